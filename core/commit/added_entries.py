@@ -56,14 +56,14 @@ def _without_inherited(files: EntryTable, metadata: TableMetadata) -> pa.Table:
     columns = {name: entries[name] for name in ENTRY_COLUMNS}
     columns |= {name: pa.nulls(entries.num_rows, ENTRY_COLUMNS[name]) for name in _INHERITED}
     columns["status"] = pa.repeat(pa.scalar(ADDED, pa.int32()), entries.num_rows)
-    kind = stored_partition_type(spec, metadata.schema(), columns["partition"].type)
-    if kind.fields:
-        columns["partition"] = columns["partition"].cast(partition_struct(kind))
+    struct_type = stored_partition_type(spec, metadata.schema(), columns["partition"].type)
+    if struct_type.fields:
+        columns["partition"] = columns["partition"].cast(partition_struct(struct_type))
     return pa.table(columns)
 
 
 def _spec(metadata: TableMetadata, spec_id: int) -> PartitionSpec:
-    found = metadata.specs().get(spec_id)
-    if found is None:
+    spec = metadata.specs().get(spec_id)
+    if spec is None:
         raise BadInputError(f"the table has no partition spec {spec_id}")
-    return found
+    return spec

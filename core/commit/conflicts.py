@@ -135,31 +135,33 @@ def refuse_new_deletes_for(
     Raises:
         ConflictingFilesError: there are such deletes; its paths name the files to which they may apply.
     """
-    hit: set[str] = set()
+    affected: set[str] = set()
     for entries in since.added_deletes():
         if ignore_equality:
             entries = entries.filter(pc.not_equal(entries["content"], EQUALITY_DELETES))  # noqa: PLW2901
         targets = referenced_paths(entries).to_pylist()
-        kinds = entries["content"].to_pylist()
-        for kind, partition, target in zip(kinds, partitions_of(entries), targets, strict=True):
-            hit |= _touched(kind, partition, target, files, since.metadata)
-    if hit:
-        some = ", ".join(sorted(hit)[:3])
+        contents = entries["content"].to_pylist()
+        for content, partition, target in zip(
+            contents, partitions_of(entries), targets, strict=True
+        ):
+            affected |= _affected_by(content, partition, target, files, since.metadata)
+    if affected:
+        shown = ", ".join(sorted(affected)[:3])
         raise ConflictingFilesError(
-            f"found new deletes for {len(hit)} replaced data files: {some}",
-            frozenset(hit),
+            f"found new deletes for {len(affected)} replaced data files: {shown}",
+            frozenset(affected),
             hint="run the command again: the new plan includes the new deletes",
         )
 
 
-def _touched(
+def _affected_by(
     content: int,
     deleted: Partition,
     target: bytes | None,
     files: Mapping[str, Partition],
     metadata: TableMetadata,
 ) -> set[str]:
-    """Return the files to which a delete file may apply; its target is the only one, if it has a target."""
+    """Return the files to which a delete file may apply; only its target, if it has one."""
     if target is not None:
         return {target.decode(errors="replace")} & files.keys()
     spec = metadata.specs().get(deleted[0])
@@ -169,13 +171,13 @@ def _touched(
 
 
 def _refuse_any(
-    since: CommitsSince, entries: pa.Table, partitions: frozenset[Partition] | None, what: str
+    since: CommitsSince, entries: pa.Table, partitions: frozenset[Partition] | None, noun: str
 ) -> None:
     if partitions is not None and entries.num_rows:
         entries = entries.filter(pa.array(in_partitions(entries, partitions)))
     if entries.num_rows:
         raise CommitConflictError(
-            f"found {entries.num_rows} conflicting {what} committed after snapshot {since.base_id}, "
+            f"found {entries.num_rows} conflicting {noun} committed after snapshot {since.base_id}, "
             f"e.g. {entries['file_path'][0].as_py()}",
             hint="run the command again",
         )

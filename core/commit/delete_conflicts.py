@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lake.core.storage.storage import Storage
 
 _COLUMNS = ("file_path", "file_format", "content_offset", "referenced_data_file")
-# Format version 3 introduced deletion vectors and replaced position delete files by them.
 
 
 class DeleteConflicts:
@@ -77,10 +76,10 @@ class DeleteConflicts:
                 if key not in replaced and target in vectors:
                     duplicated.add(target)
         if duplicated or replaced - live:
-            touched = frozenset(duplicated or vectors)
+            affected = frozenset(duplicated or vectors)
             raise ConflictingFilesError(
-                f"other deletes were committed meanwhile for {', '.join(sorted(touched)[:3])}",
-                touched,
+                f"other deletes were committed meanwhile for {', '.join(sorted(affected)[:3])}",
+                affected,
                 hint=AGAIN,
             )
 
@@ -120,9 +119,12 @@ def _check_version(version: int, added: Sequence[pa.Table]) -> None:
             "a table of format version 1 does not support row-level deletes",
             hint="upgrade the table to format version 2, or rewrite whole files",
         )
+    # Format version 3 replaced position delete files by deletion vectors.
     takes_vectors = version >= DELETION_VECTORS_SINCE
-    kind = "position delete files" if takes_vectors else "deletion vectors"
+    refused = "position delete files" if takes_vectors else "deletion vectors"
     for entries in added:
         formats = entries["file_format"].filter(pc.equal(entries["content"], POSITION_DELETES))
         if pc.any(pc.not_equal(pc.equal(formats, PUFFIN), takes_vectors), min_count=0).as_py():
-            raise RefusedError(f"a table of format version {version} does not support new {kind}")
+            raise RefusedError(
+                f"a table of format version {version} does not support new {refused}"
+            )

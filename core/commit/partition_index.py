@@ -41,7 +41,7 @@ class LivePartitions:
         return [
             manifest
             for manifest in manifests_of(current, data=True)
-            if (found := self._of(metadata, manifest)) and (wanted is None or found & wanted)
+            if (live := self._of(metadata, manifest)) and (wanted is None or live & wanted)
         ]
 
     def _of(self, metadata: TableMetadata, manifest: Manifest) -> frozenset[Partition]:

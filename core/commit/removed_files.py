@@ -55,8 +55,10 @@ class Removal:
         """Whether some live entries of a manifest are removed; reads only the columns that are needed."""
         if manifest["content"] == DATA:
             return manifest["manifest_path"] in self.manifests
-        found = read_manifest(storage, manifest, metadata, columns=_DELETE_COLUMNS, live_only=True)
-        return bool(pc.any(self.matches(found, is_data=False), min_count=0).as_py())
+        entries = read_manifest(
+            storage, manifest, metadata, columns=_DELETE_COLUMNS, live_only=True
+        )
+        return bool(pc.any(self.matches(entries, is_data=False), min_count=0).as_py())
 
     def matches(self, entries: pa.Table, *, is_data: bool) -> pa.Array:
         """Return for each entry of a data or delete manifest whether it is removed."""
@@ -93,7 +95,7 @@ def find_live(
         ConflictingFilesError: some are no longer live.
     """
     values = _texts(wanted)
-    found: dict[str, conflicts.Partition] = {}
+    partitions: dict[str, conflicts.Partition] = {}
     manifests: set[str] = set()
     columns = ["file_path", "partition"]
     for row in manifests_of(current, data=True) if wanted else ():
@@ -101,34 +103,34 @@ def find_live(
         matches = entries.filter(pc.is_in(entries["file_path"], value_set=values))
         if matches.num_rows:
             manifests.add(row["manifest_path"])
-            found.update(
+            partitions.update(
                 zip(matches["file_path"].to_pylist(), conflicts.partitions_of(matches), strict=True)
             )
-    missing = wanted - found.keys()
+    missing = wanted - partitions.keys()
     if missing:
-        some = ", ".join(sorted(missing)[:3])
+        shown = ", ".join(sorted(missing)[:3])
         raise ConflictingFilesError(
-            f"{len(missing)} files that the change requires are no longer in the table: {some}",
+            f"{len(missing)} files that the change requires are no longer in the table: {shown}",
             frozenset(missing),
             hint=AGAIN,
         )
-    return FoundFiles(found, frozenset(manifests))
+    return FoundFiles(partitions, frozenset(manifests))
 
 
 def specs_of_live(
     storage: Storage, metadata: TableMetadata, current: Sequence[Manifest], *, except_spec: int
 ) -> set[int]:
     """Return the partition specs of the live data files in a manifest list, except one spec."""
-    found: set[int] = set()
+    spec_ids: set[int] = set()
     for row in manifests_of(current, data=True):
         spec_id = row["partition_spec_id"]
-        if spec_id == except_spec or spec_id in found:
+        if spec_id == except_spec or spec_id in spec_ids:
             continue
         # A list may lack the counts; there are few manifests of other specs to read.
         entries = read_manifest(storage, row, metadata, columns=["status"], live_only=True)
         if entries.num_rows:
-            found.add(spec_id)
-    return found
+            spec_ids.add(spec_id)
+    return spec_ids
 
 
 def check_sole_spec(
@@ -165,5 +167,5 @@ def _keyed(entries: pa.Table, wanted: frozenset[DeleteKey]) -> list[bool]:
     return [key in wanted for key in keys_of(entries)]
 
 
-def _texts(values: frozenset[str], kind: pa.DataType | None = None) -> pa.Array:
-    return pa.array(sorted(values), pa.string()).cast(kind or pa.string())
+def _texts(values: frozenset[str], text_type: pa.DataType | None = None) -> pa.Array:
+    return pa.array(sorted(values), pa.string()).cast(text_type or pa.string())

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
-from lake.core.avro.codecs import codec_of_manifests
 from lake.core.commit import conflicts
 from lake.core.commit.added_entries import entry_tables
 from lake.core.commit.delete_conflicts import DeleteConflicts
@@ -31,6 +30,7 @@ from lake.core.commit.partition_index import LivePartitions
 from lake.core.commit.removed_files import Removal, check_sole_spec, find_live
 from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.manifests.api import (
+    ManifestContext,
     describe_manifest,
     encode_manifest,
     read_manifest,
@@ -340,9 +340,9 @@ class SnapshotProducer:
                 kept.append(row)
                 continue
             entries = read_manifest(storage, row, metadata, live_only=True, rewritten=True)
-            hit = removal.matches(entries, is_data=row["content"] == DATA)
-            counter.remove(entries.filter(hit), row["partition_spec_id"])
-            marked = self._mark(entries, hit)
+            removed = removal.matches(entries, is_data=row["content"] == DATA)
+            counter.remove(entries.filter(removed), row["partition_spec_id"])
+            marked = self._mark(entries, removed)
             rewritten += self._write(metadata, row["partition_spec_id"], marked, row["content"])
         return kept, rewritten
 
@@ -360,7 +360,7 @@ class SnapshotProducer:
         self, metadata: TableMetadata, counter: SummaryCounter, parent: Parent
     ) -> list[dict[str, Any]]:
         if self._added is None:
-            # Written once: added entries inherit the sequence number of the attempt that succeeds.
+            # They are written once: added entries inherit the sequence number of the attempt that succeeds.
             data, deletes = self._entry_tables(metadata)
             self._added = [
                 self._added_of(metadata, part, content)
@@ -371,7 +371,7 @@ class SnapshotProducer:
             counter.add(added.entries, added.spec_id)
             parent.remember(added)
         sequence_number = next_sequence_number(metadata)
-        return [_at_sequence(row, sequence_number) for one in self._added for row in one.rows]
+        return [_at_sequence(row, sequence_number) for added in self._added for row in added.rows]
 
     def _added_of(self, metadata: TableMetadata, part: EntryTable, content: int) -> _Added:
         rewrite = self.operation if isinstance(self.operation, RewriteFiles) else None
@@ -388,22 +388,13 @@ class SnapshotProducer:
     ) -> list[dict[str, Any]]:
         """Write entries of one spec as manifests of about the target size."""
         target = MANIFEST_BYTES.of(metadata.properties)
-        spec, schema = metadata.specs()[spec_id], metadata.schema()
-        codec, level = codec_of_manifests(metadata.properties)
+        context = ManifestContext.of(metadata, spec_id, content)
         rows = []
-        for part in _pieces(entries, target):
+        for piece in _pieces(entries, target):
             try:
-                data = encode_manifest(
-                    part,
-                    format_version=metadata.format_version,
-                    spec=spec,
-                    schema=schema,
-                    content=content,
-                    codec=codec,
-                    level=level,
-                )
+                data = encode_manifest(piece, context)
             except ValueError as error:
-                if pc.any(pc.equal(part["status"], ADDED)).as_py():
+                if pc.any(pc.equal(piece["status"], ADDED)).as_py():
                     raise
                 # The entry is from a manifest of an earlier snapshot.
                 raise CorruptFileError(
@@ -411,18 +402,15 @@ class SnapshotProducer:
                 ) from error
             location = self._new_manifest()
             self.storage.write(location, data)
-            rows.append(
-                describe_manifest(
-                    part,
-                    location=location,
-                    length=len(data),
-                    spec=spec,
-                    schema=schema,
-                    content=content,
-                    sequence_number=next_sequence_number(metadata),
-                    added_snapshot_id=self.snapshot_id,
-                )
+            row = describe_manifest(
+                piece,
+                context,
+                location=location,
+                length=len(data),
+                sequence_number=next_sequence_number(metadata),
+                added_snapshot_id=self.snapshot_id,
             )
+            rows.append(row)
         return rows
 
     def _new_manifest(self) -> str:
@@ -501,7 +489,7 @@ def next_sequence_number(metadata: TableMetadata) -> int:
 
 
 def _check_head(metadata: TableMetadata, snapshot: Snapshot, listed: pa.Table) -> None:
-    """Refuse a head on which no commit can be built: newer than the table's last, or without file counts.
+    """Refuse a head on which a commit cannot be built: newer than the table's last snapshot, or without file counts.
 
     Raises:
         CorruptFileError: the head is one of these.
@@ -544,14 +532,14 @@ def _added_partitions(
     metadata: TableMetadata, added: list[EntryTable]
 ) -> frozenset[conflicts.Partition] | None:
     """Return the partitions to which files are added; None if the table is unpartitioned."""
-    found: set[conflicts.Partition] = set()
+    partitions: set[conflicts.Partition] = set()
     specs = metadata.specs()
     for part in added:
         if specs[part.spec_id].is_unpartitioned():
             return None
         ids = pa.repeat(pa.scalar(part.spec_id, pa.int32()), part.entries.num_rows)
-        found.update(conflicts.partitions_of(part.entries.append_column("spec_id", ids)))
-    return frozenset(found)
+        partitions.update(conflicts.partitions_of(part.entries.append_column("spec_id", ids)))
+    return frozenset(partitions)
 
 
 def _paths(rows: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -559,8 +547,8 @@ def _paths(rows: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def _texts(parts: list[EntryTable], column: str) -> frozenset[str]:
-    found = (text for part in parts for text in part.entries[column].to_pylist())
-    return frozenset(text for text in found if text is not None)
+    texts = (text for part in parts for text in part.entries[column].to_pylist())
+    return frozenset(text for text in texts if text is not None)
 
 
 def _has_live(row: Mapping[str, Any]) -> bool:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.table.snapshots import Operation as Kind
+from pyiceberg.table.snapshots import Operation as SummaryOperation
 from pyiceberg.table.snapshots import Snapshot, Summary
 from pyiceberg.table.snapshots import Snapshot as NewSnapshot
 
 from lake.core import locations
 from lake.core.commit.operations import SnapshotStep
 from lake.core.commit.snapshot_producer import Draft, Parent, SnapshotProducer, next_sequence_number
-from lake.core.manifests.api import encode_manifest_list
+from lake.core.manifests.api import ManifestListHeader, encode_manifest_list
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.metadata.commit_times import latest_ms
 from lake.core.metadata.snapshot_updates import with_snapshot
@@ -87,8 +87,8 @@ class SnapshotSequence:
 
     def steps_of(self, snapshot_ids: Iterable[int]) -> list[SnapshotStep]:
         """Return the steps of this commit's snapshots."""
-        made = {producer.snapshot_id: step for step, producer in self._producers.items()}
-        return [made[snapshot_id] for snapshot_id in snapshot_ids]
+        by_id = {producer.snapshot_id: step for step, producer in self._producers.items()}
+        return [by_id[snapshot_id] for snapshot_id in snapshot_ids]
 
     def unused(self, committed: Iterable[Snapshot]) -> list[str]:
         """Return the written files that the committed snapshots do not use."""
@@ -120,11 +120,13 @@ class SnapshotSequence:
         self.written.append(location)
         data = encode_manifest_list(
             pa.Table.from_pylist(draft.manifests, schema=MANIFEST_SCHEMA),
-            format_version=metadata.format_version,
-            snapshot_id=producer.snapshot_id,
-            parent_snapshot_id=parent.snapshot_id,
-            sequence_number=next_sequence_number(metadata),
-            first_row_id=_first_row_id(metadata),
+            ManifestListHeader(
+                format_version=metadata.format_version,
+                snapshot_id=producer.snapshot_id,
+                parent_snapshot_id=parent.snapshot_id,
+                sequence_number=next_sequence_number(metadata),
+                first_row_id=_first_row_id(metadata),
+            ),
         )
         self.storage.write(location, data)
         self._listed[location] = frozenset(row["manifest_path"] for row in draft.manifests)
@@ -147,7 +149,7 @@ class SnapshotSequence:
             # If the clock is behind the last writer's, times in the history must not decrease.
             timestamp_ms=max(self.context.clock.now_ms(), latest_ms(metadata)),
             manifest_list=location,
-            summary=Summary(Kind(draft.operation), **{**draft.summary, **keys}),
+            summary=Summary(SummaryOperation(draft.operation), **{**draft.summary, **keys}),
             schema_id=schema_id,
             first_row_id=_first_row_id(metadata),
             added_rows=draft.added_rows if metadata.format_version >= ROW_LINEAGE_SINCE else None,

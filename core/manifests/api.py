@@ -7,7 +7,13 @@ tables from reading to writing.
 from __future__ import annotations
 
 from lake.core.manifests.decode import decode_manifest_rows
-from lake.core.manifests.encode import describe_manifest, encode_manifest, encode_manifest_list
+from lake.core.manifests.encode import (
+    ManifestContext,
+    ManifestListHeader,
+    describe_manifest,
+    encode_manifest,
+    encode_manifest_list,
+)
 from lake.core.manifests.entries import entries_of, files_of
 from lake.core.manifests.read import (
     live_manifests,
@@ -32,6 +38,8 @@ __all__ = [
     "EXISTING",
     "MANIFEST_COLUMNS",
     "MANIFEST_SCHEMA",
+    "ManifestContext",
+    "ManifestListHeader",
     "decode_manifest_rows",
     "describe_manifest",
     "encode_manifest",

@@ -81,12 +81,12 @@ def decode_manifest_rows(schema_json: bytes, blocks: Sequence[Block], *, name: s
         raise CorruptFileError(f"{name} has some of {', '.join(_ABSENT_IN_V1)} only")
     decoded = decode(layout, blocks, list(stored.values()), name=name)
     columns = {}
-    for column, kind in MANIFEST_COLUMNS.items():
+    for column, data_type in MANIFEST_COLUMNS.items():
         if column in stored:
-            columns[column] = _conform(one_array(decoded[stored[column]]), kind, name)
+            columns[column] = _conform(one_array(decoded[stored[column]]), data_type, name)
         else:
             columns[column] = pa.repeat(
-                pa.scalar(_ABSENT_IN_V1.get(column), kind), decoded.num_rows
+                pa.scalar(_ABSENT_IN_V1.get(column), data_type), decoded.num_rows
             )
     table = pa.table(columns)
     _check_manifests(table, name)
@@ -189,10 +189,10 @@ class _EntryReader:
         return entries.filter(pa.array(self._status() != DELETED)) if live_only else entries
 
     def _column(self, column: str) -> pa.Array:
-        kind, path = ENTRY_COLUMNS[column], ENTRY_PATHS[column]
+        data_type, path = ENTRY_COLUMNS[column], ENTRY_PATHS[column]
         if path in self._layout.columns:
-            return _conform(one_array(self._decoded[path]), kind, self._name)
-        return pa.repeat(pa.scalar(0 if column == "content" else None, kind), len(self._owner))
+            return _conform(one_array(self._decoded[path]), data_type, self._name)
+        return pa.repeat(pa.scalar(0 if column == "content" else None, data_type), len(self._owner))
 
     def _numbers(self, column: str) -> np.ndarray[Any, np.dtype[Any]]:
         values = self._column(column)
@@ -262,13 +262,13 @@ class _EntryReader:
     def _partition_type(self) -> StructType:
         spec = _spec(self._metadata, self._spec_id, self._name)
         schemas = [self._metadata.schema(), *reversed(self._metadata.schemas)]
-        found = partition_type(spec, schemas)
-        if not any(isinstance(field.field_type, UnknownType) for field in found.fields):
-            return found
+        struct_type = partition_type(spec, schemas)
+        if not any(isinstance(field.field_type, UnknownType) for field in struct_type.fields):
+            return struct_type
         # A column may be missing from all schemas that the table kept; the manifest contains its own schema.
         header = self._group[0].container.metadata
-        found = partition_type(spec, [*schemas, *_header_schemas(header, "schema")])
-        return _known_types(found, _header_schemas(header, "iceberg.schema"))
+        struct_type = partition_type(spec, [*schemas, *_header_schemas(header, "schema")])
+        return _known_types(struct_type, _header_schemas(header, "iceberg.schema"))
 
     def _partition(self, struct_type: StructType) -> pa.Array:
         rows = len(self._owner)
@@ -303,17 +303,17 @@ class _EntryReader:
         sums = np.zeros(3 * len(self._group), np.int64)
         np.add.at(sums, slots, rows)
         for index, opened in enumerate(self._group):
-            for kind, word in _COUNTS.items():
-                _check_count(opened, f"{word}_files_count", int(files[3 * index + kind]))
+            for code, name in _COUNTS.items():
+                _check_count(opened, f"{name}_files_count", int(files[3 * index + code]))
             by_status = sums[3 * index : 3 * index + 3]
             _check_live_rows(opened, int(by_status[ADDED]), int(by_status[EXISTING]))
             _check_count(opened, "deleted_rows_count", int(by_status[DELETED]))
 
-    def _reject(self, bad: Any, what: str) -> None:
-        found = _flags(pc.fill_null(bad, fill_value=True))
-        if found.any():
-            path = self._group[int(self._owner[int(np.argmax(found))])].path
-            raise CorruptFileError(f"{path} contains {what}")
+    def _reject(self, bad: Any, reason: str) -> None:
+        rejected = _flags(pc.fill_null(bad, fill_value=True))
+        if rejected.any():
+            path = self._group[int(self._owner[int(np.argmax(rejected))])].path
+            raise CorruptFileError(f"{path} contains {reason}")
 
 
 def _header_schemas(header: Mapping[str, bytes], key: str) -> list[Schema]:
@@ -326,10 +326,10 @@ def _known_types(struct_type: StructType, entries: Sequence[Schema]) -> StructTy
     """Return a partition struct with its unknown types taken from a schema of manifest entries."""
     fields = []
     for field in struct_type.fields:
-        found = field.field_type
-        if isinstance(found, UnknownType):
-            found = source_type(field.field_id, entries)
-        fields.append(NestedField(field.field_id, field.name, found, required=False))
+        field_type = field.field_type
+        if isinstance(field_type, UnknownType):
+            field_type = source_type(field.field_id, entries)
+        fields.append(NestedField(field.field_id, field.name, field_type, required=False))
     return StructType(*fields)
 
 
@@ -350,12 +350,12 @@ def _require(layout: Layout, paths: Sequence[str], name: str) -> None:
         raise CorruptFileError(f"{name} lacks the fields with ids {', '.join(missing)}")
 
 
-def _check_count(opened: Opened, column: str, found: int) -> None:
-    expected = opened.manifest.get(column)
-    if expected is not None and expected != found:
-        what = column.removesuffix("_count").replace("_", " ")
+def _check_count(opened: Opened, column: str, count: int) -> None:
+    declared = opened.manifest.get(column)
+    if declared is not None and declared != count:
+        noun = column.removesuffix("_count").replace("_", " ")
         raise CorruptFileError(
-            f"{opened.path} contains {found} {what}, but its manifest list declares {expected}"
+            f"{opened.path} contains {count} {noun}, but its manifest list declares {declared}"
         )
 
 

@@ -7,7 +7,8 @@ those of Iceberg Java 1.11.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
 from lake.core.arrow import one_array
+from lake.core.avro.codecs import codec_of_manifests
 from lake.core.avro.container import write_container
 from lake.core.avro.encode import encode_records
 from lake.core.manifests.schemas import (
@@ -29,6 +31,7 @@ from lake.core.manifests.schemas import (
     manifest_layout,
     spec_json,
 )
+from lake.core.types.format_versions import ROW_LINEAGE_SINCE
 from lake.core.types.single_values import (
     arrow_type,
     bounds,
@@ -37,98 +40,140 @@ from lake.core.types.single_values import (
     struct_array,
 )
 
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
 # The value that Iceberg Java writes: readers of version 1 ignore it.
 _BLOCK_SIZE = 64 * 1024 * 1024
 _CONTENTS = ("data", "deletes")
 
 
-def encode_manifest_list(
-    manifests: pa.Table,
-    *,
-    format_version: int,
-    snapshot_id: int,
-    parent_snapshot_id: int | None,
-    sequence_number: int,
-    first_row_id: int | None = None,
-    codec: str = "gzip",
-) -> bytes:
-    """Return a manifest list's bytes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestListHeader:
+    """The header of a manifest list, which describes its snapshot.
 
     Args:
-        manifests: the rows, `MANIFEST_COLUMNS`.
         format_version: 1, 2 or 3.
         snapshot_id: the snapshot of the list.
         parent_snapshot_id: the snapshot's parent.
         sequence_number: the snapshot's sequence number; not written in version 1.
         first_row_id: the snapshot's first row id, in version 3; the manifests already have theirs.
+    """
+
+    format_version: int
+    snapshot_id: int
+    parent_snapshot_id: int | None
+    sequence_number: int
+    first_row_id: int | None = None
+
+    def entries(self) -> dict[str, str]:
+        """Return the Avro file's metadata."""
+        version, parent_id = self.format_version, self.parent_snapshot_id
+        entries = {
+            "format-version": str(version),
+            "snapshot-id": str(self.snapshot_id),
+            "parent-snapshot-id": "null" if parent_id is None else str(parent_id),
+            "iceberg.schema": manifest_layout(version).iceberg_json,
+        }
+        if version > 1:
+            entries["sequence-number"] = str(self.sequence_number)
+        if version >= ROW_LINEAGE_SINCE:
+            row_id = self.first_row_id
+            entries["first-row-id"] = "null" if row_id is None else str(row_id)
+        return entries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestContext:
+    """What all entries of a manifest have in common, and the compression of its file.
+
+    Args:
+        format_version: 1, 2 or 3.
+        spec: the partition spec.
+        schema: the table's schema.
+        content: 0 for data files, 1 for delete files.
+        codec: Iceberg's name of the compression codec.
+        level: the codec's level; None for its default.
+    """
+
+    format_version: int
+    spec: PartitionSpec
+    schema: Schema
+    content: int
+    codec: str = "gzip"
+    level: int | None = None
+
+    @classmethod
+    def of(cls, metadata: TableMetadata, spec_id: int, content: int) -> ManifestContext:
+        """Return the context of new manifests of a table, with the compression that its properties set."""
+        codec, level = codec_of_manifests(metadata.properties)
+        return cls(
+            format_version=metadata.format_version,
+            spec=metadata.specs()[spec_id],
+            schema=metadata.schema(),
+            content=content,
+            codec=codec,
+            level=level,
+        )
+
+
+def encode_manifest_list(
+    manifests: pa.Table, header: ManifestListHeader, *, codec: str = "gzip"
+) -> bytes:
+    """Return a manifest list's bytes.
+
+    Args:
+        manifests: the rows, `MANIFEST_COLUMNS`.
+        header: the snapshot of the list.
         codec: Iceberg's name of the compression codec.
 
     Raises:
         ValueError: a row lacks a value that the version requires, or is a delete manifest in version 1.
     """
-    if format_version == 1 and pc.any(pc.not_equal(manifests["content"], 0), min_count=0).as_py():
+    version = header.format_version
+    if version == 1 and pc.any(pc.not_equal(manifests["content"], 0), min_count=0).as_py():
         raise ValueError("a delete manifest in format version 1")
-    layout = manifest_layout(format_version)
-    header = {
-        "format-version": str(format_version),
-        "snapshot-id": str(snapshot_id),
-        "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
-        "iceberg.schema": layout.iceberg_json,
-    }
-    if format_version > 1:
-        header["sequence-number"] = str(sequence_number)
-    if format_version > 2:  # noqa: PLR2004 - format version 3 brought row lineage
-        header["first-row-id"] = "null" if first_row_id is None else str(first_row_id)
+    layout = manifest_layout(version)
     rows = pa.table({name: manifests[name].cast(MANIFEST_COLUMNS[name]) for name in layout.columns})
     return write_container(
-        layout.avro, encode_records(layout.avro, rows), metadata=header, codec=codec
+        layout.avro, encode_records(layout.avro, rows), metadata=header.entries(), codec=codec
     )
 
 
 def encode_manifest(
-    entries: pa.Table,
-    *,
-    format_version: int,
-    spec: PartitionSpec,
-    schema: Schema,
-    content: int,
-    codec: str = "gzip",
-    level: int | None = None,
-    marks: Mapping[str, str] | None = None,
+    entries: pa.Table, context: ManifestContext, *, marks: Mapping[str, str] | None = None
 ) -> bytes:
     """Return a manifest's bytes; nulls are kept, to be inherited.
 
     Args:
         entries: `ENTRY_COLUMNS`; further columns are ignored.
-        format_version: 1, 2 or 3.
-        spec: the partition spec of all entries.
-        schema: the table's schema.
-        content: 0 for data files, 1 for delete files.
-        codec: Iceberg's name of the compression codec.
-        level: the codec's level; None for its default.
-        marks: additional header entries.
+        context: what the entries have in common.
+        marks: additional entries for the Avro file's metadata.
 
     Raises:
         ValueError: an entry lacks a value that the version requires, or does not match the manifest's
             content.
     """
-    _check_entries(entries, format_version, content)
+    version, spec, schema = context.format_version, context.spec, context.schema
+    _check_entries(entries, version, context.content)
     partition = stored_partition_type(spec, schema, entries.schema.field("partition").type)
-    layout = entry_layout(partition, format_version)
+    layout = entry_layout(partition, version)
     header = {
         "schema": schema.model_dump_json(),
         "schema-id": str(schema.schema_id),
         "partition-spec": spec_json(spec.fields),
         "partition-spec-id": str(spec.spec_id),
-        "format-version": str(format_version),
+        "format-version": str(version),
         "iceberg.schema": layout.iceberg_json,
         **(marks or {}),
     }
-    if format_version > 1:
-        header["content"] = _CONTENTS[content]
+    if version > 1:
+        header["content"] = _CONTENTS[context.content]
     rows = _nested(entries, partition, layout)
     blocks = encode_records(layout.avro, rows)
-    return write_container(layout.avro, blocks, metadata=header, codec=codec, level=level)
+    return write_container(
+        layout.avro, blocks, metadata=header, codec=context.codec, level=context.level
+    )
 
 
 def _check_entries(entries: pa.Table, format_version: int, content: int) -> None:
@@ -146,19 +191,17 @@ def _check_entries(entries: pa.Table, format_version: int, content: int) -> None
             pc.is_null(sequence), pc.not_equal(status, ADDED)
         )
         problems["with an unassigned sequence number"] = pc.less(sequence, 0)
-    for what, bad in problems.items():
+    for problem, bad in problems.items():
         if pc.any(bad, min_count=0).as_py():
-            raise ValueError(f"an entry {what}")
+            raise ValueError(f"an entry {problem}")
 
 
 def describe_manifest(
     entries: pa.Table,
+    context: ManifestContext,
     *,
     location: str,
     length: int,
-    spec: PartitionSpec,
-    schema: Schema,
-    content: int,
     sequence_number: int,
     added_snapshot_id: int,
 ) -> dict[str, Any]:
@@ -166,11 +209,9 @@ def describe_manifest(
 
     Args:
         entries: the entries given to `encode_manifest`.
+        context: the context given to `encode_manifest`.
         location: the manifest's location.
         length: its length in bytes.
-        spec: the partition spec of all entries.
-        schema: the table's schema.
-        content: 0 for data files, 1 for delete files.
         sequence_number: the snapshot's sequence number; entries without a number inherit it.
         added_snapshot_id: the snapshot that adds the manifest.
     """
@@ -179,17 +220,17 @@ def describe_manifest(
     row |= {
         "manifest_path": location,
         "manifest_length": length,
-        "partition_spec_id": spec.spec_id,
-        "content": content,
+        "partition_spec_id": context.spec.spec_id,
+        "content": context.content,
         "sequence_number": sequence_number,
         "min_sequence_number": _lowest_sequence(entries, sequence_number),
         "added_snapshot_id": added_snapshot_id,
-        "partitions": _summaries(entries, spec, schema),
+        "partitions": _summaries(entries, context.spec, context.schema),
     }
-    for kind, word in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
-        rows = entries["record_count"].filter(pc.equal(status, kind))
-        row[f"{word}_files_count"] = len(rows)
-        row[f"{word}_rows_count"] = pc.sum(rows, min_count=0).as_py()
+    for code, name in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
+        rows = entries["record_count"].filter(pc.equal(status, code))
+        row[f"{name}_files_count"] = len(rows)
+        row[f"{name}_rows_count"] = pc.sum(rows, min_count=0).as_py()
     return row
 
 
@@ -201,10 +242,11 @@ def _lowest_sequence(entries: pa.Table, sequence_number: int) -> int:
 
 def _summaries(entries: pa.Table, spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
     partition = one_array(entries["partition"])
-    kind = stored_partition_type(spec, schema, partition.type)
-    children = _children(partition, kind)
+    struct_type = stored_partition_type(spec, schema, partition.type)
+    children = _children(partition, struct_type)
     return [
-        bounds(child, field.field_type) for child, field in zip(children, kind.fields, strict=True)
+        bounds(child, field.field_type)
+        for child, field in zip(children, struct_type.fields, strict=True)
     ]
 
 
@@ -228,8 +270,8 @@ def _nested(entries: pa.Table, partition: StructType, layout: ManifestLayout) ->
     # Version 1 requires a block size, which no reader uses.
     columns["block_size_in_bytes"] = pa.repeat(pa.scalar(_BLOCK_SIZE, pa.int64()), rows)
     inner = {name: columns[name] for name in stored}
-    kind = pa.struct([(name, column.type) for name, column in inner.items()])
-    columns["data_file"] = struct_array(list(inner.values()), kind, rows)
+    struct_type = pa.struct([(name, column.type) for name, column in inner.items()])
+    columns["data_file"] = struct_array(list(inner.values()), struct_type, rows)
     return pa.table({name: columns[name] for name in record})
 
 

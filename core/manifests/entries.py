@@ -51,10 +51,8 @@ def entries_of(
     schema: Schema,
     status: int,
     snapshot_id: int | None,
-    sequence_number: int | None = None,
-    file_sequence_number: int | None = None,
 ) -> pa.Table:
-    """Return `ENTRY_COLUMNS` of files that share a partition spec.
+    """Return `ENTRY_COLUMNS` of files that share a partition spec; the entries inherit their sequence numbers.
 
     Args:
         files: the files.
@@ -62,8 +60,6 @@ def entries_of(
         schema: a schema with the spec's source columns.
         status: 0 existing, 1 added, 2 deleted.
         snapshot_id: the snapshot of the entries; None to inherit it.
-        sequence_number: the data sequence number; None to inherit it.
-        file_sequence_number: the file sequence number; None to inherit it.
 
     Raises:
         BadInputError: a file has another spec, or its partition does not match the spec.
@@ -71,17 +67,17 @@ def entries_of(
     shared = {
         "status": status,
         "snapshot_id": snapshot_id,
-        "sequence_number": sequence_number,
-        "file_sequence_number": file_sequence_number,
+        "sequence_number": None,
+        "file_sequence_number": None,
     }
     columns: dict[str, pa.Array] = {}
-    for name, kind in ENTRY_COLUMNS.items():
+    for name, arrow_type in ENTRY_COLUMNS.items():
         if name in shared:
-            columns[name] = pa.repeat(pa.scalar(shared[name], kind), len(files))
+            columns[name] = pa.repeat(pa.scalar(shared[name], arrow_type), len(files))
         elif name == "partition":
             columns[name] = _partition(files, spec, schema)
         else:
-            columns[name] = pa.array([_value(file, name) for file in files], kind)
+            columns[name] = pa.array([_value(file, name) for file in files], arrow_type)
     return pa.table(columns)
 
 
@@ -94,9 +90,9 @@ def files_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list[
         schema: the schema with the spec's source columns; for one that it lacks, the type is the Arrow column's.
     """
     partition = entries["partition"].combine_chunks()
-    kind = stored_partition_type(spec, schema, partition.type)
+    fields = stored_partition_type(spec, schema, partition.type).fields
     children = dict(zip([f.name for f in partition.type], partition.flatten(), strict=True))
-    values = [single_values(children[str(f.field_id)], f.field_type) for f in kind.fields]
+    values = [single_values(children[str(f.field_id)], f.field_type) for f in fields]
     partitions = list(zip(*values, strict=True)) if values else [()] * entries.num_rows
     rows = entries.drop_columns(["partition"]).to_pylist()
     return [
@@ -105,18 +101,18 @@ def files_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list[
 
 
 def _partition(files: Sequence[DataFile], spec: PartitionSpec, schema: Schema) -> pa.Array:
-    kind = partition_type(spec, [schema])
+    struct_type = partition_type(spec, [schema])
     for file in files:
-        if file.spec_id != spec.spec_id or len(file.partition) != len(kind.fields):
+        if file.spec_id != spec.spec_id or len(file.partition) != len(struct_type.fields):
             raise BadInputError(
                 f"{file.path} has {len(file.partition)} partition values of spec {file.spec_id}; "
-                f"spec {spec.spec_id} requires {len(kind.fields)}"
+                f"spec {spec.spec_id} requires {len(struct_type.fields)}"
             )
     children = [
         from_single_values([file.partition[index] for file in files], field.field_type)
-        for index, field in enumerate(kind.fields)
+        for index, field in enumerate(struct_type.fields)
     ]
-    return struct_array(children, partition_struct(kind), len(files))
+    return struct_array(children, partition_struct(struct_type), len(files))
 
 
 def _value(file: DataFile, column: str) -> Any:

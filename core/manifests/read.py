@@ -95,15 +95,15 @@ def read_manifest_lists(
             batch = locations[start : start + _LISTS_AT_ONCE]
             opened = fetchers.map(lambda location: _try_list(storage, location), batch)
             alike: dict[bytes, list[Container]] = {}
-            for location, found in zip(batch, opened, strict=True):
-                if isinstance(found, Container):
-                    alike.setdefault(found.schema_json, []).append(found)
+            for location, result in zip(batch, opened, strict=True):
+                if isinstance(result, Container):
+                    alike.setdefault(result.schema_json, []).append(result)
                 elif unreadable is None:
-                    raise found
+                    raise result
                 else:
                     unreadable.append(location)
             for group in alike.values():
-                for run in runs(group, lambda one: one.size, _WINDOW_BYTES):
+                for run in runs(group, lambda container: container.size, _WINDOW_BYTES):
                     yield from _decoded_lists(run, unreadable)
 
 
@@ -138,9 +138,9 @@ def _decoded_lists(
 
 def _rows_of(lists: Sequence[Container]) -> pa.Table:
     """Decode lists with the same layout; a list that names a manifest twice may lack another one."""
-    blocks = [block for one in lists for block in one.blocks]
+    blocks = [block for container in lists for block in container.blocks]
     rows = decode_manifest_rows(lists[0].schema_json, blocks, name=lists[0].name)
-    owners = np.repeat(np.arange(len(lists)), [one.objects for one in lists])
+    owners = np.repeat(np.arange(len(lists)), [container.objects for container in lists])
     # Many lists contain the same names: each distinct name is checked once.
     names = one_array(rows["manifest_path"]).dictionary_encode()
     spelled = normalize_locations(names.dictionary).dictionary_encode().indices.to_numpy()
@@ -262,11 +262,11 @@ def _read_window(
 ) -> Iterator[tuple[int, pa.Table]]:
     """Decode manifests with the same spec and layout together, so that small ones cost as little as large ones."""
     groups: dict[tuple[int, str], list[Opened]] = {}
-    for one in opened:
-        key = (one.manifest["partition_spec_id"], one.layout.schema_json)
-        groups.setdefault(key, []).append(one)
+    for file in opened:
+        key = (file.manifest["partition_spec_id"], file.layout.schema_json)
+        groups.setdefault(key, []).append(file)
     for (spec_id, _), group in groups.items():
-        for part in runs(group, lambda one: one.container.size, _DECODED_BYTES):
+        for part in runs(group, lambda file: file.container.size, _DECODED_BYTES):
             yield spec_id, decode_entries(part, metadata, wanted, live_only=live_only)
 
 

@@ -219,17 +219,17 @@ def spec_json(fields: Iterable[Any]) -> str:
     return json.dumps([field.model_dump(by_alias=True, mode="json") for field in fields])
 
 
-def _defined_once(kind: Any, defined: set[str]) -> Any:
+def _defined_once(avro_type: Any, defined: set[str]) -> Any:
     """Replace the second definition of a named type by its name, as Avro requires."""
-    if isinstance(kind, list):
-        return [_defined_once(branch, defined) for branch in kind]
-    if not isinstance(kind, dict):
-        return kind
-    if kind.get("type") in ("fixed", "record"):
-        if kind["name"] in defined:
-            return kind["name"]
-        defined.add(kind["name"])
-    return {key: _defined_once(value, defined) for key, value in kind.items()}
+    if isinstance(avro_type, list):
+        return [_defined_once(branch, defined) for branch in avro_type]
+    if not isinstance(avro_type, dict):
+        return avro_type
+    if avro_type.get("type") in ("fixed", "record"):
+        if avro_type["name"] in defined:
+            return avro_type["name"]
+        defined.add(avro_type["name"])
+    return {key: _defined_once(value, defined) for key, value in avro_type.items()}
 
 
 def _field(

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core import locations
-from lake.core.avro.codecs import codec_of_manifests
 from lake.core.avro.container import Container, read_container
 from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
 from lake.core.flink.commits import LAKE_OPERATOR_ID, MANIFESTS_LOCATION
-from lake.core.manifests.api import encode_manifest, entries_of, files_of
+from lake.core.manifests.api import ManifestContext, encode_manifest, entries_of, files_of
 from lake.core.manifests.data_files import DATA, DataFile
 from lake.core.manifests.decode import decode_entries, open_manifest
 from lake.core.manifests.schemas import ADDED, ENTRY_COLUMNS, MANIFEST_COLUMNS
@@ -165,17 +164,11 @@ def publish_manifests(table: Table, run: StagedRun) -> None:
 def _encoded(
     table: Table, content: int, files: Sequence[DataFile], marks: Mapping[str, str]
 ) -> bytes:
-    metadata = table.metadata
-    spec, schema = metadata.specs()[files[0].spec_id], metadata.schema()
-    codec, level = codec_of_manifests(metadata.properties)
+    context = ManifestContext.of(table.metadata, files[0].spec_id, content)
+    spec, schema = context.spec, context.schema
     return encode_manifest(
         entries_of(files, spec=spec, schema=schema, status=ADDED, snapshot_id=_SNAPSHOT_ID),
-        format_version=metadata.format_version,
-        spec=spec,
-        schema=schema,
-        content=content,
-        codec=codec,
-        level=level,
+        context,
         # An Avro file that is cut at the end of a block is a valid shorter one.
         marks={**marks, FILES: str(len(files))},
     )

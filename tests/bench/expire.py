@@ -29,7 +29,13 @@ from compact import copy_of, medians, timed  # noqa: E402
 from manifests import SCHEMA, SPEC, entries  # noqa: E402
 from support.tables.iceberg_tables import make_table, pyiceberg_catalog  # noqa: E402
 
-from lake.core.manifests.api import describe_manifest, encode_manifest, encode_manifest_list  # noqa: E402
+from lake.core.manifests.api import (  # noqa: E402
+    ManifestContext,
+    ManifestListHeader,
+    describe_manifest,
+    encode_manifest,
+    encode_manifest_list,
+)
 from lake.core.manifests.schemas import ADDED, DELETED, ENTRY_COLUMNS, MANIFEST_SCHEMA  # noqa: E402
 
 _FIRST_ID = 1 << 60
@@ -64,14 +70,15 @@ class History:
             given["file_sequence_number"] = given["sequence_number"]
         part = pa.table({name: given.get(name, rows[name]) for name in ENTRY_COLUMNS})
         kind = {"spec": self._made.spec(), "schema": self._made.schema(), "content": 0}
-        data = encode_manifest(part, format_version=2, **kind)
+        context = ManifestContext(format_version=2, **kind)
+        data = encode_manifest(part, context)
         return describe_manifest(
             part,
+            context,
             location=self._write("m", data),
             length=len(data),
             sequence_number=number + 1,
             added_snapshot_id=_FIRST_ID + number,
-            **kind,
         )
 
     def data_file(self, number: int) -> str:
@@ -90,10 +97,12 @@ class History:
         """Add a snapshot that has these manifests; return its list."""
         data = encode_manifest_list(
             manifests,
-            format_version=2,
-            snapshot_id=_FIRST_ID + number,
-            parent_snapshot_id=_FIRST_ID + number - 1 if number else None,
-            sequence_number=number + 1,
+            ManifestListHeader(
+                format_version=2,
+                snapshot_id=_FIRST_ID + number,
+                parent_snapshot_id=_FIRST_ID + number - 1 if number else None,
+                sequence_number=number + 1,
+            ),
         )
         self.snapshot_of(number, data)
         return data

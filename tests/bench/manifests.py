@@ -30,6 +30,7 @@ from pyiceberg.types import LongType, NestedField, TimestampType
 from lake.core.manifests.api import (
     ENTRY_COLUMNS,
     MANIFEST_COLUMNS,
+    ManifestContext,
     describe_manifest,
     encode_manifest,
     read_manifests,
@@ -115,16 +116,15 @@ def write(table: pa.Table, folder: Path, size: int) -> pa.Table:
     rows = []
     for number, start in enumerate(range(0, table.num_rows, size)):
         part, path = table.slice(start, size), folder / f"m{size}-{number}.avro"
-        data = encode_manifest(part, format_version=2, spec=SPEC, schema=SCHEMA, content=0)
+        context = ManifestContext(format_version=2, spec=SPEC, schema=SCHEMA, content=0)
+        data = encode_manifest(part, context)
         path.write_bytes(data)
         rows.append(
             describe_manifest(
                 part,
+                context,
                 location=str(path),
                 length=len(data),
-                spec=SPEC,
-                schema=SCHEMA,
-                content=0,
                 sequence_number=1,
                 added_snapshot_id=1,
             )

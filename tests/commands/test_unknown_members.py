@@ -17,7 +17,12 @@ from support.tables.metadata_edits import metadata_path
 from lake.core.avro.container import Block, read_container, write_container
 from lake.core.catalogs.hadoop import HadoopBackend
 from lake.core.catalogs.sql import SqlBackend
-from lake.core.manifests.api import MANIFEST_SCHEMA, encode_manifest_list, read_manifest_list
+from lake.core.manifests.api import (
+    MANIFEST_SCHEMA,
+    ManifestListHeader,
+    encode_manifest_list,
+    read_manifest_list,
+)
 from lake.core.storage.storage import Storage
 
 # A value whose digits a parser would change, and one that a model would.
@@ -349,11 +354,13 @@ def test_a_manifest_with_unknown_fields_is_kept_whole_or_its_change_is_refused(
     head = json.loads(metadata_path(warehouse).read_text())["snapshots"][-1]
     data = encode_manifest_list(
         rows,
-        format_version=2,
-        snapshot_id=head["snapshot-id"],
-        parent_snapshot_id=None,
-        sequence_number=1,
-        first_row_id=None,
+        ManifestListHeader(
+            format_version=2,
+            snapshot_id=head["snapshot-id"],
+            parent_snapshot_id=None,
+            sequence_number=1,
+            first_row_id=None,
+        ),
     )
     head_list(warehouse).write_bytes(data)
 

@@ -19,6 +19,8 @@ from lake.core.manifests.api import (
     ENTRY_COLUMNS,
     EXISTING,
     MANIFEST_SCHEMA,
+    ManifestContext,
+    ManifestListHeader,
     describe_manifest,
     encode_manifest,
     encode_manifest_list,
@@ -108,15 +110,14 @@ def install(path: Path, metadata: TableMetadata, version: int) -> None:
     folder, spec, schema = path.parent, metadata.spec(), metadata.schema()
     written = entries(metadata, version)
     sequence = 0 if version == 1 else 5
-    data = encode_manifest(written, format_version=version, spec=spec, schema=schema, content=0)
+    context = ManifestContext(format_version=version, spec=spec, schema=schema, content=0)
+    data = encode_manifest(written, context)
     (folder / "m0.avro").write_bytes(data)
     row = describe_manifest(
         written,
+        context,
         location=f"file:{folder}/m0.avro",
         length=len(data),
-        spec=spec,
-        schema=schema,
-        content=0,
         sequence_number=sequence,
         added_snapshot_id=SNAPSHOT,
     )
@@ -125,11 +126,13 @@ def install(path: Path, metadata: TableMetadata, version: int) -> None:
         pa.Table.from_pylist(
             [{**row, "first_row_id": lineage.get("first-row-id")}], MANIFEST_SCHEMA
         ),
-        format_version=version,
-        snapshot_id=SNAPSHOT,
-        parent_snapshot_id=None,
-        sequence_number=sequence,
-        first_row_id=lineage.get("first-row-id"),
+        ManifestListHeader(
+            format_version=version,
+            snapshot_id=SNAPSHOT,
+            parent_snapshot_id=None,
+            sequence_number=sequence,
+            first_row_id=lineage.get("first-row-id"),
+        ),
     )
     (folder / "snap.avro").write_bytes(listing)
     document = json.loads(path.read_text())

@@ -195,7 +195,7 @@ def _validation() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "new deletes for replaced files are lost",
             validation,
-            "    if hit:\n",
+            "    if affected:\n",
             "    if False:\n",
             (_COMPACTION, _ROW_DELTA, _RACES),
         ),
@@ -695,7 +695,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a manifest with other counts than its list says is read",
             "core/manifests/decode.py",
-            "    if expected is not None and expected != found:\n",
+            "    if declared is not None and declared != count:\n",
             "    if False:\n",
             (_MANIFESTS,),
         ),

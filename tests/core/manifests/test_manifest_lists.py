@@ -10,7 +10,12 @@ from support.faults.memory_storage import MemoryStorage
 from support.tiers import examples
 
 from lake.core.errors import CorruptFileError, NotFoundError
-from lake.core.manifests.api import encode_manifest_list, read_manifest_list, read_manifest_lists
+from lake.core.manifests.api import (
+    ManifestListHeader,
+    encode_manifest_list,
+    read_manifest_list,
+    read_manifest_lists,
+)
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 
 ROW = {
@@ -31,7 +36,10 @@ ROW = {
 def list_of(version: int, names: list[str]) -> bytes:
     rows = pa.Table.from_pylist([{**ROW, "manifest_path": name} for name in names], MANIFEST_SCHEMA)
     return encode_manifest_list(
-        rows, format_version=version, snapshot_id=5, parent_snapshot_id=None, sequence_number=2
+        rows,
+        ManifestListHeader(
+            format_version=version, snapshot_id=5, parent_snapshot_id=None, sequence_number=2
+        ),
     )
 
 

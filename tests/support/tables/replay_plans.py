@@ -12,7 +12,7 @@ import pyarrow as pa
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.selection import open_catalog
 from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
-from lake.core.manifests.api import encode_manifest, entries_of, read_manifest
+from lake.core.manifests.api import ManifestContext, encode_manifest, entries_of, read_manifest
 from lake.core.manifests.data_files import DATA, DataFile
 from lake.core.manifests.schemas import ADDED, ENTRY_COLUMNS
 from lake.core.replay.model import (
@@ -176,10 +176,12 @@ def write_manifest(
     entries = entries_of(files, spec=spec, schema=table.schema, status=ADDED, snapshot_id=0)
     data = encode_manifest(
         entries,
-        format_version=table.metadata.format_version,
-        spec=spec,
-        schema=table.schema,
-        content=min(files[0].content, 1),
+        ManifestContext(
+            format_version=table.metadata.format_version,
+            spec=spec,
+            schema=table.schema,
+            content=min(files[0].content, 1),
+        ),
     )
     name = f"{job_id}-{operator_id}-00000-{attempt}-{checkpoint_id}-{counter:05d}.avro"
     location = f"{folder or table.metadata_folder}/{name}"
