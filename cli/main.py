@@ -79,7 +79,12 @@ def main(
         installed_version()
     redact = _redaction(state)
     renderer = Renderer(
-        as_json=as_json, redact=redact, clock=SystemClock(), origin=partial(_origin, state)
+        as_json=as_json,
+        redact=redact,
+        clock=SystemClock(),
+        origin=partial(_origin, state),
+        options=line.options,
+        rest=line.rest,
     )
     if argv is None:
         _own_the_process(redact)

@@ -35,6 +35,8 @@ class Renderer:
         redact: removes secrets from a text and cuts it to a length.
         clock: measures the command's duration.
         origin: returns where the command ran, for the document: the keys ``catalog``, ``host`` and ``version``.
+        options: the global options that were given, for the command that continues this one.
+        rest: the other arguments after the command.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class Renderer:
         redact: Callable[..., str],
         clock: Clock,
         origin: Callable[[], Mapping[str, str | None]] = dict,
+        options: Sequence[str] = (),
+        rest: Sequence[str] = (),
     ) -> None:
         self.as_json = as_json
         self._redact = redact
@@ -51,6 +55,8 @@ class Renderer:
         self._started = clock.monotonic()
         self._started_ms = clock.now_ms()
         self._origin = origin
+        self._options = options
+        self._rest = rest
 
     def success(
         self, outcome: Outcome, warnings: Sequence[str], *, quiet: bool, display: Display
@@ -166,8 +172,10 @@ class Renderer:
         parts.append(format_duration(self._clock.monotonic() - self._started))
         notes = [self._line(note, outcome.command) for note in outcome.notes]
         lines = [one_line(" · ".join(parts)), *notes]
-        following = next_step(outcome)
-        return "\n".join([*lines, *([f"next: {one_line(following)}"] if following else [])])
+        following = next_step(outcome, self._options, self._rest)
+        if following:
+            lines.append(f"next: {one_line(self._redact(following))}")
+        return "\n".join(lines)
 
 
 def _name(outcome: Outcome) -> str:

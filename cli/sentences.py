@@ -5,14 +5,15 @@ Scripts read the JSON document. Zeros are left out, and words follow the count.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lake.core.outcome import Outcome, Status
-from lake.core.units import format_duration, format_size
+from lake.core.units import format_duration, format_size, readable_time
 
-_ALREADY_RUNNING = "already running: another command of lake works on this table"
 _NOTHING_WRITTEN = "; nothing was written"
 # A preview of this many rows ends before the table does.
 _PREVIEW_ROWS = 20
@@ -21,20 +22,50 @@ _PREVIEW_ROWS = 20
 def sentence(outcome: Outcome) -> str:
     """Return what a command did, without the table's name, the snapshot and the time it took."""
     if outcome.status is Status.ALREADY_RUNNING:
-        return _ALREADY_RUNNING
+        return _already_running(_Facts(outcome.result.get("running") or {}))
     write = _SENTENCES.get(outcome.command)
     return write(outcome) if write else str(outcome.status).replace("-", " ")
 
 
-def next_step(outcome: Outcome) -> str | None:
-    """Return the command that continues what was done; None if nothing is left to do."""
-    result = outcome.result
-    if outcome.command == "ingest" and outcome.status is Status.DONE and "checkpoint_id" in result:
+def next_step(
+    outcome: Outcome, options: Sequence[str] = (), rest: Sequence[str] = ()
+) -> str | None:
+    """Return the command that continues what was done; None if nothing is left to do.
+
+    Args:
+        outcome: what was done.
+        options: the global options that were given.
+        rest: the arguments of the command that were given.
+    """
+    result, command = outcome.result, outcome.command
+    if outcome.status is Status.DRY_RUN and _would_change(outcome) and rest:
+        return _line(options, command, *(text for text in rest if text != "--dry-run"))
+    if outcome.status is Status.PARTIAL and rest:
+        return _line(options, command, *rest)
+    if command == "ingest" and outcome.status is Status.DONE and "checkpoint_id" in result:
         if "removed_files" in result:
             return None
-        job, number = result["job_id"], result["checkpoint_id"]
-        return f"lake replay {outcome.table} --job {job} --completed {number}"
+        job, number = str(result["job_id"]), str(result["checkpoint_id"])
+        return _line(options, "replay", outcome.table, "--job", job, "--completed", number)
+    if command == "demo" and outcome.status is Status.DONE:
+        folder = os.path.relpath(str(result.get("folder", "")))
+        return _line(["--warehouse", folder], "snapshots", outcome.table)
     return None
+
+
+def _line(options: Sequence[str], command: str, *arguments: str) -> str:
+    return shlex.join(["lake", *options, command, *arguments])
+
+
+def _would_change(outcome: Outcome) -> bool:
+    """Whether a dry run found something to do."""
+    plan = _Facts(outcome.plan)
+    changes = {
+        "compact": plan["groups"],
+        "expire": plan["snapshots"] + plan["refs"],
+        "replay": plan["pending"],
+    }
+    return bool(changes.get(outcome.command, 1))
 
 
 class _Facts(dict[str, Any]):
@@ -59,6 +90,8 @@ def _ingest(outcome: Outcome) -> str:
     if "removed_files" in result and "run_id" in result:
         files = counted(result["removed_files"], "file")
         return f'discarded run "{result["run_id"]}" and deleted {files}'
+    if plan["loaded_run"]:
+        return _loaded_before(_Facts(plan["loaded_run"]))
     if outcome.status is Status.NOTHING_TO_DO:
         return "nothing to load"
     if "run_id" in result:
@@ -69,6 +102,22 @@ def _ingest(outcome: Outcome) -> str:
     if result["rows_rejected"]:
         text += f", rejected {counted(result['rows_rejected'], 'row')}"
     return f"created the table and {text}" if plan["creates_table"] else text
+
+
+def _loaded_before(run: _Facts) -> str:
+    """Return when a run was loaded, as far as it is known: its snapshot may have expired."""
+    when = f" on {readable_time(run['committed_at'])}" if run["committed_at"] else ""
+    snapshot = f" (snapshot {run['snapshot_id']})" if run["snapshot_id"] else " before"
+    return f'run "{run["run_id"]}" was loaded{when}{snapshot}; nothing to do'
+
+
+def _already_running(running: _Facts) -> str:
+    if not running:
+        return "already running: another command of lake works on this table"
+    return (
+        f"already running: lake {running['command']} on {running['host']} "
+        f"(process {running['pid']}) since {running['since']}; nothing to do"
+    )
 
 
 def _planned_load(plan: _Facts) -> str:
@@ -170,16 +219,20 @@ def _files(result: _Facts) -> str:
 
 def _compact(outcome: Outcome) -> str:
     plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if outcome.status is Status.DRY_RUN and not plan["groups"]:
+        return f"dry run: {_already_compact(plan)}"
     if outcome.status is Status.DRY_RUN:
         files = f"{counted(plan['input_files'], 'file')} ({format_size(plan['input_bytes'])})"
         groups = counted(plan["groups"], "group")
         outputs = counted(plan["expected_output_files"], "file")
         return f"dry run: would rewrite {files} in {groups} into about {outputs}{_NOTHING_WRITTEN}"
     if outcome.status is Status.NOTHING_TO_DO:
-        return _not_due(plan) if plan["triggers"] and "groups" not in plan else "nothing to compact"
+        if plan["triggers"] and "groups" not in plan:
+            return _not_due(plan)
+        return _already_compact(plan)
     text = (
-        f"rewrote {counted(result['rewritten_files'], 'file')} into {result['added_files']:,}, "
-        f"{format_size(result['rewritten_bytes'])} into {format_size(result['added_bytes'])}, "
+        f"{counted(result['rewritten_files'], 'file')} → {result['added_files']:,}, "
+        f"{format_size(result['rewritten_bytes'])} → {format_size(result['added_bytes'])}, "
         f"{counted(result['rows_out'], 'row')} unchanged"
     )
     if result["rows_dropped_by_deletes"]:
@@ -204,6 +257,14 @@ def _not_due(plan: _Facts) -> str:
     return f"compaction is not due: {', '.join(counts)} since the last one"
 
 
+def _already_compact(plan: _Facts) -> str:
+    files = plan["total_data_files"]
+    if not files:
+        return "nothing to compact"
+    average = format_size(plan["total_files_size"] // files)
+    return f"already compact ({counted(files, 'file')}, {average}{' on average' * (files > 1)})"
+
+
 _EXPIRED_FILES = (
     "data_files",
     "position_delete_files",
@@ -220,14 +281,58 @@ def _expire(outcome: Outcome) -> str:
     snapshots = counted(counts["snapshots"], "snapshot")
     size = format_size(counts["bytes"])
     refs = f" and {counted(counts['refs'], 'ref')}" if counts["refs"] else ""
+    nothing = "; ".join(["nothing to expire", *_kept(_Facts(outcome.plan))])
+    if outcome.status is Status.DRY_RUN and not counts["snapshots"] + counts["refs"]:
+        return f"dry run: {nothing}"
     if outcome.status is Status.DRY_RUN:
         return f"dry run: would expire {snapshots}{refs} and delete {files} ({size}); nothing was changed"
     if outcome.status is Status.NOTHING_TO_DO:
-        return "nothing to expire"
-    text = f"expired {snapshots}{refs}, deleted {files}, freed {size}"
+        return nothing
+    kept = sum((outcome.plan.get("kept_snapshots") or {}).values())
+    if kept and counts["snapshots"]:
+        snapshots = f"{counts['snapshots']:,} of {counted(counts['snapshots'] + kept, 'snapshot')}"
+    deleted = sum(counts[name] for name in _EXPIRED_FILES)
+    text = f"expired {snapshots}{refs}"
+    text += f", deleted {files}, freed {size}" if deleted else ", deleted no files"
     if counts["failed_deletes"]:
         text += f"; {counted(counts['failed_deletes'], 'file')} could not be deleted"
     return text
+
+
+# What keeps snapshots, by the reason in the plan: for one snapshot and for several.
+_KEPT = {
+    "referenced": ("is the head of a branch or tag", "are heads of branches and tags"),
+    "recent": ("is younger than {age}", "are younger than {age}"),
+    "last-n": ("is among the newest to keep", "are among the newest to keep"),
+    "unreferenced-recent": (
+        "is on no branch, but younger than {age}",
+        "are on no branch, but younger than {age}",
+    ),
+    "other-branch": ("is on another branch", "are on other branches"),
+    "not-named": ("was not named", "were not named"),
+    "checkpoint": ("is needed by a Flink job", "are needed by Flink jobs"),
+}
+
+
+def _kept(plan: _Facts) -> list[str]:
+    """Return why snapshots are kept, the most frequent reason first."""
+    reasons = sorted((plan["kept_snapshots"] or {}).items(), key=lambda item: -item[1])
+    words: list[str] = []
+    for reason, number in reasons:
+        one, several = _KEPT.get(reason, (f"is kept ({reason})", f"are kept ({reason})"))
+        if reason == "referenced" and plan["kept_refs"] in ([], ["main"], 0):
+            one = "is the head of main"
+        text = (one if number == 1 else several).format(age=_age(plan["max_snapshot_age_ms"]))
+        words.append(f"{number:,} {text}" if words else f"{counted(number, 'snapshot')} {text}")
+    return [", ".join(words)] if words else []
+
+
+def _age(milliseconds: int) -> str:
+    """Return a duration in the largest unit that divides it."""
+    for unit, length in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
+        if milliseconds and milliseconds % length == 0:
+            return counted(milliseconds // length, unit)
+    return format_duration(milliseconds / 1000)
 
 
 def _scan(outcome: Outcome) -> str:
@@ -240,12 +345,28 @@ def _scan(outcome: Outcome) -> str:
         skipped = f"; {plan['skipped_files']:,} skipped" * bool(plan["skipped_files"])
         records = counted(plan["records"], "row")
         return f"would read {files}{deletes} with {records} in {counted(plan['splits'], 'split')}{skipped}"
-    rows = counted(result["rows"], "row")
     if "preview" in result:
-        more = "; --limit N for more, --output FILE for all" * (result["rows"] >= _PREVIEW_ROWS)
-        return f"showed {rows}{more}"
+        return _previewed(outcome)
+    rows = counted(result["rows"], "row")
     written = format_size(result["bytes_written"])
     return f"wrote {rows} to {counted(result['files'], 'file')} ({written})"
+
+
+def _previewed(outcome: Outcome) -> str:
+    """Return how many rows were shown, and of how many if metadata shows it."""
+    plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    shown, total = result["rows"], plan["rows"]
+    if "rows" in plan and total > shown:
+        parts = [f"{shown:,} of {counted(total, 'row')}"]
+    elif "rows" in plan or shown < _PREVIEW_ROWS or "rows_at_most" not in plan:
+        parts = [counted(shown, "row")]
+    else:
+        parts = [f"{shown:,} of at most {counted(plan['rows_at_most'], 'row')}"]
+    if outcome.details:
+        parts.append(counted(len(outcome.details[0].columns), "column"))
+    if shown >= _PREVIEW_ROWS and total != shown:
+        parts.append("--limit N for more, --output FILE for all")
+    return " · ".join(parts)
 
 
 def _snapshots(outcome: Outcome) -> str:

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -33,7 +33,7 @@ from lake.core.ingest.plan import IngestOptions, plan_ingest
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Meter, Silent, shown
 from lake.core.scan import execute as scan
-from lake.core.scan.plan import ScanOptions, plan_scan
+from lake.core.scan.plan import ScanOptions, ScanPlan, plan_scan
 from lake.core.session import Session
 from lake.core.units import format_duration, format_size
 from lake.core.upsert.execute import execute_upsert
@@ -244,15 +244,15 @@ class _Tour:
             return Size(0, 0, 0, 0)
         # The fastest of three, because other processes slow the machine down.
         plans = [self._planned() for _ in range(3)]
-        facts = plans[0][1]
+        plan = plans[0][1]
         on_disk = sum(path.stat().st_size for path in (self.folder / "nyc").rglob("*.parquet"))
         seconds = min(seconds for seconds, _ in plans)
-        return Size(facts["files"], facts["bytes"], on_disk, round(seconds * 1000))
+        return Size(plan.found.count, plan.bytes, on_disk, round(seconds * 1000))
 
-    def _planned(self) -> tuple[float, Mapping[str, int]]:
+    def _planned(self) -> tuple[float, ScanPlan]:
         started = self.session.clock.monotonic()
-        facts = plan_scan(self.session.table(TABLE), ScanOptions()).facts()
-        return self.session.clock.monotonic() - started, facts
+        plan = plan_scan(self.session.table(TABLE), ScanOptions())
+        return self.session.clock.monotonic() - started, plan
 
 
 def _load_day(session: Session, day: pa.Table, path: str, *, creating: bool) -> list[int]:

@@ -106,10 +106,15 @@ def iso_time(time_ms: int) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def readable_time(text: str) -> str:
+    """Return a time of `iso_time` as `format_time` writes it."""
+    return f"{text[:19].replace('T', ' ')} UTC"
+
+
 def format_time(time_ms: int) -> str | None:
     """Return milliseconds since 1970 in readable form: ``2026-01-31 08:30:00 UTC``; None outside of the calendar."""
     text = iso_time(time_ms)
-    return None if text is None else f"{text[:19].replace('T', ' ')} UTC"
+    return None if text is None else readable_time(text)
 
 
 def _scaled(number: str, factor: int) -> int:

@@ -156,6 +156,8 @@ class CompactionPlan:
             "expected_output_files": sum(group.output_files for group in self.groups),
             **({"sorted_by": described_order(self.order, self.table.schema)} if self.order else {}),
             "file_groups": self.group_facts(),
+            "total_data_files": self.found.count if self.found else 0,
+            "total_files_size": self.found.bytes if self.found else 0,
         }
 
     def group_facts(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+_MINUTE_MS = 60_000
+
 
 def preview(plan: ExpirationPlan) -> Outcome:
     """Return a dry run's outcome."""
@@ -71,7 +73,7 @@ def preview(plan: ExpirationPlan) -> Outcome:
         branch=plan.options.branch,
         status=Status.DRY_RUN,
         base_snapshot_id=plan.base_snapshot_id,
-        plan=_counts(plan),
+        plan=_plan_facts(plan),
         details=_details(plan),
     )
 
@@ -352,6 +354,29 @@ def _counts(plan: ExpirationPlan) -> dict[str, int]:
     }
 
 
+def _plan_facts(plan: ExpirationPlan) -> dict[str, Any]:
+    """Return the counts, and why the other snapshots are kept."""
+    return {**_counts(plan), **_reasons(plan)}
+
+
+def _reasons(plan: ExpirationPlan) -> dict[str, Any]:
+    """Return why snapshots are kept, which is the same in plan and result."""
+    retention = plan.retention
+    reasons = Counter(str(reason) for reason in retention.kept.values())
+    removed = set(retention.removed_refs)
+    return {
+        "kept_snapshots": dict(sorted(reasons.items())),
+        "kept_refs": sorted(set(plan.table.metadata.refs) - removed),
+        "max_snapshot_age_ms": _rounded(retention.max_age_ms),
+    }
+
+
+def _rounded(age_ms: int) -> int:
+    """Return an age in whole minutes, or seconds: the plan is made shortly after the command began."""
+    unit = 1000 if age_ms < _MINUTE_MS else _MINUTE_MS
+    return age_ms // unit * unit
+
+
 def _result(removed: Removed, *, snapshots: int = 0, refs: int = 0) -> dict[str, int]:
     return {
         "snapshots": snapshots,
@@ -401,7 +426,7 @@ def _outcome(
         status=status,
         operation_id=operation_id,
         base_snapshot_id=plan.base_snapshot_id,
-        plan=_counts(plan),
-        result=result,
+        plan=_plan_facts(plan),
+        result={**result, **_reasons(plan)},
         details=_details(plan),
     )

@@ -94,12 +94,14 @@ class Retention:
         removed_refs: the branches and tags to remove.
         kept: the snapshots to keep, with the reason.
         held: the branches on which Flink jobs may be restored; snapshots that they need are kept.
+        max_age_ms: younger snapshots are kept, unless they were named.
     """
 
     expired: tuple[int, ...]
     removed_refs: tuple[str, ...]
     kept: Mapping[int, KeepReason] = field(default_factory=dict)
     held: tuple[HeldBranch, ...] = ()
+    max_age_ms: int = 0
 
 
 def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> None:
@@ -159,7 +161,7 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
         # Metadata may lack a ref for main.
         kept.setdefault(metadata.current_snapshot_id, KeepReason.REFERENCED)
     expired = [item.snapshot_id for item in metadata.snapshots if item.snapshot_id not in kept]
-    return Retention(tuple(expired), removed_refs, kept, held)
+    return Retention(tuple(expired), removed_refs, kept, held, now_ms - limits.oldest_ms)
 
 
 def _keep_others(

@@ -55,7 +55,7 @@ from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.live_files import LiveFiles, live_files
-from lake.core.snapshots.run_ids import CARRIED_MS, has_run
+from lake.core.snapshots.run_ids import CARRIED_MS, RUN_ID, find_on_branch, has_run
 from lake.core.sorting.sort_keys import RowOrder, described_order
 from lake.core.sources.batches import source_columns, split_parquet
 from lake.core.sources.csv_files import delimiter_of
@@ -70,7 +70,7 @@ from lake.core.types import transform_syntax
 from lake.core.types.arrow_schema import arrow_schema, moved_schema
 from lake.core.types.sort_orders import partition_fields, table_order
 from lake.core.types.unsupported_columns import refuse_unsupported
-from lake.core.units import natural_number
+from lake.core.units import iso_time, natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -905,6 +905,17 @@ def _distinct(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
+def _loaded_run(plan: IngestPlan) -> dict[str, Any]:
+    """Return when the run was loaded; None for what expired with its snapshot."""
+    run_id = plan.options.run_id or ""
+    found = find_on_branch(plan.table.metadata, plan.options.branch, {RUN_ID: run_id})
+    return {
+        "run_id": run_id,
+        "snapshot_id": str(found.snapshot_id) if found else None,
+        "committed_at": iso_time(found.timestamp_ms) if found else None,
+    }
+
+
 def describe(plan: IngestPlan) -> dict[str, Any]:
     """Return the plan for the outcome."""
     return {
@@ -941,6 +952,7 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
         "engine": plan.engine,
         "removed_files": 0,
         "rewritten_files": 0,
+        **({"loaded_run": _loaded_run(plan)} if plan.already else {}),
         **(NOT_KNOWN if plan.options.mode in _REPLACING and not plan.table.creating else {}),
         **(plan.removals.facts() if plan.removals else {}),
     }

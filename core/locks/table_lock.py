@@ -71,6 +71,7 @@ def with_table_lock(
         base_snapshot_id=ancestry.head_id(table.metadata, branch)
         if branch
         else table.metadata.current_snapshot_id,
+        result={"running": _facts(owner)},
         details=[_row(owner)],
         warnings=_held_too_long(table, owner, session.clock.now_ms()),
     )

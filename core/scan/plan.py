@@ -167,13 +167,16 @@ class ScanPlan:
     skipped: Sequence[Snapshot] = ()
     truncated: bool = False
 
-    def facts(self) -> dict[str, int]:
+    def facts(self) -> dict[str, int | None]:
         """Return the plan's counts by their names in the output."""
+        least, most = self.row_bounds()
         return {
             "snapshots": self.snapshots,
             "files": self.found.count,
             "delete_files": 0 if self.options.incremental else self.found.delete_count,
             "records": self.records,
+            "rows": least if least == most else None,
+            "rows_at_most": most,
             "bytes": self.bytes,
             "splits": len(self.splits),
             "skipped_files": self.found.skipped_files,
@@ -189,6 +192,16 @@ class ScanPlan:
     def records(self) -> int:
         """The number of rows in the files by their metadata, including deleted ones."""
         return self._total("record_count")
+
+    def row_bounds(self) -> tuple[int | None, int | None]:
+        """Return the least and the most rows that all files give; None if there is a filter."""
+        if self.condition is not None:
+            return None, None
+        if self.options.incremental:
+            return self.records, self.records
+        bounds = [self.found.row_bounds(spec_id) for spec_id in self.found.by_spec]
+        least, most = (sum(int(item[end].sum()) for item in bounds) for end in (0, 1))
+        return least, most
 
     @property
     def bytes(self) -> int:

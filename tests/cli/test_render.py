@@ -58,7 +58,7 @@ def test_a_pipe_gets_tab_separated_lines_and_the_summary_goes_to_stderr(
     assert lines[0] == "path\tsize_bytes"
     assert lines[1] == "[red]x[/]�[2J :smile: s3://b/[p=1]/y.parquet\t2048"
     assert lines[2:] == ["b\t"]
-    assert capsys.readouterr().err.startswith(f"{START}rewrote 1,234 files into")
+    assert capsys.readouterr().err.startswith(f"{START}1,234 files → 0")
 
 
 def test_a_terminal_gets_a_table_in_which_data_is_not_interpreted(

@@ -91,11 +91,11 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
         (outcome("ingest", Status.NOTHING_TO_DO, result=LOADED), "nothing to load"),
         (
             outcome("compact", result=COMPACTED),
-            "rewrote 36 files into 6, 103.0 MB into 84.0 MB, 3,600,000 rows unchanged",
+            "36 files → 6, 103.0 MB → 84.0 MB, 3,600,000 rows unchanged",
         ),
         (
             outcome("compact", Status.PARTIAL, result={**COMPACTED, "failed_groups": 2}),
-            "rewrote 36 files into 6, 103.0 MB into 84.0 MB, 3,600,000 rows unchanged; 2 groups failed",
+            "36 files → 6, 103.0 MB → 84.0 MB, 3,600,000 rows unchanged; 2 groups failed",
         ),
         (
             outcome(
@@ -103,6 +103,89 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
                 result={"snapshots": 3, "data_files": 42, "manifests": 8, "bytes": 188 << 20},
             ),
             "expired 3 snapshots, deleted 50 files, freed 188.0 MB",
+        ),
+        (
+            outcome(
+                "expire",
+                plan={"kept_snapshots": {"recent": 1}},
+                result={"snapshots": 3},
+            ),
+            "expired 3 of 4 snapshots, deleted no files",
+        ),
+        (
+            outcome(
+                "expire",
+                Status.NOTHING_TO_DO,
+                plan={
+                    "kept_snapshots": {"recent": 3, "referenced": 1},
+                    "kept_refs": ["main"],
+                    "max_snapshot_age_ms": 5 * 86_400_000,
+                },
+            ),
+            "nothing to expire; 3 snapshots are younger than 5 days, 1 is the head of main",
+        ),
+        (
+            outcome(
+                "compact",
+                Status.NOTHING_TO_DO,
+                plan={"total_data_files": 6, "total_files_size": 6 * 14_785_000},
+            ),
+            "already compact (6 files, 14.1 MB on average)",
+        ),
+        (outcome("compact", Status.NOTHING_TO_DO), "nothing to compact"),
+        (
+            outcome(
+                "ingest",
+                Status.NOTHING_TO_DO,
+                plan={
+                    "loaded_run": {
+                        "run_id": "h1",
+                        "snapshot_id": "44189599",
+                        "committed_at": "2026-11-22T08:31:07.123Z",
+                    }
+                },
+            ),
+            'run "h1" was loaded on 2026-11-22 08:31:07 UTC (snapshot 44189599); nothing to do',
+        ),
+        (
+            outcome(
+                "ingest",
+                Status.NOTHING_TO_DO,
+                plan={"loaded_run": {"run_id": "h1", "snapshot_id": None, "committed_at": None}},
+            ),
+            'run "h1" was loaded before; nothing to do',
+        ),
+        (
+            outcome("scan", plan={"rows": 1000}, result={"rows": 20, "preview": []}),
+            "20 of 1,000 rows · --limit N for more, --output FILE for all",
+        ),
+        (
+            outcome(
+                "scan",
+                plan={"rows": None, "rows_at_most": 1000},
+                result={"rows": 20, "preview": []},
+            ),
+            "20 of at most 1,000 rows · --limit N for more, --output FILE for all",
+        ),
+        (outcome("scan", plan={"rows": 20}, result={"rows": 20, "preview": []}), "20 rows"),
+        (
+            outcome("scan", plan={"rows": None}, result={"rows": 20, "preview": []}),
+            "20 rows · --limit N for more, --output FILE for all",
+        ),
+        (
+            outcome(
+                "compact",
+                Status.ALREADY_RUNNING,
+                result={
+                    "running": {
+                        "command": "expire",
+                        "host": "etl-1",
+                        "pid": 77,
+                        "since": "2026-11-20 08:00:00 UTC",
+                    }
+                },
+            ),
+            "already running: lake expire on etl-1 (process 77) since 2026-11-20 08:00:00 UTC; nothing to do",
         ),
         (outcome("expire", Status.NOTHING_TO_DO, result={}), "nothing to expire"),
         (
@@ -143,6 +226,24 @@ def test_a_staged_run_names_the_command_that_commits_it() -> None:
     assert next_step(outcome("ingest", result=LOADED)) is None
 
 
+def test_a_dry_run_that_found_something_names_the_command_that_does_it() -> None:
+    typed = (["--warehouse", "my lake"], ["db.t", "--where", "a > 1", "--dry-run"])
+    found = outcome("compact", Status.DRY_RUN, plan={"groups": 2})
+    nothing = outcome("compact", Status.DRY_RUN, plan={"groups": 0})
+
+    assert next_step(found, *typed) == "lake --warehouse 'my lake' compact db.t --where 'a > 1'"
+    assert next_step(nothing, *typed) is None
+
+
+def test_the_demo_names_the_warehouse_of_its_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = outcome("demo", result={"folder": str(tmp_path / "lake-demo")})
+
+    assert next_step(ended) == "lake --warehouse lake-demo snapshots db.t"
+
+
 @pytest.mark.parametrize(
     "command", ["ingest", "compact", "expire", "scan", "snapshots", "replay", "config", "demo"]
 )
@@ -159,6 +260,10 @@ def _values(shape: dict[str, Any]) -> dict[str, Any]:
     """Return values of a document's recorded types."""
     simple = {"int": 7, "str": "x", "bool": True, "NoneType": None}
     return {
-        key: simple[item] if isinstance(item, str) and item in simple else item
+        key: _values(item)
+        if isinstance(item, dict)
+        else simple[item]
+        if isinstance(item, str) and item in simple
+        else item
         for key, item in shape.items()
     }

@@ -62,6 +62,8 @@ PLAN_KEYS = [
     "input_delete_files",
     "expected_output_files",
     "file_groups",
+    "total_data_files",
+    "total_files_size",
 ]
 RESULT_KEYS = [
     "rewritten_files",

@@ -30,6 +30,8 @@ COUNTS = {
     "statistics_files",
     "bytes",
 }
+# Why the other snapshots are kept.
+REASONS = {"kept_snapshots", "kept_refs", "max_snapshot_age_ms"}
 
 
 @pytest.fixture
@@ -52,7 +54,9 @@ def test_a_dry_run_counts_and_touches_nothing(
     document = lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--dry-run")
 
     assert document["status"] == "dry-run"
-    assert set(document["plan"]) == COUNTS
+    assert set(document["plan"]) == COUNTS | REASONS
+    assert document["plan"]["kept_snapshots"] == {"referenced": 1}
+    assert document["plan"]["kept_refs"] == ["main"]
     assert document["plan"]["data_files"] == 2
     assert document["plan"]["bytes"] > 0
     assert files_below(warehouse) == before

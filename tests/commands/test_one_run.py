@@ -83,10 +83,12 @@ def test_the_second_run_leaves_with_status_already_running(
     quiet = lake("-q", *command)
 
     assert (document["command"], document["status"]) == (command[0], "already-running")
-    assert (document["snapshot_ids"], document["result"]) == ([], {})
+    assert document["snapshot_ids"] == []
+    running = document["result"]["running"]
+    assert (running["command"], running["pid"]) == ("compact", os.getpid())
     assert document["base_snapshot_id"]
     assert (text.exit_code, quiet.exit_code) == (0, 0)
-    assert "db.t: already running: another command" in text.stdout + text.stderr
+    assert "db.t: already running: lake compact on " in text.stdout + text.stderr
     assert f"\t{os.getpid()}\top-1\t" in text.stdout
     assert (quiet.stdout, quiet.stderr) == ("", "")
     assert files_below(lake.warehouse) == before
