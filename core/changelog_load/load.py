@@ -60,7 +60,7 @@ class _Written:
 
 
 def preview_changes(session: Session, plan: ChangelogLoadPlan) -> Outcome:
-    """Describe a plan without carrying it out."""
+    """Describe a plan without executing it."""
     return preview(session, plan.ingest, describe_changes(plan))
 
 

@@ -1,4 +1,4 @@
-"""Carry an ingest out: rows to files on the engine, files to one snapshot, nothing left on failure."""
+"""Execute an ingest: write rows to files on the engine and commit them as one snapshot; a failure leaves no files."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ from lake.core.types.partition_paths import partition_path
 from lake.core.types.type_text import type_text
 from lake.core.units import natural_number
 
-# The numbers of tasks that rewrite start here, so that no name meets a loading task's.
+# Numbers of rewriting tasks start here, so that file names differ from those of loading tasks.
 _FIRST_KEEPER = 50_000
 
 
 @dataclass(slots=True)
 class _Written:
-    """Files of new rows, and files of rows that an overwrite keeps, with the paths that those replace."""
+    """Files of new rows, files of rows that an overwrite keeps, and the paths that the latter replace."""
 
     files: list[DataFile] = field(default_factory=list)
     rows_read: int = 0
@@ -82,7 +82,7 @@ class _Written:
 def preview(
     session: Session, plan: IngestPlan, described: Mapping[str, Any] | None = None
 ) -> Outcome:
-    """Describe a plan without carrying it out, with the first rows of its text files.
+    """Describe a plan without executing it, with the first rows of its text files.
 
     Args:
         session: the session.
@@ -136,7 +136,7 @@ def execute(session: Session, plan: IngestPlan) -> Outcome:
 
 
 class _Ingest(Load):
-    """An ingest that appends rows or replaces what the plan says."""
+    """An ingest that appends rows, or replaces rows, partitions or the whole table."""
 
     def __init__(self, session: Session, plan: IngestPlan, operation_id: str) -> None:
         super().__init__(session, plan, operation_id)
@@ -161,7 +161,7 @@ class _Ingest(Load):
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether the load goes on with what the source has, which may be nothing."""
+        """Whether the load continues; without rows, only if it creates a table or may remove rows."""
         plan = self.plan
         # An overwrite by rows that are all rejected would delete the old rows.
         empty = (plan.table.creating or plan.options.allow_empty) and not self._written.rejected
@@ -235,7 +235,7 @@ def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Wri
 
 
 def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: _Written) -> None:
-    """Write again the rows that stay of files which an overwrite hits only in part."""
+    """Write the rows that are kept of files in which an overwrite removes only some rows."""
     if not plan.rewritten or plan.condition is None:
         return
     files, specs = plan.files_to_rewrite(), plan.table.metadata.specs()

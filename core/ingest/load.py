@@ -70,7 +70,7 @@ _MOST_REDUCERS = 200
 
 
 class Load(ABC):
-    """What one kind of load writes and commits; make one for each operation.
+    """A kind of load: what it writes and commits. An instance belongs to one operation.
 
     Args:
         session: the engine, ids and progress.
@@ -129,7 +129,7 @@ class Load(ABC):
 
     @abstractmethod
     def commit(self, staging: Staging, result: LoadResult) -> Landed:
-        """Commit what was written; a run that is only to be staged is published and not committed."""
+        """Commit what was written; with the option to stage, publish it instead."""
 
     def commit_files(
         self,
@@ -191,7 +191,7 @@ def run_load(
     start: Callable[[IngestPlan, str], Load],
     shown: Mapping[str, Any],
 ) -> Outcome:
-    """Carry a load out and return its outcome.
+    """Execute a load and return its outcome.
 
     Args:
         session: see `Load`.
@@ -216,7 +216,7 @@ def run_load(
         if landed.committed is None:
             return as_staged(load_outcome(plan, shown, Status.DONE, landed), staging)
     if landed.committed.already:
-        # The same run, by another process.
+        # Another process committed the same run.
         staging.delete_unreferenced(landed.committed.table, landed.result.paths)
         landed = replace(landed, result=load.nothing)
         return load_outcome(plan, shown, Status.NOTHING_TO_DO, landed)
@@ -233,7 +233,7 @@ def _located(session: Session, plan: IngestPlan) -> IngestPlan:
 
 
 def warn_of_no_rows(session: Session, plan: IngestPlan) -> None:
-    """Warn of what a source without rows leaves as it was, or makes otherwise than rows would."""
+    """Warn that the source has no rows, if the load would replace rows or infer types from them."""
     if plan.table.creating:
         if CSV in plan.formats:
             session.warn("the source has no rows, so the columns of its CSV files are text")
@@ -247,7 +247,7 @@ def warn_of_no_rows(session: Session, plan: IngestPlan) -> None:
 
 @contextmanager
 def _no_empty_folders(table: Table) -> Iterator[None]:
-    """When making a table fails or finds no rows, leave no folders of it on a local disk."""
+    """Remove the empty folders of a new table from a local disk, if the table was not created."""
     try:
         yield
     finally:

@@ -20,13 +20,13 @@ class LoadResult:
     Args:
         data: the data files that it wrote.
         deletes: the delete files that it wrote.
-        rows_read: of the source.
-        rows_written: of the source, to data files.
-        rows_inserted: whose keys the table did not have; None if the load does not read the table's rows.
-        rows_updated: whose keys the table had; None as for `rows_inserted`.
-        rows_rejected: set aside.
+        rows_read: rows of the source.
+        rows_written: rows of the source that were written to data files.
+        rows_inserted: rows with keys that the table did not contain; None if the load does not read the table's rows.
+        rows_updated: rows with keys that the table contained; None as for `rows_inserted`.
+        rows_rejected: rows that were set aside.
         removals: what an overwrite removed; None for other loads.
-        base_snapshot_id: the snapshot that the load was decided on, if it is not the plan's.
+        base_snapshot_id: the snapshot on which the load was decided, if it is not the plan's.
     """
 
     data: Sequence[DataFile] = ()
@@ -71,7 +71,7 @@ class Landed:
 def load_outcome(
     plan: IngestPlan, shown: Mapping[str, Any], status: Status, landed: Landed
 ) -> Outcome:
-    """Return the outcome of a load; ``shown`` is its plan as it is shown."""
+    """Return the outcome of a load; ``shown`` describes its plan."""
     result, committed = landed.result, landed.committed
     return Outcome(
         command="ingest",

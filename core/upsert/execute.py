@@ -1,4 +1,4 @@
-"""Carry an upsert out: the source to data files, its keys settled and matched against the table, one commit.
+"""Execute an upsert: write the source to data files, deduplicate and match its keys, and commit once.
 
 A lost race is matched again, against the new head and with the same data files.
 """
@@ -101,7 +101,7 @@ class _Source:
 
 
 def preview_upsert(session: Session, plan: UpsertPlan) -> Outcome:
-    """Describe a plan without carrying it out."""
+    """Describe a plan without executing it."""
     ingest, facts = plan.ingest, describe_upsert(plan)
     if not (ingest.is_settled or ingest.table.creating):
         head = ancestry.branch_head(ingest.table.metadata, ingest.options.branch)
