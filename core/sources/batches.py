@@ -142,7 +142,8 @@ def _csv_columns(
         if not (infer and isinstance(item.field_type, UnknownType))
     }
     new = [name for name in names if name not in types]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
         raise BadInputError(
             f"the header of {source.path} has two columns named {twice}", hint="rename one of them"
         )

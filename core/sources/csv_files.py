@@ -25,8 +25,11 @@ from lake.core.sources.text_forms import replaced_nulls
 from lake.core.storage.storage import Storage
 
 _BLOCK_BYTES = 8 * 1024 * 1024
+# More than two blocks, which is more than PyArrow reads of one row.
+_LONGEST_VALUE = 4 * _BLOCK_BYTES
 _NO_ROWS = "Empty CSV file"
 _CUT = "unexpected end of data"
+_TOO_LONG = "larger than field limit"
 _LATIN = f"if it is Western European: {Option.ENCODING} latin-1, or cp1252 if Windows wrote it"
 
 
@@ -188,13 +191,13 @@ def _ends_in_quotes(storage: Storage, source: Source) -> bool:
             for _ in csv_reader(lines, source, strict=True):
                 pass
         except csv.Error as error:
-            return str(error) == _CUT
+            return str(error) == _CUT or _TOO_LONG in str(error)
     return False
 
 
 def csv_reader(lines: Iterable[str], source: Source, *, strict: bool = False) -> Any:
     """Return Python's parser of a file's lines, which knows the numbers of lines."""
-    csv.field_size_limit(max(csv.field_size_limit(), _BLOCK_BYTES))
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_VALUE))
     quote = source.text.quote
     return csv.reader(
         lines,
@@ -213,17 +216,20 @@ class Lines:
         self._row = -int(source.text.header)
 
     def find(self, row: int) -> tuple[int, str]:
-        """Return the number of a row's first line, from 1, and its text; rows must be asked for in their order."""
+        """Return the number of a row's first line, from 1, and its text; rows must be asked for in their order.
+
+        The number is 0 if a value before is too long.
+        """
         line, text = 0, ""
         while self._row < row:
             self._row += 1
             line, text = next(self._found, (0, ""))
         return line, text
 
-    def find_all(self, rows: Sequence[int]) -> tuple[Sequence[int], Sequence[str]]:
+    def find_all(self, rows: Sequence[int]) -> tuple[Sequence[int | None], Sequence[str]]:
         """Return the lines and the texts of several rows; see `find`."""
         found = [self.find(row) for row in rows]
-        return [line for line, _ in found], [text for _, text in found]
+        return [line or None for line, _ in found], [text for _, text in found]
 
     def _rows(self, storage: Storage, source: Source) -> Iterator[tuple[int, str]]:
         taken: list[str] = []
@@ -236,7 +242,11 @@ class Lines:
             while True:
                 first = above + reader.line_num + 1
                 taken.clear()
-                cells = next(reader, None)
+                try:
+                    cells = next(reader, None)
+                except csv.Error:
+                    # A value is too long, so the lines after it are not known.
+                    return
                 if cells is None:
                     return
                 # PyArrow does not count empty lines.
@@ -262,7 +272,8 @@ def _ragged_error(ragged: RaggedRow, storage: Storage, source: Source) -> LakeEr
         hint = f"is it separated by {DELIMITER_NAMES[others[0]]}? try {Option.DELIMITER} {typed}"
     else:
         hint = "a value that contains the delimiter must be in quotes"
-    return CorruptFileError(f"{source.path}, line {line}: {ragged.reason}", hint=hint)
+    place = f"line {line}" if line else f"row {ragged.row}"
+    return CorruptFileError(f"{source.path}, {place}: {ragged.reason}", hint=hint)
 
 
 def _refuse_other_encoding(error: Exception, storage: Storage, source: Source) -> None:

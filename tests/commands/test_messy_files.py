@@ -345,6 +345,20 @@ def test_a_file_that_cannot_be_read_says_what_to_do(
     assert not (warehouse / "db").exists()
 
 
+@pytest.mark.slow
+def test_rows_after_a_quote_that_is_not_closed_do_not_become_one_value(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    # More than the 8 MiB of one block.
+    path = tmp_path / "x.csv"
+    path.write_bytes(b'id,name\n1,"a,' + b"2,bbbbbbbbbbb\n" * 800_000)
+
+    result = lake("ingest", "db.t", path, "--create")
+
+    assert result.exit_code == 7
+    assert "ends inside a quoted value" in result.stderr
+
+
 def test_files_without_a_header_have_the_columns_of_the_table_in_their_order(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
