@@ -218,7 +218,7 @@ def test_the_manual_shows_catalogs_that_can_be_copied() -> None:
 
 
 def test_the_recording_shows_the_commands_of_readmes_session() -> None:
-    header, *events = map(json.loads, (ROOT / "session.cast").read_text().splitlines())
+    header, *events = map(json.loads, (ROOT / "tests/data/session.cast").read_text().splitlines())
     received = "".join(text for _, _, text in events)
 
     assert (header["version"], header["width"]) == (2, 120)

@@ -40,6 +40,7 @@ from lake.core.sorting.range_partitioning import KeySample, Ranges, SampledKeys
 from lake.core.sorting.sort_keys import RowOrder
 from lake.core.sources.acceptance import Acceptance, RowCheck, RowProblem, halves_with
 from lake.core.sources.batches import raw_table_rows, source_batches
+from lake.core.sources.discovery import Position, Source
 from lake.core.types.arrow_schema import top_columns
 from lake.core.types.transforms import Partition, group_rows, partition_number
 
@@ -253,7 +254,9 @@ def task_units(
                 attempt=context.attempt,
             )
             acceptance = Acceptance(every, rejects if task.rejects else None)
-            yield unit, reading.counted(_accepted(parts(acceptance), rejects)), rejects
+            position = Position()
+            batches = _accepted(parts(acceptance, position), rejects)
+            yield unit, reading.counted(unit, batches, position), rejects
             reading.end(unit)
 
 
@@ -265,11 +268,14 @@ class _Reading:
         self._total_bytes = max(total_bytes, 1)
         self._rows = self._bytes = 0
 
-    def counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a unit, and report their rows."""
+    def counted(
+        self, unit: SourceUnit, batches: Iterator[pa.RecordBatch], position: Position
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a unit, and report their rows and how far the unit is read."""
         for batch in batches:
             self._rows += batch.num_rows
-            self._context.report(self._rows, self._bytes / self._total_bytes)
+            read = self._bytes + unit.input_bytes * position.share
+            self._context.report(self._rows, read / self._total_bytes)
             yield batch
 
     def end(self, unit: SourceUnit) -> None:
@@ -283,7 +289,7 @@ def _accepted(batches: Iterator[pa.RecordBatch], rejects: UnitRejects) -> Iterat
         yield from batches
 
 
-Parts = Callable[[Acceptance], Iterator[pa.RecordBatch]]
+Parts = Callable[[Acceptance, Position], Iterator[pa.RecordBatch]]
 
 
 def _unit_rows(
@@ -293,12 +299,22 @@ def _unit_rows(
     if task.reading is None:
         for unit in task.units:
             if unit.source is not None:
-                yield unit, partial(source_batches, context.storage, unit.source, schema)
+                yield unit, partial(_source_rows, unit.source, schema, context)
         return
     files = [(unit, unit.file) for unit in task.units if unit.file is not None]
     with closing(Deletes(context.storage, task.reading, [file for _, file in files])) as deletes:
         for unit, file in files:
             yield unit, partial(_slice_rows, file, task.reading, deletes, schema, context)
+
+
+def _source_rows(
+    source: Source,
+    schema: Schema,
+    context: TaskContext,
+    acceptance: Acceptance,
+    position: Position,
+) -> Iterator[pa.RecordBatch]:
+    return source_batches(context.storage, source, schema, acceptance, position=position)
 
 
 def _slice_rows(
@@ -308,8 +324,12 @@ def _slice_rows(
     schema: Schema,
     context: TaskContext,
     acceptance: Acceptance,
+    position: Position,
 ) -> Iterator[pa.RecordBatch]:
+    rows, total = 0, max(file.record_count, 1)
+    position.follow(lambda: rows / total)
     for batch in read_batches(context.storage, file, reading, deletes):
+        rows += batch.num_rows
         yield acceptance.accepted(raw_table_rows(batch, schema, file.path), file.path)
 
 

@@ -28,7 +28,17 @@ from lake.core.formats.parquet.writer import row_group_start
 from lake.core.options import Option
 from lake.core.sources import csv_files, json_lines
 from lake.core.sources.acceptance import EVERY_ROW, Acceptance, BadRow, RawRows
-from lake.core.sources.discovery import ARROW, AVRO, CSV, JSON, ORC, PARQUET, Source, readable
+from lake.core.sources.discovery import (
+    ARROW,
+    AVRO,
+    CSV,
+    JSON,
+    ORC,
+    PARQUET,
+    Position,
+    Source,
+    readable,
+)
 from lake.core.sources.inference import InferredType, infer_type, joined
 from lake.core.sources.text_values import ValueContext, from_text
 from lake.core.sources.type_notes import TypeNote, explain
@@ -191,6 +201,7 @@ def source_batches(
     acceptance: Acceptance = EVERY_ROW,
     *,
     first: int | None = None,
+    position: Position | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a source's rows with exactly the columns of a table's schema.
 
@@ -202,6 +213,7 @@ def source_batches(
         schema: the table's schema.
         acceptance: decides which rows are loaded.
         first: the number of rows that are wanted of each batch of CSV; None for all.
+        position: is kept current for CSV, JSON and Parquet.
 
     Raises:
         CorruptFileError: the file is corrupt.
@@ -210,11 +222,13 @@ def source_batches(
     with readable(source.path):
         rejects = acceptance.rejects is not None
         if source.format == JSON:
-            parts = json_lines.json_rows(storage, source, schema, rejects=rejects)
+            parts = json_lines.json_rows(
+                storage, source, schema, rejects=rejects, position=position
+            )
         elif source.format == CSV:
-            parts = _csv_rows(storage, source, schema, first, rejects=rejects)
+            parts = _csv_rows(storage, source, schema, first, position, rejects=rejects)
         else:
-            parts = _typed_rows(storage, source, schema)
+            parts = _typed_rows(storage, source, schema, position)
         for part in parts:
             batch = acceptance.accepted(part, source.path)
             if batch.num_rows or source.format != JSON:
@@ -222,10 +236,16 @@ def source_batches(
 
 
 def _csv_rows(
-    storage: Storage, source: Source, schema: Schema, first: int | None, *, rejects: bool
+    storage: Storage,
+    source: Source,
+    schema: Schema,
+    first: int | None,
+    position: Position | None,
+    *,
+    rejects: bool,
 ) -> Iterator[RawRows]:
     lines = csv_files.Lines(storage, source)
-    for rows in csv_files.text_rows(storage, source, skip_ragged=rejects):
+    for rows in csv_files.text_rows(storage, source, skip_ragged=rejects, position=position):
         batch, numbers = rows.batch.slice(0, first), rows.numbers[:first]
         yield RawRows(
             size=batch.num_rows,
@@ -256,10 +276,12 @@ def _csv_part(
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
 
 
-def _typed_rows(storage: Storage, source: Source, schema: Schema) -> Iterator[RawRows]:
+def _typed_rows(
+    storage: Storage, source: Source, schema: Schema, position: Position | None
+) -> Iterator[RawRows]:
     if source.format == PARQUET:
         names = [item.name for item in schema.fields]
-        for first_row, batch, types in _parquet_batches(storage, source, names):
+        for first_row, batch, types in _parquet_batches(storage, source, names, position):
             yield raw_table_rows(batch, schema, source.path, first_row, types)
         return
     for first_row, batch in _TYPED[source.format](storage, source):
@@ -379,7 +401,7 @@ def _first_refused(column: pa.Array, attempt: Callable[[pa.Array], pa.Array]) ->
 
 
 def _parquet_batches(
-    storage: Storage, source: Source, names: Sequence[str]
+    storage: Storage, source: Source, names: Sequence[str], position: Position | None
 ) -> Iterator[tuple[int, pa.RecordBatch, pa.Schema]]:
     """Yield batches of columns, each with the number of its first row and the types in the file."""
     with storage.open_input(source.path, follow_link=True) as file:
@@ -390,6 +412,9 @@ def _parquet_batches(
         columns = None if set(present) <= set(names) else [x for x in present if x in names]
         counts = [footer.row_group(index).num_rows for index in range(footer.num_row_groups)]
         chosen = range(len(counts)) if source.row_groups is None else source.row_groups
+        done, total = 0, max(sum(counts[index] for index in chosen), 1)
+        if position is not None:
+            position.follow(lambda: done / total)
         for index in chosen:
             row = first = 1 + sum(counts[:index])
             size = _batch_rows(parquet, source.path, index, columns)
@@ -397,6 +422,7 @@ def _parquet_batches(
                 batch.validate(full=True)
                 if legacy:
                     refuse_old_times(batch, source.path)
+                done += batch.num_rows
                 yield row, batch, types
                 row += batch.num_rows
             if row - first != counts[index]:

@@ -19,7 +19,7 @@ from pyarrow import csv as arrow_csv
 
 from lake.core.errors import CorruptFileError, LakeError
 from lake.core.options import Option
-from lake.core.sources.discovery import Source, open_bytes, open_stream
+from lake.core.sources.discovery import Position, Source, open_bytes, open_stream
 from lake.core.sources.text_format import DELIMITER_NAMES
 from lake.core.sources.text_forms import replaced_nulls
 from lake.core.storage.storage import Storage
@@ -81,7 +81,13 @@ def column_names(storage: Storage, source: Source) -> list[str] | None:
             raise
 
 
-def text_rows(storage: Storage, source: Source, *, skip_ragged: bool = False) -> Iterator[TextRows]:
+def text_rows(
+    storage: Storage,
+    source: Source,
+    *,
+    skip_ragged: bool = False,
+    position: Position | None = None,
+) -> Iterator[TextRows]:
     """Yield the rows, with all columns as text.
 
     Args:
@@ -89,6 +95,7 @@ def text_rows(storage: Storage, source: Source, *, skip_ragged: bool = False) ->
         source: the file.
         skip_ragged: leave out ragged rows, and report them with the batch; otherwise one is an error. The last
             batch has no rows and reports the ragged rows after the last good one.
+        position: is kept current.
 
     Raises:
         CorruptFileError: a row is ragged, the file is not UTF-8, or it ends inside a quoted value; the last is
@@ -99,7 +106,7 @@ def text_rows(storage: Storage, source: Source, *, skip_ragged: bool = False) ->
         return
     ragged = _RaggedRows(source, skip=skip_ragged)
     types = dict.fromkeys(names, pa.string())
-    with open_stream(storage, source) as stream:
+    with open_stream(storage, source, position) as stream:
         counted = _QuoteCounter(stream, source.text.quote)
         try:
             reader = _open(counted, source, types, ragged)

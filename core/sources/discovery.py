@@ -7,7 +7,7 @@ import glob
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -179,21 +179,42 @@ def excel_file(path: str) -> RefusedError:
     )
 
 
+class Position:
+    """How far a source is read; the reader of its format keeps it current."""
+
+    def __init__(self) -> None:
+        self._read: Callable[[], float] = lambda: 0.0
+
+    def follow(self, read: Callable[[], float]) -> None:
+        """Ask `read` for the part of the source that is read, 0 to 1."""
+        self._read = read
+
+    @property
+    def share(self) -> float:
+        """The part of the source that is read, 0 to 1."""
+        return min(max(self._read(), 0.0), 1.0)
+
+
 @contextmanager
-def open_stream(storage: Storage, source: Source) -> Iterator[Any]:
+def open_stream(
+    storage: Storage, source: Source, position: Position | None = None
+) -> Iterator[Any]:
     """Open a text file for reading from its beginning, in UTF-8.
 
     It is decompressed if its name has such a suffix, and converted from its encoding.
     """
-    with open_bytes(storage, source.path) as stream:
+    with open_bytes(storage, source.path, position) as stream:
         yield stream if source.text.is_utf_8 else _Converted(stream, source)
 
 
 @contextmanager
-def open_bytes(storage: Storage, path: str) -> Iterator[Any]:
+def open_bytes(storage: Storage, path: str, position: Position | None = None) -> Iterator[Any]:
     """Open a text file for reading from its beginning, decompressed if its name has such a suffix."""
     codec = _COMPRESSED.get(path.rsplit(".", 1)[-1].lower())
     with storage.open_input(path, follow_link=True) as file:
+        if position is not None:
+            size = max(file.size(), 1)
+            position.follow(lambda: 1.0 if file.closed else file.tell() / size)
         yield pa.CompressedInputStream(file, codec) if codec else file
 
 

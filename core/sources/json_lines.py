@@ -38,7 +38,7 @@ from lake.core.columns.defaults import defaulted_fields, json_defaults, write_co
 from lake.core.errors import BadInputError
 from lake.core.options import Option
 from lake.core.sources.acceptance import BadRow, RawRows
-from lake.core.sources.discovery import Source, open_stream
+from lake.core.sources.discovery import Position, Source, open_stream
 from lake.core.sources.inference import TIMES, InferredType, infer_type, joined
 from lake.core.sources.json_documents import LONGEST_OBJECT, is_document, objects
 from lake.core.sources.text_forms import TextForms
@@ -79,7 +79,12 @@ class _Block:
 
 
 def json_rows(
-    storage: Storage, source: Source, schema: Schema, *, rejects: bool
+    storage: Storage,
+    source: Source,
+    schema: Schema,
+    *,
+    rejects: bool,
+    position: Position | None = None,
 ) -> Iterator[RawRows]:
     """Yield the rows, which have the schema's columns; a column that a line does not have gets its write default.
 
@@ -88,13 +93,14 @@ def json_rows(
         source: the file.
         schema: the table's schema.
         rejects: whether lines that are not valid objects are reported with the rows; otherwise one is an error.
+        position: is kept current.
 
     Raises:
         BadInputError: a line is not an object; for a value that does not match its column, the rows raise it.
     """
     whole = _forms(schema)
     defaulted = list(defaulted_fields(schema.fields))
-    for block in _blocks(storage, source):
+    for block in _blocks(storage, source, position):
         if not rejects:
             _refuse_fatal(block, source.path)
         forms = _forms(schema, _not_named(defaulted, block.data)) if defaulted else whole
@@ -184,8 +190,8 @@ def from_json_texts(column: pa.Array, kind: IcebergType, context: ValueContext) 
 # Blocks of lines
 
 
-def _blocks(storage: Storage, source: Source) -> Iterator[_Block]:
-    with open_stream(storage, source) as stream:
+def _blocks(storage: Storage, source: Source, position: Position | None = None) -> Iterator[_Block]:
+    with open_stream(storage, source, position) as stream:
         head = bytes(stream.read(_BLOCK_BYTES))
         cut = _object_blocks if is_document(head) else _line_blocks
         yield from cut(stream, head, source.path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,7 @@ from support.tiers import examples
 from lake.core.errors import BadInputError, LakeError
 from lake.core.ingest.table_creation import NewColumns
 from lake.core.sources.batches import source_batches, source_columns, split_parquet
-from lake.core.sources.discovery import Source
+from lake.core.sources.discovery import Position, Source
 from lake.core.storage.storage import Storage
 
 MIXED = pa.table(
@@ -147,3 +148,25 @@ def test_a_null_row_column_and_missing_columns_are_null(tmp_path: Path) -> None:
         {"c": None, "a": None, "b": 1},
         {"c": None, "a": None, "b": 2},
     ]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.json", "rows.parquet"])
+def test_the_position_grows_from_nothing_to_the_whole_source(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    rows = pa.table({"id": pa.array(range(400_000)), "text": pa.array(["x" * 40] * 400_000)})
+    if name.endswith("parquet"):
+        pq.write_table(rows, path, row_group_size=100_000)
+    elif "csv" in name:
+        with pa.output_stream(path, compression="gzip" if name.endswith("gz") else None) as file:
+            arrow_csv.write_csv(rows, file)
+    else:
+        path.write_text("".join(f'{{"id": {number}, "text": "x"}}\n' for number in range(400_000)))
+    position = Position()
+    schema = NewColumns().schema_of(rows.schema)
+    source = source_of(path, name.split(".")[1])
+    batches = source_batches(Storage(), source, schema, position=position)
+    shares = [position.share for _ in batches]
+
+    assert shares == sorted(shares)
+    assert len(shares) > 1
+    assert position.share == 1.0

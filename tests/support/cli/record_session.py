@@ -1,6 +1,6 @@
 """Record the session of README.md as a terminal shows it, in the format asciicast v2.
 
-    PYTHONPATH=tests python -m support.cli.record_session session.cast
+    PYTHONPATH=tests python -m support.cli.record_session tests/data/session.cast
 
 The first line of the file is a header, and each other line is an event: seconds since the start, "o", and the text
 that the terminal received. Source: https://docs.asciinema.org/manual/asciicast/v2/.
