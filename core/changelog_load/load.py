@@ -108,7 +108,8 @@ class _ChangelogLoad(Load):
     @property
     def has_changes(self) -> bool:
         """Whether there is anything to commit."""
-        return bool(self._written.files or self.plan.table.creating)
+        written = self._written
+        return bool(written.files or (self.plan.table.creating and not written.rejected))
 
     def commit(self, staging: Staging, result: LoadResult) -> Landed:
         """Commit the files, or leave them staged."""

@@ -161,7 +161,8 @@ class _Upsert(Load):
     @property
     def has_changes(self) -> bool:
         """Whether there is anything to commit."""
-        return bool(self._source.files or self.plan.table.creating)
+        source = self._source
+        return bool(source.files or (self.plan.table.creating and not source.rejected))
 
     def _result(self, matched: KeyMatches | None) -> LoadResult:
         source = self._source

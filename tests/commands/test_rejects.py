@@ -211,6 +211,27 @@ def test_an_overwrite_whose_rows_are_all_rejected_replaces_nothing(
     assert len(rejected(rejects)) == 1
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--upsert", "--key", "id"],
+        ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"],
+    ],
+)
+def test_a_table_is_not_created_if_all_rows_are_rejected(
+    lake: CommandLine, tmp_path: Path, options: list[str]
+) -> None:
+    bad, rejects = tmp_path / "bad.csv", tmp_path / "rejects.csv"
+    bad.write_text("id,op\n1\n2,+I,3\n")
+
+    document = lake.ok("ingest", "db.t", bad, "--create", *options, "--rejects", rejects)
+
+    assert document["status"] == "nothing-to-do"
+    assert counts(document) == (2, 0, 2)
+    assert lake("snapshots", "db.t").exit_code == 7
+
+
 def test_a_run_that_was_loaded_does_nothing_though_its_rejects_are_there(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
