@@ -125,7 +125,6 @@ DOORS = {
     "core/engine/selection.py": 1,
     "core/engine/spark/preflight.py": 2,
     "core/engine/spark/pyspark_internals.py": 4,
-    "core/engine/spark/session.py": 5,
     "core/engine/spark/worker.py": 1,
     "core/ingest/table_creation.py": 1,
     "core/session.py": 1,

@@ -21,13 +21,21 @@ _CRASHED = "Python worker exited unexpectedly"
 MEMORY_HINT = f"the system may have killed it for lack of memory: {Option.MASTER} 'local[1]' needs the least memory"
 
 
+def pyspark_modules() -> Any:
+    """Return the package `pyspark`, with the modules that lake uses; the first call imports them."""
+    # A door: PySpark costs 0.1 s, which a direct start spends while the JVM starts.
+    import pyspark.errors  # noqa: PLC0415
+    import pyspark.java_gateway  # noqa: PLC0415
+    import pyspark.sql  # noqa: PLC0415
+
+    return pyspark
+
+
 def frame_of(spark: Any, rows: Sequence[Sequence[Any]], schema: str) -> Any:
     """Create a DataFrame with one partition for each row; cells are texts and bytes.
 
     PySpark's public functions choose the number of partitions themselves, or add a Python step.
     """
-    from pyspark.sql import DataFrame  # noqa: PLC0415 - only when Spark is wanted
-
     java, context = spark._jvm, spark.sparkContext
     java_rows = java.java.util.ArrayList()
     for row in rows:
@@ -37,7 +45,8 @@ def frame_of(spark: Any, rows: Sequence[Sequence[Any]], schema: str) -> Any:
         java_rows.add(java.org.apache.spark.sql.RowFactory.create(cells))
     parallel = context._jsc.parallelize(java_rows, max(1, len(rows)))
     java_schema = java.org.apache.spark.sql.types.DataType.fromDDL(schema)
-    return DataFrame(spark._jsparkSession.createDataFrame(parallel, java_schema), spark)
+    made = pyspark_modules().sql.DataFrame
+    return made(spark._jsparkSession.createDataFrame(parallel, java_schema), spark)
 
 
 class Partitions:
@@ -76,13 +85,12 @@ def silence_shutdown(spark: Any) -> None:
 
 def reset_jvm_state() -> None:
     """Reset PySpark's state of an ended JVM, so that this process can start another."""
-    from pyspark import SparkContext, sql  # noqa: PLC0415 - door: PySpark
-
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    sql.SparkSession._instantiatedSession = None
-    sql.SparkSession._activeSession = None
+    context, session = pyspark_modules().SparkContext, pyspark_modules().sql.SparkSession
+    context._active_spark_context = None
+    context._gateway = None
+    context._jvm = None
+    session._instantiatedSession = None
+    session._activeSession = None
 
 
 def forget_server() -> None:
@@ -94,12 +102,12 @@ def forget_server() -> None:
 @contextmanager
 def spark_errors(what: str) -> Iterator[None]:
     """Convert errors of PySpark and Py4J to lake's."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - only when Spark is wanted
-    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - door: as PySpark
 
+    refusal = pyspark_modules().errors.PySparkException
     try:
         yield
-    except (Py4JError, PySparkException, OSError, ValueError) as error:
+    except (Py4JError, refusal, OSError, ValueError) as error:
         hint = MEMORY_HINT if _CRASHED in str(error) else None
         raise EngineError(f"{what}: {_brief(error)}", hint=hint) from error
 

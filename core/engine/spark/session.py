@@ -28,6 +28,7 @@ from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.spark.preflight import require_master, require_server
 from lake.core.engine.spark.pyspark_internals import (
     forget_server,
+    pyspark_modules,
     reset_jvm_state,
     silence_shutdown,
     spark_errors,
@@ -145,10 +146,8 @@ def connect(url: str, conf: SparkConf, folder: Path) -> Running:
             hint="pip install 'lake-iceberg[connect]'",
         )
     require_server(url)
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only when Spark is wanted
-
     with spark_errors("no session from the Spark Connect server"):
-        spark = SparkSession.builder.remote(url).getOrCreate()
+        spark = pyspark_modules().sql.SparkSession.builder.remote(url).getOrCreate()
     for key, value in conf.session().items():
         # A server may not know or allow some of the settings.
         with suppress(EngineError), spark_errors(f"setting {key}"):
@@ -196,9 +195,8 @@ def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence
     jvm = Jvm.launch(java, class_path, options, conf.arguments(), folder, _jvm_environment())
     attempt.jvms.append(jvm)
     with _killed_on_failure(jvm):
-        # Import it while the JVM starts.
-        from pyspark import java_gateway, sql  # noqa: F401, PLC0415 - door: PySpark
-
+        # Import PySpark while the JVM starts.
+        pyspark_modules()
         gateway = jvm.gateway(folder, attempt.stopped, attempt.seconds)
         attempt.answered = True
         attempt.check()
@@ -206,8 +204,7 @@ def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence
 
 
 def _start_ordinarily(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
-    import pyspark.java_gateway  # noqa: PLC0415 - door: PySpark
-
+    pyspark = pyspark_modules()
     output = OutputTail()
     shown = pyspark.SparkConf(loadDefaults=False)
     shown.setAll([tuple(text.split("=", 1)) for text in conf.arguments()[1::2]])
@@ -253,20 +250,17 @@ def _spark_classes() -> str:
 
 
 def _session(conf: SparkConf, folder: Path, gateway: Gateway) -> Any:
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - only when Spark is wanted
-
     address = {
         "PYSPARK_GATEWAY_PORT": str(gateway.port),
         "PYSPARK_GATEWAY_SECRET": gateway.secret,
     }
     with _environment(address), spark_errors("Spark's gateway does not answer"):
-        connection = launch_gateway()
+        connection = pyspark_modules().java_gateway.launch_gateway()
     return _session_on(conf, folder, connection)
 
 
 def _session_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
-    import pyspark.sql  # noqa: PLC0415 - door: PySpark
-
+    pyspark = pyspark_modules()
     settings = conf.complete(folder)
     python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     if not python or conf.is_local:

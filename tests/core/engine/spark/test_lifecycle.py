@@ -31,6 +31,7 @@ from lake.core.engine.spark.worker import TASK_ROWS
 from lake.core.engine.task_functions import name_of
 from lake.core.engine.tasks import Task
 from lake.core.errors import EngineError
+from lake.core.options import quote_options
 from lake.core.settings import Settings
 from lake.core.storage.storage import Storage
 
@@ -358,7 +359,7 @@ def test_a_master_that_does_not_answer_is_reported_before_java_starts(
         echo(engine)
 
     engine.stop()
-    assert "--master" in (caught.value.hint or "")
+    assert "`master`" in quote_options(caught.value.hint or "")
     assert launched == []
 
 
