@@ -198,8 +198,10 @@ class Rewriter:
                 tasks += of_group
                 owners += [index] * len(of_group)
         samples: list[list[tuple[int, SampledKeys]]] = [[] for _ in states]
+        meter = Meter("sampling sort keys", inputs=[task.input_bytes for task in tasks])
         storage = self._plan.table.storage
-        for result in self._engine.run(tasks, sample, storage=storage):
+        results = self._engine.run(tasks, sample, storage=storage, meter=meter)
+        for result in showing(self._session.progress, meter, results):
             samples[owners[result.task]].append((result.task, result.value))
         return [
             cuts([keys for _, keys in sorted(own, key=itemgetter(0))], state.group.output_files)

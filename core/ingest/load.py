@@ -18,7 +18,6 @@ from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.commit.operations import Operation
 from lake.core.engine.tasks import (
-    Engine,
     MapFunction,
     ReduceFunction,
     Task,
@@ -331,7 +330,7 @@ def run_source(session: Session, run: SourceRun[Read, Receive, Report]) -> Itera
     phase = "reading" if exchanged else "loading"
     meter = Meter(phase, inputs=[task.input_bytes for task in tasks])
     results = (
-        _exchange(engine, run, tasks, meter)
+        _exchange(session, run, tasks, meter)
         if exchanged
         else engine.run(tasks, run.write, storage=plan.table.storage, meter=meter)
     )
@@ -339,18 +338,18 @@ def run_source(session: Session, run: SourceRun[Read, Receive, Report]) -> Itera
 
 
 def _exchange(
-    engine: Engine,
+    session: Session,
     run: SourceRun[Read, Receive, Report],
     tasks: Sequence[Task[Read]],
     meter: Meter,
 ) -> Iterator[TaskResult[Report]]:
     """Send the rows of each partition, or range of sort keys, to one task, which writes them."""
     plan = run.plan
+    engine = session.engine(plan.input_bytes)
     bounds: list[bytes] = []
     if plan.distribution == RANGE:
-        bounds = _bounds(
-            engine, plan, tasks, min(_MOST_REDUCERS, wanted_tasks(plan, engine.parallelism))
-        )
+        ranges = min(_MOST_REDUCERS, wanted_tasks(plan, engine.parallelism))
+        bounds = _bounds(session, plan, tasks, ranges)
         count = len(bounds) + 1
     else:
         by_size = -(-plan.input_bytes // _REDUCER_BYTES)
@@ -369,14 +368,16 @@ def _exchange(
 
 
 def _bounds(
-    engine: Engine, plan: IngestPlan, tasks: Sequence[Task[Read]], ranges: int
+    session: Session, plan: IngestPlan, tasks: Sequence[Task[Read]], ranges: int
 ) -> list[bytes]:
     """Return the bounds between ranges of sort keys, from a sample of the keys."""
     size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * ranges // len(tasks))
     sampling: list[Task[SourceTask]] = [
         Task(replace(task.payload, sampled=size), task.input_bytes) for task in tasks
     ]
-    results = engine.run(sampling, sample_rows, storage=plan.table.storage)
+    meter = Meter("sampling sort keys", inputs=[task.input_bytes for task in sampling])
+    engine, storage = session.engine(plan.input_bytes), plan.table.storage
+    results = engine.run(sampling, sample_rows, storage=storage, meter=meter)
     # In the order of the tasks, so that the same input gets the same bounds.
-    samples = sorted(results, key=lambda result: result.task)
+    samples = sorted(showing(session.progress, meter, results), key=lambda result: result.task)
     return cuts([result.value for result in samples], ranges)

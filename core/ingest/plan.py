@@ -36,6 +36,7 @@ from lake.core.ingest.schema_checks import SourceColumns, check_sources, is_text
 from lake.core.ingest.schema_evolution import evolved
 from lake.core.ingest.table_creation import EXTENSION, NewTable
 from lake.core.options import Option
+from lake.core.progress import Meter, shown
 from lake.core.properties.table_properties import (
     DELETE_ISOLATION,
     DISTRIBUTION,
@@ -540,11 +541,11 @@ def _plan_from_files(
     )
     names = [options.stdin if name == "-" and options.stdin else name for name in options.sources]
     known = existing.schema if existing else None
-    files = _with_text_formats(
-        session, storage, find_sources(storage, names, options.format), known, options
-    )
     notes: list[TypeNote] = []
-    columns = _columns_of(storage, files, known, notes, options)
+    with shown(session.progress, Meter("listing and checking files")):
+        found = find_sources(storage, names, options.format)
+        files = _with_text_formats(session, storage, found, known, options)
+        columns = _columns_of(storage, files, known, notes, options)
     for note in notes:
         session.warn(note.text)
     if (kinds := options.changes_column) is not None:

@@ -37,6 +37,7 @@ from lake.core.ingest.result import Landed, LoadResult
 from lake.core.manifests.data_files import DataFile
 from lake.core.options import Option
 from lake.core.outcome import Outcome
+from lake.core.progress import Meter, showing
 from lake.core.properties.table_properties import COPY_ON_WRITE, SERIALIZABLE
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
@@ -239,10 +240,11 @@ class _Upsert(Load):
             name=self.temporary_name,
         )
         engine = self.session.engine(self.plan.input_bytes)
+        meter = Meter("finding repeated keys", tasks=1 if count == 1 else len(files))
         results: Iterator[TaskResult[BucketReport]]
         if count == 1:
             task = Task(replace(common, files=files))
-            results = engine.run([task], deduplicate, storage=self._storage)
+            results = engine.run([task], deduplicate, storage=self._storage, meter=meter)
         else:
             # The input's order is that of the tasks.
             results = engine.exchange(
@@ -251,8 +253,10 @@ class _Upsert(Load):
                 deduplicate_sent,
                 [replace(common, bucket=bucket) for bucket in range(count)],
                 storage=self._storage,
+                meter=meter,
             )
-        reports = {result.value.bucket: result.value for result in results}
+        shown_results = showing(self.session.progress, meter, results)
+        reports = {result.value.bucket: result.value for result in shown_results}
         # No key was sent to the other buckets.
         return [reports.get(bucket) or BucketReport(bucket=bucket) for bucket in range(count)]
 

@@ -159,6 +159,30 @@ def test_a_command_prints_its_phases_as_json_lines_beside_its_document(lake: Com
     assert done.exit_code == 0
     assert done.json()["status"] == "done"
     documents = [json.loads(line) for line in done.stderr.splitlines()]
+    assert list(dict.fromkeys(each["phase"] for each in documents)) == [
+        "reading metadata",
+        "listing and checking files",
+        "loading",
+        "committing",
+    ]
     loading = [each for each in documents if each["phase"] == "loading"]
     assert loading[-1]["rows"] == 2
     assert loading[-1]["bytes"] == loading[-1]["total_bytes"] == source.stat().st_size
+
+
+def test_an_upsert_shows_each_of_its_phases(lake: CommandLine) -> None:
+    source = lake.warehouse.parent / "rows.csv"
+    source.write_text("id\n1\n2\n")
+    lake.ok("ingest", "db.t", source, "--create")
+
+    done = lake("--progress", "json", "ingest", "db.t", source, "--upsert", "--key", "id")
+
+    documents = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    assert list(dict.fromkeys(each["phase"] for each in documents)) == [
+        "reading metadata",
+        "listing and checking files",
+        "loading",
+        "finding repeated keys",
+        "finding the keys",
+        "committing",
+    ]
