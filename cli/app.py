@@ -36,6 +36,7 @@ from lake.core.redaction import is_secret
 from lake.core.settings import Settings
 
 if TYPE_CHECKING:
+    from lake.core.outcome import Outcome
     from lake.core.session import Session
 
 OpenSession: TypeAlias = "Callable[[Settings], Session]"
@@ -43,13 +44,60 @@ OpenSession: TypeAlias = "Callable[[Settings], Session]"
 # modules.
 VERBS = {
     "ingest": "Load files into a table: check all rows, write, and commit once.",
-    "scan": "Read a table, or the rows appended or changed between two snapshots.",
+    "scan": "Read a table, or the rows appended or changed since a snapshot; once or continuously.",
+    "tables": "List a catalog's tables: format version, rows, files, bytes and last commit.",
+    "show": "Show a table's columns, partitioning, properties, refs, sizes, writers and readers.",
+    "inspect": "Show or write one of Iceberg's metadata tables, with the columns that Spark shows.",
     "snapshots": "Show a table's snapshots, newest first.",
+    "partitions": "Show a table's partitions: files, rows, bytes, delete files and last change.",
+    "ref": "List a table's branches and tags; drop one; create or move a branch.",
+    "tag": "List a table's tags, or set, move or drop one.",
+    "rollback": "Set a branch back to an earlier snapshot; no file is deleted.",
+    "cherry-pick": "Apply the change of one snapshot to a branch; no file is rewritten.",
+    "publish": "Apply the snapshot that was staged under a WAP id to a branch; once only.",
+    "create": "Create an empty table.",
+    "alter": "Change a table's columns, partitioning, sort order, properties or format version.",
+    "rename": "Rename a table in its catalog; its files stay where they are.",
+    "register": "Add a table that has a metadata file to the catalog; no file is changed.",
+    "drop": "Drop a table from its catalog; its files stay unless they are purged.",
     "compact": "Rewrite small files into large ones; no row changes.",
+    "manifests": "Write the manifests again, fewer of them and clustered by partition; no row changes.",
+    "stats": "Count the distinct values of columns, and store them where query planners read them.",
     "expire": "Remove old snapshots and delete the files that only they use.",
+    "expire-partitions": "Remove the partitions all of whose rows are older than a limit.",
+    "clean": "List, move away or delete files in a table's folders that no snapshot references.",
+    "consumers": "List the readers whose progress a table protects from expiry, or remove one.",
     "replay": "List Flink checkpoints that were taken but never committed, or commit them once.",
     "config": "Show the settings in effect and where each comes from; connect to nothing.",
     "demo": "Load a year of real flights into ./lake-demo; read, correct, compact, expire them.",
+}
+# The package of a verb's module below `lake.commands`; the other verbs are modules of `lake.commands` itself.
+PACKAGES = {
+    "alter": "metadata",
+    "cherry-pick": "branching",
+    "clean": "maintenance",
+    "compact": "maintenance",
+    "consumers": "metadata",
+    "create": "metadata",
+    "drop": "metadata",
+    "expire": "maintenance",
+    "expire-partitions": "maintenance",
+    "ingest": "data",
+    "inspect": "metadata",
+    "manifests": "maintenance",
+    "partitions": "metadata",
+    "publish": "branching",
+    "ref": "branching",
+    "register": "metadata",
+    "rename": "metadata",
+    "replay": "data",
+    "rollback": "branching",
+    "scan": "data",
+    "show": "metadata",
+    "snapshots": "metadata",
+    "stats": "maintenance",
+    "tables": "metadata",
+    "tag": "branching",
 }
 DISTRIBUTION = "lake-iceberg"
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -70,6 +118,11 @@ class State:
         effective: these settings with the defaults of the environment and the project file.
         progress: the kind of progress display.
         before_verb: called before a verb imports the core.
+        on_commit: the user's program to run after a commit, with its arguments; empty for none.
+        landed: called with the outcome of each commit of a command that commits several times.
+        has_reported: whether ``landed`` was called.
+        announce: prints a warning when it occurs.
+        announced: the warnings that were printed.
         ignore_stops: called when stop signals must no longer interrupt the command.
     """
 
@@ -88,6 +141,11 @@ class State:
     settings: Settings | None = None
     before_verb: Callable[[], None] = lambda: None
     ignore_stops: Callable[[], None] = lambda: None
+    on_commit: Sequence[str] = ()
+    landed: Callable[[Outcome], None] = lambda _: None
+    has_reported: bool = False
+    announce: Callable[[str], None] = lambda _: None
+    announced: set[str] = field(default_factory=set)
     opened: Session | None = None
 
     @property
@@ -117,6 +175,11 @@ class State:
     def warnings(self) -> Sequence[str]:
         """The session's warnings so far."""
         return self.opened.warnings if self.opened else ()
+
+    @property
+    def unprinted(self) -> Sequence[str]:
+        """Those of the warnings that were not printed when they occurred."""
+        return [warning for warning in self.warnings if warning not in self.announced]
 
     @property
     def catalog_name(self) -> str | None:
@@ -174,9 +237,11 @@ def root_command() -> TyperGroup:
 @cache
 def load_verb(name: str) -> TyperCommand:
     """Return the command of a verb, built once."""
-    module = importlib.import_module(f"lake.commands.{name}")
+    function = name.replace("-", "_")
+    path = ["lake.commands", *([PACKAGES[name]] if name in PACKAGES else []), function]
+    module = importlib.import_module(".".join(path))
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, cls=_Verb)(getattr(module, name))
+    alone.command(name, cls=_Verb)(getattr(module, function))
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)  # noqa: S101 - a single command is not a group
     return command

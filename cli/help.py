@@ -44,12 +44,38 @@ GROUPS: Mapping[str, _Groups] = {
         (
             "Updates by key",
             (
-                *("--upsert", "--key", "--deletes", "--order-by", "--repair-duplicates"),
-                *("--changes-column", "--changes-mode"),
+                *("--upsert", "--key", "--deletes", "--order-by", "--sequence"),
+                *("--merge", "--null-overwrites", "--match-where", "--repair-duplicates"),
+                *("--changes-column", "--changes-mode", "--ignore-deletes", "--local-merge"),
             ),
         ),
         ("Writing", ("--distribution", "--target-size")),
+        ("Many tables", ("--route", "--max-tables")),
         ("Bad rows", ("--rejects", "--max-rejects")),
+        (
+            "Continuous load",
+            (
+                *("--watch", "--follow", "--stream", "--state", "--once", "--commit-interval"),
+                *(
+                    "--commit-size",
+                    "--on-gap",
+                    "--commit-files",
+                    "--settle",
+                    "--done",
+                    "--on-rewrite",
+                    "--bad-files",
+                ),
+                *("--start", "--from-snapshot", "--inclusive", "--start-at"),
+                *("--resume", "--then-compact"),
+            ),
+        ),
+        (
+            "Kafka",
+            (
+                *("--kafka", "--brokers", "--kafka-conf", "--kafka-conf-file"),
+                *("--kafka-metadata", "--avro-schema"),
+            ),
+        ),
         ("This run", ("--run-id", "--stage", "--discard", *_THIS_RUN)),
     ),
     "scan": (
@@ -63,6 +89,33 @@ GROUPS: Mapping[str, _Groups] = {
         ),
         ("Output", ("--output", "--output-format", "--replace")),
         ("Plan", ("--plan", "--split-size", "--split-lookback", "--split-open-cost")),
+        (
+            "Continuous scan",
+            (
+                *("--follow", "--state", "--start", "--start-at", "--once", "--until"),
+                *("--max-epochs", "--epoch-size", "--epoch-markers", "--status", "--wait"),
+            ),
+        ),
+        (
+            "What a continuous scan reads",
+            (
+                *("--on-gap", "--non-append", "--schema", "--order", "--watermark-column"),
+                *("--watermark-unit", "--consumer", "--consumer-ttl"),
+            ),
+        ),
+        (
+            "Discovery of a continuous scan",
+            (
+                *("--monitor-interval", "--max-planning-snapshots", "--max-planning-failures"),
+                *("--max-pending-splits", "--metrics-file"),
+            ),
+        ),
+    ),
+    "alter": (
+        ("Columns", ("--add-column", "--rename-column", "--drop-column", "--widen")),
+        ("Layout of new files", ("--partition-by", "--sort-by")),
+        ("Properties and format", ("--set", "--unset", "--format-version")),
+        ("This run", ("--dry-run",)),
     ),
     "compact": (
         (
@@ -86,7 +139,7 @@ GROUPS: Mapping[str, _Groups] = {
                 *("--partial-progress", "--max-commits"),
             ),
         ),
-        ("This run", ("--when", "--verify", "--option", *_THIS_RUN)),
+        ("This run", ("--when", "--idle", "--verify", "--option", *_THIS_RUN)),
     ),
     "expire": (
         (
@@ -95,6 +148,12 @@ GROUPS: Mapping[str, _Groups] = {
         ),
         ("What is removed", ("--keep-files", "--clean-metadata")),
         ("This run", ("--unsafe-retention", *_THIS_RUN)),
+    ),
+    "clean": (
+        ("What to do", ("--quarantine", "--delete", "--restore", "--purge", "--purge-older-than")),
+        ("Which files", ("--older-than", "--location", "--exclude")),
+        ("Safety", ("--max-share", "--prefix-mismatch", "--unsafe-retention")),
+        ("This run", ("--wait", "--dry-run")),
     ),
     "replay": (
         ("What to commit", ("--checkpoint", "--job", "--completed", "--replace-partitions")),
@@ -111,12 +170,12 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "ingest": (
         'lake ingest db.events day.csv --create --partition-by "day(ts)"',
-        "lake ingest db.events 'drop/*.parquet' --run-id 2026-01-31",
         "lake ingest db.users changed.csv --upsert --key id --dry-run",
+        "lake ingest db.events --watch /drop --stream events --state /srv/events --once",
     ),
     "scan": (
         "lake scan db.events --where \"country = 'NZ'\" --select id,ts --limit 100",
-        "lake scan db.events --output events.parquet",
+        "lake scan db.events --follow --state /srv/events --output /srv/in --once",
         "lake scan db.events --changes --key id --from-snapshot @2026-01-30",
     ),
     "snapshots": (
@@ -124,15 +183,110 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "lake snapshots db.events --all",
         "lake --json snapshots db.events",
     ),
+    "tables": (
+        "lake tables",
+        "lake tables 'prod.*'",
+        "lake --json tables --all-catalogs",
+    ),
+    "show": (
+        "lake show db.events",
+        "lake --json show db.events",
+        "lake show db.events --branch audit",
+    ),
+    "inspect": (
+        "lake inspect db.events history",
+        "lake inspect db.events snapshots --where \"operation = 'append'\"",
+        "lake inspect db.events snapshots --output snapshots.parquet",
+    ),
+    "partitions": (
+        "lake partitions db.events",
+        "lake partitions db.events --idle 15m --where \"day = '2026-01-31'\"",
+        "lake partitions db.events --wait-for \"day = '2026-01-31'\" --idle 15m --timeout 2h",
+    ),
+    "tag": (
+        "lake tag db.events before-migration --retain 30d",
+        "lake tag db.events --auto daily --zone Europe/Berlin --delay 10m --keep 90",
+        "lake tag db.events --drop before-migration",
+    ),
+    "ref": (
+        "lake ref db.events",
+        "lake ref db.events --branch-create audit --at @2026-01-31 --retain 30d",
+        "lake ref db.events --fast-forward main --to audit --dry-run",
+    ),
+    "rename": (
+        "lake rename db.events db.events_2025 --dry-run",
+        "lake rename db.events db.events_2025",
+        "lake rename db.events archive.events",
+    ),
+    "register": (
+        "lake register db.events warehouse/db/events/metadata/00012-8a1f.metadata.json --dry-run",
+        "lake register db.events s3://lake/db/events/metadata/00012-8a1f.metadata.json",
+        "lake register archive.events /mnt/old/db/events/metadata/v7.metadata.json",
+    ),
+    "drop": (
+        "lake drop db.events --dry-run",
+        "lake drop db.events",
+        "lake drop db.events --purge --yes",
+    ),
+    "cherry-pick": (
+        "lake cherry-pick db.events 5781947118336215154 --dry-run",
+        "lake cherry-pick db.events audit",
+        "lake cherry-pick db.events audit --branch staging",
+    ),
+    "publish": (
+        "lake publish db.events --wap-id load-2026-01-31 --dry-run",
+        "lake publish db.events --wap-id load-2026-01-31",
+        "lake publish db.events --wap-id load-2026-01-31 --branch staging",
+    ),
+    "rollback": (
+        "lake rollback db.events @2026-01-31T12:00 --dry-run",
+        "lake rollback db.events before-migration",
+        "lake rollback db.events 936898107632354179 --any",
+    ),
+    "alter": (
+        "lake alter db.events --add-column 'country string' --widen amount=long --dry-run",
+        "lake alter db.events --set write.target-file-size-bytes=268435456 --unset comment",
+        "lake alter db.events --partition-by 'hour(ts), bucket(16, id)' --format-version 3",
+    ),
+    "create": (
+        "lake create db.events 'id long not null' 'ts timestamptz' --partition-by 'day(ts)'",
+        "lake create db.users --from users.parquet --key id --format-version 3",
+        "lake create db.copy --from db.events --if-not-exists",
+    ),
     "compact": (
         "lake compact db.events --dry-run",
         "lake compact db.events --target-size 256MB --where \"day = '2026-01-01'\"",
         'lake compact db.events --strategy sort --by "country, ts desc" --rewrite-all',
     ),
+    "manifests": (
+        "lake manifests db.events --dry-run",
+        "lake manifests db.events --target-size 16MB",
+        "lake manifests db.events --sort-by country --rewrite-all",
+    ),
+    "stats": (
+        "lake stats db.events",
+        "lake stats db.events --select user_id,country",
+        "lake stats db.events --branch audit --dry-run",
+    ),
     "expire": (
         "lake expire db.events --dry-run --verbose",
         "lake expire db.events --older-than 7d --retain-last 10",
         "lake expire db.events --snapshot @2026-01-31 --keep-files",
+    ),
+    "expire-partitions": (
+        "lake expire-partitions db.events --older-than 90d --by day --dry-run",
+        "lake expire-partitions db.logs --older-than 30d --by dt --format %Y%m%d",
+        "lake expire-partitions db.users --older-than 180d --strategy update-time",
+    ),
+    "clean": (
+        "lake clean db.events",
+        "lake clean db.events --older-than 14d --quarantine",
+        "lake clean db.events --restore 0b7c1f6e-3c1d-4d55-9a0e-3f8d8f1f2a10",
+    ),
+    "consumers": (
+        "lake consumers db.events",
+        "lake --json consumers db.events",
+        "lake consumers db.events --drop billing",
     ),
     "replay": (
         "lake replay db.events",

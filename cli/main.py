@@ -86,6 +86,8 @@ def main(
         options=line.options,
         rest=line.rest,
     )
+    state.landed = partial(_report, state, renderer)
+    state.announce = partial(_announce, state, renderer)
     if argv is None:
         _own_the_process(redact)
         state.before_verb = _prepare_imports
@@ -110,7 +112,8 @@ def _work(
         ending = error
     if isinstance(ending, StoppedError) and handlers.first is not None:
         # A stopped task does not know which signal stopped it.
-        ending = StoppedError(handlers.first)
+        done, ending = ending.result, StoppedError(handlers.first)
+        ending.result = done
     try:
         state.close()
     except Exception as error:  # noqa: BLE001 - reported as a defect
@@ -166,11 +169,13 @@ def _print_ending(ending: _Ending, state: State, renderer: Renderer) -> int:
     code = _exit_code(ending)
     try:
         if isinstance(ending, Outcome):
-            renderer.success(ending, state.warnings, quiet=state.quiet, display=state.display)
+            if not state.has_reported:
+                _report(state, renderer, ending)
+            renderer.success(ending, state.unprinted, quiet=state.quiet, display=state.display)
         elif isinstance(ending, Exception):
             renderer.failure(
                 _as_error(ending, state, renderer),
-                state.warnings,
+                state.unprinted,
                 command=state.command,
                 table=state.table,
                 branch=state.branch,
@@ -189,6 +194,31 @@ def _print_ending(ending: _Ending, state: State, renderer: Renderer) -> int:
         _abandon_stdout()
         return code or StorageError.exit_code
     return code
+
+
+def _report(state: State, renderer: Renderer, outcome: Outcome) -> None:
+    """Run the user's program after a commit; its failure is a warning, because the commit remains."""
+    if not state.on_commit:
+        return
+    from lake.commands.commit_hook import has_commit, run_hook  # noqa: PLC0415 - rarely needed
+
+    if not has_commit(outcome):
+        return
+    state.has_reported = True
+    problem = run_hook(state.on_commit, renderer.document(outcome, state.warnings))
+    if problem:
+        state.session.warn(f"--on-commit failed after the commit: {problem}")
+
+
+def _announce(state: State, renderer: Renderer, text: str) -> None:
+    """Print a warning when it occurs; in JSON mode the document contains it."""
+    if renderer.as_json:
+        return
+    state.announced.add(text)
+    if state.opened is not None and sys.stderr.isatty():
+        # The line of the progress display would be in the way; the next phase shows it again.
+        state.opened.progress.show(None)
+    renderer.warning(text, command=state.command, table=state.table, display=state.display)
 
 
 def _as_error(ending: Exception, state: State, renderer: Renderer) -> LakeError:
@@ -216,7 +246,8 @@ def _usage_error(error: typer.TyperException, line: CommandLine) -> LakeError | 
     message = _plain_message(error.format_message(), line)
     if unknown := _UNKNOWN_OPTION.match(message):
         message = unknown[1]
-        hint = f"did you mean {unknown[2].replace(', ', ' or ')}?"
+        similar = unknown[2].split(", ")
+        hint = f"did you mean {suggestion(message.rpartition(' ')[2], similar) or similar[0]}?"
     if message.startswith("Usage:"):
         sys.stderr.write(message + "\n")
         return InvalidRequestError("no command given", hint=hint)
@@ -278,6 +309,7 @@ def _redaction(state: State) -> Callable[..., str]:
             parts = (state.settings.remote or "").split(";")[1:]
             redactor.learn({key: text for key, _, text in (part.partition("=") for part in parts)})
         if state.opened:
+            redactor.learn(state.opened.secrets)
             redactor.learn(state.opened.catalog.configured)
             for properties in state.opened.catalog.vended:
                 redactor.learn(properties)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lake.cli.cells import plain_text
+from lake.cli.cells import plain_text, report_cells
 from lake.cli.display import Display
 from lake.cli.flags import with_flags
 from lake.cli.messages import Messages, subject
@@ -25,6 +25,11 @@ from lake.core.redaction import one_line
 from lake.core.units import format_duration, iso_time
 
 _DEFECT_HINT = "this is a defect of lake: please report it with the trace above"
+
+# The counts of a result that say what a command had done before it failed.
+_DONE = frozenset(
+    ("epochs", "rows", "rows_written", "files", "files_loaded", "messages", "bytes_written")
+)
 
 
 class Renderer:
@@ -74,6 +79,28 @@ class Renderer:
         elif outcome.status is Status.PARTIAL:
             messages.outcome(_name(outcome), self._summary(outcome))
 
+    def warning(
+        self, text: str, *, command: str | None, table: str | None, display: Display
+    ) -> None:
+        """Print one warning."""
+        self._messages(command, table, display).warning(self._line(text, command))
+
+    def document(self, outcome: Outcome, warnings: Sequence[str]) -> str:
+        """Return the JSON document of an outcome as one line, with secrets masked in all its texts."""
+        found = self._document(
+            outcome, self._clean([*outcome.warnings, *warnings], outcome.command)
+        )
+        return _json_text(self._without_secrets(_json_ready(found)))
+
+    def _without_secrets(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._redact(value, limit=None)
+        if isinstance(value, Mapping):
+            return {key: self._without_secrets(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._without_secrets(item) for item in value]
+        return value
+
     def failure(
         self,
         error: LakeError,
@@ -96,6 +123,7 @@ class Renderer:
                 branch=branch,
                 status=Status(error.status),
                 operation_id=error.operation_id,
+                result=error.result or {},
             )
             document = self._document(outcome, warning_lines)
             document |= {"command": command, "table": table}
@@ -104,7 +132,10 @@ class Renderer:
         else:
             for warning in warning_lines:
                 messages.warning(warning)
-        messages.error(message, {"operation id": error.operation_id, "hint": hint})
+        done = self._redact(_counts(error.result or {}))
+        messages.error(
+            message, {"operation id": error.operation_id, "done before": done, "hint": hint}
+        )
 
     def trace(self, text: str, *, command: str | None, table: str | None) -> LakeError:
         """Print the trace of an unexpected exception; return it as an error to print."""
@@ -132,8 +163,8 @@ class Renderer:
             "operation_id": outcome.operation_id,
             "base_snapshot_id": None if base is None else str(base),
             "snapshot_ids": [str(item) for item in outcome.snapshot_ids],
-            "plan": dict(outcome.plan),
-            "result": dict(outcome.result),
+            "plan": self._clean_errors(outcome.plan, outcome.command),
+            "result": self._clean_errors(outcome.result, outcome.command),
             "warnings": list(warnings),
             "seconds": round(self._clock.monotonic() - self._started, 3),
             "started_at": iso_time(self._started_ms),
@@ -141,8 +172,27 @@ class Renderer:
             **self._origin(),
         }
 
+    def _clean_errors(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
+        """Return a plan or result; the errors of its tables are cleaned as the error of a command is."""
+        cleaned = dict(facts)
+        if _tables(facts):
+            cleaned["tables"] = [
+                {**item, "error": self._clean_error(item["error"], command)}
+                for item in _tables(facts)
+            ]
+        return cleaned
+
+    def _clean_error(
+        self, error: Mapping[str, str | None] | None, command: str
+    ) -> dict[str, str | None] | None:
+        if error is None:
+            return None
+        return {
+            key: None if text is None else self._line(text, command) for key, text in error.items()
+        }
+
     def _print_document(self, document: Mapping[str, Any]) -> None:
-        sys.stdout.write(json.dumps(_json_ready(document), default=str, allow_nan=False) + "\n")
+        sys.stdout.write(_json_text(_json_ready(document)))
         sys.stdout.flush()
 
     def _print_people(self, outcome: Outcome, display: Display, messages: Messages) -> None:
@@ -165,7 +215,7 @@ class Renderer:
         sys.stdout.flush()
 
     def _summary(self, outcome: Outcome, mark: str = "") -> str:
-        parts = [_with_columns(sentence(outcome), mark)]
+        parts = [sentence(outcome, mark)]
         if outcome.snapshot_ids:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
             parts.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
@@ -178,18 +228,25 @@ class Renderer:
         return "\n".join(lines)
 
 
+def _tables(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the tables of a load into many tables, each with its error."""
+    return [item for item in facts.get("tables") or () if "error" in item]
+
+
+def _counts(result: Mapping[str, Any]) -> str:
+    """Return the counts of what was done as one line; the rest of a result is for scripts."""
+    shown = {key: value for key, value in result.items() if key in _DONE and value}
+    return one_line(
+        ", ".join(
+            f"{key.replace('_', ' ')} {report_cells(key, [value])[0]}"
+            for key, value in shown.items()
+        )
+    )
+
+
 def _name(outcome: Outcome) -> str:
-    """Return what an outcome is about: the table, or the command where there is no table."""
+    """Return what an outcome is about: the table, or the command if it has no table."""
     return one_line(outcome.table or f"lake {outcome.command}")
-
-
-def _with_columns(text: str, mark: str) -> str:
-    """Return a sentence with what is said about columns that were left out, in place of their number."""
-    if not mark:
-        return text
-    counted = f" · {mark.partition(',')[0]}"
-    begin, found, rest = f"{text} · ".partition(f"{counted} · ")
-    return f"{begin} · {mark} · {rest}".removesuffix(" · ") if found else f"{text} · {mark}"
 
 
 def _print_table(detail: Detail, display: Display) -> str:
@@ -211,6 +268,10 @@ def _print_table(detail: Detail, display: Display) -> str:
     for line in lines:
         console.print(line)
     return "" if display.vertical else layout.mark
+
+
+def _json_text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, default=str, allow_nan=False) + "\n"
 
 
 def _json_ready(value: Any) -> Any:

@@ -17,14 +17,23 @@ from lake.core.units import format_duration, format_size, readable_time
 _NOTHING_WRITTEN = "; nothing was written"
 # A preview of this many rows ends before the table does.
 _PREVIEW_ROWS = 20
+_SHOWN_TAGS = 5
 
 
-def sentence(outcome: Outcome) -> str:
-    """Return what a command did, without the table's name, the snapshot and the time it took."""
+def sentence(outcome: Outcome, hidden: str = "") -> str:
+    """Return what a command did, without the table's name, the snapshot and the time it took.
+
+    Args:
+        outcome: what was done.
+        hidden: how many columns of the table that was printed were left out; empty if none were.
+    """
     if outcome.status is Status.ALREADY_RUNNING:
         return _already_running(_Facts(outcome.result.get("running") or {}))
+    if outcome.command == "scan" and "preview" in outcome.result:
+        return _previewed(outcome, hidden)
     write = _SENTENCES.get(outcome.command)
-    return write(outcome) if write else str(outcome.status).replace("-", " ")
+    text = write(outcome) if write else str(outcome.status).replace("-", " ")
+    return f"{text} · {hidden}" if hidden else text
 
 
 def next_step(
@@ -38,9 +47,20 @@ def next_step(
         rest: the arguments of the command that were given.
     """
     result, command = outcome.result, outcome.command
+    if command == "clean" and outcome.plan.get("mode") == "list":
+        orphans = outcome.status is Status.DRY_RUN and outcome.plan.get("orphans") and rest
+        return _line(options, command, *rest, "--quarantine") if orphans else None
     if outcome.status is Status.DRY_RUN and _would_change(outcome) and rest:
-        return _line(options, command, *(text for text in rest if text != "--dry-run"))
-    if outcome.status is Status.PARTIAL and rest:
+        given = [text for text in rest if text != "--dry-run"]
+        confirmed = command == "drop" and outcome.plan.get("purge") and "--yes" not in given
+        return _line(options, command, *given, *(["--yes"] if confirmed else []))
+    if command == "scan" and "pending_splits" in result:
+        given = [text for text in rest if text != "--status"]
+        return _line(options, command, *given) if _waits(result) and given else None
+    if "route" in outcome.plan and not outcome.plan.get("run_id"):
+        # A repetition would load the rows of the other tables again.
+        return None
+    if outcome.status is Status.PARTIAL and rest and command not in {"tables", "drop"}:
         return _line(options, command, *rest)
     if command == "ingest" and outcome.status is Status.DONE and "checkpoint_id" in result:
         if "removed_files" in result:
@@ -53,6 +73,12 @@ def next_step(
     return None
 
 
+def _waits(result: Mapping[str, Any]) -> bool:
+    """Whether a follow ended although it knows of rows that it has not handed over."""
+    lag = result.get("lag") or {}
+    return bool(result["pending_splits"] or lag.get("snapshots"))
+
+
 def _line(options: Sequence[str], command: str, *arguments: str) -> str:
     return shlex.join(["lake", *options, command, *arguments])
 
@@ -61,8 +87,11 @@ def _would_change(outcome: Outcome) -> bool:
     """Whether a dry run found something to do."""
     plan = _Facts(outcome.plan)
     changes = {
+        "clean": plan["orphans"],
         "compact": plan["groups"],
         "expire": plan["snapshots"] + plan["refs"],
+        "expire-partitions": plan["data_files"],
+        "manifests": plan["rewritten"],
         "replay": plan["pending"],
     }
     return bool(changes.get(outcome.command, 1))
@@ -85,6 +114,10 @@ def counted(number: int, noun: str) -> str:
 
 def _ingest(outcome: Outcome) -> str:
     plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if "stream" in plan:
+        return _stream(outcome.status, plan, result)
+    if "route" in plan:
+        return _routed(outcome.status, plan, result)
     if outcome.status is Status.DRY_RUN:
         return f"dry run: would {_planned_load(plan)}{_NOTHING_WRITTEN}"
     if "removed_files" in result and "run_id" in result:
@@ -102,6 +135,70 @@ def _ingest(outcome: Outcome) -> str:
     if result["rows_rejected"]:
         text += f", rejected {counted(result['rows_rejected'], 'row')}"
     return f"created the table and {text}" if plan["creates_table"] else text
+
+
+def _routed(status: Status, plan: _Facts, result: _Facts) -> str:
+    """Return what a load into many tables did; the table above names each."""
+    facts = plan if status is Status.DRY_RUN else result
+    tables = facts["tables"] or []
+    failed = sum(item["error"] is not None for item in tables)
+    loaded = [item for item in tables if item["rows"]]
+    text = f"{counted(facts['rows_written'], 'row')} into {counted(len(loaded), 'table')}"
+    created = sum(bool(item["created"]) for item in loaded)
+    if created:
+        text += f" ({created:,} new)"
+    ending = f"; {counted(failed, 'table')} failed" if failed else ""
+    if status is Status.DRY_RUN:
+        return f"dry run: would load {text}{ending}{_NOTHING_WRITTEN}"
+    if facts["rows_rejected"]:
+        ending = f", rejected {counted(facts['rows_rejected'], 'row')}{ending}"
+    if loaded:
+        return f"loaded {text}{ending}"
+    return f"nothing loaded{ending}" if failed else f"nothing to load{ending}"
+
+
+def _stream(status: Status, plan: _Facts, result: _Facts) -> str:
+    if "topic" in plan:
+        return _topic(status, plan, result)
+    if status is Status.DRY_RUN:
+        files = f"{counted(plan['files'], 'file')} ({format_size(plan['bytes'])})"
+        return f"dry run: would load {files}{_NOTHING_WRITTEN}"
+    parts = []
+    if result["epochs"]:
+        rows = counted(result["rows_written"], "row")
+        files = counted(result["files_loaded"], "file")
+        parts.append(f"loaded {rows} of {files} in {counted(result['epochs'], 'epoch')}")
+    if result["files_set_aside"]:
+        parts.append(f"set {counted(result['files_set_aside'], 'bad file')} aside")
+    if result["compactions"]:
+        parts.append(f"compacted {counted(result['compactions'], 'time')}")
+    text = ", ".join(parts) or "nothing to load"
+    waiting = result["lag_files"]
+    return f"{text}; {counted(waiting, 'file')} left for later" if waiting else text
+
+
+def _topic(status: Status, plan: _Facts, result: _Facts) -> str:
+    topic = f"of topic {plan['topic']}"
+    if status is Status.DRY_RUN:
+        number = plan["messages"]
+        found = f"up to {counted(number, 'message')}" if number else "no message"
+        return f"dry run: would load {found} {topic}{_NOTHING_WRITTEN}"
+    parts = []
+    if result["epochs"]:
+        messages, epochs = (
+            counted(result["messages"], "message"),
+            counted(result["epochs"], "epoch"),
+        )
+        parts.append(f"loaded {messages} {topic} in {epochs}")
+    if result["gaps"]:
+        parts.append(f"skipped {counted(len(result['gaps']), 'gap')}")
+    if result["messages_set_aside"]:
+        parts.append(f"set {counted(result['messages_set_aside'], 'bad message')} aside")
+    if result["compactions"]:
+        parts.append(f"compacted {counted(result['compactions'], 'time')}")
+    text = ", ".join(parts) or f"no new message {topic}"
+    waiting = result["lag_messages"]
+    return f"{text}; {counted(waiting, 'message')} left for later" if waiting else text
 
 
 def _loaded_before(run: _Facts) -> str:
@@ -259,6 +356,9 @@ def _not_due(plan: _Facts) -> str:
 
 def _already_compact(plan: _Facts) -> str:
     files = plan["total_data_files"]
+    busy = plan["busy_partitions"]
+    if busy:
+        return f"nothing to compact: {counted(busy, 'partition')} changed too recently"
     if not files:
         return "nothing to compact"
     average = format_size(plan["total_files_size"] // files)
@@ -311,6 +411,7 @@ _KEPT = {
     "other-branch": ("is on another branch", "are on other branches"),
     "not-named": ("was not named", "were not named"),
     "checkpoint": ("is needed by a Flink job", "are needed by Flink jobs"),
+    "consumer": ("is needed by a consumer", "are needed by consumers"),
 }
 
 
@@ -337,6 +438,10 @@ def _age(milliseconds: int) -> str:
 
 def _scan(outcome: Outcome) -> str:
     plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if "epochs" in result:
+        return _followed(plan, result)
+    if "strategy" in outcome.plan and outcome.status is Status.NOTHING_TO_DO:
+        return "nothing new"
     if "rows" not in result:
         files = f"{counted(plan['files'], 'file')} ({format_size(plan['bytes'])})"
         deletes = f" and {counted(plan['delete_files'], 'delete file')}" * bool(
@@ -345,15 +450,47 @@ def _scan(outcome: Outcome) -> str:
         skipped = f"; {plan['skipped_files']:,} skipped" * bool(plan["skipped_files"])
         records = counted(plan["records"], "row")
         return f"would read {files}{deletes} with {records} in {counted(plan['splits'], 'split')}{skipped}"
-    if "preview" in result:
-        return _previewed(outcome)
     rows = counted(result["rows"], "row")
     written = format_size(result["bytes_written"])
     return f"wrote {rows} to {counted(result['files'], 'file')} ({written})"
 
 
-def _previewed(outcome: Outcome) -> str:
-    """Return how many rows were shown, and of how many if metadata shows it."""
+def _followed(plan: _Facts, result: _Facts) -> str:
+    """Return what a follow handed over, in this run or in all, and where it is."""
+    rows = counted(result["rows"], "row")
+    epochs = counted(result["epochs"], "epoch")
+    if not result["rows"]:
+        text = "nothing new"
+        if plan["snapshots"]:
+            text += f" in {counted(plan['snapshots'], 'snapshot')}"
+    elif result["files"]:
+        files = f"{counted(result['files'], 'file')}, {format_size(result['bytes_written'])}"
+        text = f"handed over {rows} in {epochs} ({files})"
+    else:
+        text = f"handed over {rows} in {epochs}"
+    if result["gaps"]:
+        gaps = result["gaps"]
+        text += f"; {counted(gaps if isinstance(gaps, int) else len(gaps), 'gap')} in the history"
+    if result["pending_splits"]:
+        text += f"; {counted(result['pending_splits'], 'split')} pending"
+    return f"{text} · {_place(result)}"
+
+
+def _place(result: _Facts) -> str:
+    """Return the position of a follow and what is after it."""
+    position, lag = result["position"], result["lag"]
+    if not position:
+        return "no snapshot was discovered"
+    snapshot = position["snapshot_id"]
+    text = f"at snapshot {snapshot[:8]}" if snapshot else "before the first snapshot"
+    if lag and lag["snapshots"]:
+        text += f", {counted(lag['snapshots'], 'snapshot')} behind"
+        text += f" ({counted(lag['rows'], 'row')})" if lag["rows"] else ""
+    return text
+
+
+def _previewed(outcome: Outcome, hidden: str) -> str:
+    """Return how many rows and columns were shown, and of how many if metadata shows it."""
     plan, result = _Facts(outcome.plan), _Facts(outcome.result)
     shown, total = result["rows"], plan["rows"]
     if "rows" in plan and total > shown:
@@ -363,14 +500,232 @@ def _previewed(outcome: Outcome) -> str:
     else:
         parts = [f"{shown:,} of at most {counted(plan['rows_at_most'], 'row')}"]
     if outcome.details:
-        parts.append(counted(len(outcome.details[0].columns), "column"))
+        parts.append(hidden or counted(len(outcome.details[0].columns), "column"))
     if shown >= _PREVIEW_ROWS and total != shown:
         parts.append("--limit N for more, --output FILE for all")
     return " · ".join(parts)
 
 
+def _expire_partitions(outcome: Outcome) -> str:
+    dry = outcome.status is Status.DRY_RUN
+    plan = _Facts(outcome.result or outcome.plan)
+    limit = readable_time(plan["older_than"])
+    if not plan["data_files"]:
+        return f"{'dry run: ' * dry}no partition is older than {limit}"
+    known = "rows" in plan
+    rows = ("" if known else "at most ") + counted(plan["rows" if known else "rows_at_most"], "row")
+    files = f"{counted(plan['data_files'], 'file')} ({format_size(plan['bytes'])}, {rows})"
+    what = f"{counted(plan['partitions'], 'partition')} older than {limit}: {files}"
+    return f"dry run: would remove {what}{_NOTHING_WRITTEN}" if dry else f"removed {what}"
+
+
+def _manifests(outcome: Outcome) -> str:
+    plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if outcome.status is Status.NOTHING_TO_DO or not plan["rewritten"]:
+        dry = "dry run: " * (outcome.status is Status.DRY_RUN)
+        return f"{dry}{counted(plan['manifests'], 'manifest')}; nothing is worth rewriting"
+    if outcome.status is Status.DRY_RUN:
+        written = f"{counted(plan['rewritten'], 'manifest')} as {plan['rewritten_as']:,}"
+        return f"dry run: would rewrite {written}{_NOTHING_WRITTEN}"
+    return f"rewrote {counted(plan['rewritten'], 'manifest')}; the branch has {result['manifests']:,} now"
+
+
+def _stats(outcome: Outcome) -> str:
+    plan = _Facts(outcome.plan)
+    columns = counted(len(outcome.plan.get("columns") or ()), "column")
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "the snapshot has these statistics, or no rows to describe"
+    if outcome.status is Status.DRY_RUN:
+        return f"dry run: would read {counted(plan['rows'], 'row')} and describe {columns}{_NOTHING_WRITTEN}"
+    return f"described {columns} of {counted(plan['rows'], 'row')}"
+
+
+def _rollback(outcome: Outcome) -> str:
+    plan = _Facts(outcome.plan)
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "the branch is at this snapshot"
+    dry = outcome.status is Status.DRY_RUN
+    text = f"{'would set' if dry else 'set'} the branch to snapshot {plan['to_snapshot']}"
+    if "rows_before" in plan and "rows_after" in plan:
+        text += f" ({plan['rows_before']:,} → {counted(plan['rows_after'], 'row')})"
+    hidden = plan["hidden_snapshots"] or ()
+    if hidden:
+        text += f"; {counted(len(hidden), 'snapshot')} {'goes' if len(hidden) == 1 else 'go'} out of sight"
+    return f"dry run: {text}{_NOTHING_WRITTEN}" if dry else text
+
+
+def _alter(outcome: Outcome) -> str:
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "the table is so already; nothing to do"
+    plan = outcome.plan
+    verbs = {"added_columns": "added", "renamed_columns": "renamed", "dropped_columns": "dropped"}
+    verbs |= {"widened_columns": "widened"}
+    parts = [
+        f"{verb} {counted(len(plan[key]), 'column')}" for key, verb in verbs.items() if plan[key]
+    ]
+    for key, verb in (("partition_by", "partitioned"), ("sort_by", "sorted")):
+        if plan[key] is not None:
+            terms = ", ".join(plan[key])
+            parts.append(
+                f"new files are {verb} by {terms}" if terms else f"new files are not {verb}"
+            )
+    if changed := len(plan["set"]) + len(plan["unset"]):
+        parts.append(f"changed {changed:,} propert{'y' if changed == 1 else 'ies'}")
+    if plan["format_version"]:
+        parts.append(f"format version {plan['format_version']}")
+    dry = outcome.status is Status.DRY_RUN
+    return f"{'dry run: ' * dry}{', '.join(parts)}{_NOTHING_WRITTEN * dry}"
+
+
+def _create(outcome: Outcome) -> str:
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "the table exists already; nothing to do"
+    plan = outcome.plan
+    dry = outcome.status is Status.DRY_RUN
+    by = ", ".join(plan["partition_by"])
+    parts = [
+        counted(len(plan["columns"]), "column"),
+        f"partitioned by {by}" if by else "not partitioned",
+        f"format version {plan['format_version']}",
+    ]
+    text = f"{'would create' if dry else 'created'} the table ({', '.join(parts)})"
+    return f"{'dry run: ' * dry}{text}{_NOTHING_WRITTEN * dry}"
+
+
+def _ref(outcome: Outcome) -> str:
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "the branch is so already; nothing to do"
+    plan = _Facts(outcome.plan)
+    if not plan["ref"]:
+        return counted(len(outcome.result.get("refs", ())), "ref")
+    dry = outcome.status is Status.DRY_RUN
+    name = f"{plan['type']} {plan['ref']}"
+    if plan["to_snapshot"] is None:
+        text = f"{'would drop' if dry else 'dropped'} {name}"
+    elif plan["from_snapshot"] is None:
+        text = f"{'would create' if dry else 'created'} {name} at snapshot {plan['to_snapshot']}"
+    else:
+        text = (
+            f"{'would move' if dry else 'moved'} {name} forward to snapshot {plan['to_snapshot']}"
+        )
+    if hidden := len(plan["hidden_snapshots"] or ()):
+        text += f"; {counted(hidden, 'snapshot')} {'goes' if hidden == 1 else 'go'} out of sight"
+    return f"{'dry run: ' * dry}{text}{_NOTHING_WRITTEN * dry}"
+
+
+def _rename(outcome: Outcome) -> str:
+    plan, dry = _Facts(outcome.plan), outcome.status is Status.DRY_RUN
+    text = f"{'would rename' if dry else 'renamed'} the table to {plan['to']}"
+    return f"{'dry run: ' * dry}{text}{_NOTHING_WRITTEN * dry}"
+
+
+def _register(outcome: Outcome) -> str:
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "the table is registered already; nothing to do"
+    plan, dry = _Facts(outcome.plan), outcome.status is Status.DRY_RUN
+    text = f"{'would register' if dry else 'registered'} the table at {plan['location']}"
+    if plan["rows"] is not None:
+        text += f" with {counted(plan['rows'], 'row')}"
+    return f"{'dry run: ' * dry}{text}{_NOTHING_WRITTEN * dry}"
+
+
+def _drop(outcome: Outcome) -> str:
+    plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    dry = outcome.status is Status.DRY_RUN
+    text = f"{'would drop' if dry else 'dropped'} the table"
+    if not plan["purge"]:
+        text += f"; its metadata file stays: {plan['metadata_location']}"
+    elif dry:
+        text += f" and delete {counted(plan['files'], 'file')} ({format_size(plan['bytes'])})"
+    else:
+        text += f" and deleted {counted(result['deleted_files'], 'file')}"
+    if result["failed_deletes"]:
+        text += f"; {counted(result['failed_deletes'], 'file')} could not be deleted"
+    return f"{'dry run: ' * dry}{text}{_NOTHING_WRITTEN * dry}"
+
+
+def _pick(outcome: Outcome) -> str:
+    plan = _Facts(outcome.plan)
+    dry = outcome.status is Status.DRY_RUN
+    source = f"snapshot {plan['source_snapshot']}"
+    branch = f"branch {outcome.branch}" if outcome.branch else "the branch"
+    if plan["wap_id"] and outcome.command == "publish":
+        source += f" (WAP id {plan['wap_id']})"
+    if plan["fast_forward"]:
+        verb = "would move" if dry else "moved"
+        return f"{'dry run: ' * dry}{verb} {branch} to {source}{_NOTHING_WRITTEN * dry}"
+    verb, rows = "would apply" if dry else "applied", counted(plan["added_rows"], "row")
+    files = f"{counted(plan['added_files'], 'file')} with {rows} added"
+    if plan["removed_files"]:
+        files += f", {counted(plan['removed_files'], 'file')} replaced"
+    text = f"{verb} {source} to {branch}: {files}"
+    return f"{'dry run: ' * dry}{text}{_NOTHING_WRITTEN * dry}"
+
+
+def _tag(outcome: Outcome) -> str:
+    created, removed = (outcome.plan.get(key) or () for key in ("created", "removed"))
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "no tag is missing"
+    if not created and not removed:
+        return counted(len(outcome.result.get("tags", ())), "tag")
+    verbs = ("would set", "drop") if outcome.status is Status.DRY_RUN else ("set", "dropped")
+    parts = [
+        f"{verb} tag{'s' * (len(names) > 1)} {', '.join(names[:_SHOWN_TAGS])}"
+        + (f" and {len(names) - _SHOWN_TAGS} more" if len(names) > _SHOWN_TAGS else "")
+        for verb, names in zip(verbs, (created, removed), strict=True)
+        if names
+    ]
+    dry = outcome.status is Status.DRY_RUN
+    return f"{'dry run: ' * dry}{', '.join(parts)}{_NOTHING_WRITTEN * dry}"
+
+
+def _partitions(outcome: Outcome) -> str:
+    rows = outcome.result.get("partitions", ())
+    text = counted(len(rows), "partition")
+    if any(row["idle"] is None for row in rows):
+        return text
+    idle = sum(row["idle"] is True for row in rows)
+    return f"{text}, {f'{idle:,}' if idle else 'none'} idle" if rows else text
+
+
+def _tables(outcome: Outcome) -> str:
+    rows, views = outcome.result.get("tables", ()), outcome.result.get("views", ())
+    failed = sum(row["error"] is not None for row in rows)
+    text = counted(sum(row["table"] is not None for row in rows), "table")
+    if views:
+        text += f", {counted(len(views), 'view')}"
+    return f"{text}; {failed:,} could not be read" if failed else text
+
+
+def _show(outcome: Outcome) -> str:
+    schema, version = outcome.result["schema"], outcome.result["format_version"]
+    columns = counted(len(schema["fields"]), "column")
+    return (
+        f"{columns}, {counted(outcome.result['snapshots'], 'snapshot')}, format version {version}"
+    )
+
+
+def _inspect(outcome: Outcome) -> str:
+    rows = _Facts(outcome.result)["rows"]
+    found = _Facts(outcome.plan)["rows_found"]
+    if "preview" in outcome.result:
+        return counted(found, "row") if rows == found else f"{rows:,} of {counted(found, 'row')}"
+    return f"wrote {counted(rows, 'row')}"
+
+
 def _snapshots(outcome: Outcome) -> str:
     return counted(len(outcome.result.get("snapshots", ())), "snapshot")
+
+
+def _consumers(outcome: Outcome) -> str:
+    result = _Facts(outcome.result)
+    name = _Facts(outcome.plan)["dropped"]
+    if outcome.status is Status.DRY_RUN:
+        return f"dry run: would remove consumer {name}; nothing was changed"
+    if result["dropped"]:
+        return f"removed consumer {name}: expiry does not wait for its reader any more"
+    found = len(result["consumers"] or ())
+    return counted(found, "consumer") if found else "no consumer"
 
 
 def _replay(outcome: Outcome) -> str:
@@ -380,6 +735,8 @@ def _replay(outcome: Outcome) -> str:
         return (
             f"{jobs} with commits or checkpoints" if result["jobs"] else "no Flink job wrote to it"
         )
+    if "committed_runs" in result:
+        return _all_staged(result)
     if "committed_checkpoints" in result and outcome.status is Status.NOTHING_TO_DO:
         return "nothing to commit"
     if "committed_checkpoints" in result:
@@ -390,6 +747,14 @@ def _replay(outcome: Outcome) -> str:
         return f"dry run: would commit {counted(pending, 'checkpoint')}; nothing was changed"
     found = counted(len(plan["checkpoints"] or ()), "checkpoint")
     return f"{found}, {pending:,} pending" if plan["checkpoints"] else "no uncommitted checkpoint"
+
+
+def _all_staged(result: _Facts) -> str:
+    text = "nothing to commit"
+    if runs := len(result["committed_runs"]):
+        text = f"committed {counted(runs, 'staged run')} with {counted(result['data_files'], 'data file')}"
+    left = len(result["left_runs"])
+    return f"{text}; {counted(left, 'run')} left" if left else text
 
 
 def _demo(outcome: Outcome) -> str:
@@ -406,13 +771,56 @@ def _config(outcome: Outcome) -> str:
     return f"uses catalog {name}; {read}" if name else f"no catalog is chosen; {read}"
 
 
+# Unreferenced files that every table may have: locks and metadata.
+_OWN_FILES = frozenset({"lake", "metadata"})
+
+
+def _clean(outcome: Outcome) -> str:
+    plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if "restored" in result:
+        return f"moved {counted(result['restored'], 'file')} back"
+    if "purged" in result:
+        return f"deleted {counted(result['purged'], 'file')} of {counted(result['runs'], 'run')}"
+    kept = [item for item in (outcome.plan.get("kept") or {}).items() if item[0] not in _OWN_FILES]
+    rest = f"; kept {', '.join(f'{number:,} {reason}' for reason, number in kept)}" if kept else ""
+    if outcome.status is Status.NOTHING_TO_DO:
+        return f"no orphan files among {counted(plan['listed'], 'file')}{rest}"
+    if outcome.status is Status.DRY_RUN:
+        files = f"{counted(plan['orphans'], 'orphan file')} ({format_size(plan['bytes'])})"
+        return f"{files} among {counted(plan['listed'], 'file')}{rest}; nothing was changed"
+    size, moved = format_size(result["bytes"]), result["quarantined"]
+    failed = f"; {counted(result['failed'], 'file')} could not be removed" * bool(result["failed"])
+    if moved:
+        return f"moved {counted(moved, 'orphan file')} ({size}) away{rest}{failed}"
+    return f"deleted {counted(result['deleted'], 'orphan file')} ({size}){rest}{failed}"
+
+
 _SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
+    "alter": _alter,
+    "cherry-pick": _pick,
+    "clean": _clean,
     "compact": _compact,
     "config": _config,
+    "create": _create,
     "demo": _demo,
+    "drop": _drop,
     "expire": _expire,
+    "expire-partitions": _expire_partitions,
     "ingest": _ingest,
+    "manifests": _manifests,
+    "stats": _stats,
+    "partitions": _partitions,
+    "publish": _pick,
+    "ref": _ref,
+    "register": _register,
+    "rename": _rename,
     "replay": _replay,
+    "rollback": _rollback,
     "scan": _scan,
+    "show": _show,
+    "inspect": _inspect,
     "snapshots": _snapshots,
+    "tables": _tables,
+    "tag": _tag,
+    "consumers": _consumers,
 }

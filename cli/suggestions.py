@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core.clock import SystemClock
 
@@ -190,8 +190,9 @@ def refresh(kind: str, words: Sequence[str]) -> None:
 def _write(path: str, known: Mapping[str, Sequence[str]]) -> None:
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    # Only the user can read a temporary file, and what it is renamed to.
-    descriptor, made = tempfile.mkstemp(dir=folder)
+    # Only the user can read a temporary file, and what it is renamed to. One that is left after a
+    # kill is removed by its age, as old words are.
+    descriptor, made = tempfile.mkstemp(prefix="completion-", dir=folder)
     with open(descriptor, "w") as file:
         json.dump(known, file)
     os.replace(made, path)
@@ -227,15 +228,11 @@ def _words_of_table(session: Session, name: str) -> dict[str, list[str]]:
 
 
 def _tables(session: Session) -> Iterator[str]:
-    catalog = session.catalog
-    # Opening a database in SQLite would create it.
-    if catalog.database is not None and not os.path.exists(catalog.database):
-        return
-    handle: Any = catalog.handle
-    for namespace in handle.list_namespaces():
-        names = [".".join(table) for table in handle.list_tables(namespace)]
+    from lake.core.inspection.names import namespaces_of  # noqa: PLC0415 - slow
+
+    for namespace in namespaces_of(session.catalog):
         # A namespace without tables is completed up to the name of a new table.
-        yield from names or [f"{'.'.join(namespace)}."]
+        yield from namespace.tables or [f"{namespace.name}."]
 
 
 if __name__ == "__main__":

@@ -26,3 +26,22 @@ def session_of(context: typer.Context, **changes: Any) -> Session:
     if changes:
         state.settings = replace(state.settings, **changes)
     return cast("Session", state.session)
+
+
+def announce_warnings(context: typer.Context, session: Session) -> None:
+    """Print each warning when it occurs: the command may never end."""
+    for warning in session.warnings:
+        context.obj.announce(warning)
+    session.announce = context.obj.announce
+
+
+def report_commits(context: typer.Context, command: str | None) -> None:
+    """Let a program of the user run after each commit.
+
+    Raises:
+        InvalidRequestError: the command line of the program is not valid.
+    """
+    if command is not None:
+        from lake.commands.commit_hook import hook_words
+
+        context.obj.on_commit = hook_words(command)

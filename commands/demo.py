@@ -13,7 +13,7 @@ from lake.core.outcome import Outcome
 
 def demo(context: typer.Context) -> Outcome:
     """Load a year of real flights into ./lake-demo; read, correct, compact, expire them."""
-    from lake.commands.demo_tour import FOLDER, run_demo
+    from lake.commands.reports.demo_tour import FOLDER, run_demo
 
     folder = Path(FOLDER).absolute()
     session = session_of(context, warehouse=str(folder), catalog=None, catalog_type="sql")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from lake.core.errors import InvalidRequestError
+from lake.core.units import is_duration, parse_duration_ms, parse_time_ms
 
 # A quoted name, or all characters up to the next comma. Empty names match too, and are refused.
 _NAME = re.compile(
@@ -58,6 +59,18 @@ def _unquoted(name: str) -> str:
     return name
 
 
+def parse_share(text: str, option: str) -> float:
+    """Return a percentage such as ``50%`` as a number between 0 and 1.
+
+    Raises:
+        InvalidRequestError: it is not a percentage between 0% and 100%.
+    """
+    found = re.fullmatch(r"(\d{1,2}(?:\.\d+)?|100)%", text.strip())
+    if found is None:
+        raise InvalidRequestError(f"{option} takes a percentage such as 50%, not {text!r}")
+    return float(found[1]) / 100
+
+
 def parse_choice(text: str, option: str, allowed: Sequence[str]) -> str:
     """Return the text if it is one of the allowed words.
 
@@ -67,3 +80,22 @@ def parse_choice(text: str, option: str, allowed: Sequence[str]) -> str:
     if text not in allowed:
         raise InvalidRequestError(f"{option} is {text!r}, not one of {', '.join(allowed)}")
     return text
+
+
+def older_than_ms(text: str | None, now_ms: int) -> int | None:
+    """Return an age or a time as milliseconds since 1970; None for no text.
+
+    Raises:
+        InvalidRequestError: it is neither.
+    """
+    if text is None:
+        return None
+    if is_duration(text):
+        return now_ms - parse_duration_ms(text)
+    try:
+        return parse_time_ms(text)
+    except InvalidRequestError as error:
+        raise InvalidRequestError(
+            f"--older-than {text!r} is neither an age nor a time",
+            hint="use 7d, 12h, or 2026-01-31T12:00Z",
+        ) from error

@@ -9,7 +9,7 @@ _lake() {
     COMPREPLY=()
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case "$word" in
-            ingest|scan|snapshots|compact|expire|replay|config|demo) verb=$word; break ;;
+            ingest|scan|tables|show|inspect|snapshots|partitions|ref|tag|rollback|cherry-pick|publish|create|alter|rename|register|drop|compact|manifests|stats|expire|expire-partitions|clean|consumers|replay|config|demo) verb=$word; break ;;
         esac
     done
     case "$verb $previous" in
@@ -23,43 +23,105 @@ _lake() {
         "ingest --format") words="parquet csv json arrow orc avro" ;;
         "ingest --distribution") words="none hash range" ;;
         "ingest --deletes") words="position equality copy-on-write" ;;
+        "ingest --merge") words="deduplicate first-row partial-update" ;;
         "ingest --changes-mode") words="upsert retract" ;;
+        "ingest --on-gap") words="fail skip table" ;;
+        "ingest --start") words="table latest latest-exclusive earliest" ;;
+        "ingest --on-rewrite") words="fail ignore again" ;;
         "ingest --from-table") _lake_names tables; return ;;
         "ingest --partition-by"|"ingest --sort-by"|"ingest --overwrite-where"|"ingest --key"|"ingest --order-by"|"ingest --changes-column") _lake_names columns; return ;;
-        "ingest --property"|"ingest --target-size"|"ingest --run-id"|"ingest --discard"|"ingest --rejects"|"ingest --max-rejects"|"ingest --delimiter"|"ingest --encoding"|"ingest --null"|"ingest --decimal"|"ingest --date-format"|"ingest --quote"|"ingest --skip-rows") return ;;
+        "ingest --property"|"ingest --target-size"|"ingest --write-parallelism"|"ingest --route"|"ingest --max-tables"|"ingest --run-id"|"ingest --sequence"|"ingest --null-overwrites"|"ingest --match-where"|"ingest --local-merge"|"ingest --discard"|"ingest --rejects"|"ingest --max-rejects"|"ingest --delimiter"|"ingest --encoding"|"ingest --null"|"ingest --decimal"|"ingest --date-format"|"ingest --quote"|"ingest --skip-rows"|"ingest --watch"|"ingest --start-at"|"ingest --stream"|"ingest --state"|"ingest --commit-interval"|"ingest --commit-size"|"ingest --commit-files"|"ingest --settle"|"ingest --done"|"ingest --bad-files"|"ingest --then-compact"|"ingest --kafka"|"ingest --brokers"|"ingest --kafka-conf"|"ingest --kafka-conf-file"|"ingest --kafka-metadata"|"ingest --avro-schema"|"ingest --wait"|"ingest --on-commit") return ;;
+        "ingest --from-snapshot") _lake_names refs; return ;;
         "ingest --branch") _lake_names branches; return ;;
+        "scan --prune-overflow") words="range none fail" ;;
         "scan --output-format") words="parquet csv json arrow" ;;
+        "scan --start") words="table latest latest-exclusive earliest" ;;
+        "scan --non-append") words="skip fail" ;;
+        "scan --on-gap") words="fail skip table" ;;
+        "scan --schema") words="follow pin" ;;
+        "scan --order") words="fifo sequence time" ;;
+        "scan --watermark-unit") words="us ms s" ;;
         "scan --snapshot"|"scan --from-snapshot"|"scan --to-snapshot") _lake_names refs; return ;;
         "scan --key"|"scan --where"|"scan --select") _lake_names columns; return ;;
-        "scan --limit"|"scan --split-size"|"scan --split-lookback"|"scan --split-open-cost"|"scan --output") return ;;
+        "scan --limit"|"scan --split-size"|"scan --split-lookback"|"scan --split-open-cost"|"scan --prune-with"|"scan --on"|"scan --prune-limit"|"scan --output"|"scan --state"|"scan --start-at"|"scan --until"|"scan --max-epochs"|"scan --epoch-size"|"scan --watermark-column"|"scan --monitor-interval"|"scan --max-planning-snapshots"|"scan --max-planning-failures"|"scan --max-pending-splits"|"scan --consumer"|"scan --consumer-ttl"|"scan --metrics-file"|"scan --wait") return ;;
         "scan --branch") _lake_names branches; return ;;
+        "show --branch") _lake_names branches; return ;;
+        "inspect --output-format") words="parquet csv json arrow" ;;
+        "inspect --where"|"inspect --select") _lake_names columns; return ;;
+        "inspect --limit"|"inspect --output") return ;;
         "snapshots --limit") return ;;
         "snapshots --branch") _lake_names branches; return ;;
+        "partitions --where") _lake_names columns; return ;;
+        "partitions --idle"|"partitions --wait-for"|"partitions --timeout") return ;;
+        "partitions --branch") _lake_names branches; return ;;
+        "ref --branch-create"|"ref --at"|"ref --retain"|"ref --drop"|"ref --fast-forward"|"ref --to") return ;;
+        "tag --auto") words="hourly daily weekly" ;;
+        "tag --at"|"tag --drop"|"tag --retain"|"tag --zone"|"tag --delay"|"tag --format"|"tag --keep") return ;;
+        "tag --branch") _lake_names branches; return ;;
+        "rollback --branch") _lake_names branches; return ;;
+        "cherry-pick --branch") _lake_names branches; return ;;
+        "publish --wap-id") return ;;
+        "publish --branch") _lake_names branches; return ;;
+        "create --from"|"create --property"|"create --format-version") return ;;
+        "create --partition-by"|"create --sort-by"|"create --key") _lake_names columns; return ;;
+        "alter --set"|"alter --unset"|"alter --add-column"|"alter --rename-column"|"alter --drop-column"|"alter --widen"|"alter --format-version") return ;;
+        "alter --partition-by"|"alter --sort-by") _lake_names columns; return ;;
         "compact --strategy") words="binpack sort zorder" ;;
         "compact --job-order") words="none bytes-asc bytes-desc files-asc files-desc" ;;
         "compact --by"|"compact --where") _lake_names columns; return ;;
-        "compact --target-size"|"compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --max-files"|"compact --max-commits"|"compact --spec-id"|"compact --when"|"compact --option"|"compact --wait") return ;;
+        "compact --target-size"|"compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --max-files"|"compact --max-commits"|"compact --spec-id"|"compact --when"|"compact --idle"|"compact --option"|"compact --wait"|"compact --on-commit") return ;;
         "compact --branch") _lake_names branches; return ;;
-        "expire --older-than"|"expire --retain-last"|"expire --keep-checkpoints"|"expire --wait") return ;;
+        "manifests --target-size"|"manifests --spec-id"|"manifests --wait"|"manifests --on-commit") return ;;
+        "manifests --sort-by") _lake_names columns; return ;;
+        "manifests --branch") _lake_names branches; return ;;
+        "stats --select") _lake_names columns; return ;;
+        "stats --branch") _lake_names branches; return ;;
+        "expire --older-than"|"expire --retain-last"|"expire --keep-checkpoints"|"expire --wait"|"expire --on-commit") return ;;
         "expire --snapshot") _lake_names refs; return ;;
         "expire --branch") _lake_names branches; return ;;
-        "replay --checkpoint"|"replay --job"|"replay --completed"|"replay --quiet-time") return ;;
+        "expire-partitions --strategy") words="values-time update-time" ;;
+        "expire-partitions --older-than"|"expire-partitions --format"|"expire-partitions --max"|"expire-partitions --wait"|"expire-partitions --on-commit") return ;;
+        "expire-partitions --by") _lake_names columns; return ;;
+        "expire-partitions --branch") _lake_names branches; return ;;
+        "clean --prefix-mismatch") words="error ignore" ;;
+        "clean --older-than"|"clean --location"|"clean --exclude"|"clean --max-share"|"clean --restore"|"clean --purge"|"clean --purge-older-than"|"clean --wait") return ;;
+        "consumers --drop") return ;;
+        "replay --checkpoint"|"replay --job"|"replay --completed"|"replay --quiet-time"|"replay --on-commit") return ;;
         "replay --branch") _lake_names branches; return ;;
     esac
     if [[ -z "$words" ]]; then
         case "$verb" in
-            "") words="ingest scan snapshots compact expire replay config demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
-            ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --run-id --upsert --key --deletes --order-by --repair-duplicates --changes-column --changes-mode --stage --discard --rejects --max-rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --branch --dry-run --help -h" ;;
-            scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --output --output-format --replace --branch --help -h" ;;
+            "") words="ingest scan tables show inspect snapshots partitions ref tag rollback cherry-pick publish create alter rename register drop compact manifests stats expire expire-partitions clean consumers replay config demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
+            ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --write-parallelism --route --max-tables --run-id --upsert --no-upsert --key --deletes --order-by --sequence --merge --null-overwrites --match-where --repair-duplicates --changes-column --changes-mode --ignore-deletes --local-merge --stage --discard --rejects --max-rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --watch --follow --on-gap --start --from-snapshot --inclusive --start-at --stream --state --once --commit-interval --commit-size --commit-files --settle --done --on-rewrite --bad-files --resume --then-compact --kafka --brokers --kafka-conf --kafka-conf-file --kafka-metadata --avro-schema --wait --branch --on-commit --dry-run --help -h" ;;
+            scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --prune-with --on --prune-limit --prune-overflow --matching --no-prune --output --output-format --replace --branch --follow --state --start --start-at --once --until --max-epochs --epoch-size --epoch-markers --non-append --on-gap --schema --order --watermark-column --watermark-unit --monitor-interval --max-planning-snapshots --max-planning-failures --max-pending-splits --consumer --consumer-ttl --metrics-file --wait --status --help -h" ;;
+            tables) words="--all-catalogs --help -h" ;;
+            show) words="--branch --help -h" ;;
+            inspect) words="--where --select --limit --output --output-format --replace --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
-            compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --when --option --branch --wait --dry-run --help -h" ;;
-            expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --keep-checkpoints --unsafe-retention --branch --wait --dry-run --help -h" ;;
-            replay) words="--checkpoint --job --completed --replace-partitions --quiet-time --assume-uncommitted --status --branch --dry-run --help -h" ;;
+            partitions) words="--where --idle --wait-for --timeout --branch --help -h" ;;
+            ref) words="--branch-create --at --retain --drop --fast-forward --to --dry-run --help -h" ;;
+            tag) words="--at --move --drop --retain --auto --zone --delay --format --keep --backfill --branch --dry-run --help -h" ;;
+            rollback) words="--any --branch --dry-run --help -h" ;;
+            cherry-pick) words="--branch --dry-run --help -h" ;;
+            publish) words="--wap-id --branch --dry-run --help -h" ;;
+            create) words="--from --partition-by --sort-by --key --property --format-version --if-not-exists --dry-run --help -h" ;;
+            alter) words="--set --unset --add-column --rename-column --drop-column --widen --partition-by --sort-by --format-version --dry-run --help -h" ;;
+            rename) words="--dry-run --help -h" ;;
+            register) words="--dry-run --help -h" ;;
+            drop) words="--purge --yes --dry-run --help -h" ;;
+            compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --when --idle --option --branch --wait --on-commit --dry-run --help -h" ;;
+            manifests) words="--target-size --spec-id --sort-by --rewrite-all --branch --wait --on-commit --dry-run --help -h" ;;
+            stats) words="--select --branch --dry-run --help -h" ;;
+            expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --keep-checkpoints --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
+            expire-partitions) words="--older-than --by --strategy --format --max --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
+            clean) words="--quarantine --delete --older-than --location --exclude --max-share --prefix-mismatch --unsafe-retention --restore --purge --purge-older-than --wait --dry-run --help -h" ;;
+            consumers) words="--drop --dry-run --help -h" ;;
+            replay) words="--checkpoint --job --completed --replace-partitions --quiet-time --assume-uncommitted --all-staged --status --branch --on-commit --dry-run --help -h" ;;
             config) words="--help -h" ;;
             demo) words="--help -h" ;;
         esac
         if [[ -n "$verb" && "$current" != -* ]]; then
-            case "$verb" in ingest|scan|snapshots|compact|expire|replay) _lake_names tables ;; esac
+            case "$verb" in ingest|scan|tables|show|inspect|snapshots|partitions|ref|tag|rollback|cherry-pick|publish|create|alter|rename|register|drop|compact|manifests|stats|expire|expire-partitions|clean|consumers|replay) _lake_names tables ;; esac
             return
         fi
     fi

@@ -6,7 +6,8 @@ An exception that is not a `LakeError` is a defect of lake: Python's exit code 1
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from lake.core.options import quote_options
 
@@ -19,7 +20,8 @@ class LakeError(Exception):
         hint: what the user can do about it, as a separate sentence.
 
     Both refer to options by members of `Option`; `str` of an error contains the options' names in backquotes.
-    `operation_id` names the commit whose outcome is unknown, if there is one.
+    `operation_id` names the commit whose outcome is unknown, if there is one. `result` contains what the command had
+    done before it failed, with the keys of `Outcome.result`; None if it had done nothing.
     """
 
     exit_code: ClassVar[int] = 1
@@ -31,6 +33,7 @@ class LakeError(Exception):
         self.message = message
         self.hint = hint
         self.operation_id: str | None = None
+        self.result: Mapping[str, Any] | None = None
 
 
 class InvalidRequestError(LakeError):

@@ -26,6 +26,7 @@ class Interrupts:
     def __init__(self, ignore_stops: Callable[[], None] = _nothing) -> None:
         self._ignore_stops = ignore_stops
         self._last = False
+        self._continues = False
         self._pending: StoppedError | KeyboardInterrupt | None = None
 
     @contextmanager
@@ -37,9 +38,18 @@ class Interrupts:
         finally:
             self._last = before
 
+    @contextmanager
+    def several_commits(self) -> Iterator[None]:
+        """Declare that the command goes on after each commit inside the block, so that it can still be stopped."""
+        before, self._continues = self._continues, True
+        try:
+            yield
+        finally:
+            self._continues = before
+
     def committed(self) -> None:
         """Record that a commit succeeded. If it was the command's last one, later stops are ignored."""
-        if self._last:
+        if self._last and not self._continues:
             self._ignore_stops()
 
     def defer(self, stop: StoppedError | KeyboardInterrupt) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from lake.core.options import Option
+
+T = TypeVar("T")
 
 
 class Status(StrEnum):
@@ -36,6 +40,22 @@ class Detail(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     types: Sequence[str] = ()
+
+
+def first_rows(
+    rows: Sequence[T], most: int, noun: str, *, every: bool
+) -> tuple[Sequence[T], list[str]]:
+    """Return the rows of a report to print, and a note of those that are left out.
+
+    Args:
+        rows: all rows.
+        most: the number of rows that are printed.
+        noun: what the rows are, in the plural.
+        every: print all rows.
+    """
+    hidden = 0 if every else max(len(rows) - most, 0)
+    note = f"{hidden:,} more {noun} are not shown ({Option.VERBOSE} shows all)"
+    return rows[: len(rows) - hidden], [note] if hidden else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

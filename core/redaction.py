@@ -87,6 +87,13 @@ def is_secret(key: str) -> bool:
     return bool(_SECRET_KEYS.search(key)) and not _PUBLIC_KEYS.search(key)
 
 
+def is_secret_variable(name: str) -> bool:
+    """Whether an environment variable may contain a secret; those of PyIceberg's configuration may."""
+    return name.startswith(_CATALOG_VARIABLE) or bool(
+        _SECRET_VARIABLES.search(name) and not _PUBLIC_KEYS.search(name)
+    )
+
+
 class Redactor:
     """Masks known secrets and text that looks like a secret."""
 
@@ -99,7 +106,7 @@ class Redactor:
             if name.startswith(_CATALOG_VARIABLE):
                 key = name.split("__", 2)[-1].replace("__", ".").replace("_", "-")
                 self.learn({key: value})
-            elif _SECRET_VARIABLES.search(name) and not _PUBLIC_KEYS.search(name):
+            elif is_secret_variable(name):
                 self._add(value)
 
     def learn(self, properties: Mapping[str, object], prefix: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lake.core.clock import Clock, Ids, SystemClock, SystemIds
@@ -19,8 +20,10 @@ class RunContext:
         progress: receives phases and their progress.
         interrupts: decides when a stop signal may interrupt the run.
         warnings: what the user needs to know although the command succeeded.
+        announce: called with each warning when it occurs; None to show warnings at the end only.
         protected_files: canonical locations of files that a snapshot references or may reference. They are never
             deleted, whatever fails afterwards.
+        secrets: settings whose values must not be printed, if their names are names of secrets.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -28,9 +31,13 @@ class RunContext:
     progress: Progress = field(default_factory=Silent)
     interrupts: Interrupts = field(default_factory=Interrupts)
     warnings: list[str] = field(default_factory=list)
+    announce: Callable[[str], None] | None = None
     protected_files: set[str] = field(default_factory=set)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
     def warn(self, message: str) -> None:
         """Add a warning, once."""
         if message not in self.warnings:
             self.warnings.append(message)
+            if self.announce is not None:
+                self.announce(message)

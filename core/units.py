@@ -97,6 +97,22 @@ def format_duration(seconds: float) -> str:
     return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest:02d}s"
 
 
+def parse_time_ms(text: str) -> int:
+    """Return an ISO 8601 time as milliseconds since 1970 UTC (UTC if it has no zone, or is followed by UTC).
+
+    Raises:
+        InvalidRequestError: it is not an ISO 8601 time.
+    """
+    try:
+        parsed = datetime.fromisoformat(text.removesuffix(" UTC"))
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"not a time: {text!r}", hint="write it as 2026-01-31 or 2026-01-31T12:00:00Z"
+        ) from error
+    moment = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return int((moment - _EPOCH).total_seconds() * 1000)
+
+
 def iso_time(time_ms: int) -> str | None:
     """Return milliseconds since 1970 as ISO 8601 in UTC, as scripts read it; None outside of the calendar."""
     try:

@@ -9,10 +9,9 @@ from typing import TextIO
 from rich import progress
 from rich.console import Console, RenderableType
 
-from lake.cli.progress.numbers import Estimate, amount_of, rows_of
+from lake.cli.progress.numbers import Estimate, amount_of, left_of, rows_of
 from lake.core.clock import Clock
 from lake.core.progress import Meter, Work
-from lake.core.units import format_duration
 
 # The work of a phase as parts of the bar.
 _PARTS = 1000
@@ -91,6 +90,6 @@ class _Polled(progress.Progress):
             description=work.phase,
             total=None if work.share is None else _PARTS,
             completed=int((work.share or 0) * _PARTS),
-            numbers=" · ".join(text for text in (amount_of(work), rows_of(work)) if text),
-            left=f"{format_duration(left)} left" if left else "",
+            numbers=" · ".join(filter(None, [amount_of(work), rows_of(work)])),
+            left=left_of(left),
         )

@@ -6,13 +6,14 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 from lake.cli.messages import line_start
-from lake.cli.progress.numbers import Estimate, amount_of, rows_of
+from lake.cli.progress.numbers import Estimate, amount_of, left_of, rows_of
 from lake.core.clock import Clock
 from lake.core.progress import Meter, Progress, Silent
-from lake.core.units import format_duration, iso_time
+from lake.core.units import iso_time
 
 AUTO, BAR, LINES, JSON, NONE = "auto", "bar", "lines", "json", "none"
 KINDS = (AUTO, BAR, LINES, JSON, NONE)
@@ -36,11 +37,34 @@ def make_progress(
         kind = NONE if quiet else BAR if stream.isatty() else LINES
     if kind == NONE:
         return Silent()
+    stream = cast("TextIO", _Unfailing(stream))
     if kind == BAR:
         from lake.cli.progress.bar import ProgressBar  # noqa: PLC0415 - door: only a terminal needs Rich
 
         return ProgressBar(stream, clock)
     return Documents(stream, clock) if kind == JSON else Lines(stream, clock, about)
+
+
+class _Unfailing:
+    """A stream whose errors are ignored: progress that no process can see must not fail a command, or a commit."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, if the stream takes it."""
+        # A closed stream raises ValueError.
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream, if it takes it."""
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class _Ticking(ABC):
@@ -51,13 +75,15 @@ class _Ticking(ABC):
         self._stream = stream
         self._clock = clock
         self._estimate = Estimate(clock)
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def show(self, meter: Meter | None) -> None:
         """Show a phase instead of the present one; None shows nothing."""
-        self._change(self.meter, meter)
-        self.meter = meter
+        with self._lock:
+            self._change(self.meter, meter)
+            self.meter = meter
         if meter is None:
             self._ended.set()
         elif self._thread is None or self._ended.is_set():
@@ -69,9 +95,9 @@ class _Ticking(ABC):
 
     def tick(self) -> None:
         """Write what is due."""
-        meter = self.meter
-        if meter is not None:
-            self._write(meter)
+        with self._lock:
+            if self.meter is not None:
+                self._write(self.meter)
 
     def _run(self, ended: threading.Event) -> None:
         while not ended.wait(_SECONDS_BETWEEN_DOCUMENTS):
@@ -101,8 +127,7 @@ class Lines(_Ticking):
         if now - self._printed < _SECONDS_BETWEEN_LINES:
             return
         self._printed = now
-        parts = [amount_of(work), rows_of(work), f"{format_duration(left)} left" if left else ""]
-        text = ", ".join(part for part in parts if part)
+        text = ", ".join(filter(None, [amount_of(work), rows_of(work), left_of(left)]))
         start = line_start(self._clock, self._about())
         self._stream.write(f"{start}{work.phase}{': ' if text else ''}{text}\n")
         self._stream.flush()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
+from lake.cli.sentences import counted
 from lake.core.clock import Clock
 from lake.core.progress import Work
-from lake.core.units import format_size
+from lake.core.units import format_duration, format_size
 
 # The speed is that of the last minute; the time left is not shown before it means something.
 _WINDOW_SECONDS = 60.0
@@ -52,4 +53,9 @@ def amount_of(work: Work) -> str:
 
 def rows_of(work: Work) -> str:
     """Return the number of rows; empty if there are none."""
-    return f"{work.rows:,} row{'s' * (work.rows != 1)}" if work.rows else ""
+    return counted(work.rows, "row") if work.rows else ""
+
+
+def left_of(seconds: float | None) -> str:
+    """Return the time left; empty if it is not known."""
+    return f"{format_duration(seconds)} left" if seconds else ""

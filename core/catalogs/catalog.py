@@ -74,6 +74,10 @@ class Catalog(Protocol):
         """Whether a commit builds the table's new metadata in this process, from the metadata that was read."""
 
     @property
+    def has_entries(self) -> bool:
+        """Whether a table is an entry that can be dropped, renamed and registered; False if it is a folder."""
+
+    @property
     def database(self) -> str | None:
         """The file of a catalog in SQLite; None for any other catalog."""
 
@@ -132,6 +136,15 @@ class Catalog(Protocol):
         clock: Clock,
     ) -> CommitResult:
         """Commit one atomic change. PyIceberg's exceptions are not translated."""
+
+    def drop(self, identifier: str) -> None:
+        """Remove a table's entry; its files stay. PyIceberg's exceptions are not translated."""
+
+    def rename(self, identifier: str, name: str) -> None:
+        """Give a table another name; its files stay. PyIceberg's exceptions are not translated."""
+
+    def register(self, identifier: str, metadata_location: str) -> None:
+        """Add an entry for a table that has a metadata file. PyIceberg's exceptions are not translated."""
 
     def metadata_locations(self) -> list[tuple[str, str]]:
         """Return names and metadata files of all tables; nothing if the catalog cannot list them in one request.

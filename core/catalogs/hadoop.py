@@ -424,6 +424,11 @@ class HadoopBackend(PyIcebergBackend):
         return True
 
     @property
+    def has_entries(self) -> bool:
+        """Whether a table is an entry that can be dropped, renamed and registered; False if it is a folder."""
+        return False
+
+    @property
     def _folders(self) -> HadoopCatalog:
         return cast("HadoopCatalog", self.handle)
 

@@ -86,6 +86,11 @@ class PyIcebergBackend(ABC):
         return self.writes_metadata
 
     @property
+    def has_entries(self) -> bool:
+        """Whether a table is an entry that can be dropped, renamed and registered; False if it is a folder."""
+        return True
+
+    @property
     def database(self) -> str | None:
         """The file of a catalog in SQLite; None for any other catalog."""
         return None
@@ -337,6 +342,18 @@ class PyIcebergBackend(ABC):
         self.written_metadata.clear()
         self._clock = clock
         return self._result(self.handle.commit_table(table.handle, requirements, updates))
+
+    def drop(self, identifier: str) -> None:
+        """Remove a table's entry; see `Catalog.drop`."""
+        self.handle.drop_table(split_identifier(identifier))
+
+    def rename(self, identifier: str, name: str) -> None:
+        """Give a table another name; see `Catalog.rename`."""
+        self.handle.rename_table(split_identifier(identifier), split_identifier(name))
+
+    def register(self, identifier: str, metadata_location: str) -> None:
+        """Add an entry for a table; see `Catalog.register`."""
+        self.handle.register_table(split_identifier(identifier), metadata_location)
 
     def _result(self, answer: CommitTableResponse) -> CommitResult:
         return CommitResult(answer.metadata)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +16,11 @@ from lake.core.engine.tasks import Task, TaskContext, TaskFunction
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
 from lake.core.exports.export import Noted, Part, PartReport
+from lake.core.keys.row_keys import RowKeys
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import PlainData
-from lake.core.scan.execute import previewed
+from lake.core.scan.execute import key_counters, note_keys, previewed
+from lake.core.scan.scan_keys import row_keys
 from lake.core.session import Session
 
 
@@ -42,7 +44,8 @@ def write(session: Session, plan: ChangelogPlan, output: Output) -> Outcome:
         BadInputError: the output cannot be written.
     """
     result, noted = export.emit(session, ChangeRows(plan), output)
-    return _outcome(plan, result, noted=noted)
+    counters = {} if plan.keys is None else key_counters(noted)
+    return _outcome(plan, {**result, **counters}, noted=noted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +64,21 @@ class ChangeRows:
 
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
         """Yield all changes."""
+        keys = row_keys(self.shared)
         for unit in units_of(self.plan):
-            yield from changes_of(self.plan.table.storage, unit, self.plan.projection, noted)
+            chosen = with_keys(unit, keys)
+            yield from changes_of(self.plan.table.storage, chosen, self.plan.projection, noted)
+        note_keys(keys, noted)
 
     def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[ChangelogTask]]:
         """Yield a task for each unit."""
         for number, unit in enumerate(units_of(self.plan)):
             yield Task(ChangelogTask(part=part(number), unit=unit), unit.bytes)
+
+    @property
+    def shared(self) -> bytes:
+        """The keys that rows must have; empty for all rows."""
+        return b"" if self.plan.keys is None else self.plan.keys.to_bytes()
 
     @property
     def task(self) -> TaskFunction[ChangelogTask, PartReport]:
@@ -81,8 +92,24 @@ class ChangeRows:
 def write_part(task: ChangelogTask, context: TaskContext) -> Iterator[PartReport]:
     """Task: write a unit's changes to one file, or no file if there are no changes."""
     noted: Noted = Noted()
-    changes = changes_of(context.storage, task.unit, task.part.projection, noted)
-    yield export.write_part(task.part, context, changes, noted)
+    yield export.write_part(task.part, context, _changes(task, context, noted), noted)
+
+
+def _changes(task: ChangelogTask, context: TaskContext, noted: Noted) -> Iterator[pa.RecordBatch]:
+    keys = row_keys(context.shared)
+    unit = with_keys(task.unit, keys)
+    yield from changes_of(context.storage, unit, task.part.projection, noted)
+    note_keys(keys, noted)
+
+
+def with_keys(unit: ChangeUnit, keys: RowKeys | None) -> ChangeUnit:
+    """Return a unit with the keys that its rows must have.
+
+    Rows that are compared are all read, or all tested: one of two equal rows must not be missing.
+    """
+    if keys is None or (unit.matched and keys.test is None):
+        return unit
+    return replace(unit, settings=replace(unit.settings, keys=keys))
 
 
 def _outcome(
@@ -92,7 +119,7 @@ def _outcome(
     details: Sequence[Detail] = (),
     noted: Mapping[str, int] | None = None,
 ) -> Outcome:
-    warnings = []
+    warnings = list(plan.keys.warnings) if plan.keys else []
     if noted and noted.get(AMBIGUOUS):
         warnings.append(
             f"{noted[AMBIGUOUS]} times a commit changed several rows with one key: "

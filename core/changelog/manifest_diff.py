@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,20 +14,26 @@ import pyarrow.compute as pc
 from lake.core.catalogs.catalog import Table
 from lake.core.changelog.file_diff import Entries
 from lake.core.errors import BadInputError
-from lake.core.manifests.api import read_manifests
+from lake.core.manifests.api import read_manifest_lists, read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.options import Option
 from lake.core.snapshots.ancestry import is_first, snapshots_by_id
-from lake.core.snapshots.completeness import has_only_own_manifests, read_list, verify_manifest_list
+from lake.core.snapshots.completeness import (
+    check_list,
+    has_only_own_manifests,
+    verify_manifest_list,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
-_FETCH_THREADS = 16
+
+class UnknownParentError(BadInputError):
+    """A snapshot's parent has expired, so the rows that the snapshot deleted cannot be determined."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Manifests:
     """The data or the delete manifests of a snapshot and its parent.
 
@@ -41,19 +47,19 @@ class Manifests:
     before: pa.Table | None
     snapshot_id: int
 
-    @property
+    @cached_property
     def new(self) -> pa.Table:
         """The manifests that only the snapshot has."""
         if self.before is not None:
             return _without(self.after, self.before)
         return self.after.filter(pc.equal(self.after["added_snapshot_id"], self.snapshot_id))
 
-    @property
+    @cached_property
     def removed(self) -> pa.Table:
         """The manifests that only the parent has; empty if it has expired."""
         return self.after.slice(0, 0) if self.before is None else _without(self.before, self.after)
 
-    @property
+    @cached_property
     def shared(self) -> pa.Table:
         """The manifests of the snapshot that are not new."""
         return _without(self.after, self.new)
@@ -83,26 +89,38 @@ def commits_of(table: Table, snapshots: Sequence[Snapshot]) -> list[Commit]:
     """Read the manifest lists of snapshots and of their parents.
 
     Raises:
-        BadInputError: a parent has expired, and the deleted rows cannot be determined without it.
+        UnknownParentError: a parent has expired, and the deleted rows cannot be determined without it.
         CorruptFileError: a manifest list cannot be read.
     """
     known = snapshots_by_id(table.metadata)
     parents = [known.get(item.parent_snapshot_id or 0) for item in snapshots]
     wanted = {item.snapshot_id: item for item in (*snapshots, *parents) if item is not None}
-    with ThreadPoolExecutor(_FETCH_THREADS) as pool:
-        read = pool.map(lambda item: _verified_list(table, item), wanted.values())
-        lists = dict(zip(wanted, read, strict=True))
+    lists = _verified_lists(table, wanted)
     return [
         _commit(table, item, lists[item.snapshot_id], lists.get(item.parent_snapshot_id or 0))
         for item in snapshots
     ]
 
 
-def _verified_list(table: Table, snapshot: Snapshot) -> pa.Table:
-    # A manifest missing in a list would be reported as a change.
-    manifests = read_list(table.storage, table.metadata, snapshot)
-    verify_manifest_list(table.storage, table.metadata, snapshot, manifests)
-    return manifests
+def _verified_lists(table: Table, snapshots: Mapping[int, Snapshot]) -> dict[int, pa.Table]:
+    """Return the manifest lists of snapshots by the snapshots' ids.
+
+    Lists that share a location are read once. Small lists are decoded together.
+    """
+    locations = list(dict.fromkeys(item.manifest_list for item in snapshots.values()))
+    found: dict[str, pa.Table] = {}
+    for names, sizes, rows in read_manifest_lists(table.storage, locations):
+        # The rows of one list are often few: slices of one chunk are cheaper than slices of many.
+        combined, start = rows.combine_chunks(), 0
+        for name, size in zip(names, sizes, strict=True):
+            found[name] = combined.slice(start, size)
+            start += size
+    lists = {number: found[item.manifest_list] for number, item in snapshots.items()}
+    for number, manifests in lists.items():
+        # A manifest missing in a list would be reported as a change.
+        check_list(table.metadata, snapshots[number], manifests)
+        verify_manifest_list(table.storage, table.metadata, snapshots[number], manifests)
+    return lists
 
 
 def _commit(table: Table, snapshot: Snapshot, after: pa.Table, before: pa.Table | None) -> Commit:
@@ -118,7 +136,7 @@ def _commit(table: Table, snapshot: Snapshot, after: pa.Table, before: pa.Table 
     found = Manifests(deletes, old_deletes, number)
     if before is None:
         if found.new.num_rows:
-            raise BadInputError(
+            raise UnknownParentError(
                 f"cannot determine the rows that snapshot {number} deleted: its parent has expired",
                 hint=f"start with {Option.START} {number}",
             )
@@ -128,6 +146,9 @@ def _commit(table: Table, snapshot: Snapshot, after: pa.Table, before: pa.Table 
 
 def _parted(manifests: pa.Table) -> tuple[pa.Table, pa.Table]:
     is_data = pc.equal(manifests["content"], DATA)
+    if pc.all(is_data, min_count=0).as_py():
+        # Most lists of many commits are long and name no delete manifests: they are not copied.
+        return manifests, manifests.slice(0, 0)
     return manifests.filter(is_data), manifests.filter(pc.invert(is_data))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +26,12 @@ from lake.core.changelog.file_diff import (
 )
 from lake.core.changelog.manifest_diff import Commit, EntryReader, Manifests, commits_of
 from lake.core.errors import InvalidRequestError
+from lake.core.keys.key_pruning import KeyPruner
 from lake.core.manifests.api import live_manifests
 from lake.core.options import Option
-from lake.core.scan.incremental import Increment, operation_of, plan_range
+from lake.core.scan.incremental import Increment, SnapshotRange, plan_range
 from lake.core.scan.plan import ScanOptions, ScanPlan, bound, file_columns, planned
+from lake.core.snapshots import ancestry
 from lake.core.snapshots.delete_index import DATA_BOUNDS, DATA_COLUMNS, DELETE_COLUMNS, DeleteIndex
 from lake.core.snapshots.delete_scopes import all_schemas
 from lake.core.snapshots.live_files import LiveFiles
@@ -39,6 +41,8 @@ from lake.core.types.arrow_schema import project_schema
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.scan.scan_keys import ScanKeys
 
 # Iceberg's reserved columns of a change log.
 CHANGE_COLUMNS = (
@@ -110,6 +114,8 @@ class ChangelogPlan:
         projection: the columns to return.
         reading: these columns and the key's.
         truncated: whether the state before the first snapshot is not known.
+        keys: the keys that changed rows must have; None for all rows.
+        pruning: facts about the keys and what they exclude.
     """
 
     table: Table
@@ -121,6 +127,8 @@ class ChangelogPlan:
     projection: Schema
     reading: Schema
     truncated: bool
+    keys: ScanKeys | None = None
+    pruning: Mapping[str, Any] | None = None
 
     @property
     def parts(self) -> Iterator[ScanPlan]:
@@ -137,9 +145,10 @@ class ChangelogPlan:
         """The number of their rows by metadata, including deleted ones."""
         return sum(part.records for part in self.parts)
 
-    def facts(self) -> dict[str, int]:
+    def facts(self) -> dict[str, Any]:
         """Return the plan's counts by their names in the output."""
         parts = list(self.parts)
+        pruning = {} if self.pruning is None else {"pruning": dict(self.pruning)}
         return {
             "snapshots": self.snapshots,
             "files": sum(part.found.count for part in parts),
@@ -149,6 +158,7 @@ class ChangelogPlan:
             "splits": sum(len(part.splits) for part in parts),
             "skipped_files": sum(part.found.skipped_files for part in parts),
             "skipped_manifests": 0,
+            **pruning,
         }
 
     def _delete_files(self) -> int:
@@ -160,8 +170,10 @@ class ChangelogPlan:
         return len(pc.unique(pa.chunked_array(chunks, pa.string())))
 
 
-def plan_changelog(table: Table, options: ScanOptions, key: Sequence[str] = ()) -> ChangelogPlan:
-    """Find the changes of the snapshots in a range.
+def plan_changelog(
+    table: Table, options: ScanOptions, key: Sequence[str] = (), keys: ScanKeys | None = None
+) -> ChangelogPlan:
+    """Find the changes of the snapshots in a range; see `plan_changes`.
 
     Raises:
         InvalidRequestError: the key or the name of a column is not valid.
@@ -176,11 +188,37 @@ def plan_changelog(table: Table, options: ScanOptions, key: Sequence[str] = ()) 
         end=options.end,
         branch=options.branch,
     )
-    condition, projection = bound(table.schema, options)
-    reading, names = _with_key(table.schema, projection, options, key)
-    shown = [item for item in reversed(selected.snapshots) if operation_of(item) != REPLACE]
+    return plan_changes(table, options, selected, key, keys=keys)
+
+
+def plan_changes(
+    table: Table,
+    options: ScanOptions,
+    selected: SnapshotRange,
+    key: Sequence[str] = (),
+    *,
+    schema: Schema | None = None,
+    keys: ScanKeys | None = None,
+) -> ChangelogPlan:
+    """Find the changes of some snapshots; see `plan_changelog`.
+
+    Args:
+        table: the table.
+        options: the options; those that choose snapshots only show whether the start is known.
+        selected: the snapshots.
+        key: key columns that identify updates.
+        schema: the schema to read with; None for the table's current one.
+        keys: the keys of the rows that are wanted; None for all rows.
+    """
+    schema = table.schema if schema is None else schema
+    condition, projection = bound(schema, options)
+    reading, names = _with_key(schema, projection, options, key)
+    shown = [
+        item for item in reversed(selected.snapshots) if ancestry.operation_of(item) != REPLACE
+    ]
     commits = commits_of(table, shown)
-    steps = _Planner(table, options, condition, reading).steps(commits)
+    pruner = None if keys is None else _StepPruner(table, keys, schema)
+    steps = _Planner(table, options, condition, reading, schema, pruner).steps(commits)
     return ChangelogPlan(
         table=table,
         options=options,
@@ -192,6 +230,8 @@ def plan_changelog(table: Table, options: ScanOptions, key: Sequence[str] = ()) 
         reading=reading,
         truncated=selected.truncated
         or (options.start is None and any(item.is_orphan for item in commits)),
+        keys=keys,
+        pruning=None if pruner is None else pruner.facts(),
     )
 
 
@@ -217,6 +257,46 @@ def _with_key(
     return Schema(*fields.values()), tuple(names)
 
 
+class _StepPruner:
+    """Chooses the files of commits by keys."""
+
+    def __init__(self, table: Table, keys: ScanKeys, schema: Schema) -> None:
+        self._specs = table.metadata.specs()
+        self._keys = keys
+        self._schema = schema
+        self._total = keys.pruner(schema)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts of all commits."""
+        return self._keys.facts(self._total)
+
+    def chosen(self, parts: Sequence[Entries], *, together: bool) -> list[Entries]:
+        """Return the files of a commit that may contain a key.
+
+        Args:
+            parts: the files.
+            together: whether rows of all parts are compared. Then all files are needed if one is, because a row
+                that the commit only moved may be in a file without keys before or after it. If rows are tested,
+                both rows are in files that are kept, or neither is wanted.
+        """
+        pruner = self._keys.pruner(self._schema)
+        found = self._pruned(parts, pruner)
+        if together and not self._keys.matching and any(count(part) for part in found):
+            pruner = KeyPruner(None, self._schema)
+            found = self._pruned(parts, pruner)
+        self._total.add(pruner)
+        return found
+
+    def _pruned(self, parts: Sequence[Entries], pruner: KeyPruner) -> list[Entries]:
+        return [
+            {
+                spec_id: pruner.prune_files(entries, self._specs[spec_id])
+                for spec_id, entries in part.items()
+            }
+            for part in parts
+        ]
+
+
 class _Planner:
     """Plans commits one after another; reads each manifest once."""
 
@@ -226,8 +306,12 @@ class _Planner:
         options: ScanOptions,
         condition: BooleanExpression | None,
         reading: Schema,
+        schema: Schema,
+        pruner: _StepPruner | None,
     ) -> None:
+        self._pruner = pruner
         self._table = table
+        self._schema = schema
         self._options = options
         self._condition = condition
         self._reading = reading
@@ -276,12 +360,18 @@ class _Planner:
             shared = live(self._data.of(commit.data.shared))
             changed = [self._index_of(part) for part in (deletes.added, deletes.removed)]
             kept = _touched(joined(files.kept, shared), changed)
+        added, removed = files.added, files.removed
+        if self._pruner is not None:
+            revived = count(kept) if count(deletes.removed) else 0
+            mixed = bool((count(removed) + count(kept)) and (count(added) + revived))
+            parts = (added, removed, kept)
+            added, removed, kept = self._pruner.chosen(parts, together=mixed)
         touched = self._part(kept, new)
         return SnapshotChanges(
             ordinal=ordinal,
             snapshot_id=commit.snapshot.snapshot_id,
-            inserts=self._part(files.added, new),
-            deletes=self._part(files.removed, old),
+            inserts=self._part(added, new),
+            deletes=self._part(removed, old),
             touched=touched,
             before=self._side(touched.found.by_spec, old),
             revives=bool(count(deletes.removed)),
@@ -301,7 +391,7 @@ class _Planner:
             table=self._table,
             by_spec=kept,
             delete_manifests=live_manifests(delete_manifests),
-            schema=self._table.schema,
+            schema=self._schema,
             skipped_files=count(entries) - count(kept),
             index=self._index(delete_manifests),
         )
@@ -310,7 +400,7 @@ class _Planner:
         if self._condition is None:
             return entries
         spec = self._table.metadata.specs()[spec_id]
-        return entries.filter(prune_files(entries, spec, self._table.schema, self._condition))
+        return entries.filter(prune_files(entries, spec, self._schema, self._condition))
 
     def _index(self, delete_manifests: pa.Table) -> DeleteIndex:
         """Return the index of a snapshot's live delete files."""

@@ -43,6 +43,14 @@ class _Written:
         return sum(counts.rows_read for counts in self.counts)
 
     @property
+    def ignored(self) -> int:
+        return sum(counts.ignored for counts in self.counts)
+
+    @property
+    def merged(self) -> int:
+        return sum(counts.merged for counts in self.counts)
+
+    @property
     def rejects(self) -> list[RejectReport]:
         return [report for counts in self.counts for report in counts.rejects]
 
@@ -103,6 +111,8 @@ class _ChangelogLoad(Load):
             rows_read=written.rows_read,
             rows_written=written.rows,
             rows_rejected=written.rejected,
+            changes_merged=written.merged if self._load.options.local_merge_bytes else None,
+            deletes_ignored=written.ignored if self._load.options.ignore_deletes else None,
         )
 
     @property
@@ -139,6 +149,8 @@ def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str) -> _Wri
             ChangesTask,
             delta=delta,
             kinds=plan.options.changes_column,
+            ignore_deletes=plan.options.ignore_deletes,
+            local_merge_bytes=plan.options.local_merge_bytes or 0,
             by_partition=ingest.distribution == HASH and not ingest.table.spec.is_unpartitioned(),
         ),
         receiver=lambda number, _: ReceiveChangesTask(task=number, delta=delta),

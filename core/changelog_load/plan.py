@@ -29,16 +29,27 @@ class ChangeOptions:
         changes_column: the column of the source that contains the row kind.
         changes_mode: one of `MODES`, see `lake.core.deletes.delta_writer`.
         key: columns that identify rows; empty for the schema's identifier fields.
+        ignore_deletes: whether rows of kind -D are left out. Rows of kind -U are not: without them, a ``retract``
+            load would leave the old row beside the new one.
+        local_merge_bytes: the size of changes of one task that are merged by key before they are sent and written;
+            None to merge none. For ``upsert`` only.
     """
 
     changes_column: str
     changes_mode: str
     key: Sequence[str] = ()
+    ignore_deletes: bool = False
+    local_merge_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.changes_mode not in MODES:
             raise InvalidRequestError(
                 f"{Option.CHANGES_MODE} {self.changes_mode!r} is not one of {', '.join(MODES)}"
+            )
+        if self.local_merge_bytes is not None and self.changes_mode != UPSERT:
+            raise InvalidRequestError(
+                f"{Option.LOCAL_MERGE_BYTES} needs {Option.CHANGES_MODE} {UPSERT}: each change of a {RETRACT} log "
+                "has its own old row"
             )
 
 
@@ -108,5 +119,11 @@ def describe_changes(plan: ChangelogLoadPlan) -> dict[str, Any]:
         **describe(plan.ingest),
         "changes_column": plan.options.changes_column,
         "changes_mode": plan.options.changes_mode,
+        "ignore_deletes": plan.options.ignore_deletes,
+        **(
+            {"local_merge_bytes": plan.options.local_merge_bytes}
+            if plan.options.local_merge_bytes
+            else {}
+        ),
         "key": [schema.find_column_name(column) for column in plan.key],
     }

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 
+from lake.core.changelog_load.local_merge import Changes, LocalMerge
 from lake.core.changelog_load.row_kinds import UNKNOWN, row_kinds, unknown_kind
 from lake.core.columns.defaults import without_write_defaults
 from lake.core.columns.nullability import null_in_required
 from lake.core.columns.text_encoding import json_lines
 from lake.core.deletes.delta_writer import (
+    DELETE,
     INSERT,
     UPDATE_AFTER,
     UPDATE_BEFORE,
@@ -32,14 +35,12 @@ from lake.core.ingest.payloads import SourceTask, SourceUnit, WriteReport
 from lake.core.ingest.rejects import RejectReport
 from lake.core.ingest.tasks import task_units
 from lake.core.keys.encoding import hash_keys, partition_of
-from lake.core.keys.extraction import unusable
 from lake.core.manifests.data_files import DataFile
-from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.rows.reader import prefetch
-from lake.core.sources.acceptance import RowProblem
 from lake.core.types.arrow_schema import arrow_schema
 from lake.core.types.transforms import Indices, group_indices, partition_number
+from lake.core.upsert.source_tasks import key_check
 
 # The number of characters of a row in a message.
 _SHOWN = 200
@@ -53,11 +54,15 @@ class ChangesTask(SourceTask):
         delta: the settings for writing changes.
         kinds: the column with the row kind.
         by_partition: whether rows are sent by partition, not by key.
+        ignore_deletes: whether rows of kind -D are left out.
+        local_merge_bytes: the size at which the changes of a task are merged by key; 0 to merge none.
     """
 
     delta: DeltaSettings
     kinds: str
     by_partition: bool
+    ignore_deletes: bool = False
+    local_merge_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +81,16 @@ class ChangeCounts(PlainData):
         task: the task's number.
         rows_read: the number of rows of the change log.
         rows: the number of rows to insert.
+        ignored: the number of rows of kind -D that are left out.
+        merged: the number of changes that a later change of their key replaced.
         rejects: the rows that are set aside.
     """
 
     task: int
     rows_read: int = 0
     rows: int = 0
+    ignored: int = 0
+    merged: int = 0
     rejects: Sequence[RejectReport] = ()
 
 
@@ -103,6 +112,8 @@ def write_changes(task: ChangesTask, context: TaskContext) -> Iterator[ChangesRe
                 writer.write(rows, kinds)
             counts = changes.take_counts()
             yield ChangesReport(rows_read=counts.rows_read, counts=[counts])
+        for rows, kinds in changes.rest():
+            writer.write(rows, kinds)
         files = writer.close()
     yield ChangesReport(files=files.data, deletes=files.deletes, counts=[changes.take_counts()])
 
@@ -113,17 +124,26 @@ def send_changes(task: ChangesTask, context: TaskContext) -> Iterator[tuple[int,
     changes = _Changes(task, context)
     for _, batches in changes.units():
         for rows, kinds in batches:
-            if not rows.num_rows:
-                continue
-            reducers = _reducers(rows, task)
-            order = np.argsort(reducers, kind="stable")
-            sent = _with_kinds(rows, kinds).take(pa.array(order))
-            cuts = np.flatnonzero(np.diff(reducers[order])) + 1
-            for start, end in pairwise([0, *cuts, len(order)]):
-                reducer = int(reducers[order[start]])
-                yield from outbox.add(reducer, sent.slice(start, end - start))
+            yield from _sent(rows, kinds, task, outbox)
+    for rows, kinds in changes.rest():
+        yield from _sent(rows, kinds, task, outbox)
     yield from outbox.drain()
     yield 0, encode_report(changes.take_counts())
+
+
+def _sent(
+    rows: pa.RecordBatch, kinds: Kinds, task: ChangesTask, outbox: ShuffleBuffer
+) -> Iterator[tuple[int, bytes]]:
+    """Send changes to the reducers of their partitions or keys; yield what is full."""
+    if not rows.num_rows:
+        return
+    reducers = _reducers(rows, task)
+    order = np.argsort(reducers, kind="stable")
+    sent = _with_kinds(rows, kinds).take(pa.array(order))
+    cuts = np.flatnonzero(np.diff(reducers[order])) + 1
+    for start, end in pairwise([0, *cuts, len(order)]):
+        reducer = int(reducers[order[start]])
+        yield from outbox.add(reducer, sent.slice(start, end - start))
 
 
 def receive_changes(
@@ -169,26 +189,33 @@ class _Changes:
         settings = task.delta
         self._task = task
         self._by_key = settings.mode == UPSERT
-        self._key = settings.key_names
+        names = settings.key_names
+        self._check = key_check(names, lambda batch: batch.select(names).columns, self._shown)
         self._columns = arrow_schema(settings.write.schema)
         # A missing key makes a row unusable, and is not replaced by a default value.
         read = without_write_defaults(settings.write.schema, settings.key_ids)
         self._schema = source_schema(read, task.kinds)
         self._context = context
-        self._counts = dict.fromkeys(("rows_read", "rows"), 0)
+        self._counts = dict.fromkeys(("rows_read", "rows", "ignored"), 0)
         self._rejects: list[RejectReport] = []
+        self._merge = LocalMerge(names, task.local_merge_bytes)
 
-    def units(self) -> Iterator[tuple[SourceUnit, Iterator[tuple[pa.RecordBatch, Kinds]]]]:
-        """Yield each unit with its changes, without those that have no effect."""
-        units = task_units(self._task, self._schema, self._context, [self._key_check])
+    def units(self) -> Iterator[tuple[SourceUnit, Iterator[Changes]]]:
+        """Yield each unit with the changes to write, without those that have no effect; `rest` yields the others."""
+        units = task_units(self._task, self._schema, self._context, [self._check])
         for unit, batches, rejects in units:
-            yield unit, self._known(batches, unit.path)
+            yield unit, self._merged(self._known(batches, unit.path))
             self._counts["rows_read"] += rejects.count
             self._rejects.append(rejects.report())
 
     def take_counts(self) -> ChangeCounts:
         """Return the counts since the last call, with the rejected rows of the units that are read."""
-        counts = ChangeCounts(**self._counts, task=self._task.task, rejects=self._rejects)
+        counts = ChangeCounts(
+            **self._counts,
+            merged=self._merge.take_count(),
+            task=self._task.task,
+            rejects=self._rejects,
+        )
         self._counts = dict.fromkeys(self._counts, 0)
         self._rejects = []
         return counts
@@ -205,29 +232,33 @@ class _Changes:
                 row = self._shown(batch, int(index))
                 raise unknown_kind(texts[index].as_py(), self._task.kinds, where, row)
             rows = pa.RecordBatch.from_arrays(columns, schema=self._columns)
+            if self._task.ignore_deletes:
+                self._counts["ignored"] += int(np.count_nonzero(kinds == DELETE))
+                rows, kinds = _where(kinds != DELETE, rows, kinds)
             if self._by_key:
-                effective = kinds != UPDATE_BEFORE
-                rows, kinds = rows.filter(pa.array(effective)), kinds[effective]
+                rows, kinds = _where(kinds != UPDATE_BEFORE, rows, kinds)
             inserts = (kinds == INSERT) | (kinds == UPDATE_AFTER)
             # A delete of an upsert may have the key only.
             whole = rows.filter(pa.array(inserts)) if self._by_key else rows
             if missing := null_in_required(whole):
                 row = self._shown(whole, _first_with_null(whole))
                 raise BadInputError(f"{where} has NULL in the required column {missing}{row}")
-            self._counts["rows"] += int(np.count_nonzero(inserts))
             yield rows, kinds
 
-    def _key_check(self, batch: pa.RecordBatch, where: str) -> RowProblem | None:
-        for name in self._key:
-            if (problem := unusable(batch.column(name))) is not None:
-                mask, what = problem
-                reason = f"{what} in the key column {name}"
-                error = BadInputError(
-                    f"{where} has {reason}{self._shown(batch, int(np.argmax(mask)))}",
-                    hint=f"add {Option.REJECTS} PATH to write such rows to a file",
-                )
-                return RowProblem(mask, reason, error)
-        return None
+    def rest(self) -> Iterator[Changes]:
+        """Yield the changes that were kept to be merged with later ones, once all units are read."""
+        yield from self._counted(self._merge.rest())
+
+    def _merged(self, changes: Iterator[Changes]) -> Iterator[Changes]:
+        for rows, kinds in changes:
+            yield from self._counted(self._merge.add(rows, kinds))
+
+    def _counted(self, changes: Iterator[Changes]) -> Iterator[Changes]:
+        """Count the rows that are inserted."""
+        for rows, kinds in changes:
+            inserts = (kinds == INSERT) | (kinds == UPDATE_AFTER)
+            self._counts["rows"] += int(np.count_nonzero(inserts))
+            yield rows, kinds
 
     def _shown(self, rows: pa.RecordBatch, index: int) -> str:
         """Return a row as the end of a message; empty if it cannot be written as text."""
@@ -237,6 +268,12 @@ class _Changes:
         except BadInputError:
             return ""
         return f", in the row {lines[0].as_py().strip()[:_SHOWN]}"
+
+
+def _where(
+    chosen: npt.NDArray[np.bool_], rows: pa.RecordBatch, kinds: Kinds
+) -> tuple[pa.RecordBatch, Kinds]:
+    return rows.filter(pa.array(chosen)), kinds[chosen]
 
 
 def _first_with_null(rows: pa.RecordBatch) -> int:

@@ -52,7 +52,8 @@ class ColumnMapping:
         settings: how to read it.
         wanted: the columns to return and those that only the filter needs.
         keys: the columns that equality deletes compare.
-        found: the file's top-level column for each of these by id; None if the file does not have it.
+        found: the file's top-level column for each of these, and for those by which row groups are skipped, by id;
+            None if the file does not have it.
     """
 
     file: FileSlice
@@ -72,7 +73,7 @@ class ColumnMapping:
         """
         wanted = _columns_to_read(settings)
         keys = key_columns(settings.key_types, key_ids)
-        tops = [*wanted, *(key.top for key in keys)]
+        tops = [*wanted, *(key.top for key in keys), *_pruning_columns(settings)]
         return cls(
             file=file,
             settings=settings,
@@ -84,7 +85,9 @@ class ColumnMapping:
     @property
     def names(self) -> list[str]:
         """The names of the columns in the file."""
-        return list(dict.fromkeys(item.name for item in self.found.values() if item is not None))
+        read = [*self.wanted, *(key.top for key in self.keys)]
+        found = (self.found[item.field_id] for item in read)
+        return list(dict.fromkeys(item.name for item in found if item is not None))
 
     @property
     def need_positions(self) -> bool:
@@ -143,10 +146,11 @@ class ColumnMapping:
 def _columns_to_read(settings: ReadSettings) -> list[NestedField]:
     """Return the columns of the projection and those that only the filter needs."""
     fields = list(settings.projection.fields)
-    if settings.row_filter is None:
-        return fields
     known = {item.field_id: index for index, item in enumerate(fields)}
-    for column in filter_columns(settings.row_filter):
+    tested = set() if settings.row_filter is None else filter_columns(settings.row_filter)
+    if settings.keys is not None and settings.keys.test is not None:
+        tested |= set(settings.keys.types)
+    for column in sorted(tested):
         path = field_path(settings.schema, column)
         if path is None:
             raise CorruptFileError(f"the filter's column {column} is not in the schema")
@@ -158,6 +162,13 @@ def _columns_to_read(settings: ReadSettings) -> list[NestedField]:
             # A nested projection may not contain the filter's field: read the whole column.
             fields[known[top.field_id]] = _readable(top)
     return fields
+
+
+def _pruning_columns(settings: ReadSettings) -> list[NestedField]:
+    """Return the columns by whose statistics keys skip row groups; they need not be read."""
+    if settings.keys is None:
+        return []
+    return [item for item in settings.schema.fields if item.field_id in settings.keys.types]
 
 
 def _readable(item: NestedField) -> NestedField:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
 
     from lake.core.catalogs.catalog import Table
+    from lake.core.keys.row_keys import RowKeys
 
 BATCH_BYTES = 16 * 1024 * 1024
 
@@ -100,6 +101,8 @@ class ReadSettings:
         deletes: the delete files that may apply to the files.
         key_types: the columns that equality deletes compare, by id; None without such deletes.
         complete: whether a missing column is an error even if NULL or a default could replace it.
+        keys: keys by which row groups are skipped and rows are tested. They are not part of `to_plain`'s values:
+            tasks receive them as shared data, see `lake.core.engine.tasks.TaskContext`.
     """
 
     projection: Schema
@@ -111,6 +114,7 @@ class ReadSettings:
     deletes: tuple[DeleteFile, ...] = ()
     key_types: Schema | None = None
     complete: bool = False
+    keys: RowKeys | None = None
 
     @classmethod
     def of(

@@ -50,13 +50,12 @@ def convert(
         RefusedError: lake cannot read values of the field's type.
         BadInputError: a value is out of range.
     """
+    if _is_same(column.type, item.field_type, labels):
+        return column
     kind, labels = item.field_type, _storage(column.type if labels is None else labels)
     if column.type == pa.bool8() and isinstance(kind, BooleanType):
         column, labels = column.storage.cast(pa.bool_()), pa.bool_()
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = _plain(column)
     if not promotable(labels, kind, by_name=by_name):
         raise CorruptFileError(
             f"column {item.name} of {where} has type {labels}, but {kind} in the table"
@@ -76,13 +75,26 @@ def convert(
         return _convert_list(column, kind, nested)
     if isinstance(kind, MapType):
         return _convert_map(column, kind, nested)
-    target = arrow_type(kind)
     try:
-        return column if column.type == target else column.cast(target)
+        return column.cast(arrow_type(kind))
     except pa.ArrowInvalid as error:
         raise BadInputError(
             f"column {item.name} of {where} has a value that {kind} cannot represent: {error}"
         ) from error
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column without an extension type or a dictionary."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _is_same(found: pa.DataType, kind: IcebergType, labels: pa.DataType | None) -> bool:
+    """Whether a file has exactly the type of a table's field, and the field is not nested."""
+    if not kind.is_primitive or found != arrow_type(kind):
+        return False
+    return labels is None or bool(labels == found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyiceberg import exceptions as errors
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
@@ -63,6 +63,15 @@ class ChangeSet:
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
     files: Sequence[str] = ()
+
+    def is_in(self, metadata: TableMetadata) -> bool:
+        """Whether metadata contains a snapshot that this change adds."""
+        added = {
+            item.snapshot.snapshot_id
+            for item in self.updates
+            if isinstance(item, AddSnapshotUpdate)
+        }
+        return any(item.snapshot_id in added for item in metadata.snapshots)
 
 
 def commit_changes(
@@ -177,6 +186,9 @@ class _Attempt:
                     context.protected_files.difference_update(owned)
                     raise
                 if after is not None:
+                    if refusal and not request.is_in(after.metadata):
+                        # Another process made the same change with files of its own.
+                        context.protected_files.difference_update(owned)
                     context.interrupts.committed()
                     _drop_old_metadata(context, self.table, after)
                 elif unknown is None:

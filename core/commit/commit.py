@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.update import (
@@ -23,7 +23,9 @@ from pyiceberg.table.update import (
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.attempt import ChangeSet, commit_changes
+from lake.core.commit.guards import Guard, noted_marks
 from lake.core.commit.operations import Operation, SnapshotStep
+from lake.core.commit.preconditions import refuse_consumer
 from lake.core.commit.snapshot_sequence import SnapshotSequence
 from lake.core.errors import (
     CommitUnknownError,
@@ -33,14 +35,7 @@ from lake.core.metadata.snapshot_updates import AddSnapshot
 from lake.core.progress import Meter, shown
 from lake.core.run_context import RunContext
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.run_ids import (
-    CARRIED_MS,
-    OPERATION_ID,
-    RUN_ID,
-    find_on_branch,
-    has_run,
-    noted_runs,
-)
+from lake.core.snapshots.run_ids import OPERATION_ID
 from lake.core.storage.background_writer import WriteBehind
 
 if TYPE_CHECKING:
@@ -92,17 +87,20 @@ class CommitRequest:
     Args:
         operation_id: a UUID, new for each commit; it is part of file names and of the snapshots' summaries.
         branch: an existing branch (``main`` may be empty).
-        guard: summary keys and values which show that an earlier run made this change; checked on every
-            attempt, in the history of the same head that the swap requires.
+        guard: what shows that an earlier run made this change; asked on every attempt, for the same head that the
+            swap requires. None if the change is not made twice.
         requirements: additional conditions, e.g. on the schema.
         updates: changes to commit together with the snapshots, e.g. a new schema.
     """
 
     operation_id: str
     branch: str = ancestry.MAIN
-    guard: Mapping[str, str] = field(default_factory=dict)
+    guard: Guard | None = None
     requirements: tuple[TableRequirement, ...] = ()
     updates: tuple[TableUpdate, ...] = ()
+
+    def __post_init__(self) -> None:
+        refuse_consumer(self.branch)
 
 
 def commit_snapshot(
@@ -165,9 +163,9 @@ class _Commit:
     request: CommitRequest
     # The steps of the last attempt.
     steps: Sequence[SnapshotStep] = ()
-    # Whether the commit may change the branch's property of run ids, and whether the last attempt does.
-    notes_run_ids: bool = True
-    has_run_ids: bool = False
+    # Whether the commit may change the properties that note runs and streams, and whether the last attempt does.
+    may_note: bool = True
+    has_notes: bool = False
 
     def run(self, table: Table) -> Committed:
         try:
@@ -195,13 +193,13 @@ class _Commit:
         return Committed(table=after, snapshot_ids=snapshot_ids, already=True)
 
     def _commit(self, table: Table) -> Table:
-        """Commit; if the catalog forbids changes of table properties, commit without the run ids."""
+        """Commit; if the catalog forbids changes of table properties, commit without the notes."""
         try:
             return commit_changes(self.context, table, self._prepare, self._find_committed)
         except NotAuthorisedError:
-            if not self.has_run_ids:
+            if not self.has_notes:
                 raise
-            self.notes_run_ids = False
+            self.may_note = False
             after = commit_changes(self.context, table, self._prepare, self._find_committed)
             self.context.warn(
                 f"the catalog does not allow lake to note run ids in the properties of {table.identifier}: a run is "
@@ -215,7 +213,8 @@ class _Commit:
 
     def _find_committed(self, metadata: TableMetadata) -> Snapshot | None:
         own = find_summary(metadata, {OPERATION_ID: self.sequence.operation_id})
-        return own or find_on_branch(metadata, self.request.branch, self.request.guard)
+        guard, branch = self.request.guard, self.request.branch
+        return own or (guard.find(metadata, branch) if guard else None)
 
     def _prepare(self, table: Table) -> ChangeSet | None:
         self.steps = () if self._is_guarded(table) else self.decide(table)
@@ -228,10 +227,8 @@ class _Commit:
 
     def _is_guarded(self, table: Table) -> bool:
         """Whether an earlier run made this change, even if its snapshot has expired."""
-        if self.request.guard.keys() == {RUN_ID}:
-            since_ms = self.context.clock.now_ms() - CARRIED_MS
-            return has_run(table, self.request.branch, self.request.guard[RUN_ID], since_ms)
-        return find_on_branch(table.metadata, self.request.branch, self.request.guard) is not None
+        guard, now_ms = self.request.guard, self.context.clock.now_ms()
+        return guard is not None and guard.is_held(table, self.request.branch, now_ms)
 
     def _request(
         self, table: Table, head: Snapshot | None, snapshots: Sequence[Snapshot]
@@ -244,7 +241,7 @@ class _Commit:
             *(AddSnapshot(snapshot=snapshot) for snapshot in snapshots),
             # The branch moves to the last one: the snapshots before it were never its head.
             self._move(table.metadata, snapshots[-1].snapshot_id),
-            *self._run_ids(table.metadata, snapshots),
+            *self._notes(table.metadata, snapshots),
         )
         if table.creating:
             return ChangeSet((AssertCreate(),), updates, files)
@@ -254,17 +251,15 @@ class _Commit:
         same = AssertTableUUID(uuid=table.metadata.table_uuid)
         return ChangeSet((same, pinned, *self.request.requirements), updates, files)
 
-    def _run_ids(
+    def _notes(
         self, metadata: TableMetadata, snapshots: Sequence[Snapshot]
     ) -> tuple[TableUpdate, ...]:
         now_ms = self.context.clock.now_ms()
-        has_run_ids = (
-            noted_runs(metadata, self.request.branch, now_ms, added=snapshots)
-            if self.notes_run_ids
-            else {}
-        )
-        self.has_run_ids = bool(has_run_ids)
-        return (SetPropertiesUpdate(updates=has_run_ids),) if has_run_ids else ()
+        notes: dict[str, str] = {}
+        if self.may_note:
+            notes = noted_marks(metadata, self.request.branch, now_ms, snapshots)
+        self.has_notes = bool(notes)
+        return (SetPropertiesUpdate(updates=notes),) if notes else ()
 
     def _move(self, metadata: TableMetadata, snapshot_id: int) -> TableUpdate:
         ref = metadata.refs.get(self.request.branch)

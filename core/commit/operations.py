@@ -31,11 +31,25 @@ class EntryTable:
 Files = Sequence[DataFile] | Sequence[EntryTable]
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class DeleteKey:
+    """The key of a live delete file: its path, and for a deletion vector its offset in the Puffin file."""
+
+    path: str
+    content_offset: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendFiles:
-    """Add files. Never conflicts."""
+    """Add files.
+
+    Args:
+        added: the new files.
+        only_new: whether a file that is live already is refused; otherwise an append never conflicts.
+    """
 
     added: Files
+    only_new: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +62,7 @@ class OverwriteFiles:
         base_snapshot_id: the snapshot that the caller had read when it decided.
         conflict_filter: bound filter of the rows that were replaced; None means every row of the table.
         isolation: with ``serializable``, a concurrent file that may contain matching rows is a conflict too.
+        removed_deletes: delete files that apply to removed files only; one that is no longer live is not a conflict.
     """
 
     added: Files
@@ -55,6 +70,7 @@ class OverwriteFiles:
     base_snapshot_id: int | None
     conflict_filter: BooleanExpression | None = None
     isolation: str = SERIALIZABLE
+    removed_deletes: Sequence[DeleteKey] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +89,6 @@ class ReplacePartitions:
     base_snapshot_id: int | None = None
     validates: bool = True
     isolation: str = SERIALIZABLE
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class DeleteKey:
-    """The key of a live delete file: its path, and for a deletion vector its offset in the Puffin file."""
-
-    path: str
-    content_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +142,24 @@ class RowDelta:
     sole_spec: int | None = None
 
 
-Operation = AppendFiles | OverwriteFiles | ReplacePartitions | RewriteFiles | RowDelta
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteManifests:
+    """Write the live entries of manifests again, into manifests of about one size, sorted by partition.
+
+    Args:
+        manifests: the locations of the manifests; one that is no longer in the list is a conflict.
+        target_bytes: the size of new manifests.
+        sort_by: the partition fields by which entries are sorted; empty for all fields of each spec.
+    """
+
+    manifests: frozenset[str]
+    target_bytes: int
+    sort_by: tuple[str, ...] = ()
+
+
+Operation = (
+    AppendFiles | OverwriteFiles | ReplacePartitions | RewriteFiles | RowDelta | RewriteManifests
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

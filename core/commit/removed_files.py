@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.commit import conflicts
-from lake.core.commit.operations import DeleteKey
-from lake.core.errors import CommitConflictError, ConflictingFilesError
+from lake.core.commit.operations import DeleteKey, EntryTable
+from lake.core.errors import CommitConflictError, ConflictingFilesError, RefusedError
 from lake.core.manifests.api import read_manifest
 from lake.core.manifests.data_files import DATA
 from lake.core.snapshots.delete_scopes import referenced_paths
@@ -115,6 +115,31 @@ def find_live(
             hint=AGAIN,
         )
     return FoundFiles(partitions, frozenset(manifests))
+
+
+def refuse_live(
+    storage: Storage,
+    metadata: TableMetadata,
+    current: Sequence[Manifest],
+    added: Sequence[EntryTable],
+) -> None:
+    """Refuse to add data files that a manifest list contains as live files: their rows would be doubled.
+
+    Raises:
+        RefusedError: some of the files are live.
+    """
+    paths = pa.chunked_array(
+        [chunk for part in added for chunk in part.entries["file_path"].chunks], pa.string()
+    ).combine_chunks()
+    found: list[str] = []
+    for row in manifests_of(current, data=True) if len(paths) else ():
+        live = read_manifest(storage, row, metadata, columns=["file_path"], live_only=True)
+        found += live["file_path"].filter(pc.is_in(live["file_path"], paths)).to_pylist()
+    if found:
+        raise RefusedError(
+            f"{len(found)} of the files are in the table already, e.g. {sorted(found)[0]}",
+            hint="nothing was changed; a file that is added again would double its rows",
+        )
 
 
 def specs_of_live(

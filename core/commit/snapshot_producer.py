@@ -17,6 +17,7 @@ from lake.core import locations
 from lake.core.commit import conflicts
 from lake.core.commit.added_entries import entry_tables
 from lake.core.commit.delete_conflicts import DeleteConflicts
+from lake.core.commit.manifest_clusters import by_partition, even_pieces
 from lake.core.commit.operations import (
     AppendFiles,
     EntryTable,
@@ -24,11 +25,18 @@ from lake.core.commit.operations import (
     OverwriteFiles,
     ReplacePartitions,
     RewriteFiles,
+    RewriteManifests,
     RowDelta,
 )
 from lake.core.commit.partition_index import LivePartitions
-from lake.core.commit.removed_files import Removal, check_sole_spec, find_live
-from lake.core.errors import BadInputError, CorruptFileError, RefusedError
+from lake.core.commit.removed_files import (
+    AGAIN,
+    Removal,
+    check_sole_spec,
+    find_live,
+    refuse_live,
+)
+from lake.core.errors import BadInputError, CommitConflictError, CorruptFileError, RefusedError
 from lake.core.manifests.api import (
     ManifestContext,
     describe_manifest,
@@ -55,6 +63,7 @@ if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
     from lake.core.storage.storage import Storage
 
+_LIVE_COUNTS = ("added_files_count", "existing_files_count")
 _LIST_COUNTS = tuple(name for name in MANIFEST_SCHEMA.names if name.endswith("_count"))
 # The content of a delete manifest in the manifest list.
 _DELETES = 1
@@ -161,6 +170,8 @@ class SnapshotProducer:
     _data: list[EntryTable] | None = None
     _deletes: list[EntryTable] = field(default_factory=list)
     _added: list[_Added] | None = None
+    # The manifests that replace those of `RewriteManifests`: their entries do not depend on the attempt.
+    _rewritten: list[dict[str, Any]] | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -182,6 +193,8 @@ class SnapshotProducer:
         Raises:
             CommitConflictError: the operation no longer holds on this parent.
         """
+        if isinstance(self.operation, RewriteManifests):
+            return self._with_new_manifests(metadata, parent, self.operation)
         data, deletes = self._entry_tables(metadata)
         removal = self._removal(metadata, parent, data, deletes)
         counter = SummaryCounter()
@@ -207,6 +220,61 @@ class SnapshotProducer:
         summary = self._summary(metadata, parent.snapshot, counter)
         return Draft(rows, self._operation_name(removal), summary, added_rows)
 
+    def _with_new_manifests(
+        self, metadata: TableMetadata, parent: Parent, operation: RewriteManifests
+    ) -> Draft:
+        """Replace manifests by others with the same live entries; those that others added stay beside them."""
+        chosen = [row for row in parent.manifests if row["manifest_path"] in operation.manifests]
+        if len(chosen) < len(operation.manifests):
+            raise CommitConflictError(
+                "another writer replaced a manifest that was about to be rewritten", hint=AGAIN
+            )
+        if self._rewritten is None:
+            groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
+            for row in chosen:
+                groups.setdefault((row["content"], row["partition_spec_id"]), []).append(row)
+            self._rewritten = [
+                written
+                for (content, spec_id), rows in groups.items()
+                for written in self._clustered(metadata, operation, rows, content, spec_id)
+            ]
+        number = next_sequence_number(metadata)
+        new = [{**row, "sequence_number": number} for row in self._rewritten]
+        kept = [row for row in parent.manifests if row["manifest_path"] not in operation.manifests]
+        rows = sorted([*new, *kept], key=lambda row: int(row["content"] != DATA))
+        counter = SummaryCounter()
+        counter.manifests(created=len(new), kept=len(kept), replaced=len(chosen))
+        counter.counters["entries-processed"] = sum(row["existing_files_count"] for row in new)
+        rows, added_rows = assign_row_ids(metadata, rows)
+        summary = self._summary(metadata, parent.snapshot, counter)
+        return Draft(rows, self._operation_name(Removal()), summary, added_rows)
+
+    def _clustered(
+        self,
+        metadata: TableMetadata,
+        operation: RewriteManifests,
+        rows: Sequence[dict[str, Any]],
+        content: int,
+        spec_id: int,
+    ) -> list[dict[str, Any]]:
+        """Write the live entries of manifests with one spec again; the number of entries must be that of the list."""
+        listed = pa.Table.from_pylist(rows, schema=MANIFEST_SCHEMA)
+        entries = read_manifests(self.storage, listed, metadata, rewritten=True)[spec_id]
+        size = sum(row["manifest_length"] for row in rows) // max(entries.num_rows, 1)
+        entries = entries.filter(pc.not_equal(entries["status"], DELETED))
+        counts = [row[name] for row in rows for name in _LIVE_COUNTS]
+        if None not in counts and sum(counts) != entries.num_rows:
+            raise CorruptFileError(
+                f"manifests of {self.table.identifier} contain {entries.num_rows} live files, their list says "
+                f"{sum(counts)}"
+            )
+        if not entries.num_rows:
+            return []
+        existing = pa.repeat(pa.scalar(EXISTING, pa.int32()), entries.num_rows)
+        entries = by_partition(_with(entries, "status", existing), operation.sort_by)
+        most = max(1, operation.target_bytes // max(size, 1))
+        return self._write(metadata, spec_id, entries, content, even_pieces(entries, most))
+
     def _summary(
         self, metadata: TableMetadata, parent: Snapshot | None, counter: SummaryCounter
     ) -> dict[str, str]:
@@ -219,6 +287,7 @@ class SnapshotProducer:
     def _entry_tables(self, metadata: TableMetadata) -> tuple[list[EntryTable], list[EntryTable]]:
         """Return the added data files and the added delete files."""
         if self._data is None:
+            assert not isinstance(self.operation, RewriteManifests)  # noqa: S101 - it adds no file
             deletes = self.operation.deletes if isinstance(self.operation, RowDelta) else ()
             self._deletes = entry_tables(deletes, metadata)
             self._data = entry_tables(self.operation.added, metadata)
@@ -228,7 +297,7 @@ class SnapshotProducer:
         operation = self.operation
         if isinstance(operation, AppendFiles):
             return "append"
-        if isinstance(operation, RewriteFiles):
+        if isinstance(operation, RewriteFiles | RewriteManifests):
             return "replace"
         if isinstance(operation, ReplacePartitions):
             return "overwrite"
@@ -251,8 +320,11 @@ class SnapshotProducer:
     ) -> Removal:
         """Return the entries to remove, after validating that the operation still holds on this parent."""
         operation, storage = self.operation, self.storage
+        assert not isinstance(operation, RewriteManifests)  # noqa: S101 - it has a draft of its own
         head_id = parent.snapshot_id
         if isinstance(operation, AppendFiles):
+            if operation.only_new:
+                refuse_live(storage, metadata, parent.manifests, data)
             return Removal()
         since = conflicts.CommitsSince(storage, metadata, head_id, operation.base_snapshot_id)
         if isinstance(operation, ReplacePartitions):
@@ -271,8 +343,7 @@ class SnapshotProducer:
                 conflicts.refuse_new_deletes_for(
                     since, files.partitions, ignore_equality=keeps_sequence
                 )
-        dangling = operation.removed_deletes if isinstance(operation, RewriteFiles) else ()
-        return Removal(removed, files.manifests, frozenset(dangling))
+        return Removal(removed, files.manifests, frozenset(operation.removed_deletes))
 
     def _superseded(
         self,
@@ -384,13 +455,18 @@ class SnapshotProducer:
         return _Added(part.spec_id, entries, written)
 
     def _write(
-        self, metadata: TableMetadata, spec_id: int, entries: pa.Table, content: int
+        self,
+        metadata: TableMetadata,
+        spec_id: int,
+        entries: pa.Table,
+        content: int,
+        pieces: Sequence[pa.Table] = (),
     ) -> list[dict[str, Any]]:
-        """Write entries of one spec as manifests of about the target size."""
+        """Write entries of one spec as manifests: the given pieces, or some of about the target size."""
         target = MANIFEST_BYTES.of(metadata.properties)
         context = ManifestContext.of(metadata, spec_id, content)
         rows = []
-        for piece in _pieces(entries, target):
+        for piece in pieces or _pieces(entries, target):
             try:
                 data = encode_manifest(piece, context)
             except ValueError as error:
@@ -553,7 +629,7 @@ def _texts(parts: list[EntryTable], column: str) -> frozenset[str]:
 
 def _has_live(row: Mapping[str, Any]) -> bool:
     # Version 1 lists may lack the counts: a missing count means that there may be live files.
-    counts = (row["added_files_count"], row["existing_files_count"])
+    counts = tuple(row[name] for name in _LIVE_COUNTS)
     return None in counts or sum(counts) > 0
 
 

@@ -29,8 +29,7 @@ from lake.core.errors import (
 )
 from lake.core.manifests.api import entries_of
 from lake.core.manifests.data_files import DataFile
-from lake.core.options import Option
-from lake.core.outcome import Detail, Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status, first_rows
 from lake.core.properties.table_properties import Use, warnings
 from lake.core.rows.reader import FileSlice
 from lake.core.session import Session
@@ -119,14 +118,12 @@ def preview(plan: CompactionPlan, *, verbose: bool = False) -> Outcome:
     """
     outcome = _outcome(plan, Status.DRY_RUN)
     groups = outcome.plan["file_groups"]
-    shown = groups if verbose else groups[:_SHOWN_GROUPS]
+    shown, notes = first_rows(groups, _SHOWN_GROUPS, "groups", every=verbose)
     # The partition of an unpartitioned table has no name.
     keys = [key for key in _COLUMNS if key != "partition" or any(item[key] for item in groups)]
     rows = [
         [", ".join(item[key]) if key == "reasons" else item[key] for key in keys] for item in shown
     ]
-    hidden = len(groups) - len(shown)
-    notes = [f"{hidden:,} more groups are not shown ({Option.VERBOSE} shows all)"] if hidden else []
     return replace(
         outcome, details=[Detail("groups", [_COLUMNS[key] for key in keys], rows)], notes=notes
     )

@@ -48,6 +48,8 @@ class CompactionOptions:
         starting_sequence_number: give new files the sequence number of the snapshot that the plan is based on.
         spec_id: partition spec to write with; None takes the table's.
         where: row filter; only files that may hold matching rows are rewritten.
+        changed_before_ms: only files of partitions that did not change after this time, in ms since 1970; rewrites
+            are not changes. None for all partitions.
         verify: compare every value before the commit.
         remove_dangling_deletes: afterwards remove delete files that no longer apply to any data file.
 
@@ -77,6 +79,7 @@ class CompactionOptions:
     starting_sequence_number: bool = True
     spec_id: int | None = None
     where: str | None = None
+    changed_before_ms: int | None = None
     verify: bool = False
     remove_dangling_deletes: bool = False
 

@@ -27,7 +27,9 @@ from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.rows.writer import WriteSettings
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.live_files import LiveFiles, live_files
+from lake.core.snapshots.partition_activity import activity_of
 from lake.core.snapshots.partition_names import PartitionNames, partition_names
+from lake.core.snapshots.pruning import FILTER_COLUMNS
 from lake.core.sorting.sort_keys import RowOrder, described_order
 from lake.core.types.arrow_schema import moved_schema
 from lake.core.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
@@ -53,13 +55,6 @@ _COLUMNS = (
     "file_size_in_bytes",
     "first_row_id",
 )
-_STATISTICS = (
-    "value_counts",
-    "null_value_counts",
-    "nan_value_counts",
-    "lower_bounds",
-    "upper_bounds",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +71,8 @@ class CompactionPlan:
         spec: the spec that files are written with.
         order: sort order of the rows of a partition; None to keep the order in which they are read.
         sort_order_id: the id of the table's sort order that equals ``order``, if any.
+        busy_partitions: the partitions that are left out because they changed too recently; None if that is not
+            a condition.
     """
 
     table: Table
@@ -87,6 +84,7 @@ class CompactionPlan:
     spec: PartitionSpec
     order: RowOrder | None = None
     sort_order_id: int | None = None
+    busy_partitions: int | None = None
 
     @property
     def input_bytes(self) -> int:
@@ -155,6 +153,7 @@ class CompactionPlan:
             "input_delete_files": len(self.deletes(files)),
             "expected_output_files": sum(group.output_files for group in self.groups),
             **({"sorted_by": described_order(self.order, self.table.schema)} if self.order else {}),
+            **({} if self.busy_partitions is None else {"busy_partitions": self.busy_partitions}),
             "file_groups": self.group_facts(),
             "total_data_files": self.found.count if self.found else 0,
             "total_files_size": self.found.bytes if self.found else 0,
@@ -197,15 +196,18 @@ def plan_compaction(
         RefusedError: the table cannot be written, or contains files that lake cannot rewrite.
         NotFoundError: there is no such branch, spec or column.
     """
-    require_writable(table)
+    require_writable(table, branch)
     spec = _output_spec(table, options)
     order = _order(table, options)
     head = ancestry.branch_head(table.metadata, branch)
     condition = None
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), table.schema)
-    columns = _COLUMNS if shown and condition is None else (*_COLUMNS, *_STATISTICS)
+    columns = _COLUMNS if shown and condition is None else (*_COLUMNS, *FILTER_COLUMNS)
     found = None if head is None else live_files(table, head, condition, columns=columns)
+    busy = None if options.changed_before_ms is None else 0
+    if found is not None and options.changed_before_ms is not None:
+        found, busy = _without_busy(found, options.changed_before_ms)
     entries = {} if found is None else _with_delete_counts(found, options)
     groups = plan_groups(
         entries,
@@ -224,6 +226,7 @@ def plan_compaction(
         spec=spec,
         order=order,
         sort_order_id=order_id_of(table.metadata, order.fields) if order else None,
+        busy_partitions=busy,
     )
     if groups:
         plan.writing("").check_data_files()
@@ -291,6 +294,16 @@ def _with_delete_counts(found: LiveFiles, options: CompactionOptions) -> dict[in
             "deleted_rows", pa.array(deleted)
         )
     return tables
+
+
+def _without_busy(found: LiveFiles, before_ms: int) -> tuple[LiveFiles, int]:
+    """Leave out the files of partitions that changed after a time; return how many partitions those are."""
+    kept, busy = {}, 0
+    for spec_id, activity in activity_of(found).items():
+        idle = activity.changed_ms <= before_ms
+        kept[spec_id] = found.by_spec[spec_id].filter(pa.array(idle[activity.codes]))
+        busy += int(np.count_nonzero(~idle))
+    return replace(found, by_spec=kept), busy
 
 
 def _least_file_bytes(table: Table) -> int:

@@ -108,7 +108,7 @@ def evaluate_triggers(
     arrived: list[Snapshot] = []
     last: Snapshot | None = None
     for snapshot in ancestry.ancestors(metadata, head.snapshot_id if head else None):
-        if _operation(snapshot) == "replace":
+        if ancestry.operation_of(snapshot) == "replace":
             last = snapshot
             break
         arrived.append(snapshot)
@@ -161,10 +161,6 @@ def _limit(name: str, text: str) -> int:
     if limit is None:
         raise InvalidRequestError(f"{Option.WHEN}: {text!r} is not a number of {name}", hint=_HINT)
     return limit
-
-
-def _operation(snapshot: Snapshot) -> str:
-    return str(snapshot.summary.operation.value) if snapshot.summary else ""
 
 
 def _added(snapshot: Snapshot, key: str) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.table.statistics import BlobMetadata
 
 from lake.core.errors import CorruptFileError
 from lake.core.manifests.data_files import DeleteFile
@@ -64,11 +65,27 @@ class PuffinWriter(TransactionalWriter):
     storage: Storage
     path: str
     size: int = 0
+    footer_size: int = 0
     _blobs: list[Mapping[str, Any]] = field(default_factory=list)
     _sink: Any = None
 
     def add_vector(self, blob: bytes, *, data_file: str, positions: int) -> tuple[int, int]:
         """Write a deletion vector's blob; return its offset and size in bytes."""
+        properties = {"referenced-data-file": data_file, "cardinality": str(positions)}
+        # The position column is the subject of the blob. The snapshot is that of its commit.
+        return self.add_blob(
+            blob,
+            BlobMetadata(
+                type=DELETION_VECTOR,
+                snapshot_id=-1,
+                sequence_number=-1,
+                fields=[2147483645],
+                properties=properties,
+            ),
+        )
+
+    def add_blob(self, blob: bytes, metadata: BlobMetadata) -> tuple[int, int]:
+        """Write a blob; return its offset and size in bytes."""
         if self._sink is None:
             self._sink = self.storage.open_output(self.path)
             self._write(_MAGIC)
@@ -76,14 +93,13 @@ class PuffinWriter(TransactionalWriter):
         self._write(blob)
         self._blobs.append(
             {
-                "type": DELETION_VECTOR,
-                # The position column, the subject of the blob.
-                "fields": [2147483645],
-                "snapshot-id": -1,
-                "sequence-number": -1,
+                "type": metadata.type,
+                "fields": metadata.fields,
+                "snapshot-id": metadata.snapshot_id,
+                "sequence-number": metadata.sequence_number,
                 "offset": offset,
                 "length": len(blob),
-                "properties": {"referenced-data-file": data_file, "cardinality": str(positions)},
+                "properties": metadata.properties or {},
             }
         )
         return offset, len(blob)
@@ -95,7 +111,9 @@ class PuffinWriter(TransactionalWriter):
             return 0
         footer = {"blobs": self._blobs, "properties": {"created-by": "lake"}}
         payload = json.dumps(footer, separators=(",", ":")).encode()
-        self._write(_MAGIC + payload + _INT.pack(len(payload)) + _FLAGS + _MAGIC)
+        ending = _MAGIC + payload + _INT.pack(len(payload)) + _FLAGS + _MAGIC
+        self.footer_size = len(ending)
+        self._write(ending)
         self._sink.close()
         self.storage.persist(self.path)
         return self.size

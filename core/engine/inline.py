@@ -65,6 +65,7 @@ class InlineEngine:
         *,
         storage: Storage,
         meter: Meter | None = None,
+        shared: bytes = b"",
     ) -> Iterator[TaskResult[Result]]:
         """Run the function on every task; results come as tasks give them."""
         run, meter = resolve(name_of(function)), meter or Meter("running")
@@ -72,7 +73,7 @@ class InlineEngine:
 
             def work(index: int) -> Generator[TaskResult[Result]]:
                 def values(attempt: str) -> Iterator[TaskResult[Result]]:
-                    context = _context(storage, attempt, pool, meter, index)
+                    context = _context(storage, attempt, pool, meter, index, shared)
                     for value in _typed(run(_payload(run, tasks[index].payload), context)):
                         yield TaskResult(index, _result(run, value))
 
@@ -166,10 +167,15 @@ class InlineEngine:
 
 
 def _context(
-    storage: Storage, attempt: str, pool: Pool[Any], meter: Meter, number: int
+    storage: Storage,
+    attempt: str,
+    pool: Pool[Any],
+    meter: Meter,
+    number: int,
+    shared: bytes = b"",
 ) -> TaskContext:
     """Return a task's context; the meter receives what the task reports under its number."""
-    return TaskContext(storage, attempt, pool.stopped, partial(meter.report, number))
+    return TaskContext(storage, attempt, pool.stopped, partial(meter.report, number), shared)
 
 
 def _typed(values: Iterator[Any]) -> Iterator[Any]:

@@ -56,12 +56,14 @@ class TaskContext:
             its workers instead, and no ``finally`` block runs there: the driver knows the names of the
             tasks' files and removes them.
         on_report: called with what the task has done so far, see `report`.
+        shared: data that all tasks of the batch receive (see `Engine.run`).
     """
 
     storage: Storage
     attempt: str
     stopped: threading.Event = field(default_factory=threading.Event)
     on_report: Callable[[int, float], None] | None = None
+    shared: bytes = b""
 
     def report(self, rows: int, share: float = 0.0) -> None:
         """Report the rows that the task has read so far, and the part of its input, 0 to 1, for progress only."""
@@ -103,12 +105,14 @@ class Engine(Protocol):
         *,
         storage: Storage,
         meter: Meter | None = None,
+        shared: bytes = b"",
     ) -> Iterator[TaskResult[Result]]:
         """Run ``function``, a function of a module below lake.core, on every task; results come as tasks finish.
 
         Closing the iterator, an error, or `stop` cancels the running tasks; after that no task writes any
         more (except on a Spark Connect server, which does not report it). A `LakeError` that a task raises is
         raised here with its own class, message and hint. The meter counts the tasks and what they report.
+        Every task receives ``shared`` in its context; Spark transports it as binary data, which its UI does not show.
         """
 
     def exchange(

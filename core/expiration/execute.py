@@ -35,9 +35,7 @@ from lake.core.errors import (
     StoppedError,
 )
 from lake.core.expiration import journal
-from lake.core.expiration.file_deletion import Removed, delete_files
 from lake.core.expiration.journal_recovery import finish_journals
-from lake.core.expiration.own_files import own_files
 from lake.core.expiration.plan import (
     ExpirationPlan,
     UnusedIds,
@@ -45,18 +43,21 @@ from lake.core.expiration.plan import (
     split_snapshots,
     unused_ids,
 )
-from lake.core.expiration.reachability import FILES, KINDS, Garbage, Reachability
 from lake.core.expiration.ref_recovery import assert_refs, restore_refs
 from lake.core.expiration.retention import (
     Retention,
     check_retention,
     plan_retention,
 )
+from lake.core.garbage.file_deletion import Removed, delete_files
+from lake.core.garbage.own_files import own_files
+from lake.core.garbage.reachability import FILES, KINDS, Garbage, Reachability
 from lake.core.metadata.snapshot_updates import RemoveProperties, RemoveSnapshots
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.run_ids import noted_in_expiry
+from lake.core.snapshots.run_ids import runs_noted_in_expiry
+from lake.core.snapshots.streams import streams_noted_in_expiry
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -293,12 +294,17 @@ class _Expiry:
         return tuple(updates)
 
     def _run_ids(self, metadata: TableMetadata, retention: Retention) -> list[TableUpdate]:
-        updates, removals = noted_in_expiry(
-            metadata,
-            retention.expired,
-            self.plan.now_ms,
-            removed_refs=retention.removed_refs,
-        )
+        updates: dict[str, str] = {}
+        removals: list[str] = []
+        for noted_in_expiry in (runs_noted_in_expiry, streams_noted_in_expiry):
+            changed, unneeded = noted_in_expiry(
+                metadata,
+                retention.expired,
+                self.plan.now_ms,
+                removed_refs=retention.removed_refs,
+            )
+            updates |= changed
+            removals += unneeded
         self.recorded_runs = bool(updates or removals)
         return [
             *([SetPropertiesUpdate(updates=updates)] if updates else []),

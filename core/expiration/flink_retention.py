@@ -69,7 +69,7 @@ def held_branches(metadata: TableMetadata, since_ms: int) -> list[HeldBranch]:
 
 def _heads(metadata: TableMetadata) -> Iterator[tuple[str, int]]:
     for name, ref in metadata.refs.items():
-        if ref.snapshot_ref_type == "branch":
+        if ref.snapshot_ref_type == "branch" and not ancestry.is_consumer(name):
             yield name, ref.snapshot_id
     if ancestry.MAIN not in metadata.refs and metadata.current_snapshot_id is not None:
         yield ancestry.MAIN, metadata.current_snapshot_id

@@ -20,7 +20,7 @@ from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.clock import Ids
 from lake.core.errors import BadInputError, CorruptFileError
-from lake.core.expiration.reachability import FILES, KINDS
+from lake.core.garbage.reachability import FILES, KINDS
 from lake.core.storage import atomic_files
 from lake.core.storage.errors import translate_errors
 

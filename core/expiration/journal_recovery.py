@@ -11,10 +11,10 @@ from collections.abc import Collection
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, NotAuthorisedError, NotFoundError
 from lake.core.expiration import journal
-from lake.core.expiration.file_deletion import Removed, delete_files
 from lake.core.expiration.journal import Journal
-from lake.core.expiration.reachability import Reachability
 from lake.core.expiration.ref_recovery import restore_refs
+from lake.core.garbage.file_deletion import Removed, delete_files
+from lake.core.garbage.reachability import Reachability
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import refuse_shared_location
-from lake.core.expiration.own_files import own_files, warn_of_others
-from lake.core.expiration.reachability import Garbage, Reachability
 from lake.core.expiration.retention import (
     KeepReason,
     Retention,
@@ -18,6 +16,8 @@ from lake.core.expiration.retention import (
     check_retention,
     plan_retention,
 )
+from lake.core.garbage.own_files import own_files, warn_of_others
+from lake.core.garbage.reachability import Garbage, Reachability
 from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.snapshots import ancestry

@@ -27,6 +27,7 @@ from lake.core.properties.table_properties import (
     MIN_SNAPSHOTS,
     check,
 )
+from lake.core.refs import consumers
 from lake.core.snapshots import ancestry
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class KeepReason(StrEnum):
     OTHER_BRANCH = "other-branch"  # only snapshots of one branch were to expire
     NOT_NAMED = "not-named"  # only named snapshots were to expire
     CHECKPOINT = "checkpoint"  # a Flink job's restore visits it on the way to its last commit
+    CONSUMER = "consumer"  # a reader of the table has not read it yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,8 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
     named = frozenset(options.snapshot_ids)
     _refuse_heads(named, refs)
     _refuse_held(named, held)
+    unread = _unread(metadata, refs)
+    _refuse_unread(named, unread)
     kept: dict[int, KeepReason] = {}
     if options.only_named:
         kept = {item.snapshot_id: KeepReason.NOT_NAMED for item in metadata.snapshots}
@@ -155,6 +159,8 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
         _keep_others(metadata, options.branch, named, kept)
     for snapshot_id in (snapshot_id for item in held for snapshot_id in item.path):
         kept.setdefault(snapshot_id, KeepReason.CHECKPOINT)
+    for snapshot_id in (snapshot_id for ids in unread.values() for snapshot_id in ids):
+        kept.setdefault(snapshot_id, KeepReason.CONSUMER)
     for snapshot_id in named:
         kept.pop(snapshot_id, None)
     if metadata.current_snapshot_id is not None:
@@ -250,6 +256,34 @@ def _refuse_held(named: frozenset[int], held: tuple[HeldBranch, ...]) -> None:
             )
 
 
+def _unread(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> dict[str, set[int]]:
+    """Return the snapshots that consumers need, by the name of the consumer.
+
+    These are the snapshots that the consumer's ref keeps, and those that branches have added since.
+    """
+    branches = consumers.histories(metadata, refs)
+    found: dict[str, set[int]] = {}
+    for item in consumers.find_consumers(metadata):
+        if consumers.ref_of(item.name) not in refs:
+            continue
+        needed = {snapshot.snapshot_id for snapshot in (*item.needed, *item.ahead)}
+        for history in branches.values():
+            newer = consumers.after(history, item.head.snapshot_id)
+            if len(newer) < len(history):
+                needed.update(snapshot.snapshot_id for snapshot in newer)
+        found[item.name] = needed
+    return found
+
+
+def _refuse_unread(named: frozenset[int], unread: Mapping[str, set[int]]) -> None:
+    for name, needed in unread.items():
+        for snapshot_id in sorted(named & needed):
+            raise RefusedError(
+                f"cannot expire {snapshot_id}: consumer {name} needs it",
+                hint=f"if its reader has ended, remove it: {Option.DROPPED_CONSUMER} {name}",
+            )
+
+
 def _moments(chain: Sequence[Snapshot]) -> list[int]:
     """Return the earliest possible time of each snapshot of a history, newest first.
 
@@ -266,10 +300,12 @@ def _keep_by_rule(
     kept: dict[int, KeepReason],
 ) -> None:
     reachable: set[int] = set()
-    for ref in refs.values():
-        kept[ref.snapshot_id] = KeepReason.REFERENCED
     for name, ref in refs.items():
         limits, chain = limits_of[name], list(ancestry.ancestors(metadata, ref.snapshot_id))
+        if ancestry.is_consumer(name) and ref.snapshot_ref_type == "branch":
+            # What a rollback left only in this history is judged by its age, as without the reader.
+            continue
+        kept[ref.snapshot_id] = KeepReason.REFERENCED
         if ref.snapshot_ref_type != "branch":
             reachable.add(ref.snapshot_id)
             continue

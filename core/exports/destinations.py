@@ -17,6 +17,7 @@ from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.exports.formats import ARROW, ARROW_STREAM, CSV, FORMATS, JSON, PARQUET, SUFFIXES
 from lake.core.options import Option
+from lake.core.storage.atomic_files import flush
 
 PART = "part-"
 _COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
@@ -74,6 +75,22 @@ def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
             f"there is no folder {folder} for the output", hint=f"mkdir -p {folder}"
         )
     return output
+
+
+def output_folder(path: str, format_name: str | None) -> Output:
+    """Return a folder to which a follower adds, which may exist.
+
+    Raises:
+        InvalidRequestError: the path is not one of this machine, or has the name of a file.
+    """
+    if locations.has_scheme(path) or not path:
+        raise InvalidRequestError(f"{Option.OUTPUT} must be a path on this machine, not {path!r}")
+    if os.path.splitext(path)[1][1:].lower() in SUFFIXES:
+        raise InvalidRequestError(
+            f"{Option.OUTPUT} must be a folder, not a file such as {path}",
+            hint=f"choose the format of the files in it by {Option.FORMAT_NAME}",
+        )
+    return Output(format_name or PARQUET, path, single=False)
 
 
 def output_stream(stream: IO[bytes], format_name: str | None) -> Output:
@@ -164,6 +181,8 @@ def opened(output: Output) -> Iterator[Any]:
 def replacing(output: Output) -> Iterator[str]:
     """Yield a temporary name in the output's folder; it replaces the output at the end, or is removed on failure.
 
+    The output survives a power failure afterwards. If it is a folder, the block has flushed the files in it.
+
     Raises:
         BadInputError: the output cannot be written.
     """
@@ -173,11 +192,13 @@ def replacing(output: Output) -> Iterator[str]:
         try:
             yield temporary
             _refuse_existing(output)
+            flush(temporary)
             if os.path.isdir(path) or os.path.isdir(temporary):
                 with _moved_away(path, old):
                     os.replace(temporary, path)
             else:
                 os.replace(temporary, path)
+                flush(os.path.dirname(path))
         finally:
             _remove(temporary)
 
@@ -185,16 +206,19 @@ def replacing(output: Output) -> Iterator[str]:
 @contextmanager
 def _moved_away(path: str, old: str) -> Iterator[None]:
     """Move an existing output away, and delete it after the block has succeeded; a rename cannot replace it."""
-    if not os.path.lexists(path):
-        yield
-        return
-    os.replace(path, old)
+    existed = os.path.lexists(path)
+    if existed:
+        os.replace(path, old)
     try:
         yield
     except OSError:
-        os.replace(old, path)
+        if existed:
+            os.replace(old, path)
         raise
-    _remove(old)
+    # The old output is deleted only when the new name is on the disk.
+    flush(os.path.dirname(path))
+    if existed:
+        _remove(old)
 
 
 def _remove(path: str) -> None:

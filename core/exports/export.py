@@ -25,6 +25,7 @@ from lake.core.plain import PlainData
 from lake.core.progress import Meter, shown
 from lake.core.rows.reader import prefetch
 from lake.core.session import Session
+from lake.core.storage.atomic_files import flush
 from lake.core.types.arrow_schema import PlainSchema
 
 # Counters that a reader reports in addition to its rows, e.g. the number of deleted rows, by name.
@@ -92,6 +93,10 @@ class RowSource(Protocol[Payload]):
     @property
     def task(self) -> TaskFunction[Payload, PartReport]:
         """The function that the engine runs with a payload: it calls `write_part`."""
+
+    @property
+    def shared(self) -> bytes:
+        """Data that every task receives; see `lake.core.engine.tasks.Engine.run`."""
 
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
         """Yield all rows, and add the counters to ``noted`` at the end of each part."""
@@ -230,13 +235,8 @@ def _write_folder(
     """Write parts on the engine; files without rows are not kept, unless no file has rows: then one is kept."""
     filled: list[PartReport] = []
     if source.plan.options.limit is None:
-        tasks = _tasks(source, output.format, folder)
-        with closing(_run(session, source, _engine(session, source), tasks)) as results:
-            parts = [part for _, part in results]
-        for part in parts:
-            noted.update(part.noted)
-        source.check(sum(part.rows for part in parts), noted)
-        filled = [part for part in parts if part.rows]
+        filled = write_parts(session, source, folder, output.format, noted)
+        source.check(sum(part.rows for part in filled), noted)
     if filled:
         return filled
     path = _part_path(folder, 0, output.format)
@@ -245,7 +245,30 @@ def _write_folder(
     )
     with open(path, "wb") as file:
         rows = _write_rows(source, batches, output.format, file)
+    flush(path)
     return [PartReport(path=path, rows=rows, size_bytes=os.path.getsize(path))]
+
+
+def write_parts(
+    session: Session, source: RowSource[Any], folder: str, format_name: str, noted: Noted
+) -> list[PartReport]:
+    """Write all rows to files in a folder on the engine, and flush each file to the disk.
+
+    Args:
+        session: the session.
+        source: the rows.
+        folder: an existing folder.
+        format_name: the format of the files.
+        noted: receives the reader's counters.
+
+    Returns: the files with rows, in the order of the tasks; files without rows are not kept.
+    """
+    tasks = _tasks(source, format_name, folder)
+    with closing(_run(session, source, _engine(session, source), tasks)) as results:
+        parts = [part for _, part in sorted(results, key=lambda result: result[0])]
+    for part in parts:
+        noted.update(part.noted)
+    return [part for part in parts if part.rows]
 
 
 def _no_rows() -> Iterator[pa.RecordBatch]:
@@ -270,7 +293,13 @@ def _run(
     """Yield each task's number and result when it finishes."""
     meter = Meter("reading", inputs=[task.input_bytes for task in tasks])
     ended = 0
-    results = engine.run(tasks, source.task, storage=source.plan.table.storage, meter=meter)
+    results = engine.run(
+        tasks,
+        source.task,
+        storage=source.plan.table.storage,
+        meter=meter,
+        shared=source.shared,
+    )
     with closing(results), shown(session.progress, meter):  # type: ignore[type-var]
         for result in results:
             ended += 1
@@ -286,7 +315,7 @@ def write_part(
     noted: Noted,
     expected_rows: int = 0,
 ) -> PartReport:
-    """Write a task's rows to its file; without rows there is no file.
+    """Write a task's rows to its file and flush it to the disk; without rows there is no file.
 
     Progress needs the number of expected rows; 0 if it is not known.
     """
@@ -306,6 +335,7 @@ def write_part(
                 context.report(rows, rows / expected_rows if expected_rows else 0.0)
         if rows:
             size = os.path.getsize(temporary)
+            flush(temporary)
             os.replace(temporary, part.path)
     finally:
         if os.path.lexists(temporary):

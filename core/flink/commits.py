@@ -5,6 +5,8 @@ Source: Iceberg's SinkUtil.getMaxCommittedCheckpointId.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +26,14 @@ NONE_COMMITTED = -1
 MANIFESTS_LOCATION = "flink.manifests.location"
 # The operator id of runs that lake stages: no Flink operator has it, because theirs are hashes and this is text.
 LAKE_OPERATOR_ID = b"lake-staged-rows".hex()
+_HEX = re.compile(r"[0-9a-f]{32}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def job_id_of(name: str) -> str:
+    """Return the id of a run or stream of lake in place of Flink's job id: 32 hexadecimal digits."""
+    plain = name.replace("-", "") if _UUID.fullmatch(name) else name
+    return plain if _HEX.fullmatch(plain) else hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)

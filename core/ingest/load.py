@@ -33,10 +33,11 @@ from lake.core.ingest.plan import (
     tasks_for,
     wanted_tasks,
 )
-from lake.core.ingest.recovery import as_staged, publish_manifests, run_id_of, settle
+from lake.core.ingest.recovery import as_staged, guard_of, publish_manifests, settle
 from lake.core.ingest.rejects import (
     RejectReport,
     rejects_schema,
+    remove_rejects,
     removed_on_failure,
     temporary_files,
     write_rejects,
@@ -50,7 +51,6 @@ from lake.core.plain import PlainData
 from lake.core.progress import Meter, showing
 from lake.core.properties.table_properties import HASH, RANGE
 from lake.core.session import Session
-from lake.core.snapshots.run_ids import RUN_ID
 from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts
 from lake.core.sources.discovery import CSV
 from lake.core.staging.failed_attempts import remove_lost_attempts
@@ -94,7 +94,7 @@ class Load(ABC):
             return
         with (
             temporary_files(self.session, self.plan.table, settings.name),
-            removed_on_failure(self.plan.options.rejects),
+            removed_on_failure(self.plan.options.rejects_file),
         ):
             yield
 
@@ -108,14 +108,21 @@ class Load(ABC):
         Raises:
             BadInputError: there are too many of them.
         """
-        settings, path = self.plan.reject_settings(self.operation_id), self.plan.options.rejects
+        settings, path = (
+            self.plan.reject_settings(self.operation_id),
+            self.plan.options.rejects_file,
+        )
         count = sum(report.rows for report in reports)
+        if path is not None and self.plan.options.epoch is not None:
+            remove_rejects(path)
         if settings is None or path is None or not count:
             return
         settings.check(count, next(report.example for report in reports if report.example))
         files = [file for report in reports for file in report.files]
         columns = rejects_schema(schema, with_columns=settings.with_columns)
-        write_rejects(self.plan.table.storage, columns, files, path)
+        write_rejects(
+            self.plan.table.storage, columns, files, path, places=self.plan.options.places
+        )
 
     @abstractmethod
     def write(self) -> LoadResult:
@@ -156,7 +163,7 @@ class Load(ABC):
         commit_id: str | None = None,
         conditions: tuple[TableRequirement, ...] = (),
     ) -> Committed:
-        """Commit files with the run id, and with the new columns and the new table if there are any.
+        """Commit files with the run id or epoch, and with the new columns and the new table if there are any.
 
         Args:
             operation: the changes of the table's files.
@@ -165,7 +172,6 @@ class Load(ABC):
             conditions: additional conditions on the table.
         """
         session, plan = self.session, self.plan
-        run_id = plan.options.run_id
         requirements, updates = (
             schema_changes(plan.table, plan.schema) if plan.evolves else ((), ())
         )
@@ -174,12 +180,11 @@ class Load(ABC):
         request = CommitRequest(
             operation_id=commit_id or self.operation_id,
             branch=plan.options.branch,
-            # A replay stores this id in the table even if the user did not give one.
-            guard={RUN_ID: run_id_of(plan, self.operation_id)},
+            guard=guard_of(plan, self.operation_id),
             requirements=(*requirements, *conditions),
             updates=updates,
         )
-        marks = {RUN_ID: run_id} if run_id else {}
+        marks = plan.options.guard.summary if plan.options.guard else {}
         with session.interrupts.last_commit():
             return commit_snapshot(session, table or plan.table, operation, request, summary=marks)
 
@@ -212,6 +217,8 @@ def run_load(
         if not load.has_changes:
             return load_outcome(plan, shown, Status.NOTHING_TO_DO, Landed(result))
         landed = load.commit(staging, result)
+        if landed.committed is None and not plan.options.stage:
+            return load_outcome(plan, shown, Status.NOTHING_TO_DO, landed)
         if landed.committed is None:
             return as_staged(load_outcome(plan, shown, Status.DONE, landed), staging)
     if landed.committed.already:
@@ -324,7 +331,8 @@ def run_source(session: Session, run: SourceRun[Read, Receive, Report]) -> Itera
     plan = run.plan
     engine = session.engine(plan.input_bytes)
     # In this process one writer sees all rows: each partition gets one file, and no row is sent.
-    single = run.needs_exchange and engine.name == "inline"
+    writers = plan.options.write_parallelism
+    single = run.needs_exchange and (engine.name == "inline" if writers is None else writers == 1)
     tasks = run.tasks(1 if single else engine.parallelism)
     exchanged = run.needs_exchange and len(tasks) > 1
     phase = "reading" if exchanged else "loading"
@@ -348,12 +356,16 @@ def _exchange(
     engine = session.engine(plan.input_bytes)
     bounds: list[bytes] = []
     if plan.distribution == RANGE:
-        ranges = min(_MOST_REDUCERS, wanted_tasks(plan, engine.parallelism))
+        ranges = plan.options.write_parallelism or min(
+            _MOST_REDUCERS, wanted_tasks(plan, engine.parallelism)
+        )
         bounds = _bounds(session, plan, tasks, ranges)
         count = len(bounds) + 1
     else:
         by_size = -(-plan.input_bytes // _REDUCER_BYTES)
-        count = max(engine.parallelism, min(_MOST_REDUCERS, by_size))
+        count = plan.options.write_parallelism or max(
+            engine.parallelism, min(_MOST_REDUCERS, by_size)
+        )
     return engine.exchange(
         [
             Task(replace(task.payload, reducers=count, bounds=bounds), task.input_bytes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,13 +15,15 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import UnknownType
 
 from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.trust import refuse_secrets, storage_properties
+from lake.core.catalogs.trust import storage_properties
 from lake.core.columns.defaults import defaulted_fields, filled_columns, json_text
+from lake.core.commit.guards import Guard, RunGuard, StreamGuard
 from lake.core.commit.preconditions import check_commits, require_writable
 from lake.core.deletes.writers import check_delete_files
 from lake.core.engine.selection import engine_name
 from lake.core.errors import (
     BadInputError,
+    CommitConflictError,
     InvalidRequestError,
     LakeError,
     NotFoundError,
@@ -35,6 +39,7 @@ from lake.core.ingest.removals import NOT_KNOWN, Removals, removals_of
 from lake.core.ingest.schema_checks import SourceColumns, check_sources, is_text, named_files
 from lake.core.ingest.schema_evolution import evolved
 from lake.core.ingest.table_creation import EXTENSION, NewTable
+from lake.core.locations import canonical
 from lake.core.options import Option
 from lake.core.progress import Meter, shown
 from lake.core.properties.table_properties import (
@@ -46,9 +51,8 @@ from lake.core.properties.table_properties import (
     MERGE_DISTRIBUTION,
     NONE,
     RANGE,
+    UPSERT_ENABLED,
     Use,
-    check_new,
-    unknown_names,
     warnings,
 )
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
@@ -56,7 +60,8 @@ from lake.core.rows.writer import WriteSettings
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.live_files import LiveFiles, live_files
-from lake.core.snapshots.run_ids import CARRIED_MS, RUN_ID, find_on_branch, has_run
+from lake.core.snapshots.referenced_files import find_referenced
+from lake.core.snapshots.streams import StreamEpoch
 from lake.core.sorting.sort_keys import RowOrder, described_order
 from lake.core.sources.batches import source_columns, split_parquet
 from lake.core.sources.csv_files import delimiter_of
@@ -64,8 +69,8 @@ from lake.core.sources.discovery import CSV, Source, find_sources
 from lake.core.sources.sniffing import with_format
 from lake.core.sources.text_format import AS_SHOWN, UTF_8, TextFormat
 from lake.core.sources.type_notes import TypeNote
-from lake.core.staging.claims import find_staged_run
-from lake.core.staging.staged_run import StagedRun
+from lake.core.staging.claims import expired_base, find_staged_run
+from lake.core.staging.staged_run import StagedRun, shown_run
 from lake.core.storage.storage import Storage
 from lake.core.types import transform_syntax
 from lake.core.types.arrow_schema import arrow_schema, moved_schema
@@ -75,7 +80,6 @@ from lake.core.units import iso_time, natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
 APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE, UPSERT = (
@@ -88,7 +92,9 @@ APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE, UPSERT = (
 _REPLACING = frozenset({OVERWRITE, OVERWRITE_WHERE, REPLACE})
 _OLDEST_VERSION = 1
 _PIECE_BYTES = 128 * 1024 * 1024
+_MOST_WRITERS = 10_000
 _SMALLEST_TASK_BYTES = 64 * 1024 * 1024
+_DIGEST = 8
 # Rows of text files are about this many times as large as in Parquet.
 _TEXT_RATIO = 4
 
@@ -101,6 +107,7 @@ class IngestOptions:
         sources: files, globs, folders and URLs; ``-`` for standard input.
         stdin: a local file with the contents of standard input, if it is a source.
         from_table: a table whose rows are loaded instead of files.
+        table_files: those of its files to load; None for all of its main branch.
         format: the format of the files; None to recognise it by their names.
         create: create the table if it does not exist.
         partition_by: partition transforms of a new table.
@@ -112,13 +119,21 @@ class IngestOptions:
         distribution: how rows are distributed among writers; None for the table's property.
         target_bytes: size of a data file in bytes; None for the table's property.
         run_id: an id by which a repetition of this load is recognised.
+        epoch: the epoch of a stream that this load is, by which a repetition is recognised; None for other loads.
         branch: the branch to load into.
         changes_column: a column of the source that contains the row kind; it is not loaded.
         stage: write all files and commit nothing.
         allow_empty: let a source without rows replace the table's rows.
         text: how text files are written.
-        rejects: a local path for rows that cannot be loaded; if None, such a row is an error.
+        rejects: a local path for rows that cannot be loaded; if None, such a row is an error. See `rejects_file`.
         max_rejects: the largest number of such rows; None for any.
+        write_parallelism: the number of tasks that write data files; None to choose it by the size of the source.
+        places: for files whose rows come from elsewhere, what rejected rows show as file and as number of a row.
+        added: for files that have more columns in a file beside them, that file; see `Source.added`.
+        replaced_head: the head that an overwrite was decided for; another one is a conflict. None for any.
+        no_upsert: append also to a table whose property says that loads replace rows by key.
+        left_out: columns of the files that are not loaded.
+        partial: let the source lack required columns, for rows that are completed from the table.
 
     Raises:
         InvalidRequestError: a value is not allowed or contradicts another.
@@ -127,6 +142,7 @@ class IngestOptions:
     sources: Sequence[str] = ()
     stdin: str | None = None
     from_table: str | None = None
+    table_files: LiveFiles | None = None
     format: str | None = None
     create: bool = False
     partition_by: str | None = None
@@ -138,6 +154,7 @@ class IngestOptions:
     distribution: str | None = None
     target_bytes: int | None = None
     run_id: str | None = None
+    epoch: StreamEpoch | None = None
     branch: str = ancestry.MAIN
     changes_column: str | None = None
     stage: bool = False
@@ -145,6 +162,13 @@ class IngestOptions:
     text: TextFormat = AS_SHOWN
     rejects: str | None = None
     max_rejects: int | None = None
+    places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
+    added: Mapping[str, str] = field(default_factory=dict)
+    replaced_head: int | None = None
+    write_parallelism: int | None = None
+    no_upsert: bool = False
+    left_out: Collection[str] = ()
+    partial: bool = False
 
     def __post_init__(self) -> None:
         if not self.sources and not self.from_table:
@@ -172,6 +196,8 @@ class IngestOptions:
             raise InvalidRequestError(
                 f"{Option.DISTRIBUTION} {self.distribution!r} is not one of none, hash, range"
             )
+        if self.write_parallelism is not None:
+            _check_parallelism(self.write_parallelism)
         if self.run_id is not None and not self.run_id.strip():
             raise InvalidRequestError(f"{Option.RUN_ID} is empty")
         if self.allow_empty and self.mode not in {OVERWRITE, OVERWRITE_WHERE}:
@@ -186,11 +212,38 @@ class IngestOptions:
                 "the table's rows",
             )
 
+    @property
+    def guard(self) -> Guard | None:
+        """What shows that the load is committed; None if no repetition of it is recognised."""
+        if self.epoch is not None:
+            return StreamGuard(self.epoch)
+        return None if self.run_id is None else RunGuard(self.run_id)
+
+    @property
+    def rejects_file(self) -> str | None:
+        """The file for rows that cannot be loaded: each epoch of a stream has its own.
+
+        A repetition of an epoch writes the same file. An epoch of the same number with other rows writes another one:
+        so no file is replaced that contains rows of a committed epoch.
+        """
+        if self.rejects is None or self.epoch is None:
+            return self.rejects
+        stem, suffix = os.path.splitext(self.rejects)
+        digest = hashlib.sha256(self.epoch.text.encode()).hexdigest()[:_DIGEST]
+        return f"{stem}-epoch-{self.epoch.number:010d}-{digest}{suffix}"
+
     def _check_rejects(self) -> None:
         if self.max_rejects is not None and self.rejects is None:
             raise InvalidRequestError(f"{Option.MAX_REJECTS} needs {Option.REJECTS}")
         if self.max_rejects is not None and self.max_rejects < 0:
             raise InvalidRequestError(f"{Option.MAX_REJECTS} {self.max_rejects} is negative")
+
+
+def _check_parallelism(number: int) -> None:
+    if not 1 <= number <= _MOST_WRITERS:
+        raise InvalidRequestError(
+            f"{Option.WRITE_PARALLELISM} {number} is not between 1 and {_MOST_WRITERS:,}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +287,8 @@ class IngestPlan:
         also_read_bytes: about what is read of the table beside these.
         base_snapshot_id: the branch's head that all this was decided on.
         defaults: write defaults, as JSON by full name, of the columns that a source lacks.
+        missing: the columns that a source lacks.
+        absent: those of them that every source lacks.
         type_notes: why columns of text files are inferred as text.
         already: an earlier run of the same id has landed, so there is nothing to do.
         run: what an earlier run of the same id has left, if anything.
@@ -258,6 +313,8 @@ class IngestPlan:
     also_read_bytes: int = 0
     base_snapshot_id: int | None = None
     defaults: Mapping[str, str] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
     type_notes: Sequence[TypeNote] = ()
     already: bool = False
     run: StagedRun | None = None
@@ -358,17 +415,19 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
     """
     existing, earlier = _existing(session, identifier, options), None
     if existing is not None:
-        require_writable(existing)
+        require_writable(existing, options.branch)
         ancestry.branch_head(existing.metadata, options.branch)
         earlier = _earlier(session, existing, options)
         if earlier.is_settled:
             if not earlier.already and not options.stage:
                 session.warn(
-                    f"run {options.run_id} was written before: its source is not read again"
+                    f"{_shown_load(options)} was written before: its source is not read again"
                 )
             return earlier
-    if options.rejects is not None:
-        check_rejects(options.rejects)
+        if options.replaced_head not in {None, earlier.base_snapshot_id}:
+            raise CommitConflictError(f"another writer changed {identifier}: nothing was changed")
+    if options.rejects_file is not None:
+        check_rejects(options.rejects_file, may_exist=options.epoch is not None)
     if options.from_table:
         plan = _plan_from_table(session, identifier, existing, options, options.from_table)
     else:
@@ -408,36 +467,57 @@ def _check_properties(session: Session, plan: IngestPlan) -> None:
         check_delete_files(settings)
     if mode in _REPLACING:
         DELETE_ISOLATION.of(properties)
-    appends = [Use.APPEND] if mode == APPEND else []
-    for ignored in warnings(properties, [Use.WRITE, Use.LOAD, *appends]):
+    if mode == APPEND:
+        UPSERT_ENABLED.of(properties)
+    for ignored in warnings(properties, [Use.WRITE, Use.LOAD]):
         session.warn(ignored)
 
 
 def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPlan:
     """Return the plan's part that depends on an earlier run with the same id."""
+    guard, now_ms = options.guard, session.clock.now_ms()
+    already = guard is not None and guard.is_held(table, options.branch, now_ms)
+    run = _lying_there(session, table, options)
+    if run is not None and options.epoch is not None and not already:
+        run = _with_expiry(table, options.branch, run)
     return IngestPlan(
         options=options,
         table=table,
         schema=table.schema,
-        already=already_ran(table, options.branch, options.run_id, session.clock.now_ms()),
-        run=_lying_there(session, table, options.run_id) if options.run_id else None,
+        already=already,
+        run=run,
         base_snapshot_id=_head_id(table, options.branch),
     )
 
 
-def _lying_there(session: Session, table: Table, run_id: str) -> StagedRun | None:
+def _with_expiry(table: Table, branch: str, run: StagedRun) -> StagedRun:
+    """Return an epoch's staged run, with a problem if snapshots since it was written have expired.
+
+    A branch's notes of its streams do not grow old, so such an epoch was not committed, and can be written again.
+    """
+    expired = expired_base(table, branch, run.marks) if run.problem is None else None
+    if expired is None:
+        return run
+    wanted = {canonical(file.path) for file in run.files}
+    is_referenced = bool(find_referenced(table.storage, table.metadata, wanted))
+    return run if is_referenced else replace(run, problem=expired)
+
+
+def _lying_there(session: Session, table: Table, options: IngestOptions) -> StagedRun | None:
+    name = options.epoch or options.run_id
+    if name is None:
+        return None
     try:
-        return find_staged_run(table, run_id)
+        return find_staged_run(table, name)
     except StoppedError:
         raise
     except (LakeError, OSError) as error:
-        session.warn(f"whether run {run_id} was written before cannot be seen: {error}")
+        session.warn(f"whether {shown_run(name)} was written before cannot be seen: {error}")
         return None
 
 
-def already_ran(table: Table, branch: str, run_id: str | None, now_ms: int) -> bool:
-    """Whether a run of this id has landed on a branch: a snapshot carries it, or did in the last 30 days."""
-    return run_id is not None and has_run(table, branch, run_id, now_ms - CARRIED_MS)
+def _shown_load(options: IngestOptions) -> str:
+    return shown_run(options.epoch or options.run_id or "")
 
 
 def _existing(session: Session, identifier: str, options: IngestOptions) -> Table | None:
@@ -463,7 +543,8 @@ def _plan_from_table(
     options: IngestOptions,
     source_name: str,
 ) -> IngestPlan:
-    source = session.table(source_name)
+    chosen = options.table_files
+    source = session.table(source_name) if chosen is None else chosen.table
     refuse_unsupported(source.schema)
     columns = SourceColumns(source_name, arrow_schema(source.schema))
     if existing is None and any(defaulted_fields(source.schema.fields)):
@@ -473,7 +554,7 @@ def _plan_from_table(
         new = _new_table(session, options, _schema_like(source, options))
         table = new.stage(session.catalog, identifier, make_namespace=False)
     head = ancestry.branch_head(source.metadata, ancestry.MAIN)
-    found = None if head is None else live_files(source, head)
+    found = chosen or (None if head is None else live_files(source, head))
     files = [] if found is None else _slices(found)
     return IngestPlan(
         options=options,
@@ -490,6 +571,8 @@ def _plan_from_table(
         source_files=len(files),
         base_snapshot_id=_head_id(table, options.branch),
         defaults=_defaults(table.schema, [columns]),
+        missing=_missing(table.schema, [columns]),
+        absent=_absent(table.schema, [columns]),
     )
 
 
@@ -536,9 +619,7 @@ def _pieces(file: FileSlice) -> list[tuple[FileSlice, int]]:
 def _plan_from_files(
     session: Session, identifier: str, existing: Table | None, options: IngestOptions
 ) -> IngestPlan:
-    storage = (
-        existing.storage if existing else Storage(storage_properties(session.catalog.configured))
-    )
+    storage = _source_storage(session, existing)
     names = [options.stdin if name == "-" and options.stdin else name for name in options.sources]
     known = existing.schema if existing else None
     notes: list[TypeNote] = []
@@ -548,6 +629,8 @@ def _plan_from_files(
         columns = _columns_of(storage, files, known, notes, options)
     for note in notes:
         session.warn(note.text)
+    for name in options.left_out:
+        columns = [_without(one, name) for one in columns]
     if (kinds := options.changes_column) is not None:
         if existing and kinds in {item.name for item in existing.schema.fields}:
             raise InvalidRequestError(
@@ -576,8 +659,141 @@ def _plan_from_files(
         source_files=len(files),
         base_snapshot_id=_head_id(table, options.branch),
         defaults=_defaults(table.schema, columns),
+        missing=_missing(table.schema, columns),
+        absent=_absent(table.schema, columns),
         type_notes=notes,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileColumns:
+    """The columns of all files of a load, without regard to a table.
+
+    Args:
+        storage: the storage of the files.
+        files: the files.
+        columns: the columns of each that has a readable line.
+        schema: the schema of a new table of all of them.
+        notes: why columns of text files are inferred as text.
+        warnings: what a new table does not keep of the columns' types.
+    """
+
+    storage: Storage
+    files: Sequence[Source]
+    columns: Sequence[SourceColumns]
+    schema: Schema
+    notes: Sequence[TypeNote]
+    warnings: Sequence[str]
+
+
+def read_file_columns(session: Session, options: IngestOptions) -> FileColumns:
+    """Read the columns of files; types that text files lack are inferred from all of their rows.
+
+    Raises:
+        BadInputError: a file cannot be read, or the files have no columns. Files of an epoch may have none.
+    """
+    storage = _source_storage(session, None)
+    names = [options.stdin if name == "-" and options.stdin else name for name in options.sources]
+    notes: list[TypeNote] = []
+    warned: list[str] = []
+    with shown(session.progress, Meter("listing and checking files")):
+        found = find_sources(storage, names, options.format)
+        files = _with_text_formats(session, storage, found, None, options)
+        columns = _columns_of(storage, files, None, notes, options)
+    if options.epoch is None and not any(len(one.columns) for one in columns):
+        raise BadInputError("the source is empty: it has no columns")
+    made = replace(_new_columns(session, columns, _asked_version(options)), warn=warned.append)
+    return FileColumns(
+        storage=storage,
+        files=files,
+        columns=columns,
+        schema=made.schema_of(_merged(columns) if columns else pa.schema([])),
+        notes=notes,
+        warnings=warned,
+    )
+
+
+def schema_with_columns(
+    session: Session, table: Table, columns: Sequence[SourceColumns], options: IngestOptions
+) -> Schema:
+    """Return a table's schema with the sources' new columns.
+
+    Raises:
+        BadInputError: the columns do not fit the table.
+    """
+    return _target_schema(session, table, columns, replace(options, evolve=True))
+
+
+def columns_of_layout(options: IngestOptions, schema: Schema) -> set[str]:
+    """Return the top-level columns of a new table by which it is partitioned or sorted."""
+    spec = transform_syntax.partition_spec(options.partition_by, schema)
+    order = transform_syntax.sort_order(options.sort_by, schema)
+    ids = [item.source_id for item in spec.fields]
+    ids += [item.source_id for item in order.fields]
+    return {str(schema.find_column_name(column)).split(".")[0] for column in ids}
+
+
+def count_before_new_schema(
+    session: Session, identifier: str | None, options: IngestOptions
+) -> int:
+    """Return how many of the first sources can be loaded in one commit so that it does not mix schemas.
+
+    These are the sources before the first one that changes the table's schema; or, if the first one does, those with
+    the same columns. A source that cannot be read ends them too. The sources are names of files. Without a table,
+    all of them count as changing the schema.
+
+    Raises:
+        BadInputError: the sources do not exist.
+    """
+    existing = _existing(session, identifier, options) if identifier is not None else None
+    storage = _source_storage(session, existing)
+    first: _Needed | None = None
+    known: dict[str, bool] = {}
+    for number, name in enumerate(options.sources):
+        try:
+            needed = _needed_schema(
+                session, storage, existing, replace(options, sources=[name]), known
+            )
+        except BadInputError:
+            return max(number, 1)
+        first = first or needed
+        if first.changes != needed.changes or (first.changes and first.columns != needed.columns):
+            return number
+    return len(options.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """Whether a source changes the table's schema, and the source's columns as text."""
+
+    changes: bool
+    columns: str
+
+
+def _needed_schema(
+    session: Session,
+    storage: Storage,
+    existing: Table | None,
+    options: IngestOptions,
+    known: dict[str, bool],
+) -> _Needed:
+    schema = existing.schema if existing else None
+    found = find_sources(storage, options.sources, options.format)
+    files = _with_text_formats(session, storage, found, schema, options)
+    columns = _columns_of(storage, files, schema, [], options)
+    if options.changes_column is not None:
+        columns = [_without(one, options.changes_column) for one in columns]
+    text = "".join(one.columns.to_string(show_schema_metadata=False) for one in columns)
+    if text not in known:
+        known[text] = existing is None or (
+            _target_schema(session, existing, columns, options) != existing.schema
+        )
+    return _Needed(known[text], text)
+
+
+def _source_storage(session: Session, existing: Table | None) -> Storage:
+    configured = session.catalog.configured
+    return existing.storage if existing else Storage(storage_properties(configured))
 
 
 def _with_text_formats(
@@ -593,7 +809,7 @@ def _with_text_formats(
     by_note: dict[str, list[str]] = {}
     for file in files:
         source, notes = with_format(storage, file, options.text, names)
-        formatted.append(source)
+        formatted.append(replace(source, added=options.added.get(file.path)))
         for note in notes:
             by_note.setdefault(note, []).append(file.path)
     for note, paths in by_note.items():
@@ -687,32 +903,16 @@ def _bare(item: pa.Field) -> pa.Field:
 
 
 def _new_table(session: Session, options: IngestOptions, schema: Schema) -> NewTable:
-    refuse_secrets(options.properties)
-    table_creation.refuse_reserved(item.name for item in schema.fields)
-    check_new(options.properties, schema.column_names)
-    for name in unknown_names(options.properties):
-        session.warn(f"the table property {name} is stored, but Iceberg has no such property")
-    _warn_of_similar_names(session, schema)
-    properties = {FORMAT_VERSION.name: FORMAT_VERSION.default, **options.properties}
-    spec = transform_syntax.partition_spec(options.partition_by, schema)
-    transform_syntax.refuse_unreadable(spec, schema)
-    return NewTable(
-        schema=schema,
-        spec=spec,
-        sort_order=transform_syntax.sort_order(options.sort_by, schema),
-        properties=properties,
+    return table_creation.new_table(
+        schema,
+        partition_by=options.partition_by,
+        sort_by=options.sort_by,
+        properties=options.properties,
+        warn=session.warn,
     )
 
 
 # From tables and from files
-
-
-def _warn_of_similar_names(session: Session, schema: Schema, known: Collection[str] = ()) -> None:
-    for first, other in table_creation.similar_names(schema, known):
-        session.warn(
-            f"the column names {first} and {other} differ only in case or in the form of their characters: "
-            "engines that ignore case, such as Spark, treat them as one"
-        )
 
 
 def _head_id(table: Table, branch: str) -> int | None:
@@ -725,7 +925,7 @@ def _target_schema(
 ) -> Schema:
     if options.create and not table.creating:
         _warn_of_differences(session, table, options)
-    check_sources(table.schema, columns, evolve=options.evolve)
+    check_sources(table.schema, columns, evolve=options.evolve, partial=options.partial)
     if not options.evolve or table.creating or not columns:
         return table.schema
     metadata = table.metadata
@@ -743,7 +943,7 @@ def _target_schema(
     merged = _merged(columns, settled)
     schema = evolved(table.schema, metadata.last_column_id, next_id, merged, made)
     _refuse_typed_partitions(table, schema)
-    _warn_of_similar_names(session, schema, table.schema.column_names)
+    table_creation.warn_of_similar_names(schema, session.warn, table.schema.column_names)
     return schema
 
 
@@ -773,16 +973,16 @@ def _defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str
     }
 
 
-def _partition_terms(spec: PartitionSpec, schema: Schema) -> list[str]:
-    """Return the fields of a partition spec as `partition_by` takes them."""
-    names = [(str(item.transform), schema.find_column_name(item.source_id)) for item in spec.fields]
-    return [str(name) if kind == "identity" else _term(kind, name) for kind, name in names]
+def _missing(schema: Schema, sources: Sequence[SourceColumns]) -> frozenset[str]:
+    """Return the names of the columns that a source lacks."""
+    names = {item.name for item in schema.fields}
+    return frozenset(name for source in sources for name in names - set(source.columns.names))
 
 
-def _term(transform: str, column: str | None) -> str:
-    """Return ``bucket(16, id)`` for the transform ``bucket[16]`` of a column."""
-    kind, _, width = transform.rstrip("]").partition("[")
-    return f"{kind}({width}, {column})" if width else f"{kind}({column})"
+def _absent(schema: Schema, sources: Sequence[SourceColumns]) -> frozenset[str]:
+    """Return the names of the columns that every source lacks."""
+    known = {name for source in sources for name in source.columns.names}
+    return frozenset(item.name for item in schema.fields) - known
 
 
 def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
@@ -790,7 +990,9 @@ def _warn_of_differences(session: Session, table: Table, options: IngestOptions)
     if options.partition_by is not None:
         asked = transform_syntax.partition_spec(options.partition_by, table.schema)
         if not asked.compatible_with(table.spec):
-            terms = ", ".join(_partition_terms(table.spec, table.schema)) or "nothing"
+            terms = (
+                ", ".join(transform_syntax.partition_terms(table.spec, table.schema)) or "nothing"
+            )
             session.warn(
                 f"{table.identifier} already exists and is partitioned by {terms}; "
                 f"{Option.PARTITION_BY} is ignored"
@@ -861,9 +1063,7 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
         condition = bind_filter(parse_filter(options.where), plan.schema)
         plan = replace(plan, condition=condition)
     head = None if table.creating else ancestry.branch_head(table.metadata, options.branch)
-    if options.mode not in _REPLACING or head is None:
-        return plan
-    if options.mode == REPLACE:
+    if options.mode not in {OVERWRITE, OVERWRITE_WHERE} or head is None:
         return plan
     whole, partly = live_files(table, head, condition).split(condition)
     if partly.count:
@@ -896,6 +1096,8 @@ def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[Unit]]:
 
 def wanted_tasks(plan: IngestPlan, parallelism: int) -> int:
     """Return the number of writing tasks: it uses all cores if worth it, with files near the target size."""
+    if plan.options.write_parallelism is not None:
+        return plan.options.write_parallelism
     total = sum(unit.weight for unit in plan.units)
     target = plan.settings("").target_bytes
     for_cores = min(parallelism, -(-total // _SMALLEST_TASK_BYTES))
@@ -908,10 +1110,10 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 
 def _loaded_run(plan: IngestPlan) -> dict[str, Any]:
     """Return when the run was loaded; None for what expired with its snapshot."""
-    run_id = plan.options.run_id or ""
-    found = find_on_branch(plan.table.metadata, plan.options.branch, {RUN_ID: run_id})
+    options = plan.options
+    found = options.guard.find(plan.table.metadata, options.branch) if options.guard else None
     return {
-        "run_id": run_id,
+        "run_id": options.epoch.stream if options.epoch else options.run_id,
         "snapshot_id": str(found.snapshot_id) if found else None,
         "committed_at": iso_time(found.timestamp_ms) if found else None,
     }

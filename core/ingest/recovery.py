@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core import locations as paths
 from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
+from lake.core.commit.guards import Guard, RunGuard
 from lake.core.commit.operations import AppendFiles, RowDelta
 from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spec
 from lake.core.errors import CommitConflictError, InvalidRequestError, RefusedError
-from lake.core.ingest.plan import IngestPlan, already_ran, describe
+from lake.core.ingest.plan import IngestPlan, describe
 from lake.core.ingest.result import Landed, LoadResult, load_outcome
 from lake.core.manifests.data_files import DataFile
 from lake.core.options import Option
@@ -21,23 +22,33 @@ from lake.core.process_identity import process_name
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.referenced_files import find_referenced
-from lake.core.snapshots.run_ids import RUN_ID
 from lake.core.staging.claims import (
     claim_for_commit,
     discard_run,
+    discarding,
+    expired_base,
     find_staged_run,
     remove_leftovers,
 )
 from lake.core.staging.operation_files import Staging
-from lake.core.staging.staged_run import CHECKPOINT_ID, RunMarks, StagedRun, job_id_of
+from lake.core.staging.staged_run import (
+    RunMarks,
+    RunName,
+    StagedRun,
+    job_and_checkpoint,
+    shown_run,
+)
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
 
 
-def run_id_of(plan: IngestPlan, operation_id: str) -> str:
-    """Return the id of a run: the user's, else the operation id."""
-    return plan.options.run_id or operation_id
+def guard_of(plan: IngestPlan, operation_id: str) -> Guard:
+    """Return what shows that a load is committed: the user's run id, the stream's epoch, else the operation id.
+
+    A replay stores the operation id in the table even if the user did not give a run id.
+    """
+    return plan.options.guard or RunGuard(operation_id)
 
 
 def publish_manifests(
@@ -52,8 +63,10 @@ def publish_manifests(
     """
     if not plan.is_stageable:
         return
+    epoch = plan.options.epoch
     marks = RunMarks(
-        run_id=run_id_of(plan, staging.operation_id),
+        run_id=plan.options.run_id or (epoch.stream if epoch else staging.operation_id),
+        epoch=epoch,
         operation_id=staging.operation_id,
         branch=plan.options.branch,
         base_snapshot_id=plan.base_snapshot_id,
@@ -65,12 +78,14 @@ def publish_manifests(
 
 def as_staged(outcome: Outcome, staging: Staging) -> Outcome:
     """Add the ids by which a replay refers to the run to the outcome."""
-    names = _names(staging.run.marks.run_id) if staging.run else {}
+    names = _names(staging.run.marks.name) if staging.run else {}
     return replace(outcome, result={**outcome.result, **names})
 
 
-def _names(run_id: str) -> dict[str, Any]:
-    return {"run_id": run_id, "job_id": job_id_of(run_id), "checkpoint_id": str(CHECKPOINT_ID)}
+def _names(name: RunName) -> dict[str, Any]:
+    job_id, checkpoint_id = job_and_checkpoint(name)
+    run_id = name if isinstance(name, str) else name.stream
+    return {"run_id": run_id, "job_id": job_id, "checkpoint_id": str(checkpoint_id)}
 
 
 def settle(session: Session, plan: IngestPlan) -> Outcome | None:
@@ -81,7 +96,8 @@ def settle(session: Session, plan: IngestPlan) -> Outcome | None:
         CommitConflictError: another process is discarding the run, or other writers won every attempt.
         CommitUnknownError: the catalog did not answer; no file is deleted.
     """
-    own = plan.run is not None and plan.run.marks.branch == plan.options.branch
+    marks = plan.run.marks if plan.run else None
+    own = marks is not None and (not marks.is_known or marks.branch == plan.options.branch)
     if plan.already:
         if plan.run is not None and own and not _is_held(session, plan, plan.run):
             _discard_leftovers(session, plan.table, plan.run)
@@ -90,13 +106,14 @@ def settle(session: Session, plan: IngestPlan) -> Outcome | None:
         return None
     if not own:
         _refuse_branch(plan, plan.run)
+    _refuse_other_kind(plan, plan.run)
     if plan.run.problem is not None:
         session.warn(f"the source is loaded again: {plan.run.problem}")
         _discard_leftovers(session, plan.table, plan.run)
         return None
     if plan.options.stage:
         outcome = _outcome(plan, Status.NOTHING_TO_DO)
-        return replace(outcome, result={**outcome.result, **_names(plan.run.marks.run_id)})
+        return replace(outcome, result={**outcome.result, **_names(plan.run.marks.name)})
     return _finish(session, plan, plan.run)
 
 
@@ -108,7 +125,7 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
     """
     table = session.table(identifier)
     run = find_staged_run(table, run_id)
-    names = _names(run.marks.run_id if run else run_id)
+    names = _names(run.marks.name if run else run_id)
     if run is None:
         done = _ran_anywhere(table, run_id, session.clock.now_ms())
         session.warn(f"run {run_id} is committed" if done else f"no run {run_id} is staged")
@@ -140,16 +157,28 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
 
 def _ran_anywhere(table: Table, run_id: str, now_ms: int) -> bool:
     return any(
-        already_ran(table, name, run_id, now_ms) for name in {ancestry.MAIN, *table.metadata.refs}
+        RunGuard(run_id).is_held(table, name, now_ms)
+        for name in {ancestry.MAIN, *table.metadata.refs}
     )
 
 
 def _refuse_branch(plan: IngestPlan, run: StagedRun) -> None:
-    run_id, branch = run.marks.run_id, run.marks.branch
+    name, branch = run.marks.name, run.marks.branch
     raise InvalidRequestError(
-        f"run {run_id} was written for branch {branch}, not {plan.options.branch}",
-        hint=f"{Option.BRANCH} {branch} commits it there; {_discarding(run)}",
+        f"{shown_run(name)} was written for branch {branch}, not {plan.options.branch}",
+        hint=f"{Option.BRANCH} {branch} commits it there; {discarding(name)}",
     )
+
+
+def _refuse_other_kind(plan: IngestPlan, run: StagedRun) -> None:
+    """Refuse the first epoch of a stream that has the name of a staged run: their manifests have one name."""
+    name = run.marks.name
+    if run.marks.is_known and isinstance(name, str) is (plan.options.epoch is not None):
+        raise RefusedError(
+            f"{shown_run(name)} of {plan.table.identifier} is not committed, and has the name of the stream",
+            hint=f"commit it with lake replay, or {Option.DISCARD} {name} removes it; or choose another "
+            f"{Option.STREAM}",
+        )
 
 
 def _discard_leftovers(session: Session, table: Table, run: StagedRun) -> None:
@@ -160,17 +189,24 @@ def _discard_leftovers(session: Session, table: Table, run: StagedRun) -> None:
 
 def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
     """Commit a staged run, unless a snapshot contains it already."""
-    run_id, table = run.marks.run_id, plan.table
+    guard, table, branch = run.marks.guard, plan.table, plan.options.branch
     if _is_held(session, plan, run):
         return _outcome(plan, Status.NOTHING_TO_DO)
-    _refuse_uncertain(plan, run)
+    expired = expired_base(table, branch, run.marks)
+    if expired is not None:
+        raise RefusedError(
+            f"{expired}: it is unknown whether the run was committed",
+            hint=discarding(run.marks.name),
+        )
+    head = ancestry.branch_head(table.metadata, branch)
+    if head is not None and run.deletes:
+        check_specs(table, head)
     operation_id = session.ids.uuid()
     try:
         committed = _commit(session, plan, run, operation_id)
     except CommitConflictError:
         # Another process may have committed the run between the check and this commit.
-        now, branch = table.refreshed(), plan.options.branch
-        if already_ran(now, branch, run_id, session.clock.now_ms()):
+        if guard.is_held(table.refreshed(), branch, session.clock.now_ms()):
             return _outcome(plan, Status.NOTHING_TO_DO)
         raise
     _warn_of_leftovers(
@@ -182,19 +218,19 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
 
 
 def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: str) -> Committed:
-    marks = {RUN_ID: run.marks.run_id}
+    guard = run.marks.guard
     request = CommitRequest(
         operation_id=operation_id,
         branch=plan.options.branch,
-        guard=marks,
+        guard=guard,
         requirements=same_spec(plan.table, run.deletes[0].spec_id) if run.deletes else (),
     )
     with (
-        claim_for_commit(session, plan.table, [run.marks.run_id]),
+        claim_for_commit(session, plan.table, [run.marks.name]),
         session.interrupts.last_commit(),
     ):
         operation = _operation(plan.table, run)
-        return commit_snapshot(session, plan.table, operation, request, summary=marks)
+        return commit_snapshot(session, plan.table, operation, request, summary=guard.summary)
 
 
 def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
@@ -210,8 +246,8 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
         return True
     if held and not plan.already:
         raise RefusedError(
-            f"{len(held)} of the {len(wanted)} files of run {run.marks.run_id} are committed",
-            hint=_discarding(run),
+            f"{len(held)} of the {len(wanted)} files of {shown_run(run.marks.name)} are committed",
+            hint=discarding(run.marks.name),
         )
     return False
 
@@ -219,27 +255,6 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
 def _warn_of_leftovers(session: Session, locations: Sequence[str]) -> None:
     if locations:
         session.warn(f"{locations[0]} could not be removed; its files are committed")
-
-
-def _discarding(run: StagedRun) -> str:
-    return (
-        f"{Option.DISCARD} {run.marks.run_id} removes the files of the run that are not committed"
-    )
-
-
-def _refuse_uncertain(plan: IngestPlan, run: StagedRun) -> None:
-    table, marks = plan.table, run.marks
-    head = ancestry.branch_head(table.metadata, plan.options.branch)
-    head_id = head.snapshot_id if head else None
-    _, whole = ancestry.since(table.metadata, head_id, marks.base_snapshot_id)
-    if not whole:
-        raise RefusedError(
-            f"run {marks.run_id} was written on snapshot {marks.base_snapshot_id}, and not all snapshots "
-            f"since then are left: it is unknown whether the run was committed",
-            hint=_discarding(run),
-        )
-    if head is not None and run.deletes:
-        check_specs(table, head)
 
 
 def _operation(table: Table, run: StagedRun) -> AppendFiles | RowDelta:

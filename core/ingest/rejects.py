@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -21,6 +21,7 @@ from lake.core.options import Option, quote_options
 from lake.core.plain import PlainData
 from lake.core.session import Session
 from lake.core.sources.acceptance import RejectedRows
+from lake.core.storage.atomic_files import flush
 from lake.core.storage.storage import Storage
 from lake.core.types.arrow_schema import arrow_schema
 
@@ -116,7 +117,7 @@ class UnitRejects:
         self._storage = storage
         self._settings = settings
         self._with_columns = settings is not None and settings.with_columns
-        self._schema = arrow_schema(rejects_schema(schema, with_columns=self._with_columns))
+        self._columns = schema
         # Files are sorted by their names.
         name = f"{settings.name}-{place:09d}-{attempt}.arrow" if settings else ""
         self._path = locations.join(settings.folder, name) if settings else ""
@@ -146,13 +147,14 @@ class UnitRejects:
             return
         if self._file is None:
             self._file = self._files.enter_context(batch_file(self._storage, self._path))
+        schema = arrow_schema(rejects_schema(self._columns, with_columns=self._with_columns))
         columns = rejected.rows.columns if self._with_columns else []
         files = [rejected.where] * len(rejected.reasons)
         reasons = [quote_options(reason) for reason in rejected.reasons]
         place = [files, rejected.lines, reasons, rejected.texts]
-        kinds = self._schema.types[len(columns) :]
+        kinds = schema.types[len(columns) :]
         arrays = [pa.array(values, kind) for values, kind in zip(place, kinds, strict=True)]
-        self._file.write_batch(pa.RecordBatch.from_arrays([*columns, *arrays], schema=self._schema))
+        self._file.write_batch(pa.RecordBatch.from_arrays([*columns, *arrays], schema=schema))
 
     def report(self) -> RejectReport:
         """Return the report for the driver."""
@@ -160,15 +162,19 @@ class UnitRejects:
         return RejectReport(rows=self.count, example=self._example, files=files)
 
 
-def check_rejects(path: str) -> None:
+def check_rejects(path: str, *, may_exist: bool = False) -> None:
     """Refuse a path that rejected rows cannot be written to.
+
+    Args:
+        path: the path.
+        may_exist: whether a file that is there is replaced.
 
     Raises:
         InvalidRequestError: the path already exists, or its suffix is not a known format.
     """
     if locations.has_scheme(path):
         raise InvalidRequestError(f"{Option.REJECTS} must be a path on this machine, not {path!r}")
-    if os.path.lexists(path):
+    if not may_exist and os.path.lexists(path):
         raise InvalidRequestError(
             f"{path} already exists", hint=f"choose a new file for {Option.REJECTS}"
         )
@@ -179,7 +185,50 @@ def check_rejects(path: str) -> None:
         )
 
 
-def write_rejects(storage: Storage, schema: Schema, files: Iterable[str], path: str) -> None:
+def remove_rejects(path: str) -> None:
+    """Remove what a killed run has written for the same rows, complete or not.
+
+    Raises:
+        InvalidRequestError: it cannot be removed.
+    """
+    try:
+        for name in (path, _draft(path)):
+            with suppress(FileNotFoundError):
+                os.unlink(name)
+    except OSError as error:
+        raise InvalidRequestError(f"cannot remove {path}: {error.strerror or error}") from error
+
+
+def _draft(path: str) -> str:
+    return f"{path}.part"
+
+
+def _placed(
+    batch: pa.RecordBatch, places: Mapping[str, tuple[str, Sequence[int]]]
+) -> pa.RecordBatch:
+    """Return rejected rows with the places that the user knows, instead of those in temporary files."""
+    if not places:
+        return batch
+    files, lines = batch.column("_file").to_pylist(), batch.column("_line").to_pylist()
+    names, numbers = [], []
+    for file, line in zip(files, lines, strict=True):
+        name, known = places.get(file, (file, ()))
+        names.append(name)
+        numbers.append(known[line - 1] if line is not None and 0 < line <= len(known) else None)
+    columns = {**dict(zip(batch.schema.names, batch.columns, strict=True))}
+    columns |= {"_file": pa.array(names, pa.string()), "_line": pa.array(numbers, pa.int64())}
+    arrays = [columns[item.name].cast(item.type) for item in batch.schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def write_rejects(
+    storage: Storage,
+    schema: Schema,
+    files: Iterable[str],
+    path: str,
+    *,
+    places: Mapping[str, tuple[str, Sequence[int]]] | None = None,
+) -> None:
     """Write the rows that tasks rejected, in the input's order, to one file that appears only when complete.
 
     Args:
@@ -187,18 +236,23 @@ def write_rejects(storage: Storage, schema: Schema, files: Iterable[str], path: 
         schema: the columns of the rows.
         files: the tasks' files.
         path: the file to write.
+        places: what to show instead of the names of files and the lines in them.
 
     Raises:
         InvalidRequestError: it cannot be written.
     """
-    draft = f"{path}.part"
+    draft = _draft(path)
     try:
         with open(draft, "xb") as stream, _removed_unless_renamed(draft):
             with writing(_format(path) or "", stream, schema) as sink:
                 for file in sorted(files):
                     for batch in batches_in(storage, file):
-                        sink.write(batch)
+                        sink.write(_placed(batch, places or {}))
+            # The load commits the other rows next: these must survive a power failure too.
+            stream.flush()
+            flush(draft)
             os.replace(draft, path)
+            flush(os.path.dirname(os.path.abspath(path)))
     except OSError as error:
         raise InvalidRequestError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -242,7 +296,7 @@ def _remove(session: Session, table: Table, name: str) -> None:
 def removed_on_failure(path: str | None) -> Iterator[None]:
     """Remove the file of rejects if the block fails, unless its commit may have succeeded.
 
-    The file did not exist before: `check_rejects` refuses an existing one.
+    The file did not exist before, or an earlier run of the same epoch wrote it: see `check_rejects`.
     """
     try:
         yield

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
-from lake.core.options import Option
-from lake.core.outcome import Detail
+from lake.core.outcome import Detail, first_rows
 from lake.core.snapshots.live_files import LiveFiles, live_files
 from lake.core.snapshots.partition_names import partition_names
 from lake.core.types.partition_codes import partition_codes
@@ -134,11 +133,7 @@ class Removals:
         Args:
             verbose: show all partitions.
         """
-        chosen = self.partitions if verbose else self.partitions[:_SHOWN]
-        hidden = len(self.partitions) - len(chosen)
-        notes = [f"{hidden:,} more partitions are not shown ({Option.VERBOSE} shows all)"] * bool(
-            hidden
-        )
+        chosen, notes = first_rows(self.partitions, _SHOWN, "partitions", every=verbose)
         columns = ["partition", "files", "rows" if self.rows is not None else "rows at most"]
         rows = [
             [

@@ -25,6 +25,10 @@ class LoadResult:
         rows_inserted: rows with keys that the table did not contain; None if the load does not read the table's rows.
         rows_updated: rows with keys that the table contained; None as for `rows_inserted`.
         rows_rejected: rows that were set aside.
+        rows_stale: rows that are older than the table's; None if the load does not compare their ages.
+        rows_skipped: rows with keys that the table contained and keeps; None for loads that replace such rows.
+        deletes_ignored: rows of kind -D that were left out; None for loads that apply them.
+        changes_merged: changes that a later change of their key replaced; None for loads that merge none.
         removals: what an overwrite removed; None for other loads.
         base_snapshot_id: the snapshot on which the load was decided, if it is not the plan's.
     """
@@ -36,6 +40,10 @@ class LoadResult:
     rows_inserted: int | None = 0
     rows_updated: int | None = 0
     rows_rejected: int = 0
+    rows_stale: int | None = None
+    rows_skipped: int | None = None
+    deletes_ignored: int | None = None
+    changes_merged: int | None = None
     removals: Removals | None = None
     base_snapshot_id: int | None = None
 
@@ -46,12 +54,19 @@ class LoadResult:
 
     def values(self) -> dict[str, Any]:
         """Return the values of the JSON output."""
+        special = {
+            "rows_stale": self.rows_stale,
+            "rows_skipped": self.rows_skipped,
+            "deletes_ignored": self.deletes_ignored,
+            "changes_merged": self.changes_merged,
+        }
         return {
             "rows_read": self.rows_read,
             "rows_written": self.rows_written,
             "rows_inserted": self.rows_inserted,
             "rows_updated": self.rows_updated,
             "rows_rejected": self.rows_rejected,
+            **{name: count for name, count in special.items() if count is not None},
             "data_files": len(self.data),
             "delete_files": len(self.deletes),
             "bytes_written": stored_bytes([*self.data, *self.deletes]),

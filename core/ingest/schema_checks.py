@@ -56,19 +56,22 @@ def _levels(type_: pa.DataType) -> int:
     return deepest
 
 
-def check_sources(schema: Schema, sources: Iterable[SourceColumns], *, evolve: bool) -> None:
+def check_sources(
+    schema: Schema, sources: Iterable[SourceColumns], *, evolve: bool, partial: bool = False
+) -> None:
     """Refuse sources that do not fit, with all problems in one message.
 
     Args:
         schema: the table's.
         sources: the columns of the sources to load.
         evolve: whether unknown columns will be added.
+        partial: whether sources may lack required columns.
 
     Raises:
         BadInputError: a required column is missing, a type does not fit or a column is unknown.
         RefusedError: a column has values of a type that lake cannot write.
     """
-    check = _Check(evolve=evolve)
+    check = _Check(evolve=evolve, partial=partial)
     by_problems: dict[str, list[str]] = {}
     for source in sources:
         if problems := list(check.problems(schema, source)):
@@ -91,11 +94,18 @@ def named_files(names: Sequence[str]) -> str:
 @dataclass(slots=True)
 class _Check:
     evolve: bool
+    partial: bool
     unknown: bool = False
+    # The source that was checked last, and its problems: the files of a folder often have equal columns.
+    last: SourceColumns | None = None
+    found: Sequence[str] = ()
 
     def problems(self, schema: Schema, source: SourceColumns) -> Iterator[str]:
         """Yield one text for each column of a source that does not fit."""
-        yield from self._fields(schema.fields, list(source.columns), source, "")
+        if self.last is None or not _are_alike(self.last, source):
+            self.found = list(self._fields(schema.fields, list(source.columns), source, ""))
+            self.last = source
+        yield from self.found
         if source.file is not None:
             yield from _named_by_folders(schema, source)
 
@@ -115,6 +125,8 @@ class _Check:
             name = prefix + field.name
             if type_ is not None:
                 yield from self._value(field.field_type, type_, source, name)
+            elif self.partial and not prefix:
+                continue
             elif field.required and field.write_default is None:
                 yield f"lacks the required column {name} ({field.field_type})"
         folded = {field.name.strip().lower(): field.name for field in wanted}
@@ -149,6 +161,12 @@ class _Check:
             yield f"has column {name} as {found}, the table as unknown ({Option.EVOLVE} sets its type)"
         elif not _fits(wanted, found, source):
             yield f"has column {name} as {found}, the table as {wanted}"
+
+
+def _are_alike(one: SourceColumns, other: SourceColumns) -> bool:
+    """Whether two sources have equal columns and the same format."""
+    formats = [source.file.format if source.file else None for source in (one, other)]
+    return formats[0] == formats[1] and bool(one.columns.equals(other.columns))
 
 
 def is_text(source: SourceColumns) -> bool:

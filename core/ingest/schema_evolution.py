@@ -45,8 +45,8 @@ def schema_changes(
 ) -> tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]:
     """Return the requirements and updates that set a table's schema, if the current schema is still the same.
 
-    New columns are also added to the table's name mapping, as Iceberg Java does. Otherwise such a column of a
-    file without field ids would not be read.
+    New columns and new names are also added to the table's name mapping, as Iceberg Java does. Otherwise such a
+    column of a file without field ids would not be read.
 
     Raises:
         CorruptFileError: the table's name mapping cannot be read.
@@ -56,8 +56,9 @@ def schema_changes(
         AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
         AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id),
     )
+    is_known = any(item.schema_id == schema.schema_id for item in metadata.schemas)
     updates = (
-        AddSchemaUpdate(schema_=schema),
+        *(() if is_known else (AddSchemaUpdate(schema_=schema),)),
         SetCurrentSchemaUpdate(schema_id=schema.schema_id),
         *_mapping_changes(table, schema),
     )
@@ -77,7 +78,12 @@ def _mapping_changes(table: Table, schema: Schema) -> Iterator[TableUpdate]:
         ) from error
     old = frozenset(table.schema.field_ids)
     added = dict(_additions(schema.fields, old, _TOP))
-    changed = update_mapping(mapping, {}, added).model_dump_json()
+    renamed = {
+        field_id: schema.find_field(field_id)
+        for field_id in old.intersection(schema.field_ids)
+        if schema.find_field(field_id).name != table.schema.find_field(field_id).name
+    }
+    changed = update_mapping(mapping, renamed, added).model_dump_json()
     yield SetPropertiesUpdate(updates={NAME_MAPPING.name: changed})
 
 
@@ -114,6 +120,14 @@ def evolved(
     identifiers = schema.identifier_field_ids
     with names_once():
         return Schema(*fields, schema_id=next_schema_id, identifier_field_ids=identifiers)
+
+
+def fresh_fields(last_column_id: int, fields: Sequence[NestedField]) -> tuple[NestedField, ...]:
+    """Return new fields of a table with ids that follow the last one."""
+    if not fields:
+        return ()
+    fresh = _fresh_ids(last_column_id)
+    return tuple(assign_fresh_schema_ids(Schema(item), fresh).fields[0] for item in fields)
 
 
 def _fresh_ids(last: int) -> Callable[[], int]:

@@ -12,9 +12,12 @@ import pyarrow as pa
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
+from lake.core.catalogs.trust import refuse_secrets
 from lake.core.columns.logical_types import LogicalType
 from lake.core.errors import BadInputError, RefusedError
 from lake.core.options import Option
+from lake.core.properties.table_properties import FORMAT_VERSION, check_new, unknown_names
+from lake.core.types import transform_syntax
 from lake.core.types.arrow_schema import RESERVED_NAMES
 
 if TYPE_CHECKING:
@@ -257,6 +260,55 @@ def names_once() -> Iterator[None]:
         if not clash:
             raise
         raise BadInputError(f"two columns have the name {rest.rpartition(':')[0]}") from error
+
+
+def warn_of_similar_names(
+    schema: Schema, warn: Callable[[str], None], known: Collection[str] = ()
+) -> None:
+    """Warn about columns that engines which ignore case treat as one; see `similar_names`."""
+    for first, other in similar_names(schema, known):
+        warn(
+            f"the column names {first} and {other} differ only in case or in the form of their characters: "
+            "engines that ignore case, such as Spark, treat them as one"
+        )
+
+
+def new_table(
+    schema: Schema,
+    *,
+    partition_by: str | None,
+    sort_by: str | None,
+    properties: Mapping[str, str],
+    warn: Callable[[str], None],
+) -> NewTable:
+    """Check the definition of a new table, and return it with the default of its format version.
+
+    Args:
+        schema: its schema.
+        partition_by: its partition transforms, as text.
+        sort_by: its sort order, as text.
+        properties: its properties.
+        warn: called with a text for each definition that other engines may not understand.
+
+    Raises:
+        BadInputError: a name of a column is reserved.
+        InvalidRequestError: a property or a term is not valid.
+        RefusedError: a property contains a secret, or other engines cannot read such a table.
+    """
+    refuse_secrets(properties)
+    refuse_reserved(item.name for item in schema.fields)
+    check_new(properties, schema.column_names)
+    for name in unknown_names(properties):
+        warn(f"the table property {name} is stored, but Iceberg has no such property")
+    warn_of_similar_names(schema, warn)
+    spec = transform_syntax.partition_spec(partition_by, schema)
+    transform_syntax.refuse_unreadable(spec, schema)
+    return NewTable(
+        schema=schema,
+        spec=spec,
+        sort_order=transform_syntax.sort_order(sort_by, schema),
+        properties={FORMAT_VERSION.name: FORMAT_VERSION.default, **properties},
+    )
 
 
 def schema_like(source: Schema) -> Schema:

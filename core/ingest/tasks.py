@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +40,7 @@ from lake.core.sorting.range_partitioning import KeySample, Ranges, SampledKeys
 from lake.core.sorting.sort_keys import RowOrder
 from lake.core.sources.acceptance import Acceptance, RowCheck, RowProblem, halves_with
 from lake.core.sources.batches import raw_table_rows, source_batches
-from lake.core.sources.discovery import Position, Source
+from lake.core.sources.discovery import Position
 from lake.core.types.arrow_schema import top_columns
 from lake.core.types.transforms import Partition, group_rows, partition_number
 
@@ -239,7 +239,7 @@ def task_units(
         context: of the task.
         checks: what is checked of each row, after the table's schema and the task's filter.
     """
-    standard: list[RowCheck] = [_null_check]
+    standard: list[RowCheck] = [null_check]
     if task.must_match is not None:
         standard.append(_filter_check(bind_filter(task.must_match, schema), schema))
     every = [*standard, *checks]
@@ -255,7 +255,7 @@ def task_units(
             )
             acceptance = Acceptance(every, rejects if task.rejects else None)
             position = Position()
-            batches = _accepted(parts(acceptance, position), rejects)
+            batches = _accepted(parts(acceptance=acceptance, position=position), rejects)
             yield unit, reading.counted(unit, batches, position), rejects
             reading.end(unit)
 
@@ -289,7 +289,11 @@ def _accepted(batches: Iterator[pa.RecordBatch], rejects: UnitRejects) -> Iterat
         yield from batches
 
 
-Parts = Callable[[Acceptance, Position], Iterator[pa.RecordBatch]]
+class Parts(Protocol):
+    """Reads the rows of a unit, as the table's rows."""
+
+    def __call__(self, *, acceptance: Acceptance, position: Position) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches; rows that cannot be read are given to the acceptance."""
 
 
 def _unit_rows(
@@ -299,22 +303,12 @@ def _unit_rows(
     if task.reading is None:
         for unit in task.units:
             if unit.source is not None:
-                yield unit, partial(_source_rows, unit.source, schema, context)
+                yield unit, partial(source_batches, context.storage, unit.source, schema)
         return
     files = [(unit, unit.file) for unit in task.units if unit.file is not None]
     with closing(Deletes(context.storage, task.reading, [file for _, file in files])) as deletes:
         for unit, file in files:
             yield unit, partial(_slice_rows, file, task.reading, deletes, schema, context)
-
-
-def _source_rows(
-    source: Source,
-    schema: Schema,
-    context: TaskContext,
-    acceptance: Acceptance,
-    position: Position,
-) -> Iterator[pa.RecordBatch]:
-    return source_batches(context.storage, source, schema, acceptance, position=position)
 
 
 def _slice_rows(
@@ -333,7 +327,8 @@ def _slice_rows(
         yield acceptance.accepted(raw_table_rows(batch, schema, file.path), file.path)
 
 
-def _null_check(batch: pa.RecordBatch, where: str) -> RowProblem | None:
+def null_check(batch: pa.RecordBatch, where: str) -> RowProblem | None:
+    """Return the rows that have NULL in a required column."""
     name = null_in_required(batch)
     if name is None:
         return None

@@ -7,7 +7,7 @@ storage without exclusive creation, or if the lock cannot be written, commands r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from lake.core import locations
@@ -94,15 +94,19 @@ def _locked(
     me = this_process(command, operation_id, session.clock)
     until = session.clock.monotonic() + wait_ms / 1000
     acquired: HeldLock | S3Lock | Owner | None = None
+    waiting: Meter | None = None
     try:
-        while True:
-            # A stop in between would leave a lock that no code releases.
-            with uninterrupted():
-                acquired = _acquire(table, me, session.clock)
-            remaining = until - session.clock.monotonic()
-            if not isinstance(acquired, Owner) or remaining <= 0:
-                break
-            with shown(session.progress, Meter("waiting for another run on this table")):
+        with ExitStack() as phase:
+            while True:
+                # A stop in between would leave a lock that no code releases.
+                with uninterrupted():
+                    acquired = _acquire(table, me, session.clock)
+                remaining = until - session.clock.monotonic()
+                if not isinstance(acquired, Owner) or remaining <= 0:
+                    break
+                if waiting is None:
+                    waiting = Meter("waiting for another run on this table")
+                    phase.enter_context(shown(session.progress, waiting))
                 session.clock.sleep(min(remaining, _LOOK_SECONDS))
         yield acquired if isinstance(acquired, Owner) else None
     finally:

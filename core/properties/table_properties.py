@@ -174,6 +174,7 @@ AVRO_LEVEL = optional_text("write.avro.compression-level")
 DISTRIBUTION = optional_choice("write.distribution-mode", DISTRIBUTIONS)
 MERGE_DISTRIBUTION = optional_choice("write.merge.distribution-mode", DISTRIBUTIONS)
 MERGE_MODE = optional_choice("write.merge.mode", _MODES)
+UPSERT_ENABLED = flag("write.upsert.enabled", default=False)
 DELETE_ISOLATION = choice("write.delete.isolation-level", SERIALIZABLE, _ISOLATION_LEVELS)
 MERGE_ISOLATION = choice("write.merge.isolation-level", SERIALIZABLE, _ISOLATION_LEVELS)
 
@@ -190,7 +191,6 @@ class Verdict(StrEnum):
 class Use(StrEnum):
     """What a command does with a table, as far as it matters for properties that lake does not honour."""
 
-    APPEND = "append"
     LOAD = "load"
     WRITE = "write"
     DELETE = "delete"
@@ -275,13 +275,6 @@ UNUSED: tuple[Unused, ...] = (
         "write.wap.enabled",
         "rows are committed to the branch directly, not staged for an audit",
         Use.LOAD,
-        harmless=("false",),
-        allowed=_BOOLEAN,
-    ),
-    _warned(
-        "write.upsert.enabled",
-        f"rows are appended; {Option.UPSERT} replaces rows by key",
-        Use.APPEND,
         harmless=("false",),
         allowed=_BOOLEAN,
     ),

@@ -24,6 +24,7 @@ from lake.core.replay.model import (
     FoundCheckpoint,
     TemporaryManifest,
 )
+from lake.core.staging.staged_run import RunMarks, RunName, shown_run
 
 JobKey = tuple[str, str]
 _SECOND_MS = 1000
@@ -57,7 +58,8 @@ class Evidence:
         foreign: why it belongs to another table or branch.
         known_files: the number of its files that occur in a retained snapshot.
         missing: a message about a file that is missing or too short.
-        run_id: the id of the ingest that staged it; None for a Flink job.
+        run: the ingest that staged it; None for a Flink job.
+        marks: the properties of that ingest in the manifests.
         ran: whether that ingest is in the table, with these files or with others.
     """
 
@@ -75,7 +77,8 @@ class Evidence:
     foreign: str | None = None
     known_files: int = 0
     missing: str | None = None
-    run_id: str | None = None
+    run: RunName | None = None
+    marks: RunMarks | None = None
     ran: bool = False
 
     @property
@@ -204,7 +207,8 @@ def _classify(
         manifests=item.manifests,
         blank=item.blank,
         proven=state == PENDING and (item.named or asserted),
-        run_id=item.run_id,
+        run=item.run,
+        marks=item.marks,
     )
     return Classified(item, found, doubt, later is not None)
 
@@ -234,12 +238,17 @@ def _by_files(item: Evidence, context: ClassificationContext) -> _Verdict | None
             COMMITTED_LEFTOVER,
             "its files are or were in a snapshot; only its manifests are left over",
         )
+    if item.known_files and item.run and item.ran:
+        return (
+            COMMITTED_LEFTOVER,
+            f"{shown_run(item.run)} was committed; only its manifests are left over",
+        )
     if item.known_files:
         return PARTIAL, (
             f"only {item.known_files} of its {item.files} files occur in the table's snapshots"
         )
     if item.ran:
-        return SUPERSEDED, f"run {item.run_id} was committed already, with other files"
+        return SUPERSEDED, f"{shown_run(item.run or '')} was committed already, with other files"
     if item.missing:
         return BROKEN, item.missing
     return None
@@ -282,8 +291,8 @@ def _unnamed(item: Evidence, context: ClassificationContext) -> tuple[_Verdict, 
         ), Doubt.LATER
     if expired := _expired(item, context):
         return (UNPROVEN, expired), Doubt.HISTORY
-    if item.run_id:
-        return (PENDING, f"run {item.run_id} staged it and has not committed it"), None
+    if item.run:
+        return (PENDING, f"{shown_run(item.run)} staged it and has not committed it"), None
     known = "no checkpoint" if committed == NONE_COMMITTED else f"checkpoint {committed}"
     reason = f"no snapshot contains its files, and {known} is the job's last committed one"
     return (PENDING, reason), None
@@ -335,6 +344,9 @@ def _later_attempt(
 
 def _later_job(item: Evidence, committed: int, uses: Sequence[CheckpointUse]) -> str | None:
     """Return a message about a later job with the same operator that continued from an earlier number."""
+    if item.run is not None:
+        # All runs and streams of lake have one operator, and do not continue one another.
+        return None
     firsts: dict[str, int] = {}
     lasts: dict[str, int | None] = {}
     for use in uses:

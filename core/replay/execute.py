@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from lake.core.deletes.equality_coverage import same_spec, sole_spec
 from lake.core.errors import CommitConflictError, LakeError
 from lake.core.flink.commits import job_commit, max_committed
 from lake.core.flink.manifest_names import parse_name
-from lake.core.manifests.data_files import DATA
 from lake.core.outcome import Outcome, Status
 from lake.core.replay.model import (
     BROKEN,
@@ -24,14 +24,20 @@ from lake.core.replay.model import (
     PendingJob,
     ReplayPlan,
 )
-from lake.core.replay.snapshot_steps import ReplayStep, replay_steps
+from lake.core.replay.report import left_runs
+from lake.core.replay.snapshot_steps import ReplayStep, replay_steps, staged_steps
 from lake.core.replay.temporary_manifests import manifest_roots
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.referenced_files import find_referenced
-from lake.core.snapshots.run_ids import OPERATION_ID, has_run
-from lake.core.staging.claims import claim_for_commit, remove_leftovers
-from lake.core.staging.staged_run import StagedRun, find_run
+from lake.core.snapshots.run_ids import OPERATION_ID
+from lake.core.staging.claims import (
+    claim_available,
+    claim_for_commit,
+    remove_committed,
+    remove_leftovers,
+)
+from lake.core.staging.staged_run import RunName, StagedRun, find_run, guard_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
@@ -52,23 +58,22 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     if not plan.jobs:
         return _outcome(plan, Status.NOTHING_TO_DO, ())
     operation_id = session.ids.uuid()
-    replay = _Replay(plan)
-    runs = {item.run_id for job in plan.jobs for item in job.checkpoints if item.run_id}
+    runs = {item.run for job in plan.jobs for item in job.checkpoints if item.run}
     try:
-        with claim_for_commit(session, plan.table, runs), session.interrupts.last_commit():
+        with _claimed(session, plan, runs) as claimed, session.interrupts.last_commit():
             committed = commit_snapshots(
                 session,
                 plan.table,
-                replay.decide,
+                _Replay(claimed).decide,
                 CommitRequest(
                     operation_id=operation_id,
                     branch=plan.branch,
-                    requirements=_requirements(plan),
+                    requirements=_requirements(claimed),
                 ),
             )
     except CommitConflictError:
         now = plan.table.refreshed()
-        if runs and all(has_run(now, plan.branch, run_id) for run_id in runs):
+        if runs and all(guard_of(run).is_held(now, plan.branch) for run in runs):
             return _outcome(plan, Status.NOTHING_TO_DO, ())
         raise
     steps = [step for step in committed.steps if isinstance(step, ReplayStep)]
@@ -83,6 +88,21 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     if not steps:
         return _outcome(plan, Status.NOTHING_TO_DO, ())
     return _outcome(plan, Status.DONE, done, operation_id, committed)
+
+
+@contextmanager
+def _claimed(session: Session, plan: ReplayPlan, runs: Collection[RunName]) -> Iterator[ReplayPlan]:
+    """Claim the staged runs of a plan; yield the plan without those of all staged runs that others have finished.
+
+    Raises:
+        CommitConflictError: a run that was asked for by its name no longer exists, or is being discarded.
+    """
+    if not plan.all_staged:
+        with claim_for_commit(session, plan.table, runs):
+            yield plan
+        return
+    with claim_available(session, plan.table, runs) as there:
+        yield replace(plan, jobs=tuple(job for job in plan.jobs if job.checkpoints[0].run in there))
 
 
 @dataclass(slots=True)
@@ -108,16 +128,25 @@ class _Replay:
             # Unchanged steps keep the manifests that were written for them.
             self._decision = decision
             self._steps = [
-                _with_sole_spec(table, step)
-                for job, number in zip(jobs, numbers, strict=True)
-                for step in replay_steps(
-                    job,
-                    committed=number,
-                    replace_partitions=self.plan.replace_partitions,
-                    properties=table.properties,
-                )
+                _with_sole_spec(table, step) for step in self._new_steps(table, jobs, numbers)
             ]
         return self._steps
+
+    def _new_steps(
+        self, table: Table, jobs: Sequence[PendingJob], numbers: Sequence[int]
+    ) -> list[ReplayStep]:
+        if self.plan.all_staged:
+            return staged_steps([item for job in jobs for item in job.checkpoints])
+        return [
+            step
+            for job, number in zip(jobs, numbers, strict=True)
+            for step in replay_steps(
+                job,
+                committed=number,
+                replace_partitions=self.plan.replace_partitions,
+                properties=table.properties,
+            )
+        ]
 
     def _require_history(self, table: Table) -> None:
         head = ancestry.branch_head(table.metadata, self.plan.branch)
@@ -148,7 +177,7 @@ class _Replay:
     def _ran(self, table: Table, item: FoundCheckpoint) -> bool:
         """Whether the ingest that staged a checkpoint was committed by another process."""
         branch = self.plan.branch
-        return item.run_id is not None and has_run(table, branch, item.run_id)
+        return item.run is not None and guard_of(item.run).is_held(table, branch)
 
     def _is_held(self, item: FoundCheckpoint, present: frozenset[str]) -> bool:
         own = _paths([item])
@@ -168,22 +197,18 @@ class _Replay:
 
 def _requirements(plan: ReplayPlan) -> tuple[TableRequirement, ...]:
     """Return the requirements of deletes that lake staged, as their ingest has; Flink's sinks have none."""
-    staged = [item for job in plan.jobs for item in job.checkpoints if item.run_id]
-    specs = {spec for item in staged if (spec := _spec_of_deletes(item)) is not None}
+    staged = [item for job in plan.jobs for item in job.checkpoints if item.run]
+    specs = {spec for item in staged if (spec := item.spec_of_deletes) is not None}
     return tuple(item for spec_id in sorted(specs) for item in same_spec(plan.table, spec_id))
 
 
 def _with_sole_spec(table: Table, step: ReplayStep) -> ReplayStep:
     """Make a staged run's deletes conflict with data files of other specs, which they do not apply to."""
     item, operation = step.checkpoints[0], step.operation
-    spec_id = _spec_of_deletes(item)
-    if item.run_id is None or spec_id is None or not isinstance(operation, RowDelta):
+    spec_id = item.spec_of_deletes
+    if item.run is None or spec_id is None or not isinstance(operation, RowDelta):
         return step
     return replace(step, operation=replace(operation, sole_spec=sole_spec(table, spec_id)))
-
-
-def _spec_of_deletes(item: FoundCheckpoint) -> int | None:
-    return next((each.spec_id for each in item.manifests if each.content != DATA), None)
 
 
 def _is_done(item: FoundCheckpoint, before: int, now: int) -> bool:
@@ -209,13 +234,13 @@ def _paths(checkpoints: Sequence[FoundCheckpoint]) -> frozenset[str]:
 
 def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckpoint]) -> None:
     roots = manifest_roots(table)
-    manifests = [
-        manifest.path for item in done if item.run_id is None for manifest in item.manifests
-    ]
+    manifests = [manifest.path for item in done if item.run is None for manifest in item.manifests]
     # A checkpoint may name any file, even a live manifest; delete only files with a temporary manifest's name.
     own = [path for path in manifests if parse_name(path) and locations.deletable(path, roots)]
     failures = len(table.storage.delete(own).failed) + len(manifests) - len(own)
-    runs = [find_run(table, item.run_id) for item in done if item.run_id]
+    staged = [item.marks.name for item in done if item.marks and not item.marks.is_interrupted]
+    failures += len(remove_committed(table, staged))
+    runs = [find_run(table, item.run) for item in done if item.run and item.run not in staged]
     failures += sum(
         len(remove_leftovers(table, run, by_other=_by_other(table, run))) for run in runs if run
     )
@@ -237,7 +262,7 @@ def _remove_leftovers(session: Session, plan: ReplayPlan) -> None:
         for item in plan.found
         if item.state == COMMITTED_LEFTOVER
         and item.manifests
-        and (item.run_id is not None or _is_replayed(plan.table, item))
+        and (item.run is not None or _is_replayed(plan.table, item))
     ]
     if leftovers:
         _remove_manifests(session, plan.table, leftovers)
@@ -269,18 +294,23 @@ def _outcome(
         for item in plan.found
         if _name(item) not in names and (item.manifests or item.state == BROKEN)
     ]
+    result: dict[str, Any] = {
+        "committed_checkpoints": len(counted),
+        "skipped_checkpoints": len(skipped),
+        "data_files": sum(item.data_files for item in done),
+        "delete_files": sum(item.delete_files for item in done),
+    }
+    if plan.all_staged:
+        result["committed_runs"] = [item.marks.run_id for item in done if item.marks]
+        result["left_runs"] = left_runs(plan)
     return Outcome(
         command="replay",
         table=plan.table.identifier,
         branch=plan.branch,
-        status=status,
+        status=Status.PARTIAL if plan.left else status,
         operation_id=operation_id,
         base_snapshot_id=plan.base_snapshot_id,
         snapshot_ids=committed.snapshot_ids if committed else (),
-        result={
-            "committed_checkpoints": len(counted),
-            "skipped_checkpoints": len(skipped),
-            "data_files": sum(item.data_files for item in done),
-            "delete_files": sum(item.delete_files for item in done),
-        },
+        result=result,
+        warnings=[f"run {run.run_id} was left: {run.reason}" for run in plan.left],
     )

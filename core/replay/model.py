@@ -9,6 +9,7 @@ import pyarrow as pa
 from lake.core.catalogs.catalog import Table
 from lake.core.flink.state import FLINK_SINK
 from lake.core.manifests.data_files import DATA
+from lake.core.staging.staged_run import RunMarks, RunName
 
 # States of a checkpoint.
 COMMITTED_LEFTOVER = "committed-leftover"
@@ -61,7 +62,8 @@ class FoundCheckpoint:
         manifests: the readable data manifests, then the readable delete manifests.
         blank: as `TakenCheckpoint.blank`.
         proven: whether a completed checkpoint's state, or the operator's assertion, says that it completed.
-        run_id: the id of the ingest that staged it; None for a Flink job.
+        run: the ingest that staged it; None for a Flink job.
+        marks: the properties of that ingest in the manifests.
     """
 
     job_id: str
@@ -73,7 +75,8 @@ class FoundCheckpoint:
     manifests: tuple[TemporaryManifest, ...] = ()
     blank: bool = False
     proven: bool = False
-    run_id: str | None = None
+    run: RunName | None = None
+    marks: RunMarks | None = None
 
     @property
     def file_paths(self) -> list[str]:
@@ -84,6 +87,11 @@ class FoundCheckpoint:
     def data_files(self) -> int:
         """The number of data files that it added."""
         return sum(item.entries.num_rows for item in self.manifests if item.content == DATA)
+
+    @property
+    def spec_of_deletes(self) -> int | None:
+        """The partition spec of its delete files; None if it has none."""
+        return next((item.spec_id for item in self.manifests if item.content != DATA), None)
 
     @property
     def delete_files(self) -> int:
@@ -109,6 +117,15 @@ class PendingJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftRun:
+    """A staged run that a replay of all staged runs does not commit: its id, its state, and the reason."""
+
+    run_id: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
     """The checkpoints that a replay found, and those that it commits.
 
@@ -119,6 +136,8 @@ class ReplayPlan:
         found: every checkpoint, ordered by job, operator, number and attempt.
         jobs: the checkpoints to commit, by job; empty for a listing.
         replace_partitions: whether the jobs ran in overwrite mode.
+        all_staged: whether all staged runs are committed; then ``jobs`` are these runs in the order of writing.
+        left: the staged runs that are not committed, although no snapshot contains their rows.
     """
 
     table: Table
@@ -127,3 +146,5 @@ class ReplayPlan:
     found: tuple[FoundCheckpoint, ...]
     jobs: tuple[PendingJob, ...] = ()
     replace_partitions: bool = False
+    all_staged: bool = False
+    left: tuple[LeftRun, ...] = ()

@@ -24,6 +24,7 @@ class ReplayOptions:
         quiet_ms: how long a job must have written nothing, in ms.
         assume_uncommitted: assume that files in no retained snapshot were never committed.
         branch: the branch that the jobs wrote to.
+        all_staged: whether to commit all staged runs of the branch, and nothing of Flink's jobs.
 
     Raises:
         InvalidRequestError: two options contradict each other.
@@ -36,12 +37,15 @@ class ReplayOptions:
     quiet_ms: int = QUIET_MS
     assume_uncommitted: bool = False
     branch: str = ancestry.MAIN
+    all_staged: bool = False
 
     def __post_init__(self) -> None:
         if self.checkpoints and (self.job_id is not None or self.completed is not None):
             raise InvalidRequestError(
                 f"{Option.CHECKPOINTS} and {Option.JOB_ID} contradict each other"
             )
+        if self.all_staged:
+            self._check_all_staged()
         if (self.job_id is None) != (self.completed is None):
             raise InvalidRequestError(
                 f"{Option.JOB_ID} and {Option.COMPLETED} must be given together",
@@ -59,10 +63,23 @@ class ReplayOptions:
                 f"{name} needs {Option.CHECKPOINTS}, or {Option.JOB_ID} and {Option.COMPLETED}"
             )
 
+    def _check_all_staged(self) -> None:
+        """Refuse options that choose or describe the checkpoints of Flink's jobs."""
+        given = {
+            Option.CHECKPOINTS: self.checkpoints,
+            Option.JOB_ID: self.job_id,
+            Option.COMPLETED: self.completed is not None,
+            Option.REPLACE_PARTITIONS: self.replace_partitions,
+            Option.ASSUME_UNCOMMITTED: self.assume_uncommitted,
+        }
+        for option, value in given.items():
+            if value:
+                raise InvalidRequestError(f"{Option.ALL_STAGED} and {option} contradict each other")
+
     @property
     def commits(self) -> bool:
         """Whether the replay commits anything."""
-        return bool(self.checkpoints) or self.job_id is not None
+        return bool(self.checkpoints) or self.job_id is not None or self.all_staged
 
     @property
     def operator_assertion(self) -> tuple[str, int] | None:

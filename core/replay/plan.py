@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lake.core.commit.preconditions import refuse_consumer
 from lake.core.errors import NotFoundError
 from lake.core.replay.checkpoint_selection import read_selected, select_checkpoints
 from lake.core.replay.safety_checks import check
+from lake.core.replay.staged import choose_all
 from lake.core.replay.survey import survey
 
 if TYPE_CHECKING:
@@ -30,9 +32,12 @@ def plan_replay(session: Session, table: Table, options: ReplayOptions) -> Repla
             damaged.
         RefusedError: a safety rule forbids the request.
     """
+    if options.commits:
+        refuse_consumer(options.branch)
     seen = _survey(table, options, read_selected(table, options.checkpoints), _ATTEMPTS)
     check(session, seen)
-    return seen.to_plan()
+    plan = seen.to_plan()
+    return choose_all(session, plan) if options.all_staged else plan
 
 
 def _survey(

@@ -58,6 +58,11 @@ def describe(plan: ReplayPlan) -> list[dict[str, Any]]:
     ]
 
 
+def left_runs(plan: ReplayPlan) -> list[dict[str, str]]:
+    """Return the staged runs that are not committed as rows of the JSON output."""
+    return [{"run_id": run.run_id, "state": run.state, "reason": run.reason} for run in plan.left]
+
+
 def rows_of(found: Iterable[FoundCheckpoint]) -> int:
     """Return the number of rows in the data files of checkpoints."""
     return sum(
@@ -79,7 +84,10 @@ def listing(plan: ReplayPlan, *, verbose: bool) -> Outcome:
 def preview(plan: ReplayPlan, *, verbose: bool) -> Outcome:
     """Return the outcome of a dry run: the checkpoints, and how much would be committed."""
     chosen = [item for job in plan.jobs for item in job.checkpoints]
-    return _outcome(plan, Status.DRY_RUN, chosen, verbose=verbose)
+    outcome = _outcome(plan, Status.DRY_RUN, chosen, verbose=verbose)
+    if plan.all_staged:
+        outcome = replace(outcome, plan={**outcome.plan, "left_runs": left_runs(plan)})
+    return outcome
 
 
 def with_plan(outcome: Outcome, plan: ReplayPlan, *, verbose: bool) -> Outcome:

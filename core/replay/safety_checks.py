@@ -16,6 +16,7 @@ from lake.core.replay.checkpoint_selection import later_checkpoints
 from lake.core.replay.classification import Doubt
 from lake.core.replay.model import FOREIGN, FoundCheckpoint, PendingJob
 from lake.core.replay.staged import is_staged
+from lake.core.snapshots import ancestry
 from lake.core.snapshots.run_ids import OPERATION_ID
 from lake.core.snapshots.summary import REPLACE_PARTITIONS
 from lake.core.units import format_duration
@@ -175,7 +176,11 @@ def _last_write_ms(survey: Survey, job: PendingJob) -> int:
 def _refuse_branch(survey: Survey, job: PendingJob) -> None:
     """Refuse a branch to which the job does not commit."""
     metadata, branch = survey.table.metadata, survey.options.branch
-    branches = [name for name, ref in metadata.refs.items() if ref.snapshot_ref_type == "branch"]
+    branches = [
+        name
+        for name, ref in metadata.refs.items()
+        if ref.snapshot_ref_type == "branch" and not ancestry.is_consumer(name)
+    ]
     holding = [
         name
         for name in branches

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from lake.core.commit.operations import (
     AppendFiles,
@@ -24,7 +25,8 @@ from lake.core.manifests.data_files import DATA
 from lake.core.options import Option
 from lake.core.properties.table_properties import MAX_EMPTY_COMMITS
 from lake.core.replay.model import FoundCheckpoint, PendingJob
-from lake.core.snapshots.run_ids import RUN_ID
+from lake.core.snapshots.run_ids import run_summary
+from lake.core.staging.staged_run import guard_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,6 +76,36 @@ def replay_steps(
     return sink.steps
 
 
+def staged_steps(runs: Sequence[FoundCheckpoint]) -> list[ReplayStep]:
+    """Return the snapshots that commit staged runs: one for appends in a row, one for each run with deletes.
+
+    The deletes of a run apply to the rows of the runs before it, and not to those after it.
+
+    Args:
+        runs: the runs, in the order of writing.
+    """
+    steps: list[ReplayStep] = []
+    for has_deletes, group in groupby(runs, key=lambda item: item.delete_files > 0):
+        items = list(group)
+        if has_deletes:
+            steps += [_staged_step(_row_delta(item), (item,)) for item in items]
+        else:
+            steps.append(_staged_step(AppendFiles(added=_files(items, data=True)), items))
+    return steps
+
+
+def _staged_step(operation: Operation, items: Sequence[FoundCheckpoint]) -> ReplayStep:
+    summary = run_summary([item.marks.run_id for item in items if item.marks])
+    if len(items) == 1:
+        (item,) = items
+        summary |= {
+            JOB_ID: item.job_id,
+            OPERATOR_ID: item.operator_id,
+            CHECKPOINT_ID: str(item.checkpoint_id),
+        }
+    return ReplayStep(operation=operation, summary=summary, checkpoints=tuple(items))
+
+
 def _batches(job: PendingJob) -> list[Sequence[FoundCheckpoint]]:
     """Return the checkpoints of each call of the sink's committer."""
     if job.sink == FLINK_SINK:
@@ -116,9 +148,9 @@ class _Sink:
             OPERATOR_ID: self._job.operator_id,
             CHECKPOINT_ID: str(self._committed),
         }
-        runs = {item.run_id for item in checkpoints if item.run_id}
+        runs = {item.run for item in checkpoints if item.run}
         if len(runs) == 1:
-            summary[RUN_ID] = runs.pop()
+            summary |= guard_of(runs.pop()).summary
         self.steps.append(
             ReplayStep(operation=operation, summary=summary, checkpoints=tuple(checkpoints))
         )

@@ -111,7 +111,7 @@ def read_keys(
     Returns:
         Batches, each with the position of its first row in the file.
     """
-    plain = replace(settings, projection=Schema(), row_filter=None, deletes=())
+    plain = replace(settings, projection=Schema(), row_filter=None, deletes=(), keys=None)
     with _opened(storage, file) as rows:
         columns = ColumnMapping.of(rows.schema, file, plain, ids)
         for start, raw in rows.batches(columns):
@@ -130,16 +130,26 @@ def _read(
         raise ValueError("the settings have delete files, but no deletes were given")
     own = None if deletes is None else deletes.of(file)
     with _opened(storage, file) as rows:
-        key_ids = own.key_ids if own else ()
-        columns = ColumnMapping.of(rows.schema, file, settings, key_ids)
-        for start, raw in rows.batches(columns, None if own is None else own.leaves):
-            keep = None if own is None else own.keep(start, raw.num_rows, columns.keys_of(raw))
-            positions = None
-            if with_positions or columns.need_positions:
-                positions = np.arange(start, start + raw.num_rows, dtype=np.int64)
-            positions, batch = _live_rows(raw, positions, keep, columns)
-            if batch.num_rows:
-                yield positions, columns.select(batch)
+        columns = ColumnMapping.of(rows.schema, file, settings, own.key_ids if own else ())
+        found = _shaped(rows, columns, own, with_positions=with_positions)
+        if settings.keys is not None:
+            found = settings.keys.tested(found, Schema(*columns.wanted))
+        for positions, batch in found:
+            yield positions, columns.select(batch)
+
+
+def _shaped(
+    rows: RowFile, columns: ColumnMapping, own: FileDeletes | None, *, with_positions: bool
+) -> Iterator[tuple[Int64s | None, pa.RecordBatch]]:
+    """Yield the live rows of a file that match the filter, with the columns that are read."""
+    for start, raw in rows.batches(columns, None if own is None else own.leaves):
+        keep = None if own is None else own.keep(start, raw.num_rows, columns.keys_of(raw))
+        positions = None
+        if with_positions or columns.need_positions:
+            positions = np.arange(start, start + raw.num_rows, dtype=np.int64)
+        positions, batch = _live_rows(raw, positions, keep, columns)
+        if batch.num_rows:
+            yield positions, batch
 
 
 def _live_rows(

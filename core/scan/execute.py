@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,19 +15,25 @@ from lake.core.errors import CorruptFileError
 from lake.core.exports import export
 from lake.core.exports.destinations import Output
 from lake.core.exports.export import Noted, Part, PartReport
+from lake.core.keys.row_keys import RowKeys
 from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import PlainData
 from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
-from lake.core.scan.incremental import operation_of
 from lake.core.scan.plan import ScanPlan
+from lake.core.scan.scan_keys import (
+    ROW_GROUPS_SKIPPED,
+    ROWS_WITHOUT_PARTNER,
+    row_keys,
+)
 from lake.core.session import Session
+from lake.core.snapshots import ancestry
 from lake.core.types.type_text import type_text
 
 PREVIEW_ROWS = 20
 _SHOWN_SNAPSHOTS = 20
 # Counts the rows that were deleted.
-_DROPPED = "dropped"
+DROPPED = "dropped"
 
 
 def describe(plan: ScanPlan) -> Outcome:
@@ -49,8 +55,9 @@ def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
         CorruptFileError: a file cannot be read; the output is removed.
         BadInputError: the output cannot be written.
     """
-    result, _ = export.emit(session, ScanRows(plan), output)
-    return _outcome(plan, result)
+    result, noted = export.emit(session, ScanRows(plan), output)
+    counters = {} if plan.keys is None else key_counters(noted)
+    return _outcome(plan, {**result, **counters})
 
 
 def previewed(source: export.RowSource[Any]) -> tuple[dict[str, Any], list[Detail]]:
@@ -81,14 +88,16 @@ class ScanRows:
     def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
         """Yield all rows."""
         storage, every = self.plan.table.storage, self.plan.found.equality_deletes()
+        keys = row_keys(self.shared)
         # Most splits have the same equality deletes.
         with closing(EqualityGroups(storage, every, self.plan.reading(every))) as groups:
             for split in self.plan.reads():
-                reading = self.plan.reading(split.deletes)
+                reading = replace(self.plan.reading(split.deletes), keys=keys)
                 deletes = Deletes(storage, reading, split.slices, groups)
                 for item in split.slices:
                     yield from read_batches(storage, item, reading, deletes)
-                noted[_DROPPED] += deletes.dropped
+                noted[DROPPED] += deletes.dropped
+        note_keys(keys, noted)
 
     def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[ScanTask]]:
         """Yield a task for each split."""
@@ -97,6 +106,11 @@ class ScanRows:
             payload = ScanTask(part=part(number), reading=reading, files=split.slices)
             sizes = (item.length or item.size_bytes - item.start for item in split.slices)
             yield Task(payload, sum(sizes))
+
+    @property
+    def shared(self) -> bytes:
+        """The keys that rows must have; empty for all rows."""
+        return b"" if self.plan.keys is None else self.plan.keys.to_bytes()
 
     @property
     def task(self) -> TaskFunction[ScanTask, PartReport]:
@@ -109,10 +123,10 @@ class ScanRows:
         Raises:
             CorruptFileError: the numbers differ.
         """
-        complete = self.plan.condition is None and self.plan.options.limit is None
-        if complete and rows + noted[_DROPPED] != self.plan.records:
+        complete = not self.plan.chooses_rows and self.plan.options.limit is None
+        if complete and rows + noted[DROPPED] != self.plan.records:
             raise CorruptFileError(
-                f"read {rows + noted[_DROPPED]} rows, but the files have {self.plan.records} by their metadata"
+                f"read {rows + noted[DROPPED]} rows, but the files have {self.plan.records} by their metadata"
             )
 
 
@@ -124,9 +138,24 @@ def write_part(task: ScanTask, context: TaskContext) -> Iterator[PartReport]:
 
 
 def _split_rows(task: ScanTask, context: TaskContext, noted: Noted) -> Iterator[pa.RecordBatch]:
-    with closing(Deletes(context.storage, task.reading, task.files)) as deletes:
-        yield from read_rows(context.storage, task.files, task.reading, deletes)
-        noted[_DROPPED] += deletes.dropped
+    keys = row_keys(context.shared)
+    reading = replace(task.reading, keys=keys)
+    with closing(Deletes(context.storage, reading, task.files)) as deletes:
+        yield from read_rows(context.storage, task.files, reading, deletes)
+        noted[DROPPED] += deletes.dropped
+    note_keys(keys, noted)
+
+
+def note_keys(keys: RowKeys | None, noted: Noted) -> None:
+    """Add what the keys of a task excluded to the counters of the reader."""
+    if keys is not None:
+        noted[ROW_GROUPS_SKIPPED] += keys.row_groups_skipped
+        noted[ROWS_WITHOUT_PARTNER] += keys.rows_without_partner
+
+
+def key_counters(noted: Mapping[str, int]) -> dict[str, int]:
+    """Return the counters of a scan with keys for its result."""
+    return {name: noted.get(name, 0) for name in (ROW_GROUPS_SKIPPED, ROWS_WITHOUT_PARTNER)}
 
 
 def _outcome(
@@ -136,18 +165,13 @@ def _outcome(
 ) -> Outcome:
     warnings = []
     if plan.skipped:
-        shown = ", ".join(
-            f"{item.snapshot_id} ({operation_of(item)})" for item in plan.skipped[:_SHOWN_SNAPSHOTS]
-        )
-        more = len(plan.skipped) - _SHOWN_SNAPSHOTS
-        warnings.append(
-            f"skipped {_not_appended(len(plan.skipped))} ({Option.CHANGES} shows the changes): {shown}"
-            + (f" and {more} more" if more > 0 else "")
-        )
+        skipped = [(item.snapshot_id, ancestry.operation_of(item)) for item in plan.skipped]
+        warnings.append(skipped_message(skipped))
     if plan.truncated:
         warnings.append(
             "older snapshots have expired: the rows that they appended are not in this scan"
         )
+    warnings += plan.keys.warnings if plan.keys else ()
     warnings += [f"rows may be missing: {doubt}" for doubt in plan.found.doubts]
     return Outcome(
         command="scan",
@@ -159,6 +183,18 @@ def _outcome(
         result=result,
         warnings=warnings,
         details=details,
+    )
+
+
+def skipped_message(snapshots: Sequence[tuple[int, str]]) -> str:
+    """Return a warning about snapshots that an append scan does not show, each with its operation."""
+    shown = ", ".join(
+        f"{number} ({operation})" for number, operation in snapshots[:_SHOWN_SNAPSHOTS]
+    )
+    more = len(snapshots) - _SHOWN_SNAPSHOTS
+    return (
+        f"skipped {_not_appended(len(snapshots))} ({Option.CHANGES} shows the changes): {shown}"
+        + (f" and {more} more" if more > 0 else "")
     )
 
 

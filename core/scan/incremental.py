@@ -23,7 +23,7 @@ class Increment:
 
     Args:
         end: the newest snapshot, inclusive; None for an empty table.
-        appends: snapshots whose files are read, newest first.
+        appends: snapshots whose files are read, in this order; `plan_increment` returns the newest first.
         skipped: snapshots of other operations, which an append scan does not read.
         truncated: whether no start was given and the history does not go back to the first snapshot.
     """
@@ -59,8 +59,8 @@ def plan_increment(
 ) -> Increment:
     """Select the appends after ``start`` up to ``end``; see `plan_range`."""
     selected = plan_range(metadata, start=start, inclusive=inclusive, end=end, branch=branch)
-    appends = tuple(item for item in selected.snapshots if operation_of(item) == "append")
-    skipped = tuple(item for item in selected.snapshots if operation_of(item) != "append")
+    appends = tuple(item for item in selected.snapshots if ancestry.operation_of(item) == "append")
+    skipped = tuple(item for item in selected.snapshots if ancestry.operation_of(item) != "append")
     return Increment(selected.end, appends, skipped, selected.truncated)
 
 
@@ -91,11 +91,6 @@ def plan_range(
         return SnapshotRange(last)
     chosen, truncated = _after(metadata, last, start_id, inclusive=inclusive)
     return SnapshotRange(last, tuple(chosen), truncated)
-
-
-def operation_of(snapshot: Snapshot) -> str:
-    """Return a snapshot's operation; "unknown" for old writers of version 1."""
-    return str(snapshot.summary.operation.value) if snapshot.summary else "unknown"
 
 
 def _end(metadata: TableMetadata, end: str | None, branch: str) -> Snapshot | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.expressions.filters import bind_filter
 from lake.core.expressions.parser import parse_filter
-from lake.core.manifests.api import read_manifests
+from lake.core.manifests.api import read_manifest_lists, read_manifests
 from lake.core.manifests.data_files import DATA, DeleteFile
 from lake.core.manifests.schemas import ADDED, MANIFEST_SCHEMA
 from lake.core.options import Option
@@ -27,17 +26,21 @@ from lake.core.scan.incremental import Increment, plan_increment
 from lake.core.scan.splits import Pieces, SplitOptions, SplitPiece, cut_all, pack, weights
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.completeness import (
+    check_list,
     has_only_own_manifests,
     missing_added_files_message,
     read_list,
 )
-from lake.core.snapshots.live_files import LiveFiles, live_files
-from lake.core.snapshots.pruning import prune_files, prune_manifests
+from lake.core.snapshots.live_files import LiveFiles, live_files, no_files
+from lake.core.snapshots.pruning import FILTER_COLUMNS, prune_files, prune_manifests
 from lake.core.types.arrow_schema import project_schema
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.keys.key_pruning import KeyPruner
+    from lake.core.scan.scan_keys import ScanKeys
 
 _COLUMNS = (
     "status",
@@ -64,14 +67,6 @@ _READ_COLUMNS = (
     "first_row_id",
 )
 _MOST_SPLITS = 256
-_FETCH_THREADS = 16
-_STATISTICS = (
-    "value_counts",
-    "null_value_counts",
-    "nan_value_counts",
-    "lower_bounds",
-    "upper_bounds",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +148,8 @@ class ScanPlan:
         condition: bound row filter.
         skipped: snapshots of an incremental scan that are not appends.
         truncated: whether older snapshots of an incremental scan have expired.
+        keys: the keys that rows must have; None for all rows.
+        pruning: facts about the keys and what they exclude.
     """
 
     table: Table
@@ -166,10 +163,13 @@ class ScanPlan:
     condition: BooleanExpression | None
     skipped: Sequence[Snapshot] = ()
     truncated: bool = False
+    keys: ScanKeys | None = None
+    pruning: Mapping[str, Any] | None = None
 
-    def facts(self) -> dict[str, int | None]:
+    def facts(self) -> dict[str, Any]:
         """Return the plan's counts by their names in the output."""
         least, most = self.row_bounds()
+        pruning = {} if self.pruning is None else {"pruning": dict(self.pruning)}
         return {
             "snapshots": self.snapshots,
             "files": self.found.count,
@@ -181,6 +181,7 @@ class ScanPlan:
             "splits": len(self.splits),
             "skipped_files": self.found.skipped_files,
             "skipped_manifests": self.found.skipped_manifests,
+            **pruning,
         }
 
     @property
@@ -195,13 +196,18 @@ class ScanPlan:
 
     def row_bounds(self) -> tuple[int | None, int | None]:
         """Return the least and the most rows that all files give; None if there is a filter."""
-        if self.condition is not None:
+        if self.chooses_rows:
             return None, None
         if self.options.incremental:
             return self.records, self.records
         bounds = [self.found.row_bounds(spec_id) for spec_id in self.found.by_spec]
         least, most = (sum(int(item[end].sum()) for item in bounds) for end in (0, 1))
         return least, most
+
+    @property
+    def chooses_rows(self) -> bool:
+        """Whether some rows of the files may not be read, or not be returned."""
+        return self.condition is not None or self.keys is not None
 
     @property
     def bytes(self) -> int:
@@ -267,8 +273,13 @@ class Split:
     numbers: npt.NDArray[np.int64]
 
 
-def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
+def plan_scan(table: Table, options: ScanOptions, keys: ScanKeys | None = None) -> ScanPlan:
     """Find the files and split them.
+
+    Args:
+        table: the table.
+        options: the options.
+        keys: the keys of the rows that are wanted; None for all rows.
 
     Raises:
         NotFoundError: a snapshot, ref or column does not exist.
@@ -283,16 +294,69 @@ def plan_scan(table: Table, options: ScanOptions) -> ScanPlan:
             end=options.end,
             branch=options.branch,
         )
-        increment = _with_root_checked(table, options, increment)
-        condition, projection = bound(table.schema, options)
-        found = _appended(table, increment, condition)
-        return planned(table, options, increment, found, condition, projection)
-    snapshot = _snapshot(table, options)
-    schema = _schema_at(table, options, snapshot)
+        return plan_appends(
+            table, options, _with_root_checked(table, options, increment), keys=keys
+        )
+    snapshot, schema = scan_snapshot(table, options), scan_schema(table, options)
+    return plan_snapshot(table, options, snapshot, schema=schema, keys=keys)
+
+
+def plan_appends(
+    table: Table,
+    options: ScanOptions,
+    increment: Increment,
+    *,
+    schema: Schema | None = None,
+    with_bounds: bool = False,
+    keys: ScanKeys | None = None,
+) -> ScanPlan:
+    """Find the files that some append snapshots added, and split them.
+
+    Args:
+        table: the table.
+        options: the options; those that choose snapshots are ignored.
+        increment: the snapshots.
+        schema: the schema to read with; None for the table's current one.
+        with_bounds: read the statistics of the files even if there is no filter.
+        keys: the keys of the rows that are wanted; None for all rows.
+
+    Raises:
+        NotFoundError: a column does not exist.
+        BadInputError: the filter is not valid.
+        CorruptFileError: a manifest does not match its manifest list.
+    """
+    schema = table.schema if schema is None else schema
     condition, projection = bound(schema, options)
-    found = _live(table, snapshot, condition, schema)
+    columns = file_columns(condition, with_bounds=with_bounds or keys is not None)
+    pruner = None if keys is None else keys.pruner(schema)
+    found = _appended(table, increment, condition, schema, columns, pruner)
+    plan = planned(table, options, increment, found, condition, projection)
+    return _with_keys(plan, keys, pruner)
+
+
+def plan_snapshot(
+    table: Table,
+    options: ScanOptions,
+    snapshot: Snapshot | None,
+    *,
+    schema: Schema,
+    with_bounds: bool = False,
+    keys: ScanKeys | None = None,
+) -> ScanPlan:
+    """Find the live files of a snapshot and split them; see `plan_appends`."""
+    condition, projection = bound(schema, options)
+    columns = file_columns(condition, with_bounds=with_bounds or keys is not None)
+    pruner = None if keys is None else keys.pruner(schema)
+    found = _live(table, snapshot, condition, schema, columns, pruner)
     whole = Increment(snapshot, () if snapshot is None else (snapshot,), ())
-    return planned(table, options, whole, found, condition, projection)
+    plan = planned(table, options, whole, found, condition, projection)
+    return _with_keys(plan, keys, pruner)
+
+
+def _with_keys(plan: ScanPlan, keys: ScanKeys | None, pruner: KeyPruner | None) -> ScanPlan:
+    if keys is None or pruner is None:
+        return plan
+    return replace(plan, keys=keys, pruning=keys.facts(pruner))
 
 
 def _with_root_checked(table: Table, options: ScanOptions, increment: Increment) -> Increment:
@@ -330,10 +394,27 @@ def planned(
     )
 
 
-def _snapshot(table: Table, options: ScanOptions) -> Snapshot | None:
+def scan_snapshot(table: Table, options: ScanOptions) -> Snapshot | None:
+    """Return the snapshot that a scan reads; None if the table is empty.
+
+    Raises:
+        NotFoundError: it does not exist.
+    """
     if options.snapshot is None:
         return ancestry.branch_head(table.metadata, options.branch)
     return ancestry.resolve(table.metadata, options.snapshot, branch=options.branch)
+
+
+def scan_schema(table: Table, options: ScanOptions) -> Schema:
+    """Return the schema that a scan reads with.
+
+    Raises:
+        NotFoundError: the snapshot does not exist.
+        BadInputError: its schema is not in the table's metadata.
+    """
+    if options.snapshot is None:
+        return table.schema
+    return _schema_at(table, options, scan_snapshot(table, options))
 
 
 def _schema_at(table: Table, options: ScanOptions, snapshot: Snapshot | None) -> Schema:
@@ -383,37 +464,54 @@ def _selected(schema: Schema, names: Sequence[str], *, case_sensitive: bool) -> 
     return Schema(*sorted(projection.fields, key=lambda field: order.index(field.field_id)))
 
 
-def file_columns(condition: BooleanExpression | None) -> Sequence[str]:
+def file_columns(
+    condition: BooleanExpression | None, *, with_bounds: bool = False
+) -> Sequence[str]:
     """Return the manifest columns that planning needs."""
-    # Statistics are most of a manifest's bytes, and are needed for a filter only.
-    return _COLUMNS if condition is None else (*_COLUMNS, *_STATISTICS)
+    # Statistics are most of a manifest's bytes, and most plans do not need them.
+    return (*_COLUMNS, *FILTER_COLUMNS) if with_bounds or condition is not None else _COLUMNS
 
 
 def _live(
-    table: Table, snapshot: Snapshot | None, condition: BooleanExpression | None, schema: Schema
+    table: Table,
+    snapshot: Snapshot | None,
+    condition: BooleanExpression | None,
+    schema: Schema,
+    columns: Sequence[str],
+    pruner: KeyPruner | None,
 ) -> LiveFiles:
     if snapshot is None:
-        return LiveFiles(table, {}, MANIFEST_SCHEMA.empty_table(), schema)
-    columns = file_columns(condition)
-    return live_files(table, snapshot, condition, columns=columns, schema=schema, strict=False)
+        return no_files(table, schema)
+    return live_files(
+        table, snapshot, condition, columns=columns, schema=schema, strict=False, keys=pruner
+    )
 
 
-def _appended(table: Table, increment: Increment, condition: BooleanExpression | None) -> LiveFiles:
+def _appended(
+    table: Table,
+    increment: Increment,
+    condition: BooleanExpression | None,
+    schema: Schema,
+    columns: Sequence[str],
+    pruner: KeyPruner | None,
+) -> LiveFiles:
     """Return the files that the append snapshots added.
 
     A manifest of such a snapshot may contain entries of other snapshots, because merging carries them over. So
     both the manifest's and the entry's snapshot must be one of the selected.
     """
     chosen = pa.array([item.snapshot_id for item in increment.appends], pa.int64())
-    metadata, schema = table.metadata, table.schema
+    metadata = table.metadata
     manifests, doubts = _added_manifests(table, increment, chosen)
     kept = (
         manifests
         if condition is None
         else prune_manifests(manifests, metadata, condition, schema=schema)
     )
+    if pruner is not None:
+        kept = pruner.prune_manifests(kept, metadata)
     by_spec, skipped = {}, 0
-    found = read_manifests(table.storage, kept, metadata, columns=file_columns(condition))
+    found = read_manifests(table.storage, kept, metadata, columns=columns)
     for spec_id, entries in found.items():
         own = entries.filter(
             pc.and_(
@@ -425,6 +523,10 @@ def _appended(table: Table, increment: Increment, condition: BooleanExpression |
             mask = prune_files(own, metadata.specs()[spec_id], schema, condition)
             skipped += own.num_rows - int(pc.sum(mask).as_py() or 0)
             own = own.filter(mask)
+        if pruner is not None:
+            chosen_files = pruner.prune_files(own, metadata.specs()[spec_id])
+            skipped += own.num_rows - chosen_files.num_rows
+            own = chosen_files
         by_spec[spec_id] = own
     return LiveFiles(
         table=table,
@@ -441,21 +543,26 @@ def _added_manifests(
     table: Table, increment: Increment, chosen: pa.Array
 ) -> tuple[pa.Table, tuple[str, ...]]:
     """Return the distinct data manifests that the selected snapshots added, and messages about missing ones."""
-    doubts = []
-
-    def added(snapshot: Snapshot) -> pa.Table:
-        listed = read_list(table.storage, table.metadata, snapshot)
-        if message := missing_added_files_message(table.metadata, snapshot, listed):
-            doubts.append(message)
-        is_data = pc.equal(listed["content"], DATA)
-        return listed.filter(
-            pc.and_(is_data, pc.is_in(listed["added_snapshot_id"], value_set=chosen))
-        )
-
-    with ThreadPoolExecutor(_FETCH_THREADS) as pool:
-        found = pa.concat_tables(
-            [MANIFEST_SCHEMA.empty_table(), *pool.map(added, increment.appends)]
-        )
+    by_list: dict[str, list[Snapshot]] = {}
+    for item in increment.appends:
+        by_list.setdefault(item.manifest_list, []).append(item)
+    doubts: list[str] = []
+    added: dict[int, pa.Table] = {}
+    # Lists are decoded many at a time: to decode each by itself takes most of the time of a long increment.
+    for locations, sizes, rows in read_manifest_lists(table.storage, list(by_list)):
+        start = 0
+        for location, size in zip(locations, sizes, strict=True):
+            listed = rows.slice(start, size)
+            start += size
+            is_added = pc.is_in(listed["added_snapshot_id"], value_set=chosen)
+            own = listed.filter(pc.and_(pc.equal(listed["content"], DATA), is_added))
+            for snapshot in by_list[location]:
+                check_list(table.metadata, snapshot, listed)
+                if message := missing_added_files_message(table.metadata, snapshot, listed):
+                    doubts.append(message)
+                added[snapshot.snapshot_id] = own
+    tables = [added[item.snapshot_id] for item in increment.appends]
+    found = pa.concat_tables([MANIFEST_SCHEMA.empty_table(), *tables])
     first = {
         path: row for row, path in reversed(list(enumerate(found["manifest_path"].to_pylist())))
     }

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
-from lake.core.units import format_time
+from lake.core.errors import BadInputError, NotFoundError
+from lake.core.units import format_time, parse_time_ms
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
 MAIN = "main"
+# Branches that record what a reader has not read yet; see `lake.core.refs.consumers`.
+CONSUMER_PREFIX = "lake-consumer-"
 _ID = re.compile(r"-?[0-9]{1,19}")
 _PREFIX = re.compile(r"-?[0-9]{6,19}")
 _LISTED_IDS = 10
 
 
+def is_consumer(branch: str) -> bool:
+    """Whether a branch records the progress of a reader, and receives no commits."""
+    return branch.startswith(CONSUMER_PREFIX)
+
+
 def snapshots_by_id(metadata: TableMetadata) -> dict[int, Snapshot]:
     """Return the retained snapshots by id."""
     return {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+
+
+def operation_of(snapshot: Snapshot) -> str:
+    """Return a snapshot's operation; "unknown" for old writers of version 1."""
+    return str(snapshot.summary.operation.value) if snapshot.summary else "unknown"
 
 
 def branch_head(metadata: TableMetadata, branch: str) -> Snapshot | None:
@@ -178,22 +189,6 @@ def since(
     if start_id is None:
         return between, is_first(metadata, between[-1])
     return between, between[-1].parent_snapshot_id == start_id
-
-
-def parse_time_ms(text: str) -> int:
-    """Return an ISO 8601 time as milliseconds since 1970 UTC (UTC if it has no zone, or is followed by UTC).
-
-    Raises:
-        InvalidRequestError: it is not an ISO 8601 time.
-    """
-    try:
-        parsed = datetime.fromisoformat(text.removesuffix(" UTC"))
-    except ValueError as error:
-        raise InvalidRequestError(
-            f"not a time: {text!r}", hint="write it as 2026-01-31 or 2026-01-31T12:00:00Z"
-        ) from error
-    moment = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
 
 
 def _at(metadata: TableMetadata, time_ms: int, name: str, branch: str) -> Snapshot:

@@ -69,6 +69,16 @@ def read_list(
         NotFoundError: it is missing.
     """
     manifests = read_manifest_list(storage, snapshot.manifest_list, read_twice=read_twice)
+    check_list(metadata, snapshot, manifests)
+    return manifests
+
+
+def check_list(metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table) -> None:
+    """Check a snapshot's manifests that were read without `read_list`.
+
+    Raises:
+        CorruptFileError: the list is empty although the snapshot has files, or is not the snapshot's.
+    """
     # Wrong totals cannot explain an empty list, so this applies even if totals are ignored.
     message = (
         None
@@ -83,7 +93,6 @@ def read_list(
             f"{snapshot.manifest_list} names a manifest with sequence number {newest}, but its snapshot has "
             f"sequence number {snapshot.sequence_number}"
         )
-    return manifests
 
 
 def has_only_own_manifests(snapshot: Snapshot, manifests: pa.Table) -> bool:

@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-# The columns of delete files that an index needs.
+# The columns of delete files that an index needs, and those that show when they were added.
 DELETE_COLUMNS = (
     "status",
+    "snapshot_id",
     "sequence_number",
+    "file_sequence_number",
     "content",
     "file_path",
     "file_format",

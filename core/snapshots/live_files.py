@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lake.core.manifests.api import live_manifests, read_manifests
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, DeleteFile
+from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.snapshots.completeness import (
     count_list,
     missing_files_message,
@@ -28,7 +29,7 @@ from lake.core.snapshots.delete_index import (
     DeletePairing,
 )
 from lake.core.snapshots.delete_scopes import all_schemas
-from lake.core.snapshots.pruning import prune_files, prune_manifests, strict_files
+from lake.core.snapshots.pruning import FileChoice, prune_files, prune_manifests, strict_files
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -166,7 +167,12 @@ class LiveFiles:
         return replace(self, by_spec=whole), replace(self, by_spec=partly)
 
 
-def live_files(
+def no_files(table: Table, schema: Schema | None = None) -> LiveFiles:
+    """Return no files of a table; see `LiveFiles` for the schema."""
+    return LiveFiles(table, {}, MANIFEST_SCHEMA.empty_table(), schema or table.schema)
+
+
+def live_files(  # noqa: PLR0913 - each option is used alone
     table: Table,
     snapshot: Snapshot,
     condition: BooleanExpression | None = None,
@@ -175,6 +181,7 @@ def live_files(
     schema: Schema | None = None,
     with_deletes: bool = True,
     strict: bool = True,
+    keys: FileChoice | None = None,
 ) -> LiveFiles:
     """Read a snapshot's live data files, without those that a bound filter excludes.
 
@@ -185,6 +192,7 @@ def live_files(
         columns: the entry columns to read; None for all.
         schema: the schema to which the filter is bound; by default the table's.
         with_deletes: also read the columns that pair the files with delete files, if there are any.
+        keys: chooses the files that may contain rows with some keys.
         strict: fail, instead of recording a doubt, if the manifest list may be incomplete.
 
     Raises:
@@ -200,6 +208,8 @@ def live_files(
     chosen = (
         data if condition is None else prune_manifests(data, metadata, condition, schema=schema)
     )
+    if keys is not None:
+        chosen = keys.prune_manifests(chosen, metadata)
     deletes = live_manifests(deletes)
     if with_deletes and columns is not None and deletes.num_rows:
         columns = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}
@@ -211,7 +221,9 @@ def live_files(
         if condition is not None:
             mask = prune_files(entries, metadata.specs()[spec_id], schema, condition)
             kept = entries.filter(mask)
-            skipped += entries.num_rows - kept.num_rows
+        if keys is not None:
+            kept = keys.prune_files(kept, metadata.specs()[spec_id])
+        skipped += entries.num_rows - kept.num_rows
         by_spec[spec_id] = kept
     return LiveFiles(
         table=table,

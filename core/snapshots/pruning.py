@@ -9,9 +9,10 @@ Rules: https://iceberg.apache.org/spec/#scan-planning.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +38,31 @@ from lake.core.types.bounds import bound_array, comparable, count_array, decode_
 
 Mask = Any  # a pyarrow.BooleanArray without NULLs
 
+# The columns of entries that a filter needs beside the partition. They are most of a manifest's bytes.
+FILTER_COLUMNS = (
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+)
+
 # The exceptions of PyIceberg's transforms and Arrow's scalars for literals that are out of range.
-_UNUSABLE = (ValueError, TypeError, ArithmeticError, pa.ArrowException)
+UNUSABLE = (ValueError, TypeError, ArithmeticError, pa.ArrowException)
+
+
+# A binary search costs about as much as to rank this many values.
+_SEARCHED_VALUES = 100
+
+
+class FileChoice(Protocol):
+    """Chooses the manifests and files that may contain wanted rows."""
+
+    def prune_manifests(self, manifests: pa.Table, metadata: TableMetadata) -> pa.Table:
+        """Return the data manifests that may contain files with such rows."""
+
+    def prune_files(self, entries: pa.Table, spec: PartitionSpec) -> pa.Table:
+        """Return the data files of one spec that may contain such rows."""
 
 
 def prune_manifests(
@@ -58,7 +82,7 @@ def prune_manifests(
         rows = np.flatnonzero(spec_ids == spec_id)
         if len(rows):
             partitions = manifests.column("partitions").take(pa.array(rows))
-            summaries = _Summaries(one_array(partitions), spec, schema)
+            summaries = ManifestStatistics(one_array(partitions), spec, schema)
             kept[rows] = _fold(bound, summaries.may_match, len(rows)).to_numpy(zero_copy_only=False)
     return manifests.filter(pa.array(kept))
 
@@ -71,7 +95,7 @@ def prune_files(
     A file without rows contains none. Delete files are pruned by their partition alone: their metrics
     describe the deletes, not the rows to which they apply.
     """
-    files = _Files(entries, spec, schema)
+    files = FileStatistics(entries, spec, schema)
     kept = _fold(bound, files.may_match, entries.num_rows)
     rows = one_array(entries.column("record_count"))
     return pc.and_(kept, pc.not_equal(rows, 0).fill_null(fill_value=True))
@@ -84,7 +108,7 @@ def strict_files(
 
     Never true for delete files. Deletes only remove rows, so the result is valid with them too.
     """
-    files = _Files(entries, spec, schema)
+    files = FileStatistics(entries, spec, schema)
     sure = _fold(bound, files.all_match, entries.num_rows)
     counted = pc.greater_equal(one_array(entries.column("record_count")), 0).fill_null(
         fill_value=False
@@ -102,7 +126,7 @@ def _fold(bound: BooleanExpression, leaf: Callable[[BoundPredicate], Mask], leng
     )
 
 
-class _Files:
+class FileStatistics:
     """Evidence about the files of one spec."""
 
     def __init__(self, entries: pa.Table, spec: PartitionSpec, schema: Schema) -> None:
@@ -111,9 +135,10 @@ class _Files:
         self.schema = schema
         self.top_level = {field.field_id for field in schema.fields}
         self.is_data = pc.equal(one_array(entries.column("content")), DATA)
-        self.ranges: dict[int, _Ranges] = {}
+        self.ranges: dict[int, Ranges] = {}
 
     def may_match(self, predicate: BoundPredicate) -> Mask:
+        """Return which files may contain rows that match a predicate."""
         by_metrics = _may_match(self._metrics(predicate), condition(predicate))
         mask = pc.or_(by_metrics, pc.invert(self.is_data))
         for field, asked in _projections(self.spec, predicate, strict=False):
@@ -121,29 +146,45 @@ class _Files:
         return mask
 
     def all_match(self, predicate: BoundPredicate) -> Mask:
+        """Return which files certainly contain only rows that match a predicate."""
         mask = _all_match(self._metrics(predicate), condition(predicate))
         for field, asked in _projections(self.spec, predicate, strict=True):
             mask = pc.or_(mask, self._partition_mask(field, asked, unknown=False))
         return mask
 
     def _partition_mask(self, field: PartitionField, asked: Condition, *, unknown: bool) -> Mask:
+        try:
+            values = self.partition_values(field)
+            if values is not None:
+                return matches(values, asked)
+        except UNUSABLE:
+            pass
+        return _constant(self.entries.num_rows, value=unknown)
+
+    def partition_values(self, field: PartitionField) -> pa.Array | None:
+        """Return the files' values of a partition field in `comparable` form; None if they are not known.
+
+        Raises:
+            pyarrow.ArrowException: the values do not have the field's type.
+        """
         partition = self.entries.column("partition")
         index = partition.type.get_field_index(str(field.field_id))
         if index < 0:
-            return _constant(self.entries.num_rows, value=unknown)
+            return None
         values = one_array(pc.struct_field(partition, [index]))
-        try:
-            return matches(comparable(values, _result_type(field, self.schema)), asked)
-        except _UNUSABLE:
-            return _constant(self.entries.num_rows, value=unknown)
+        return comparable(values, partition_field_type(field, self.schema))
 
-    def _metrics(self, predicate: BoundPredicate) -> _Ranges:
+    def _metrics(self, predicate: BoundPredicate) -> Ranges:
         field = predicate.term.ref().field
-        if field.field_id not in self.ranges:
-            self.ranges[field.field_id] = self._read_metrics(field.field_id, field.field_type)
-        return self.ranges[field.field_id]
+        return self.ranges_of(field.field_id, field.field_type)
 
-    def _read_metrics(self, field_id: int, type_: IcebergType) -> _Ranges:
+    def ranges_of(self, field_id: int, type_: IcebergType) -> Ranges:
+        """Return the statistics of a column."""
+        if field_id not in self.ranges:
+            self.ranges[field_id] = self._read_metrics(field_id, type_)
+        return self.ranges[field_id]
+
+    def _read_metrics(self, field_id: int, type_: IcebergType) -> Ranges:
         values = count_array(self.entries, "value_counts", field_id)
         nulls = count_array(self.entries, "null_value_counts", field_id)
         no_nulls = _certain(pc.equal(nulls, 0))
@@ -156,7 +197,7 @@ class _Files:
             bound_array(self.entries, "upper_bounds", field_id, type_),
             type_,
         )
-        ranges = _Ranges(
+        ranges = Ranges(
             lower=lower,
             upper=upper,
             no_nulls=no_nulls,
@@ -170,7 +211,7 @@ class _Files:
         return replace(ranges, no_nans=_certain(pc.equal(nans, 0)), only_nans=_all_of(nans, values))
 
 
-class _Summaries:
+class ManifestStatistics:
     """Evidence about the manifests of one spec: one range per partition field."""
 
     def __init__(self, partitions: pa.ListArray, spec: PartitionSpec, schema: Schema) -> None:
@@ -179,12 +220,16 @@ class _Summaries:
         self.schema = schema
 
     def may_match(self, predicate: BoundPredicate) -> Mask:
+        """Return which manifests may contain files with rows that match a predicate."""
         mask = _constant(len(self.partitions), value=True)
         for field, asked in _projections(self.spec, predicate, strict=False):
-            summary = self._read_summary(self.spec.fields.index(field))
-            ranges = _summary_ranges(summary, _result_type(field, self.schema))
-            mask = pc.and_(mask, _may_match(ranges, asked))
+            mask = pc.and_(mask, _may_match(self.ranges_of(field), asked))
         return mask
+
+    def ranges_of(self, field: PartitionField) -> Ranges:
+        """Return the statistics of a partition field."""
+        summary = self._read_summary(self.spec.fields.index(field))
+        return _summary_ranges(summary, partition_field_type(field, self.schema))
 
     def _read_summary(self, position: int) -> pa.StructArray:
         """Return the summaries at a position of the spec; NULL for a manifest with fewer."""
@@ -196,7 +241,7 @@ class _Summaries:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ranges:
+class Ranges:
     """Statistics of a column's values in each file (or of a partition field's values in each manifest).
 
     Args:
@@ -217,15 +262,17 @@ class _Ranges:
 
     @property
     def without_values(self) -> Mask:
+        """Where there is certainly nothing except NULL and NaN."""
         only = pc.or_(self.only_nulls, self.only_nans)
         return only if self.empty is None else pc.or_(only, self.empty)
 
     @property
     def only_values(self) -> Mask:
+        """Where there is certainly neither NULL nor NaN."""
         return pc.and_(self.no_nulls, self.no_nans)
 
 
-def _summary_ranges(summary: pa.StructArray, type_: IcebergType) -> _Ranges:
+def _summary_ranges(summary: pa.StructArray, type_: IcebergType) -> Ranges:
     has_null = pc.struct_field(summary, "contains_null")
     has_nan = pc.struct_field(summary, "contains_nan")
     raw_lower = pc.struct_field(summary, "lower_bound")
@@ -240,7 +287,7 @@ def _summary_ranges(summary: pa.StructArray, type_: IcebergType) -> _Ranges:
     lower, upper = _reliable(
         decode_bounds(raw_lower, type_), decode_bounds(raw_upper, type_), type_
     )
-    return _Ranges(
+    return Ranges(
         lower=lower,
         upper=upper,
         no_nulls=no_nulls,
@@ -251,14 +298,14 @@ def _summary_ranges(summary: pa.StructArray, type_: IcebergType) -> _Ranges:
     )
 
 
-def _may_match(ranges: _Ranges, asked: Condition) -> Mask:
+def _may_match(ranges: Ranges, asked: Condition) -> Mask:
     try:
         return pc.invert(_none_match(ranges, asked))
-    except _UNUSABLE:
+    except UNUSABLE:
         return _constant(len(ranges.lower), value=True)
 
 
-def _none_match(ranges: _Ranges, asked: Condition) -> Mask:
+def _none_match(ranges: Ranges, asked: Condition) -> Mask:
     """Return where a condition is certainly not TRUE for any value."""
     match asked.op:
         case "is-null":
@@ -275,7 +322,7 @@ def _none_match(ranges: _Ranges, asked: Condition) -> Mask:
     return pc.or_(ranges.without_values, _outside(ranges, asked))
 
 
-def _outside(ranges: _Ranges, asked: Condition) -> Mask:
+def _outside(ranges: Ranges, asked: Condition) -> Mask:
     """Return where every value is certainly outside of a positive condition's range."""
     lower, upper = ranges.lower, ranges.upper
     if asked.op == "in":
@@ -291,14 +338,14 @@ def _outside(ranges: _Ranges, asked: Condition) -> Mask:
     return matches(lower if asked.op in {"lt", "lt-eq"} else upper, reverse)
 
 
-def _all_match(ranges: _Ranges, asked: Condition) -> Mask:
+def _all_match(ranges: Ranges, asked: Condition) -> Mask:
     try:
         return _every_match(ranges, asked)
-    except _UNUSABLE:
+    except UNUSABLE:
         return _constant(len(ranges.lower), value=False)
 
 
-def _every_match(ranges: _Ranges, asked: Condition) -> Mask:
+def _every_match(ranges: Ranges, asked: Condition) -> Mask:
     """Return where a condition is certainly TRUE for every value."""
     match asked.op:
         case "is-null":
@@ -317,7 +364,7 @@ def _every_match(ranges: _Ranges, asked: Condition) -> Mask:
     return pc.and_(ranges.only_values, _inside(ranges, asked))
 
 
-def _inside(ranges: _Ranges, asked: Condition) -> Mask:
+def _inside(ranges: Ranges, asked: Condition) -> Mask:
     """Return where the whole range certainly satisfies a positive condition."""
     lower, upper = ranges.lower, ranges.upper
     if asked.op == "starts-with":
@@ -328,17 +375,17 @@ def _inside(ranges: _Ranges, asked: Condition) -> Mask:
     return matches(upper if asked.op in {"lt", "lt-eq"} else lower, asked)
 
 
-def _one_value(ranges: _Ranges) -> Mask:
+def _one_value(ranges: Ranges) -> Mask:
     return _certain(pc.equal(ranges.lower, ranges.upper))
 
 
-def _outside_pattern(ranges: _Ranges, asked: Condition) -> Mask:
+def _outside_pattern(ranges: Ranges, asked: Condition) -> Mask:
     other = pc.invert(matches(ranges.lower, asked))
     outside = _outside_prefix(ranges, literal_prefix(asked.values[0]))
     return pc.or_(outside, pc.and_(_one_value(ranges), other))
 
 
-def _inside_prefix(ranges: _Ranges, prefix: str) -> Mask:
+def _inside_prefix(ranges: Ranges, prefix: str) -> Mask:
     after = _certain(pc.greater_equal(ranges.lower, pa.scalar(prefix, ranges.lower.type)))
     end = prefix_end(prefix)
     if end is None:
@@ -346,7 +393,7 @@ def _inside_prefix(ranges: _Ranges, prefix: str) -> Mask:
     return pc.and_(after, _certain(pc.less(ranges.upper, pa.scalar(end, ranges.upper.type))))
 
 
-def _outside_prefix(ranges: _Ranges, prefix: str) -> Mask:
+def _outside_prefix(ranges: Ranges, prefix: str) -> Mask:
     before = _certain(pc.less(ranges.upper, pa.scalar(prefix, ranges.upper.type)))
     end = prefix_end(prefix)
     if end is None:
@@ -359,11 +406,25 @@ def _outside_prefix(ranges: _Ranges, prefix: str) -> Mask:
 def _any_between(wanted: tuple[Any, ...], lower: pa.Array, upper: pa.Array) -> Mask:
     """Return where one of the values may be between the bounds; an unknown bound does not exclude any."""
     values = pa.array(wanted, lower.type)
-    below = _count_below(values, lower, side="left")
-    upto = _count_below(values, upper, side="right")
-    below[lower.is_null().to_numpy(zero_copy_only=False)] = 0
-    upto[upper.is_null().to_numpy(zero_copy_only=False)] = len(values)
-    return pa.array(upto > below)
+    first, end = values_between(values.take(pc.sort_indices(values)), lower, upper)
+    return pa.array(end > first)
+
+
+def values_between(
+    values: pa.Array, lower: pa.Array, upper: pa.Array
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return for each pair of bounds which values may be between them: the first, and the end of their slice.
+
+    Args:
+        values: ascending values, in `comparable` form.
+        lower: lower bounds of the same type; NULL excludes no value.
+        upper: upper bounds.
+    """
+    first = _count_below(values, lower, side="left")
+    end = _count_below(values, upper, side="right")
+    first[lower.is_null().to_numpy(zero_copy_only=False)] = 0
+    end[upper.is_null().to_numpy(zero_copy_only=False)] = len(values)
+    return first, end
 
 
 def _count_below(
@@ -372,14 +433,31 @@ def _count_below(
     """Return how many values are less than each limit (``right``: or equal); undefined where it is NULL."""
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         known = limits.fill_null(pa.scalar(0, limits.type)).to_numpy()
-        found: npt.NDArray[np.int64] = np.searchsorted(np.sort(values.to_numpy()), known, side)
+        found: npt.NDArray[np.int64] = np.searchsorted(values.to_numpy(), known, side)
         return found
+    if len(limits) * _SEARCHED_VALUES < len(values):
+        search = bisect_left if side == "left" else bisect_right
+        ordered, texts = _Ordered(values), limits.to_pylist()
+        return np.array([0 if text is None else search(ordered, text) for text in texts], np.int64)
     # Arrow ranks values that numpy cannot order: a limit's rank among all, minus its rank among the limits.
     tie = "min" if side == "left" else "max"
     among_all = pc.rank(pa.concat_arrays([limits, values]), tiebreaker=tie).slice(0, len(limits))
     among_limits = pc.rank(limits, tiebreaker=tie)
     counts: npt.NDArray[np.int64] = np.subtract(among_all, among_limits, dtype=np.int64)
     return counts
+
+
+class _Ordered(Sequence[Any]):
+    """The values of an array for a binary search, which reads few of them."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._values[index].as_py()
 
 
 def _projections(
@@ -408,7 +486,7 @@ def _project(field: PartitionField, predicate: BoundPredicate, *, strict: bool) 
     project = field.transform.strict_project if strict else field.transform.project
     try:
         projected = project(field.name, projectable)
-    except _UNUSABLE:
+    except UNUSABLE:
         return None
     if projected is None:
         return None
@@ -455,7 +533,8 @@ def _widen_early(asked: Condition, *, strict: bool) -> Condition:
     return Condition(asked.op, tuple(moved)) if asked.op in shifted else asked
 
 
-def _result_type(field: PartitionField, schema: Schema) -> IcebergType:
+def partition_field_type(field: PartitionField, schema: Schema) -> IcebergType:
+    """Return the type of a partition field's values."""
     return field.transform.result_type(schema.find_type(field.source_id))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from lake.core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
 
 
 class RowProblem(NamedTuple):
@@ -83,6 +86,30 @@ class RawRows(NamedTuple):
     numbers: Sequence[int]
     locate: Callable[[Sequence[int]], tuple[Sequence[int | None], Sequence[str]]]
     unreadable: Sequence[BadRow] = ()
+
+
+class ValuedRows(NamedTuple):
+    """Rows of a source with the value of one column, by which they are divided.
+
+    Args:
+        values: the value of each row as text, an Arrow array.
+        numbers: the number of each row in the order of the file.
+        part: returns the rows at some positions, which ascend, to be converted to the columns of a schema; their
+            `locate` is `located_later`.
+        locate: as in `RawRows`.
+        unreadable: as in `RawRows`.
+    """
+
+    values: pa.StringArray
+    numbers: Sequence[int]
+    part: Callable[[Sequence[int], Schema], RawRows]
+    locate: Callable[[Sequence[int]], tuple[Sequence[int | None], Sequence[str]]]
+    unreadable: Sequence[BadRow] = ()
+
+
+def located_later(numbers: Sequence[int]) -> tuple[Sequence[int], Sequence[str]]:
+    """Return the numbers of rows instead of their lines: the bad rows of all parts are located together."""
+    return list(numbers), [""] * len(numbers)
 
 
 @dataclass(frozen=True, slots=True)

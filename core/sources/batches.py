@@ -21,13 +21,16 @@ from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.avro.types import source_schema as source_fields
 from lake.core.formats.orc.reader import OrcStripes
+from lake.core.formats.parquet.batch_sizes import batch_rows
 from lake.core.formats.parquet.footer import batches_of_group, open_parquet
 from lake.core.formats.parquet.legacy_calendar import is_legacy, refuse_old_times
+from lake.core.formats.parquet.row_groups import leaf_indexes
 from lake.core.formats.parquet.types import source_schema, variant_columns
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.options import Option
 from lake.core.sources import csv_files, json_lines
 from lake.core.sources.acceptance import EVERY_ROW, Acceptance, BadRow, RawRows
+from lake.core.sources.added_columns import added_schema, with_added
 from lake.core.sources.discovery import (
     ARROW,
     AVRO,
@@ -59,7 +62,6 @@ _KEEP_NANOSECONDS = (
 _MOST_COLUMNS = 10_000
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 64 * 1024
-_PROBED_ROWS = 64
 
 
 def source_columns(
@@ -82,6 +84,8 @@ def source_columns(
         skip_bad: ignore rows that cannot be read: they will be rejected.
     """
     columns = _columns(storage, source, known, infer=infer, notes=notes, skip_bad=skip_bad)
+    if columns is not None and source.added is not None:
+        columns = pa.schema([*columns, *added_schema(source.added)])
     if columns is not None:
         _refuse_many(source, len(columns))
     return columns
@@ -229,6 +233,8 @@ def source_batches(
             parts = _csv_rows(storage, source, schema, first, position, rejects=rejects)
         else:
             parts = _typed_rows(storage, source, schema, position)
+        if source.added is not None:
+            parts = with_added(parts, source, schema, as_table_rows)
         for part in parts:
             batch = acceptance.accepted(part, source.path)
             if batch.num_rows or source.format != JSON:
@@ -249,14 +255,14 @@ def _csv_rows(
         batch, numbers = rows.batch.slice(0, first), rows.numbers[:first]
         yield RawRows(
             size=batch.num_rows,
-            convert=partial(_csv_part, batch, numbers, source, schema),
+            convert=partial(csv_part, batch, numbers, source, schema),
             numbers=numbers,
             locate=lines.find_all,
             unreadable=[BadRow(item.row, item.reason) for item in rows.ragged],
         )
 
 
-def _csv_part(
+def csv_part(
     batch: pa.RecordBatch,
     numbers: Sequence[int],
     source: Source,
@@ -264,6 +270,19 @@ def _csv_part(
     start: int,
     count: int,
 ) -> pa.RecordBatch:
+    """Return some rows of a batch of texts with the columns of a table's schema.
+
+    Args:
+        batch: the rows, all columns as text.
+        numbers: the number of each of its rows in the file.
+        source: the file.
+        schema: the table's schema.
+        start: the first row that is wanted.
+        count: the number of rows.
+
+    Raises:
+        BadInputError: a value does not match its column.
+    """
     batch, numbers = batch.slice(start, count), numbers[start : start + count]
     columns = []
     for item in schema.fields:
@@ -279,13 +298,30 @@ def _csv_part(
 def _typed_rows(
     storage: Storage, source: Source, schema: Schema, position: Position | None
 ) -> Iterator[RawRows]:
+    names = [item.name for item in schema.fields]
+    for first_row, batch, types in typed_batches(storage, source, names, position):
+        yield raw_table_rows(batch, schema, source.path, first_row, types)
+
+
+def typed_batches(
+    storage: Storage, source: Source, names: Sequence[str], position: Position | None = None
+) -> Iterator[tuple[int, pa.RecordBatch, pa.Schema | None]]:
+    """Yield the rows of a file that has types.
+
+    Args:
+        storage: the storage of the file.
+        source: the file.
+        names: the columns to read; other formats than Parquet yield all columns.
+        position: is kept current for Parquet.
+
+    Yields:
+        the number of the batch's first row, the batch, and the types in the file if PyArrow reads other types.
+    """
     if source.format == PARQUET:
-        names = [item.name for item in schema.fields]
-        for first_row, batch, types in _parquet_batches(storage, source, names, position):
-            yield raw_table_rows(batch, schema, source.path, first_row, types)
+        yield from _parquet_batches(storage, source, names, position)
         return
     for first_row, batch in _TYPED[source.format](storage, source):
-        yield raw_table_rows(batch, schema, source.path, first_row)
+        yield first_row, batch, None
 
 
 def raw_table_rows(
@@ -300,18 +336,21 @@ def raw_table_rows(
     The number of the first row is None if the rows have none in their file.
     """
     first = first_row or 1
+    numbers = range(first, first + batch.num_rows)
 
     def convert(start: int, count: int) -> pa.RecordBatch:
-        return as_table_rows(batch.slice(start, count), schema, where, first + start, types)
+        part = numbers[start : start + count]
+        return as_table_rows(batch.slice(start, count), schema, where, part, types)
 
-    def locate(numbers: Sequence[int]) -> tuple[Sequence[int | None], Sequence[str]]:
-        lines = [None if first_row is None else number for number in numbers]
-        return lines, [_row_text(batch, number - first) for number in numbers]
+    def locate(wanted: Sequence[int]) -> tuple[Sequence[int | None], Sequence[str]]:
+        lines = [None if first_row is None else number for number in wanted]
+        return lines, [row_text(batch, number - first) for number in wanted]
 
-    return RawRows(batch.num_rows, convert, range(first, first + batch.num_rows), locate)
+    return RawRows(batch.num_rows, convert, numbers, locate)
 
 
-def _row_text(batch: pa.RecordBatch, index: int) -> str:
+def row_text(batch: pa.RecordBatch, index: int) -> str:
+    """Return a row of a batch as text."""
     values = [f"{name}: {_shown(batch.column(name)[index])}" for name in batch.schema.names]
     return ", ".join(values)
 
@@ -320,7 +359,7 @@ def as_table_rows(
     batch: pa.RecordBatch,
     schema: Schema,
     where: str,
-    first_row: int = 1,
+    numbers: Sequence[int],
     types: pa.Schema | None = None,
 ) -> pa.RecordBatch:
     """Return a batch of rows with the columns of a table's schema, matched by name.
@@ -331,7 +370,7 @@ def as_table_rows(
         batch: the rows as read from the file.
         schema: the table's schema.
         where: the file's name, for errors.
-        first_row: the number of the first row in the file, for errors.
+        numbers: the number of each row in the file, for errors.
         types: the types of the columns in the file, if PyArrow reads them as other types.
 
     Raises:
@@ -343,7 +382,7 @@ def as_table_rows(
         if index < 0:
             columns.append(write_column(item, batch.num_rows))
         else:
-            context = ValueContext(item.name, where, range(first_row, first_row + batch.num_rows))
+            context = ValueContext(item.name, where, numbers)
             labels = None if types is None else types.field(item.name).type
             columns.append(_converted(batch.column(index), item, context, labels))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
@@ -410,6 +449,7 @@ def _parquet_batches(
         footer = parquet.metadata
         present = parquet.schema_arrow.names
         columns = None if set(present) <= set(names) else [x for x in present if x in names]
+        leaves = leaf_indexes(parquet, present if columns is None else columns)
         counts = [footer.row_group(index).num_rows for index in range(footer.num_row_groups)]
         chosen = range(len(counts)) if source.row_groups is None else source.row_groups
         done, total = 0, max(sum(counts[index] for index in chosen), 1)
@@ -417,7 +457,8 @@ def _parquet_batches(
             position.follow(lambda: done / total)
         for index in chosen:
             row = first = 1 + sum(counts[:index])
-            size = _batch_rows(parquet, source.path, index, columns)
+            size = batch_rows(parquet, file, index, leaves, _BATCH_BYTES, _BATCH_BYTES)
+            size = min(size, _BATCH_ROWS)
             for batch in batches_of_group(parquet, source.path, index, columns, size):
                 batch.validate(full=True)
                 if legacy:
@@ -429,23 +470,6 @@ def _parquet_batches(
                 raise CorruptFileError(
                     f"{source.path} has {row - first} rows in a row group that should have {counts[index]}"
                 )
-
-
-def _batch_rows(parquet: Any, path: str, group: int, columns: Sequence[str] | None) -> int:
-    """Return the number of rows of a row group for a batch of bounded size.
-
-    The sizes in the footer may differ much from the decoded sizes, so a few rows are read too.
-    """
-    stored = parquet.metadata.row_group(group)
-    probed = next(batches_of_group(parquet, path, group, columns, _PROBED_ROWS), None)
-    if probed is None:
-        return _BATCH_ROWS
-    per_row: int = max(
-        probed.nbytes // max(probed.num_rows, 1),
-        stored.total_byte_size // max(stored.num_rows, 1),
-        1,
-    )
-    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // per_row))
 
 
 def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequence[Source]:

@@ -7,6 +7,7 @@ import glob
 import io
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from lake.core.errors import BadInputError, CorruptFileError, LakeError, NotFoun
 from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.sources.text_format import AS_SHOWN, UTF_8, TextFormat
-from lake.core.storage.storage import Storage
+from lake.core.storage.errors import translate_errors
+from lake.core.storage.storage import Storage, StoredFile
 
 PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
 FORMATS = (PARQUET, CSV, JSON, ARROW, ORC, AVRO)
@@ -56,6 +58,7 @@ class Source(PlainData):
         size_bytes: its size as stored.
         row_groups: the row groups of a Parquet file to load; None for all.
         text: how a text file is written.
+        added: a file of this machine with more columns of its rows; see `lake.core.sources.added_columns`.
     """
 
     path: str
@@ -63,6 +66,7 @@ class Source(PlainData):
     size_bytes: int
     row_groups: tuple[int, ...] | None = None
     text: TextFormat = AS_SHOWN
+    added: str | None = None
 
     @property
     def is_text(self) -> bool:
@@ -89,6 +93,54 @@ def find_sources(storage: Storage, names: Iterable[str], format_name: str | None
             kind = _format_of(path, format_name)
             found[key] = Source(path=path, format=kind, size_bytes=storage.size(path))
     return list(found.values())
+
+
+def list_sources(storage: Storage, name: str) -> list[StoredFile]:
+    """Return the files that a folder, prefix or glob refers to now, by name; an empty list if there are none."""
+    parsed = locations.parse(name)
+    if parsed.is_local:
+        with translate_errors(name):
+            found = [_stored(path) for path in _expand_local(parsed.path)]
+        return [file for file in found if file is not None]
+    wild = _WILD.search(name, name.index("://") + 3)
+    folder = name[: name.rindex("/", 0, wild.start())] if wild else name
+    pattern = _pattern(name) if wild else None
+    return sorted(
+        (
+            file
+            for file in storage.find_files(folder)
+            if _is_data(file.location.removeprefix(folder.rstrip("/")))
+            and (pattern is None or pattern.fullmatch(file.location))
+        ),
+        key=lambda file: file.location,
+    )
+
+
+def look_up_sources(storage: Storage, locations_of: Iterable[str]) -> dict[str, StoredFile | None]:
+    """Return the sizes and times of files; None for a file that is gone. Links to local files are followed."""
+    wanted = list(locations_of)
+    if all(locations.parse(location).is_local for location in wanted):
+        return {location: _stored(locations.parse(location).path) for location in wanted}
+    return storage.look_up(wanted)
+
+
+def source_folder(name: str) -> str:
+    """Return the folder below which all files of a folder, prefix or glob are; a local one as an absolute path."""
+    parsed = locations.parse(name)
+    whole = parsed.path if parsed.is_local else name.rstrip("/")
+    wild = _WILD.search(whole)
+    return os.path.dirname(whole[: wild.start()]) if wild else whole
+
+
+def _stored(path: str) -> StoredFile | None:
+    """Return a local file's size and time; None if it is gone, or is not a file."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return StoredFile(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 def _expand(storage: Storage, name: str) -> list[str]:
@@ -157,11 +209,28 @@ def _identity(path: str) -> str:
     return os.path.realpath(parsed.path) if parsed.is_local else locations.canonical(path)
 
 
-def _format_of(path: str, given: str | None) -> str:
+def has_known_format(name: str) -> bool:
+    """Whether a name ends like that of a file of a known format."""
+    return _kind_of(name) is not None
+
+
+def _kind_of(path: str) -> str | None:
+    """Return the format that the ending of a name shows."""
+    suffixes = _suffixes(path)
+    return _SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def _suffixes(path: str) -> list[str]:
+    """Return the endings of a name without that of a compression."""
     suffixes = os.path.basename(path).lower().split(".")[1:]
     if suffixes and suffixes[-1] in _COMPRESSED:
         suffixes.pop()
-    kind = given or (_SUFFIXES.get(suffixes[-1]) if suffixes else None)
+    return suffixes
+
+
+def _format_of(path: str, given: str | None) -> str:
+    suffixes = _suffixes(path)
+    kind = given or _kind_of(path)
     if kind is None and suffixes and suffixes[-1] in _EXCEL:
         raise excel_file(path)
     if kind is None:

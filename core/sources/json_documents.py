@@ -14,7 +14,7 @@ from lake.core.errors import BadInputError
 
 LONGEST_OBJECT = 64 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
-_HINT = "the file must contain JSON objects, one per line or in an array"
+HINT = "the file must contain JSON objects, one per line or in an array"
 _BLANK = b" \t\r\n"
 _MARK = codecs.BOM_UTF8
 # Values are not needed, only where they end.
@@ -145,13 +145,13 @@ class _Text:
         """Return the error for a text that does not begin an object here."""
         if not self.next():
             return self.problem("the array is not closed")
-        return BadInputError(f"line {self.line} of {self._where} is not a JSON object", hint=_HINT)
+        return BadInputError(f"line {self.line} of {self._where} is not a JSON object", hint=HINT)
 
     def problem(self, reason: str) -> BadInputError:
         """Return the error for the text at the position."""
         return BadInputError(
             f"line {self.line} of {self._where} cannot be read: {reason}",
-            hint=_HINT,
+            hint=HINT,
         )
 
     def _syntax_problem(self, error: ValueError) -> BadInputError:

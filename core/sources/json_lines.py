@@ -37,10 +37,10 @@ from lake.core.arrow import one_array
 from lake.core.columns.defaults import defaulted_fields, json_defaults, write_column
 from lake.core.errors import BadInputError
 from lake.core.options import Option
-from lake.core.sources.acceptance import BadRow, RawRows
+from lake.core.sources.acceptance import BadRow, RawRows, ValuedRows, located_later
 from lake.core.sources.discovery import Position, Source, open_stream
 from lake.core.sources.inference import TIMES, InferredType, infer_type, joined
-from lake.core.sources.json_documents import LONGEST_OBJECT, is_document, objects
+from lake.core.sources.json_documents import HINT, LONGEST_OBJECT, is_document, objects
 from lake.core.sources.text_forms import TextForms
 from lake.core.sources.text_values import ValueContext, from_text, tidied
 from lake.core.storage.storage import Storage
@@ -55,7 +55,6 @@ _INTEGERS = (IntegerType, LongType)
 _FLOATING = (FloatType, DoubleType)
 _DIRECT = (BooleanType, *_INTEGERS, DoubleType, DecimalType)
 _SPECIAL_DOUBLES = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
-_HINT = "the file must contain JSON objects, one per line or in an array"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,27 +97,155 @@ def json_rows(
     Raises:
         BadInputError: a line is not an object; for a value that does not match its column, the rows raise it.
     """
-    whole = _forms(schema)
-    defaulted = list(defaulted_fields(schema.fields))
+    convert = _BlockRows(schema, source, rejects=rejects)
     for block in _blocks(storage, source, position):
         if not rejects:
             _refuse_fatal(block, source.path)
-        forms = _forms(schema, _not_named(defaulted, block.data)) if defaulted else whole
+        found = convert(block)
+        if found.size or found.unreadable:
+            yield found
+
+
+class _BlockRows:
+    """Converts the blocks of a source to rows of a schema, whose Arrow types are made once."""
+
+    def __init__(self, schema: Schema, source: Source, *, rejects: bool) -> None:
+        self._schema, self._source, self._rejects = schema, source, rejects
+        self._defaulted = list(defaulted_fields(schema.fields))
+        self._whole = _forms(schema)
+
+    def __call__(self, block: _Block) -> RawRows:
+        """Return the rows of a block; the caller has refused fatal lines unless rows may be rejected."""
+        forms = self._forms_of(block)
         try:
-            if rejects:
-                _refuse_fatal(block, source.path)
-            batch = None if forms is None else _fast(block, forms, schema, source)
+            if self._rejects:
+                _refuse_fatal(block, self._source.path)
+            batch = None if forms is None else _fast(block, forms, self._schema, self._source)
         except (pa.ArrowException, UnicodeDecodeError, BadInputError):
             batch = None
         if batch is None:
-            yield _exact(block, schema, source, rejects=rejects)
-        elif batch.num_rows:
-            yield RawRows(
-                batch.num_rows,
-                partial(batch.slice),
-                range(batch.num_rows),
-                partial(_located, block),
-            )
+            return _exact(block, self._schema, self._source, rejects=self._rejects)
+        return RawRows(
+            batch.num_rows, partial(batch.slice), range(batch.num_rows), partial(_located, block)
+        )
+
+    def _forms_of(self, block: _Block) -> pa.Schema | None:
+        if not self._defaulted:
+            return self._whole
+        return _forms(self._schema, _not_named(self._defaulted, block.data))
+
+
+def json_values(
+    storage: Storage,
+    source: Source,
+    column: str,
+    kind: pa.DataType,
+    *,
+    rejects: bool,
+    position: Position | None = None,
+) -> Iterator[ValuedRows]:
+    """Yield the rows with the values of a column, by which they are divided.
+
+    Args:
+        storage: the storage of the file.
+        source: the file.
+        column: the column.
+        kind: the type of its values: text, integer or Boolean.
+        rejects: as in `json_rows`.
+        position: is kept current.
+
+    Raises:
+        BadInputError: a line is not an object, or its value is not of the type.
+    """
+    for block in _blocks(storage, source, position):
+        lines = list(_numbered(block))
+        bad: list[BadRow] = []
+        positions: Sequence[int] = range(len(lines))
+        found = _fast_values(block, column, kind, source, rejects=rejects)
+        if found is None or len(found) != len(lines):
+            found, positions, bad = _exact_values(lines, column, source, rejects=rejects)
+        yield ValuedRows(
+            values=found,
+            numbers=positions,
+            part=partial(_lines_part, lines, positions, source, rejects),
+            locate=partial(_located, block),
+            unreadable=bad,
+        )
+
+
+def _fast_values(
+    block: _Block, column: str, kind: pa.DataType, source: Source, *, rejects: bool
+) -> pa.StringArray | None:
+    """Return the values of a column as Arrow reads them; None if it cannot."""
+    try:
+        _refuse_fatal(block, source.path)
+        found = _read(block.data, pa.schema([(column, kind)]), "ignore")
+    except (pa.ArrowException, UnicodeDecodeError):
+        return None
+    except BadInputError:
+        if not rejects:
+            raise
+        return None
+    if column not in found.schema.names:
+        return None
+    values = one_array(found[column])
+    # Arrow does not find a name with an escaped character.
+    is_hidden = values.null_count and b"\\u" in block.data
+    return None if is_hidden else values.cast(pa.string())
+
+
+def _exact_values(
+    lines: Sequence[tuple[int, bytes]], column: str, source: Source, *, rejects: bool
+) -> tuple[pa.StringArray, list[int], list[BadRow]]:
+    """Return the values of a column, the positions of their lines, and the lines that are not valid objects."""
+    values: list[str | None] = []
+    positions: list[int] = []
+    bad: list[BadRow] = []
+    for index, (number, line) in enumerate(lines):
+        try:
+            if _depth(line) > _DEEPEST:
+                raise _too_deep(number, source.path)
+            row = _parsed_line(line, number, source.path)
+            values.append(_plain_text(row.get(column), column, number, source.path))
+        except BadInputError as error:
+            if not rejects:
+                raise
+            bad.append(BadRow(index, error.message))
+            continue
+        positions.append(index)
+    return pa.array(values, pa.string()), positions, bad
+
+
+def _plain_text(value: Any, column: str, number: int, where: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int):
+        return json.dumps(value)
+    raise BadInputError(
+        f"column {column} of {where}, line {number}: {json.dumps(value, default=str)} is not text, an integer or "
+        "a Boolean"
+    )
+
+
+def _lines_part(
+    lines: Sequence[tuple[int, bytes]],
+    positions: Sequence[int],
+    source: Source,
+    rejects: bool,  # noqa: FBT001 - the first arguments of a partial
+    indexes: Sequence[int],
+    schema: Schema,
+) -> RawRows:
+    """Return some lines of a block as rows."""
+    places = [positions[index] for index in indexes]
+    chosen = [lines[place] for place in places]
+    numbers = [number for number, _ in chosen]
+    block = _Block(b"\n".join(line for _, line in chosen), numbers[0], numbers)
+    raw = _BlockRows(schema, source, rejects=rejects)(block)
+    return raw._replace(
+        numbers=[places[number] for number in raw.numbers],
+        locate=located_later,
+        unreadable=[BadRow(places[row.number], row.reason) for row in raw.unreadable],
+    )
 
 
 def _located(block: _Block, indexes: Sequence[int]) -> tuple[Sequence[int], Sequence[str]]:
@@ -222,7 +349,7 @@ def _line_blocks(stream: Any, head: bytes, where: str) -> Iterator[_Block]:
             rest += data
             if len(rest) > LONGEST_OBJECT:
                 raise BadInputError(
-                    f"line {line} of {where} is longer than {LONGEST_OBJECT} bytes", hint=_HINT
+                    f"line {line} of {where} is longer than {LONGEST_OBJECT} bytes", hint=HINT
                 )
         else:
             block = _Block(bytes(rest) + data[:end], line)
@@ -438,10 +565,10 @@ def _parsed_line(line: bytes, number: int, where: str) -> dict[str, Any]:
         row = _loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInputError(
-            f"line {number} of {where} cannot be read: {error}", hint=_HINT
+            f"line {number} of {where} cannot be read: {error}", hint=HINT
         ) from error
     if not isinstance(row, dict):
-        raise BadInputError(f"line {number} of {where} is not a JSON object", hint=_HINT)
+        raise BadInputError(f"line {number} of {where} is not a JSON object", hint=HINT)
     if "\ufffd" in text and b"\xef\xbf\xbd" not in line:
         raise BadInputError(f"line {number} of {where} is not UTF-8")
     return row
@@ -605,7 +732,7 @@ def _inferred_lines(block: _Block, where: str) -> pa.Table:
         end = block.line(block.data.count(b"\n"))
         raise BadInputError(
             f"{where} cannot be read between lines {block.first_line} and {end}: {error}",
-            hint=_HINT,
+            hint=HINT,
         ) from error
     return found
 

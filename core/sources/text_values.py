@@ -130,8 +130,13 @@ def from_text(column: pa.Array, kind: IcebergType, context: ValueContext) -> pa.
 
 
 def _struct(column: pa.Array, kind: StructType, context: ValueContext) -> pa.Array:
+    # A NULL struct has no fields, whatever its children contain there.
     parts = [
-        from_text(column.field(item.name), item.field_type, context.inside(item.name, counted=True))
+        from_text(
+            pc.struct_field(column, item.name),
+            item.field_type,
+            context.inside(item.name, counted=True),
+        )
         if column.type.get_field_index(item.name) >= 0
         else write_column(item, len(column))
         for item in kind.fields

@@ -32,15 +32,18 @@ from lake.core import locations
 from lake.core.errors import BadInputError, CommitConflictError, CommitUnknownError, RefusedError
 from lake.core.options import Option
 from lake.core.process_identity import process_name, still_runs
+from lake.core.snapshots import ancestry
 from lake.core.snapshots.referenced_files import find_metadata_files, find_referenced
 from lake.core.staging.staged_run import (
     RunMarks,
+    RunName,
     StagedRun,
     find_run,
-    job_id_of,
+    job_and_checkpoint,
     manifest_locations,
     manifests_folder,
     remove_manifests,
+    shown_run,
 )
 
 if TYPE_CHECKING:
@@ -70,19 +73,41 @@ class Discarded:
 
 
 @contextmanager
-def claim_for_commit(session: Session, table: Table, run_ids: Collection[str]) -> Iterator[None]:
-    """Prevent staged runs (given by run ids or job ids) from being discarded while the block commits them.
+def claim_for_commit(session: Session, table: Table, names: Collection[RunName]) -> Iterator[None]:
+    """Prevent staged runs from being discarded while the block commits them.
 
     Raises:
         CommitConflictError: one of them is being discarded, or no longer exists.
     """
-    claims = [_claim(session, table, run_id) for run_id in run_ids]
+    with _claimed(session, table, names):
+        for name in names:
+            _require_there(table, name)
+        yield
+
+
+@contextmanager
+def claim_available(
+    session: Session, table: Table, names: Collection[RunName]
+) -> Iterator[frozenset[RunName]]:
+    """Prevent staged runs from being discarded while the block commits them; yield those that still exist."""
+    with _claimed(session, table, names):
+        markers = {name: _discard_marker(table, name) for name in names}
+        manifests = {name: manifest_locations(table, name)[0] for name in names}
+        found = table.storage.look_up([*markers.values(), *manifests.values()])
+        yield frozenset(
+            name
+            for name in names
+            if found[manifests[name]] is not None and found[markers[name]] is None
+        )
+
+
+@contextmanager
+def _claimed(session: Session, table: Table, names: Collection[RunName]) -> Iterator[None]:
+    claims = [_claim(session, table, name) for name in names]
     keep = False
     try:
         for location in claims:
             _write(session, table, location, process_name())
-        for run_id in run_ids:
-            _require_there(table, run_id)
         yield
     except CommitUnknownError:
         keep = True
@@ -94,18 +119,43 @@ def claim_for_commit(session: Session, table: Table, run_ids: Collection[str]) -
             table.storage.delete(claims)
 
 
-def _require_there(table: Table, run_id: str) -> None:
-    if table.storage.exists(_discard_marker(table, run_id)):
-        raise CommitConflictError(
-            f"run {run_id} is being discarded", hint=f"{Option.DISCARD} {run_id} completes that"
-        )
-    if not table.storage.exists(manifest_locations(table, run_id)[0]):
-        raise CommitConflictError(f"run {run_id} was committed or discarded meanwhile")
+def _require_there(table: Table, name: RunName) -> None:
+    if table.storage.exists(_discard_marker(table, name)):
+        raise CommitConflictError(f"{shown_run(name)} is being discarded", hint=_completing(name))
+    if not table.storage.exists(manifest_locations(table, name)[0]):
+        raise CommitConflictError(f"{shown_run(name)} was committed or discarded meanwhile")
 
 
-def mark_unknown(session: Session, table: Table, run_id: str) -> None:
+def _completing(name: RunName) -> str:
+    """Return the hint how the discard of a run is completed."""
+    if isinstance(name, str):
+        return f"{Option.DISCARD} {name} completes that"
+    return "run the stream again"
+
+
+def discarding(name: RunName) -> str:
+    """Return how the files of a run that are not committed are removed, as a clause."""
+    if isinstance(name, str):
+        return f"{Option.DISCARD} {name} removes the files of the run that are not committed"
+    return "the next run of the stream removes or commits them"
+
+
+def claimed_by_others(
+    session: Session, table: Table, runs: Collection[RunMarks]
+) -> frozenset[RunName]:
+    """Return the names of those runs that another process may be committing, or is discarding."""
+    files = _claim_files(table)
+    return frozenset(
+        marks.name
+        for marks in runs
+        if f"{_WITHDRAWAL}-{_suffix(marks.name)}" in files
+        or _may_be_committed(session, table, marks, _claims_in(table, files, marks.name), None)
+    )
+
+
+def mark_unknown(session: Session, table: Table, name: RunName) -> None:
     """Record that the outcome of a run's commit is unknown: it may still succeed."""
-    _write(session, table, _claim(session, table, run_id), "")
+    _write(session, table, _claim(session, table, name), "")
 
 
 def discard_run(
@@ -129,11 +179,11 @@ def discard_run(
         RefusedError: another process may be committing the run; nothing was deleted.
         CorruptFileError: a snapshot cannot be read, so the files that it references are unknown.
     """
-    marker = _discard_marker(table, marks.run_id)
+    marker = _discard_marker(table, marks.name)
     has_begun = table.storage.exists(marker)
     try:
         _write(session, table, marker, process_name())
-        claims = _claims(table, marks.run_id)
+        claims = _claims(table, marks.name)
         _refuse_claims(session, table, marks, claims, own_operation)
         current = table.refreshed()
         found = _files_of(table, marks)
@@ -146,7 +196,7 @@ def discard_run(
         own_metadata = _prepared(current, marks, known=known)
         has_begun = True
         outcome = table.storage.delete([*unreferenced, *own_metadata])
-        failed = list(outcome.failed) or remove_manifests(table, marks.run_id)
+        failed = list(outcome.failed) or remove_manifests(table, marks.name)
     except BaseException:
         if not has_begun:
             table.storage.delete([marker])
@@ -178,6 +228,23 @@ def _prepared(table: Table, marks: RunMarks, *, known: TableMetadata | None = No
     return [path for path in found if path not in live]
 
 
+def remove_committed(table: Table, names: Collection[RunName]) -> list[str]:
+    """Remove the manifests and claims of committed runs; return what could not be removed.
+
+    The runs were written to be committed later, so no process has written metadata files for them. Claims are removed
+    first: without the manifests, no later command would find them.
+    """
+    files = _claim_files(table)
+    failed = table.storage.delete(
+        location for name in names for location in _claims_in(table, files, name)
+    ).failed
+    manifests = [manifest_locations(table, name) for name in names]
+    # The first manifest is removed first: without it, a run cannot be committed.
+    first = table.storage.delete(item[0] for item in manifests).failed
+    rest = [other for item in manifests if item[0] not in first for other in item[1:]]
+    return [*failed, *first, *table.storage.delete(rest).failed]
+
+
 def remove_leftovers(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
     """Remove the remains of a committed run, except its live files; return what could not be removed.
 
@@ -187,8 +254,8 @@ def remove_leftovers(table: Table, run: StagedRun, *, by_other: bool) -> list[st
         by_other: whether a commit of another operation than the run's own made its files live, so that the
             metadata files of its own operation are unused.
     """
-    failed = remove_manifests(table, run.marks.run_id)
-    unused = _claims(table, run.marks.run_id)
+    failed = remove_manifests(table, run.marks.name)
+    unused = _claims(table, run.marks.name)
     if by_other and not run.problem:
         own = {locations.canonical(file.path) for file in run.files}
         unused += [
@@ -219,18 +286,28 @@ def delete_unreferenced(
     )
 
 
-def find_staged_run(table: Table, run_id: str) -> StagedRun | None:
+def find_staged_run(table: Table, name: RunName) -> StagedRun | None:
     """Return what remains of a run, with a problem if a discard has begun; None if there is nothing."""
-    run = find_run(table, run_id)
-    if not table.storage.exists(_discard_marker(table, run_id)):
+    run = find_run(table, name)
+    if not table.storage.exists(_discard_marker(table, name)):
         return run
-    marks = run.marks if run else RunMarks(run_id=run_id)
-    return StagedRun(marks=marks, problem=f"run {run_id} is being discarded")
+    marks = run.marks if run else RunMarks.of(name)
+    return StagedRun(marks=marks, problem=f"{shown_run(name)} is being discarded")
 
 
 def _refuse_claims(
     session: Session, table: Table, marks: RunMarks, claims: list[str], own_operation: str | None
 ) -> None:
+    if _may_be_committed(session, table, marks, claims, own_operation):
+        raise RefusedError(
+            f"{shown_run(marks.name)} of {table.identifier} may be being committed by another process",
+            hint="try again when that process has ended, or in ten minutes",
+        )
+
+
+def _may_be_committed(
+    session: Session, table: Table, marks: RunMarks, claims: list[str], own_operation: str | None
+) -> bool:
     now_ms = session.clock.now_ms()
     found = [claim for location in claims if (claim := _read(table, location)) is not None]
     if marks.writer and marks.operation_id != own_operation:
@@ -239,27 +316,40 @@ def _refuse_claims(
         running = still_runs(process)
         ended = running is False and not table.catalog.is_served
         if running or (not ended and now_ms - written_ms < _DOUBT_MS):
-            raise RefusedError(
-                f"run {marks.run_id} of {table.identifier} may be being committed by another process",
-                hint="try again when that process has ended, or in ten minutes",
-            )
+            return True
+    return False
 
 
-def _discard_marker(table: Table, run_id: str) -> str:
-    return locations.join(manifests_folder(table), f"{_WITHDRAWAL}-{job_id_of(run_id)}")
+def _discard_marker(table: Table, name: RunName) -> str:
+    return locations.join(manifests_folder(table), f"{_WITHDRAWAL}-{_suffix(name)}")
 
 
-def _claim(session: Session, table: Table, run_id: str) -> str:
-    name = f"{_CLAIM}-{job_id_of(run_id)}-{session.ids.uuid()}"
-    return locations.join(manifests_folder(table), name)
+def _claim(session: Session, table: Table, name: RunName) -> str:
+    file = f"{_CLAIM}-{_suffix(name)}-{session.ids.uuid()}"
+    return locations.join(manifests_folder(table), file)
 
 
-def _claims(table: Table, run_id: str) -> list[str]:
-    folder, start = manifests_folder(table), f"{_CLAIM}-{job_id_of(run_id)}-"
+def _claims(table: Table, name: RunName) -> list[str]:
+    return _claims_in(table, _claim_files(table), name)
+
+
+def _claims_in(table: Table, files: Collection[str], name: RunName) -> list[str]:
+    folder, start = manifests_folder(table), f"{_CLAIM}-{_suffix(name)}-"
+    return [locations.join(folder, file) for file in files if file.startswith(start)]
+
+
+def _claim_files(table: Table) -> list[str]:
+    """Return the names of the claims and markers of all runs."""
+    folder = manifests_folder(table)
     listed = table.storage.list_folder(folder)
     table.require_listed(folder, listed)
     names = [name for name, is_folder in listed if not is_folder]
-    return [locations.join(folder, name) for name in names if name.startswith(start)]
+    return [name for name in names if name.startswith((f"{_CLAIM}-", f"{_WITHDRAWAL}-"))]
+
+
+def _suffix(name: RunName) -> str:
+    job_id, checkpoint_id = job_and_checkpoint(name)
+    return job_id if isinstance(name, str) else f"{job_id}-{checkpoint_id}"
 
 
 def _write(session: Session, table: Table, location: str, process: str) -> None:
@@ -277,3 +367,16 @@ def _read(table: Table, location: str) -> tuple[str, int] | None:
         return str(claim["process"]), int(claim["written_at_ms"])
     except (BadInputError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def expired_base(table: Table, branch: str, marks: RunMarks) -> str | None:
+    """Return what is missing of a branch's history since a run was written, as a clause; None if it is whole."""
+    metadata = table.metadata
+    head = ancestry.branch_head(metadata, branch)
+    head_id = head.snapshot_id if head else None
+    if ancestry.since(metadata, head_id, marks.base_snapshot_id)[1]:
+        return None
+    return (
+        f"{shown_run(marks.name)} was written on snapshot {marks.base_snapshot_id}, and not all snapshots since "
+        "then are left"
+    )

@@ -11,10 +11,9 @@ import pyarrow as pa
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import CommitUnknownError, LakeError, StoppedError
-from lake.core.options import Option
 from lake.core.session import Session
-from lake.core.staging.claims import delete_unreferenced, discard_run, mark_unknown
-from lake.core.staging.staged_run import StagedRun, publish_manifests, remove_manifests
+from lake.core.staging.claims import delete_unreferenced, discard_run, discarding, mark_unknown
+from lake.core.staging.staged_run import StagedRun, publish_manifests, remove_manifests, shown_run
 
 
 @dataclass(slots=True)
@@ -54,7 +53,7 @@ class Staging:
         if self.run is None:
             return
         count = len(self.run.kinds)
-        if failed := remove_manifests(self.table, self.run.marks.run_id, count=count):
+        if failed := remove_manifests(self.table, self.run.marks.name, count=count):
             self.session.warn(f"{failed[0]} could not be removed; its files are committed")
 
     def delete_unreferenced(self, table: Table, files: Iterable[str]) -> None:
@@ -81,8 +80,8 @@ class Staging:
             )
         except LakeError as error:
             self.session.warn(
-                f"the files of run {marks.run_id} were kept, because {error.message}; "
-                f"{Option.DISCARD} {marks.run_id} removes them"
+                f"the files of {shown_run(marks.name)} were kept, because {error.message}; "
+                f"{discarding(marks.name)}"
             )
             return
         if done.failed:
@@ -91,7 +90,7 @@ class Staging:
     def keep_all(self) -> None:
         """Keep all files: the commit may have succeeded, or may still succeed."""
         if self.run is not None:
-            mark_unknown(self.session, self.table, self.run.marks.run_id)
+            mark_unknown(self.session, self.table, self.run.marks.name)
 
 
 @contextmanager

@@ -1,14 +1,13 @@
 """Staged runs: files that are written but not committed, listed in manifests like those of Flink's sinks.
 
 A run has one temporary manifest per kind of file. Their locations are derived from its id, and their names and
-structure match Iceberg's ManifestOutputFileFactory and FlinkManifestUtil: the job is the run, the operator is lake,
-the attempt 0, the checkpoint 1. Additional Avro header entries contain what a commit needs. The first manifest
-is written last and removed first: without it, a run cannot be committed.
+structure match Iceberg's ManifestOutputFileFactory and FlinkManifestUtil: the job is the run or the stream, the
+operator is lake, the attempt 0, the checkpoint 1 or the stream's epoch. Additional Avro header entries contain what
+a commit needs. The first manifest is written last and removed first: without it, a run cannot be committed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,19 +15,24 @@ from typing import TYPE_CHECKING
 
 from lake.core import locations
 from lake.core.avro.container import Container, read_container
+from lake.core.commit.guards import Guard, RunGuard, StreamGuard
 from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
-from lake.core.flink.commits import LAKE_OPERATOR_ID, MANIFESTS_LOCATION
+from lake.core.flink.commits import LAKE_OPERATOR_ID, MANIFESTS_LOCATION, job_id_of
 from lake.core.manifests.api import ManifestContext, encode_manifest, entries_of, files_of
 from lake.core.manifests.data_files import DATA, DataFile
 from lake.core.manifests.decode import decode_entries, open_manifest
 from lake.core.manifests.schemas import ADDED, ENTRY_COLUMNS, MANIFEST_COLUMNS
 from lake.core.snapshots import ancestry
+from lake.core.snapshots.streams import STREAM, StreamEpoch
 from lake.core.units import whole_number
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
 
-CHECKPOINT_ID = 1
+# The checkpoint of a run that is not an epoch of a stream.
+RUN_CHECKPOINT = 1
+# What a run is found by: its id, or the epoch that it is.
+RunName = str | StreamEpoch
 # Header entries: those of the run, equal in all its manifests, and the number of entries in this manifest.
 RUN = "lake.run-id"
 OPERATION = "lake.operation-id"
@@ -43,7 +47,6 @@ _DELETES = 1
 _MOST_MANIFESTS = 2
 _CONTENTS = {"data": DATA, "deletes": _DELETES}
 _SNAPSHOT_ID = 0  # as in Flink's sinks: the actual id is known at the commit
-_HEX = re.compile(r"[0-9a-f]{32}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -52,12 +55,13 @@ class RunMarks:
     """The properties of a run in its manifests' headers.
 
     Args:
-        run_id: the run's id.
+        run_id: the run's id; that of the stream for an epoch.
         operation_id: a UUID that is part of the names of all its files; empty if it is not valid.
         branch: the branch to which it will be committed.
         base_snapshot_id: the branch's head when the run began; None for an empty branch.
         writer: the process that is about to commit it (`lake.core.process_identity`); empty for a staged run.
         written_ms: when the manifests were written, in ms since 1970.
+        epoch: the epoch of a stream that the run is; None for another run.
     """
 
     run_id: str
@@ -66,11 +70,27 @@ class RunMarks:
     base_snapshot_id: int | None = None
     writer: str = ""
     written_ms: int = 0
+    epoch: StreamEpoch | None = None
 
     @property
-    def job_id(self) -> str:
-        """The run's identifier in the names of its manifests."""
-        return job_id_of(self.run_id)
+    def name(self) -> RunName:
+        """What the run is found by."""
+        return self.epoch or self.run_id
+
+    @property
+    def guard(self) -> Guard:
+        """What shows that the run is committed."""
+        return guard_of(self.name)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a load that was going to commit the run itself wrote it, not one with the option to stage."""
+        return bool(self.writer)
+
+    @property
+    def has_own_id(self) -> bool:
+        """Whether a user named the run; else its id is that of the operation that wrote it."""
+        return self.run_id != self.operation_id
 
     def to_header(self) -> dict[str, str]:
         """Return the entries of an Avro header."""
@@ -81,15 +101,28 @@ class RunMarks:
             BASE: "" if self.base_snapshot_id is None else str(self.base_snapshot_id),
             WRITER: self.writer,
             WRITTEN: str(self.written_ms),
+            **({STREAM: self.epoch.text} if self.epoch else {}),
         }
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the marks were read; otherwise only the name is known."""
+        return bool(self.operation_id)
+
+    @classmethod
+    def of(cls, name: RunName) -> RunMarks:
+        """Return the marks of a run of which only the name is known."""
+        return cls(run_id=name) if isinstance(name, str) else cls(run_id=name.stream, epoch=name)
 
     @classmethod
     def of_header(cls, header: Mapping[str, str], run_id: str) -> RunMarks:
-        """Read an untrusted Avro header; ``run_id`` is the id for which the manifest was found."""
+        """Read an untrusted Avro header; ``run_id`` is the id or the job id for which the manifest was found."""
         operation_id, base = header.get(OPERATION, ""), whole_number(header.get(BASE, ""))
         run_id_in_header = header.get(RUN, run_id)
+        epoch = StreamEpoch.of_text(header.get(STREAM))
         return cls(
             run_id=run_id_in_header if job_id_of(run_id_in_header) == job_id_of(run_id) else run_id,
+            epoch=epoch if epoch and job_id_of(epoch.stream) == job_id_of(run_id) else None,
             operation_id=operation_id if _UUID.fullmatch(operation_id) else "",
             branch=header.get(BRANCH, ancestry.MAIN),
             base_snapshot_id=base,
@@ -125,10 +158,21 @@ class StagedRun:
         return [item for item in ((DATA, self.data), (_DELETES, self.deletes)) if item[1]]
 
 
-def job_id_of(run_id: str) -> str:
-    """Return the run's identifier in place of Flink's job id: 32 hexadecimal digits."""
-    plain = run_id.replace("-", "") if _UUID.fullmatch(run_id) else run_id
-    return plain if _HEX.fullmatch(plain) else hashlib.sha256(run_id.encode()).hexdigest()[:32]
+def shown_run(name: RunName) -> str:
+    """Return how messages refer to a run."""
+    return f"run {name}" if isinstance(name, str) else str(name)
+
+
+def guard_of(name: RunName) -> Guard:
+    """Return what shows that a run is committed."""
+    return RunGuard(name) if isinstance(name, str) else StreamGuard(name)
+
+
+def job_and_checkpoint(name: RunName) -> tuple[str, int]:
+    """Return a run's identifiers in place of Flink's job id and checkpoint."""
+    if isinstance(name, str):
+        return job_id_of(name), RUN_CHECKPOINT
+    return job_id_of(name.stream), name.number
 
 
 def manifests_folder(table: Table) -> str:
@@ -137,9 +181,10 @@ def manifests_folder(table: Table) -> str:
     return chosen or table.metadata_folder
 
 
-def manifest_locations(table: Table, run_id: str) -> list[str]:
+def manifest_locations(table: Table, run: RunName) -> list[str]:
     """Return the locations of a run's manifests, that of the data manifest first."""
-    name = f"{job_id_of(run_id)}-{LAKE_OPERATOR_ID}-{0:05}-{0}-{CHECKPOINT_ID}"
+    job_id, checkpoint_id = job_and_checkpoint(run)
+    name = f"{job_id}-{LAKE_OPERATOR_ID}-{0:05}-{0}-{checkpoint_id}"
     return [
         locations.join(manifests_folder(table), f"{name}-{number:05}.avro")
         for number in range(1, _MOST_MANIFESTS + 1)
@@ -153,7 +198,7 @@ def publish_manifests(table: Table, run: StagedRun) -> None:
         BadInputError: a file has another spec than the first.
     """
     marks = {**run.marks.to_header(), MANIFESTS: str(len(run.kinds))}
-    locations_of_run = manifest_locations(table, run.marks.run_id)[: len(run.kinds)]
+    locations_of_run = manifest_locations(table, run.marks.name)[: len(run.kinds)]
     for location, (content, files) in reversed(list(zip(locations_of_run, run.kinds, strict=True))):
         # Before a commit they are used only if this process dies; if the machine does, the source is loaded again.
         table.storage.write(
@@ -174,11 +219,11 @@ def _encoded(
     )
 
 
-def find_run(table: Table, run_id: str) -> StagedRun | None:
-    """Return the staged run with this id; None if there is none."""
+def find_run(table: Table, name: RunName) -> StagedRun | None:
+    """Return the staged run with this name; None if there is none."""
     found: list[Container] = []
     problem: str | None = None
-    for location in manifest_locations(table, run_id):
+    for location in manifest_locations(table, name):
         try:
             found.append(read_container(table.storage.read(location), name=location))
         except NotFoundError:
@@ -187,8 +232,13 @@ def find_run(table: Table, run_id: str) -> StagedRun | None:
             problem = error.message
     if not found and problem is None:
         return None
-    header = _header(found[0]) if found else {}
-    marks = RunMarks.of_header(header, run_id)
+    marks = RunMarks.of(name)
+    if found:
+        marks = RunMarks.of_header(_header(found[0]), marks.run_id)
+    if marks.name != name and not (isinstance(name, str) and marks.epoch is None):
+        problem = (
+            problem or f"the files of {shown_run(marks.name)} have the names of {shown_run(name)}"
+        )
     if problem is None:
         try:
             data, deletes = _files(table, found)
@@ -251,16 +301,16 @@ def _header(container: Container) -> dict[str, str]:
     return {key: value.decode(errors="replace") for key, value in container.metadata.items()}
 
 
-def remove_manifests(table: Table, run_id: str, *, count: int = _MOST_MANIFESTS) -> list[str]:
+def remove_manifests(table: Table, name: RunName, *, count: int = _MOST_MANIFESTS) -> list[str]:
     """Remove a run's manifests, beginning with the first; return those that could not be removed.
 
     Args:
         table: the table.
-        run_id: the run.
+        name: the run.
         count: the maximum number of manifests.
     """
     failed: list[str] = []
-    for location in manifest_locations(table, run_id)[:count]:
+    for location in manifest_locations(table, name)[:count]:
         if not failed:
             failed += table.storage.delete([location]).failed
     return failed

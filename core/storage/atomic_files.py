@@ -110,6 +110,18 @@ def flush(path: str) -> None:
         os.close(descriptor)
 
 
+def make_folders(path: str) -> None:
+    """Create a folder, and those above it that are missing, so that they survive a power failure."""
+    above = os.path.dirname(path)
+    if os.path.isdir(path):
+        return
+    if above != path:
+        make_folders(above)
+    with suppress(FileExistsError):
+        os.mkdir(path)
+    flush(above)
+
+
 @contextmanager
 def sole_writer(folder: str, wait_seconds: float, clock: Clock) -> Iterator[bool]:
     """Hold an advisory lock on a folder, which excludes other callers of this function, but not other programs.

@@ -384,6 +384,27 @@ class Storage:
             if info.type == pafs.FileType.File and name_part in info.base_name
         ]
 
+    @_retry_with_fresh_credentials
+    def find_files(self, folder: str) -> list[StoredFile]:
+        """Return all files below a folder, with sizes and times; empty if it is missing.
+
+        Links are neither returned nor followed.
+        """
+        parsed = paths.parse(folder)
+        if parsed.is_local:
+            with translate_errors(folder):
+                return _local_files(folder, parsed.path)
+        filesystem, path = self.resolve(folder)
+        selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+        with translate_errors(folder):
+            infos = filesystem.get_file_info(selector)
+        base = folder.rstrip("/")
+        return [
+            _stored(base + info.path.removeprefix(path.rstrip("/")), info)
+            for info in infos
+            if info.type == pafs.FileType.File
+        ]
+
     def end_uploads(self, folder: str, name_part: str) -> None:
         """Abort the unfinished uploads of files below a folder whose names contain a text.
 
@@ -560,6 +581,23 @@ def _with_limits(filesystem: Any) -> Any:
 def _stored(location: str, info: Any) -> StoredFile:
     changed = info.mtime_ns
     return StoredFile(location, int(info.size), None if changed is None else changed // 1_000_000)
+
+
+def _local_files(folder: str, path: str) -> list[StoredFile]:
+    """Return the regular files below a local folder; their locations begin as the folder's."""
+    start = folder[: len(folder) - len(path)] if folder.endswith(path) else ""
+    found = []
+    for parent, _, names in os.walk(path, onerror=_raise_unless_missing):
+        for name in names:
+            file = os.path.join(parent, name)
+            try:
+                status = os.lstat(file)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                changed_ms = status.st_mtime_ns // 1_000_000
+                found.append(StoredFile(f"{start}{file}", status.st_size, changed_ms))
+    return found
 
 
 def _local_path(location: str) -> str:

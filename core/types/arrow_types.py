@@ -55,10 +55,12 @@ _OF_NULLS = (VariantType, GeometryType, GeographyType)
 
 def primitive_type(field_type: IcebergType) -> pa.DataType | None:
     """Return the Arrow type of a primitive Iceberg type; None if it is not known."""
+    if (found := ARROW_TYPES.get(field_type)) is not None:
+        return found
     if isinstance(field_type, FixedType):
         return pa.binary(len(field_type))
     if isinstance(field_type, DecimalType):
         return pa.decimal128(field_type.precision, field_type.scale)
     if isinstance(field_type, _OF_NULLS):
         return pa.null()
-    return ARROW_TYPES.get(field_type)
+    return None

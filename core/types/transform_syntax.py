@@ -80,6 +80,29 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
+def partition_terms(spec: PartitionSpec, schema: Schema) -> list[str]:
+    """Return the fields of a partition spec as `partition_spec` parses them."""
+    return [_term_text(item.transform, item.source_id, schema) for item in spec.fields]
+
+
+def sort_terms(order: SortOrder, schema: Schema) -> list[str]:
+    """Return the fields of a sort order as `sort_order` parses them; directions are always named."""
+    return [
+        f"{_term_text(item.transform, item.source_id, schema)} {item.direction.name.lower()} "
+        f"nulls {'last' if item.null_order is NullOrder.NULLS_LAST else 'first'}"
+        for item in order.fields
+    ]
+
+
+def _term_text(transform: Transform[Any, Any], source_id: int, schema: Schema) -> str:
+    """Return ``bucket(16, id)`` for the transform ``bucket[16]`` of a column."""
+    column = str(schema.find_column_name(source_id))
+    kind, _, width = str(transform).rstrip("]").partition("[")
+    if kind == "identity":
+        return column
+    return f"{kind}({width}, {column})" if width else f"{kind}({column})"
+
+
 def refuse_unreadable(spec: PartitionSpec, schema: Schema) -> None:
     """Refuse a partitioning of a new table whose manifests Iceberg Java cannot read.
 

@@ -18,9 +18,6 @@ from lake.core.keys.encoding import Int64s, hash_keys, partition_of
 from lake.core.keys.index import KeyIndex
 from lake.core.plain import PlainData
 
-# With more distinct values, a column is described by its minimum and maximum.
-_MOST_VALUES = 100
-_LONGEST_VALUE = 200
 _BATCH_ROWS = 256 * 1024
 
 
@@ -43,6 +40,8 @@ class DeduplicateTask(PlainData):
         files: the keys to read, in the input's order.
         bucket: the number of the bucket.
         buckets: the number of buckets that keys are sent to.
+        first: of rows with one key, keep the first of the order instead of the last.
+        with_rows: write, beside the keys, the order's columns and the unit and number of each row.
     """
 
     key_columns: int
@@ -51,6 +50,8 @@ class DeduplicateTask(PlainData):
     files: Sequence[UnitKeys] = ()
     bucket: int = 0
     buckets: int = 0
+    first: bool = False
+    with_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class BucketReport(PlainData):
         rows: the number of its keys.
         losers: the file of rows that are replaced by another row with the same key; None if there is none.
         lost: the number of these rows.
-        values: for each key column, the result of `column_values`.
+        merged: the file of the merged rows of the keys; None if rows are not merged.
     """
 
     bucket: int
@@ -71,19 +72,19 @@ class BucketReport(PlainData):
     rows: int = 0
     losers: str | None = None
     lost: int = 0
-    values: Sequence[Any] = ()
+    merged: str | None = None
 
 
 def deduplicate(task: DeduplicateTask, context: TaskContext) -> Iterator[BucketReport]:
     """Deduplicate the keys of all units as one bucket; reports the files of its keys and of its duplicate rows."""
-    yield _deduplicate(_source_keys(task.files, context), task, context)
+    yield _deduplicate(source_keys(task.files, context), task, context)
 
 
 def send_keys(task: DeduplicateTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send keys to their buckets."""
     outbox = ShuffleBuffer(task.buckets)
     width = task.key_columns
-    for batch in _source_keys(task.files, context):
+    for batch in source_keys(task.files, context):
         context.check_cancelled()
         buckets = partition_of(hash_keys(_first(batch, width)), task.buckets)
         order = np.argsort(buckets, kind="stable")
@@ -105,7 +106,7 @@ def deduplicate_sent(
     yield _deduplicate(batches, task, context)
 
 
-def _source_keys(files: Iterable[UnitKeys], context: TaskContext) -> Iterator[pa.RecordBatch]:
+def source_keys(files: Iterable[UnitKeys], context: TaskContext) -> Iterator[pa.RecordBatch]:
     """Yield the units' keys with the unit and row number of each."""
     for file in files:
         row = 0
@@ -129,31 +130,33 @@ def _deduplicate(
     width = task.key_columns
     keys = _first(table, width)
     order = [name for name in table.column_names[width:] if name not in {"unit", "row"}]
-    index = KeyIndex.build(keys, rank=_ranks(table, order) if order else None)
+    strength = ranks(table, order) if order else None
+    if task.first:
+        strength = -(np.arange(table.num_rows) if strength is None else strength)
+    index = KeyIndex.build(keys, rank=strength)
     winners = index.rows()
     lost = table.num_rows - len(winners)
     # In this order, the tasks that match these keys build their index fastest.
-    settled = keys.take(pa.array(winners))
+    settled = (table if task.with_rows else keys).take(pa.array(winners))
     name = f"{task.name}-{task.bucket:05d}-{context.attempt}"
     path = locations.join(task.folder, f"{name}-settled.arrow")
-    _write(context, path, settled)
+    write_table(context, path, settled)
     losers = None
     if lost:
         kept = np.zeros(table.num_rows, np.bool_)
         kept[winners] = True
         losers = locations.join(task.folder, f"{name}-losers.arrow")
-        _write(context, losers, table.select(["unit", "row"]).filter(pa.array(~kept)))
+        write_table(context, losers, table.select(["unit", "row"]).filter(pa.array(~kept)))
     return BucketReport(
         bucket=task.bucket,
         keys=path,
         rows=len(winners),
         losers=losers,
         lost=lost,
-        values=[column_values(column) for column in settled.columns],
     )
 
 
-def _ranks(table: pa.Table, order: list[str]) -> Int64s:
+def ranks(table: pa.Table, order: list[str]) -> Int64s:
     """Return each row's rank in the order; equal rows keep the input's order, NULLs come first."""
     by = []
     for name in order:
@@ -161,40 +164,13 @@ def _ranks(table: pa.Table, order: list[str]) -> Int64s:
         table = table.append_column(f"{name} is there", pc.is_valid(table[name]))
         by += [(f"{name} is there", "ascending"), (name, "ascending")]
     weakest_first = pc.sort_indices(table, sort_keys=by).to_numpy()
-    ranks = np.empty(table.num_rows, np.int64)
-    ranks[weakest_first] = np.arange(table.num_rows)
-    return ranks
+    found = np.empty(table.num_rows, np.int64)
+    found[weakest_first] = np.arange(table.num_rows)
+    return found
 
 
-def _write(context: TaskContext, path: str, table: pa.Table) -> None:
+def write_table(context: TaskContext, path: str, table: pa.Table) -> None:
+    """Write a table to a temporary file, in batches."""
     with batch_file(context.storage, path) as file:
         for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
             file.write_batch(batch)
-
-
-def column_values(column: pa.ChunkedArray) -> list[Any] | None:
-    """Return a filter's arguments for a column's values, as texts: all values if they are few, else their range.
-
-    Returns:
-        ``["in", values]``, ``["between", minimum, maximum]``, or None for a type without exact texts.
-    """
-    type_ = column.type
-    exact = (
-        pa.types.is_integer(type_)
-        or pa.types.is_date(type_)
-        or pa.types.is_timestamp(type_)
-        or pa.types.is_time(type_)
-        or pa.types.is_decimal(type_)
-        or pa.types.is_string(type_)
-    )
-    if not exact or not len(column):
-        return None
-    distinct = pc.unique(column)
-    values = distinct
-    if len(distinct) > _MOST_VALUES:
-        ends = pc.min_max(distinct)
-        values = pa.concat_arrays([pa.repeat(ends["min"], 1), pa.repeat(ends["max"], 1)])
-    texts = values.cast(pa.string()).to_pylist()
-    if any(len(text) > _LONGEST_VALUE for text in texts):
-        return None
-    return ["in", texts] if values is distinct else ["between", *texts]

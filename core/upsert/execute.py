@@ -9,17 +9,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import Committed
 from lake.core.commit.operations import AppendFiles, Operation, OverwriteFiles, RowDelta
 from lake.core.deletes.equality_coverage import check_specs, same_spec, sole_spec
-from lake.core.engine.tasks import Task, TaskResult
+from lake.core.engine.tasks import ReduceFunction, Task, TaskFunction, TaskResult
 from lake.core.errors import CommitConflictError, LakeError, RefusedError
-from lake.core.ingest.checksummed_batches import batches_in
+from lake.core.ingest.checksummed_batches import batch_file, batches_in
 from lake.core.ingest.execute import preview
 from lake.core.ingest.load import (
     Load,
@@ -52,16 +55,27 @@ from lake.core.upsert.dedup_tasks import (
     send_keys,
 )
 from lake.core.upsert.key_matching import KeyMatches, Matcher
+from lake.core.upsert.merge_tasks import (
+    InsertTask,
+    MergeTask,
+    merge_rows,
+    merge_sent,
+    relaxed,
+    write_new_rows,
+)
 from lake.core.upsert.options import EQUALITY
 from lake.core.upsert.plan import UpsertPlan, describe_upsert
 from lake.core.upsert.source_tasks import (
     KeyedSourceTask,
     KeySettings,
     UnitReport,
+    collect_rows,
     receive_rows,
     send_rows,
     write_rows,
 )
+
+Keyed = TypeVar("Keyed", bound=DeduplicateTask)
 
 # Keys of which an index takes some 100 to 200 MiB.
 _BUCKET_ROWS = 4_000_000
@@ -78,11 +92,13 @@ class _Source:
         files: the data files.
         units: the report of each unit, in the input's order.
         buckets: the report of each bucket of keys.
+        dropped: by bucket, the keys whose rows are not written because of the table's rows.
     """
 
     files: list[DataFile] = field(default_factory=list)
     units: list[UnitReport] = field(default_factory=list)
     buckets: list[BucketReport] = field(default_factory=list)
+    dropped: list[BitMap] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -97,8 +113,16 @@ class _Source:
         return sum(unit.rejects.rows for unit in self.units)
 
     @property
+    def rows_dropped(self) -> int:
+        return sum(len(bits) for bits in self.dropped)
+
+    @property
     def lost(self) -> int:
         return sum(bucket.lost for bucket in self.buckets)
+
+    @property
+    def keys(self) -> int:
+        return sum(bucket.rows for bucket in self.buckets)
 
 
 def preview_upsert(session: Session, plan: UpsertPlan) -> Outcome:
@@ -155,7 +179,7 @@ class _Upsert(Load):
         """Write the source's rows, each key once."""
         self._source = source = self._load()
         self.keep_rejects([unit.rejects for unit in source.units], self.plan.schema)
-        if not source.files:
+        if not source.keys:
             warn_of_no_rows(self.session, self.plan)
         return self._result(None)
 
@@ -163,21 +187,30 @@ class _Upsert(Load):
     def has_changes(self) -> bool:
         """Whether there is anything to commit."""
         source = self._source
-        return bool(source.files or (self.plan.table.creating and not source.rejected))
+        return bool(source.keys or (self.plan.table.creating and not source.rejected))
 
     def _result(self, matched: KeyMatches | None) -> LoadResult:
         source = self._source
         blind = self.upsert.deletes == EQUALITY and not self.plan.table.creating
-        updated = matched.updated if matched else 0
+        updated, stale = 0, source.rows_dropped
+        if matched is not None and self.upsert.is_partial:
+            updated = matched.updated - sum(len(bits) for bits in matched.stale)
+            stale = matched.stale_rows
+        elif matched is not None:
+            updated = matched.updated - source.rows_dropped
+        written = source.rows + (updated if self.upsert.is_partial else 0)
+        first = self.upsert.keeps_first
         return LoadResult(
             data=[*source.files, *(matched.kept if matched else [])],
             deletes=matched.deletes if matched else [],
             rows_read=source.rows_read,
-            rows_written=source.rows,
+            rows_written=written,
             # A load that deletes by key alone does not know what was there.
-            rows_inserted=None if blind else source.rows - updated,
+            rows_inserted=None if blind else written - updated,
             rows_updated=None if blind else updated,
             rows_rejected=source.rejected,
+            rows_stale=None if self.upsert.sequence is None else stale,
+            rows_skipped=source.rows_dropped if first else None,
             base_snapshot_id=matched.base.snapshot_id if matched and matched.base else None,
         )
 
@@ -186,25 +219,83 @@ class _Upsert(Load):
     def _load(self) -> _Source:
         source = self._write_rows(losers=None)
         source.buckets = self._deduplicate(source.units)
+        if self.upsert.is_partial:
+            # The rows are written when it is known which keys the table contains.
+            self._check_keys(source)
+            return source
         if source.lost:
-            buckets, units = source.buckets, source.units
-            self._storage.delete(file.path for file in source.files)
-            losers = [bucket.losers for bucket in buckets if bucket.losers]
-            source = self._write_rows(losers=losers)
-            source.buckets, source.units = buckets, units
-        expected = source.rows_read - source.rejected - source.lost
+            self._write_again(source, [])
+        self._check_rows(source)
+        return source
+
+    def _write_again(self, source: _Source, dropped: Sequence[str]) -> None:
+        """Write the source's rows again, without replaced rows and those that the files ``dropped`` name."""
+        self._storage.delete(file.path for file in source.files)
+        losers = [bucket.losers for bucket in source.buckets if bucket.losers]
+        source.files = self._write_rows(losers=[*losers, *dropped]).files
+
+    def _check_keys(self, source: _Source) -> None:
+        expected = source.rows_read - source.rejected
+        if source.keys + source.lost != expected:
+            raise LakeError(
+                f"{expected} rows were to be merged, but there are {source.keys + source.lost}: "
+                "nothing was committed"
+            )
+
+    def _check_rows(self, source: _Source) -> None:
+        expected = source.rows_read - source.rejected - source.lost - source.rows_dropped
         if source.rows != expected:
             raise LakeError(
                 f"{expected} rows were to be written, but there are {source.rows}: "
                 "nothing was committed"
             )
-        return source
+
+    def _insert(self, source: _Source, found: Sequence[BitMap]) -> None:
+        """Write the merged rows of the keys that the table does not contain, unless they are written."""
+        if source.files and list(found) == source.dropped:
+            return
+        self._storage.delete(file.path for file in source.files)
+        source.files, source.dropped = [], list(found)
+        tasks = [
+            Task(
+                InsertTask(
+                    task=number,
+                    rows=bucket.merged,
+                    found=bits.serialize(),
+                    overwrites=self.upsert.overwrites,
+                    writing=self.plan.ordered_settings(self.operation_id),
+                )
+            )
+            for number, (bucket, bits) in enumerate(zip(source.buckets, found, strict=True))
+            if bucket.merged and bucket.rows > len(bits)
+        ]
+        meter = Meter("writing new rows", tasks=len(tasks))
+        engine = self.session.engine(self.plan.input_bytes)
+        results = engine.run(tasks, write_new_rows, storage=self._storage, meter=meter)
+        for result in showing(self.session.progress, meter, results):
+            source.files += result.value.files
+        expected = source.keys - source.rows_dropped
+        if source.rows != expected:
+            raise LakeError(
+                f"{expected} new rows were to be written, but there are {source.rows}: "
+                "nothing was committed"
+            )
+
+    def _source_task(self, **given: Any) -> KeyedSourceTask:
+        """Make the payload of a task that reads the source."""
+        if self.upsert.is_partial:
+            write = given["write"]
+            schema = relaxed(write.schema, self.upsert.key, self.upsert.overwrites)
+            given["write"] = replace(write, schema=schema)
+        return KeyedSourceTask(**given)
 
     def _write_rows(self, *, losers: list[str] | None) -> _Source:
-        ingest = self.plan
+        ingest, partial_update = self.plan, self.upsert.is_partial
         keys = KeySettings(
             ids=self.upsert.key,
             order=self.upsert.order,
+            sequence=self.upsert.sequence,
+            columns=self.upsert.columns,
             losers=losers,
             folder=ingest.table.data_location,
             name=self.temporary_name,
@@ -212,11 +303,12 @@ class _Upsert(Load):
         run = SourceRun(
             plan=ingest,
             operation_id=self.operation_id,
-            task=partial(KeyedSourceTask, keys=keys),
+            task=partial(self._source_task, keys=keys),
             receiver=row_receiver(ingest, self.operation_id),
-            write=write_rows,
+            write=collect_rows if partial_update else write_rows,
             send=send_rows,
             receive=receive_rows,
+            together=False if partial_update else None,
         )
         source = _Source()
         for report in run_source(self.session, run):
@@ -238,27 +330,55 @@ class _Upsert(Load):
             key_columns=len(self.upsert.key),
             folder=self.plan.table.data_location,
             name=self.temporary_name,
+            first=self.upsert.keeps_first,
+            with_rows=self.upsert.may_drop,
         )
+        if not self.upsert.is_partial:
+            results = self._by_bucket(common, deduplicate, deduplicate_sent, files, count)
+        else:
+            merging = MergeTask(
+                key_columns=common.key_columns,
+                folder=common.folder,
+                name=common.name,
+                order_columns=len(self.upsert.order),
+                sequence=self.upsert.sequence is not None,
+                overwrites=self.upsert.overwrites,
+            )
+            results = self._by_bucket(merging, merge_rows, merge_sent, files, count)
+        reports = {report.bucket: report for report in results}
+        # No key was sent to the other buckets.
+        return [reports.get(bucket) or BucketReport(bucket=bucket) for bucket in range(count)]
+
+    def _by_bucket(
+        self,
+        task: Keyed,
+        one: TaskFunction[Keyed, BucketReport],
+        sent: ReduceFunction[Keyed, BucketReport],
+        files: Sequence[UnitKeys],
+        count: int,
+    ) -> Iterator[BucketReport]:
+        """Run a task for the only bucket, or send the keys to their buckets and run it for each."""
         engine = self.session.engine(self.plan.input_bytes)
         meter = Meter("finding repeated keys", tasks=1 if count == 1 else len(files))
         results: Iterator[TaskResult[BucketReport]]
         if count == 1:
-            task = Task(replace(common, files=files))
-            results = engine.run([task], deduplicate, storage=self._storage, meter=meter)
+            alone = Task(replace(task, files=files))
+            results = engine.run([alone], one, storage=self._storage, meter=meter)
         else:
+            sending = DeduplicateTask(
+                key_columns=task.key_columns, folder=task.folder, name=task.name, buckets=count
+            )
             # The input's order is that of the tasks.
             results = engine.exchange(
-                [Task(replace(common, files=[file], buckets=count)) for file in files],
+                [Task(replace(sending, files=[file])) for file in files],
                 send_keys,
-                deduplicate_sent,
-                [replace(common, bucket=bucket) for bucket in range(count)],
+                sent,
+                [replace(task, bucket=bucket) for bucket in range(count)],
                 storage=self._storage,
                 meter=meter,
             )
-        shown_results = showing(self.session.progress, meter, results)
-        reports = {result.value.bucket: result.value for result in shown_results}
-        # No key was sent to the other buckets.
-        return [reports.get(bucket) or BucketReport(bucket=bucket) for bucket in range(count)]
+        for result in showing(self.session.progress, meter, results):
+            yield result.value
 
     # The table
 
@@ -267,6 +387,9 @@ class _Upsert(Load):
         source, plan = self._source, self.plan
         table, commit_id = plan.table, self.operation_id
         if table.creating:
+            if self.upsert.is_partial:
+                self._insert(source, [BitMap() for _ in source.buckets])
+                result = self._result(None)
             self._remove_lost(source.files)
             committed = self._commit(AppendFiles(added=source.files), table, commit_id)
             return Landed(result, committed, commit_id)
@@ -277,6 +400,8 @@ class _Upsert(Load):
             if plan.options.stage:
                 return Landed(self._result(matched))
         for remaining in reversed(range(_ROUNDS)):
+            if not (source.files or matched.files or plan.options.epoch):
+                return Landed(self._result(matched))
             try:
                 committed = self._commit(self._operation(matched, source), table, commit_id)
                 return Landed(self._result(matched), committed, commit_id)
@@ -292,8 +417,38 @@ class _Upsert(Load):
     def _matched(self, matcher: Matcher, table: Table, source: _Source) -> KeyMatches:
         matched = (matcher.blind if self._blindly else matcher.match)(table, source.buckets)
         self._refuse_duplicates(matched, source)
+        if self.upsert.is_partial:
+            self._insert(source, matched.found)
+        elif self.upsert.may_drop:
+            self._drop(source, matched.found if self.upsert.keeps_first else matched.stale)
         self._remove_lost([*source.files, *matched.files])
         return matched
+
+    def _drop(self, source: _Source, dropped: list[BitMap]) -> None:
+        """Write the source's rows again if other keys than before are dropped because of the table's rows."""
+        if dropped == (source.dropped or [BitMap() for _ in dropped]):
+            return
+        source.dropped = dropped
+        path = locations.join(
+            self.plan.table.data_location,
+            f"{self.temporary_name}-{self.session.ids.uuid()}-dropped.arrow",
+        )
+        with batch_file(self._storage, path) as file:
+            for bucket, bits in zip(source.buckets, dropped, strict=True):
+                for batch in self._rows_of(bucket, bits):
+                    file.write_batch(batch.select(["unit", "row"]))
+        self._write_again(source, [path])
+        self._check_rows(source)
+
+    def _rows_of(self, bucket: BucketReport, bits: BitMap) -> Iterator[pa.RecordBatch]:
+        """Yield the lines of a bucket's file of keys that have these numbers."""
+        start, wanted = 0, np.asarray(bits.to_array(), np.int64)
+        for batch in batches_in(self._storage, bucket.keys) if len(bits) and bucket.keys else ():
+            end = start + batch.num_rows
+            first, last = np.searchsorted(wanted, [start, end])
+            if last > first:
+                yield batch.take(pa.array(wanted[first:last] - start))
+            start = end
 
     def _remove_lost(self, reported: Sequence[DataFile]) -> None:
         paths = [file.path for file in reported]
@@ -331,6 +486,9 @@ class _Upsert(Load):
     def _operation(self, matched: KeyMatches, source: _Source) -> Operation:
         """Return the change; a concurrent insert of one of the keys is a conflict at any isolation level."""
         base_id = matched.base.snapshot_id if matched.base else None
+        if not (source.files or matched.files):
+            # A stream finds its position in the table, even if none of an epoch's rows was loaded.
+            return AppendFiles(added=[])
         if self.upsert.deletes == COPY_ON_WRITE and matched.hit:
             return OverwriteFiles(
                 added=[*source.files, *matched.kept],
@@ -340,7 +498,7 @@ class _Upsert(Load):
                 isolation=SERIALIZABLE,
             )
         return RowDelta(
-            added=source.files,
+            added=[*source.files, *matched.kept],
             deletes=matched.deletes,
             replaced_deletes=matched.superseded,
             base_snapshot_id=base_id,
@@ -352,7 +510,7 @@ class _Upsert(Load):
 
     def _refuse_duplicates(self, matched: KeyMatches, source: _Source) -> None:
         count = sum(len(bits) for bits in matched.again)
-        if not count or self.upsert.options.repair_duplicates:
+        if not count or self.upsert.options.repair_duplicates or self.upsert.keeps_first:
             return
         schema = self.plan.schema
         names = [schema.find_column_name(column) for column in self.upsert.key]
@@ -370,14 +528,12 @@ class _Upsert(Load):
     def _some_keys(self, again: Sequence[BitMap], source: _Source) -> Iterator[tuple[str, ...]]:
         left = _SHOWN_KEYS
         for bucket, bits in zip(source.buckets, again, strict=True):
-            wanted = list(bits[:left])
+            wanted = bits[:left]
             left -= len(wanted)
-            start = 0
-            for batch in batches_in(self._storage, bucket.keys) if wanted and bucket.keys else ():
-                end = start + batch.num_rows
-                for row in (row for row in wanted if start <= row < end):
-                    yield tuple(_shown(column[row - start]) for column in batch.columns)
-                start = end
+            for batch in self._rows_of(bucket, wanted):
+                for row in range(batch.num_rows):
+                    columns = batch.columns[: len(self.upsert.key)]
+                    yield tuple(_shown(column[row]) for column in columns)
 
 
 def _shown(value: pa.Scalar) -> str:

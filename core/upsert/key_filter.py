@@ -1,11 +1,11 @@
-"""A filter that every row with one of the source's keys matches; it selects the data files that may contain one."""
+"""A filter that every row with one of the source's keys matches, by which a commit finds concurrent changes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyiceberg.expressions import (
     AlwaysTrue,
     And,
@@ -13,52 +13,50 @@ from pyiceberg.expressions import (
     GreaterThanOrEqual,
     In,
     LessThanOrEqual,
-    Or,
 )
 from pyiceberg.expressions.literals import StringLiteral
 
 from lake.core.errors import BadInputError
 from lake.core.expressions.filters import FieldIdReference, bind_filter
+from lake.core.types.single_values import arrow_type
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-# With more buckets, the filter would cover nearly the whole range of keys.
-_MOST_BUCKETS = 16
+    from lake.core.keys.key_set import KeySet
+
+# More values are replaced by their range.
+_MOST_VALUES = 100
+_LONGEST_VALUE = 200
 
 
-def key_filter(
-    schema: Schema, ids: Sequence[int], buckets: Sequence[Sequence[Any]]
-) -> BooleanExpression | None:
+def key_filter(schema: Schema, keys: KeySet) -> BooleanExpression | None:
     """Return a bound filter for keys; None if it would not exclude any row.
 
     Args:
         schema: the table's.
-        ids: the key's columns.
-        buckets: for each bucket of keys, the result of `column_values` for each column.
+        keys: the keys.
     """
-    if not 0 < len(buckets) <= _MOST_BUCKETS:
-        return None
-    each = [
-        reduce(And, [_column(schema, *pair) for pair in zip(ids, values, strict=True)])
-        for values in buckets
-    ]
-    combined = reduce(Or, each)
+    combined = reduce(And, [_column(schema, keys, column) for column in keys.ids])
     return None if isinstance(combined, AlwaysTrue) else bind_filter(combined, schema)
 
 
-def _column(schema: Schema, column: int, values: Sequence[Any] | None) -> BooleanExpression:
-    if values is None:
+def _column(schema: Schema, keys: KeySet, column: int) -> BooleanExpression:
+    values, kind = keys.columns[column].values, arrow_type(keys.types[column])
+    if not len(values) or not _is_exact(kind):
         return AlwaysTrue()
-    form, *texts = values
-    term = FieldIdReference(column)
-    if form == "in":
-        condition = _predicate(In, term, [StringLiteral(text) for text in texts[0]])
+    each = keys.exact and len(values) <= _MOST_VALUES
+    chosen = values if each else pa.concat_arrays([values[:1], values[-1:]])
+    texts = chosen.view(kind).cast(pa.string()).to_pylist()
+    if any(len(text) > _LONGEST_VALUE for text in texts):
+        return AlwaysTrue()
+    term, literals = FieldIdReference(column), [StringLiteral(text) for text in texts]
+    if each:
+        condition = _predicate(In, term, literals)
     else:
-        least, greatest = (StringLiteral(text) for text in texts)
         condition = And(
-            _predicate(GreaterThanOrEqual, term, least),
-            _predicate(LessThanOrEqual, term, greatest),
+            _predicate(GreaterThanOrEqual, term, literals[0]),
+            _predicate(LessThanOrEqual, term, literals[1]),
         )
     try:
         bind_filter(condition, schema)
@@ -66,6 +64,18 @@ def _column(schema: Schema, column: int, values: Sequence[Any] | None) -> Boolea
         # Some values have no text that a filter accepts, e.g. years after 9999.
         return AlwaysTrue()
     return condition
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Whether values of a type have texts that filters read as the same values."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_time(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_string(kind)
+    )
 
 
 def _predicate(make: Any, term: FieldIdReference, literal: Any) -> BooleanExpression:

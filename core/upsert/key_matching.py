@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.expressions import And
 from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
@@ -16,6 +17,8 @@ from lake.core.catalogs.catalog import Table
 from lake.core.commit.operations import DeleteKey
 from lake.core.deletes.equality_coverage import check_specs
 from lake.core.engine.tasks import Task
+from lake.core.expressions.filters import bind_filter
+from lake.core.keys.key_pruning import KeyPruner
 from lake.core.manifests.data_files import POSITION_DELETES, DataFile
 from lake.core.progress import Meter, showing
 from lake.core.properties.table_properties import COPY_ON_WRITE
@@ -30,6 +33,7 @@ from lake.core.upsert.equality_tasks import EqualityDeleteTask, write_deletes
 from lake.core.upsert.key_filter import key_filter
 from lake.core.upsert.match_tasks import MatchTask, match
 from lake.core.upsert.plan import UpsertPlan
+from lake.core.upsert.target_keys import sent_keys, target_keys
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 
 _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
+# A task that merges rows has the new values of its rows in memory.
+_MERGED_TASK_ROWS = 1_000_000
 # Task numbers start here, so that file names differ from those of loading tasks.
 _FIRST_TASK = 50_000
 
@@ -51,10 +57,13 @@ class KeyMatches:
         condition: a filter that all rows with these keys match.
         found: by bucket, the keys that the table contains.
         again: by bucket, the keys that it contains more than once.
+        stale: by bucket, the keys of which it has a row with a greater sequence than the source's.
         hit: the data files that contain some of the keys.
-        kept: with copy-on-write, the new files with the remaining rows of those data files.
+        kept: with copy-on-write, the new files with the remaining rows of those data files; if rows are merged,
+            the new files with the merged rows too.
         deletes: in the other modes, the delete files for the rows.
         superseded: delete files whose positions are also in ``deletes``.
+        stale_rows: if rows are merged, the number of source rows that are older than the table's rows.
     """
 
     table: Table
@@ -62,10 +71,12 @@ class KeyMatches:
     condition: BooleanExpression | None
     found: list[BitMap]
     again: list[BitMap]
+    stale: list[BitMap]
     hit: list[str] = field(default_factory=list)
     kept: list[DataFile] = field(default_factory=list)
     deletes: list[DataFile] = field(default_factory=list)
     superseded: list[DeleteKey] = field(default_factory=list)
+    stale_rows: int = 0
 
     @property
     def updated(self) -> int:
@@ -109,7 +120,7 @@ class Matcher:
             for number, bucket in enumerate(buckets, self._number)
             if bucket.keys
         ]
-        matched = KeyMatches(table, base, None, [], [])
+        matched = KeyMatches(table, base, None, [], [], [])
         engine = self._session.engine(ingest.input_bytes)
         for result in engine.run(tasks, write_deletes, storage=self._storage):
             matched.deletes += result.value.deletes
@@ -119,52 +130,59 @@ class Matcher:
         """Find the table's rows with the source's keys and delete them in the plan's mode."""
         ingest, key = self._plan.ingest, self._plan.key
         base = ancestry.branch_head(table.metadata, ingest.options.branch)
-        known = set(key) <= set(table.schema.field_ids)
-        condition = (
-            key_filter(table.schema, key, [bucket.values for bucket in buckets if bucket.keys])
-            if known
-            else None
-        )
-        empty = [BitMap() for _ in buckets]
-        matched = KeyMatches(table, base, condition, empty, [BitMap() for _ in empty])
-        if base is None or not known:
+        where = None
+        if self._plan.where is not None:
+            where = bind_filter(self._plan.where, table.schema)
+        found, again, stale = ([BitMap() for _ in buckets] for _ in range(3))
+        matched = KeyMatches(table, base, where, found, again, stale)
+        if base is None or not set(key) <= set(table.schema.field_ids):
             return matched
-        live = live_files(table, base, condition)
-        tasks = list(self._tasks(live, buckets, condition))
+        paths = [bucket.keys for bucket in buckets if bucket.keys]
+        keys = target_keys(self._storage, paths, ingest.schema, key)
+        matched.condition = _both(where, key_filter(table.schema, keys) if keys else None)
+        pruner = None if keys is None else KeyPruner(keys, ingest.schema)
+        live = live_files(table, base, where, keys=pruner)
+        tasks = list(self._tasks(live, buckets, where))
         meter = Meter("finding the keys", inputs=[task.input_bytes for task in tasks])
         engine = self._session.engine(ingest.input_bytes)
-        results = engine.run(tasks, match, storage=self._storage, meter=meter)
+        results = engine.run(
+            tasks, match, storage=self._storage, meter=meter, shared=sent_keys(keys)
+        )
         for result in showing(self._session.progress, meter, results):
             report = result.value
-            for bucket, found in enumerate(report.found):
-                new = BitMap.deserialize(found)
+            for bucket, bits in enumerate(report.found):
+                new = BitMap.deserialize(bits)
                 matched.again[bucket] |= BitMap.deserialize(report.found_again[bucket])
                 matched.again[bucket] |= matched.found[bucket] & new
                 matched.found[bucket] |= new
+                matched.stale[bucket] |= BitMap.deserialize(report.stale[bucket])
             matched.kept += report.kept
             matched.deletes += report.deletes
             matched.hit += report.hit
+            matched.stale_rows += report.stale_rows
         matched.superseded = _superseded(live, matched)
         return matched
 
     def _tasks(
-        self, live: LiveFiles, buckets: Sequence[BucketReport], condition: BooleanExpression | None
+        self, live: LiveFiles, buckets: Sequence[BucketReport], row_filter: BooleanExpression | None
     ) -> Iterator[Task[MatchTask]]:
         ingest, key, table = self._plan.ingest, list(self._plan.key), live.table
         copies = self._plan.deletes == COPY_ON_WRITE
-        names = [ingest.schema.find_column_name(column) or "" for column in key]
+        sequence = self._plan.sequence
+        compared = key if sequence is None else [*key, sequence]
+        names = [ingest.schema.find_column_name(column) or "" for column in compared]
         # Row ids of format version 3 are copied with their rows, and so are columns added after the plan was made.
         copied = moved_schema(ingest.schema if ingest.evolves else table.schema, table.metadata)
         writing = ingest.settings(self._operation_id)
-        if copies:
+        rewrites = copies or self._plan.is_partial
+        if rewrites:
             writing = replace(writing, schema=copied)
         for numbers, files in self._groups(live):
             deletes = live.deletes_of(np.array(numbers, np.int64))
             reading = ReadSettings.of(
                 table,
                 projection=ingest.schema.select(*names),
-                # To copy the other rows, all rows must be counted.
-                row_filter=None if copies else condition,
+                row_filter=row_filter,
                 deletes=deletes,
             )
             everything = ReadSettings.of(table, projection=copied, deletes=deletes)
@@ -175,9 +193,12 @@ class Matcher:
                 ids=key,
                 buckets=[bucket.keys for bucket in buckets],
                 mode=self._plan.deletes,
+                sequence=sequence,
                 format_version=table.metadata.format_version,
                 writing=writing,
-                rewriting=everything if copies else None,
+                rewriting=everything if rewrites else None,
+                merged=[bucket.merged for bucket in buckets] if self._plan.is_partial else [],
+                overwrites=self._plan.overwrites,
             )
             self._number += 1
             yield Task(payload, sum(file.size_bytes for file in files))
@@ -192,7 +213,8 @@ class Matcher:
         ]
         engine = self._session.engine(self._plan.ingest.input_bytes)
         rows = sum(file.record_count for file in files)
-        most = min(_TASK_ROWS, -(-rows // engine.parallelism))
+        most = _MERGED_TASK_ROWS if self._plan.is_partial else _TASK_ROWS
+        most = min(most, -(-rows // engine.parallelism))
         group: tuple[list[int], list[FileSlice]] = ([], [])
         taken = 0
         for number, file in enumerate(files):
@@ -204,6 +226,12 @@ class Matcher:
             taken += file.record_count
         if group[0]:
             yield group
+
+
+def _both(
+    left: BooleanExpression | None, right: BooleanExpression | None
+) -> BooleanExpression | None:
+    return And(left, right) if left is not None and right is not None else left or right
 
 
 def _superseded(live: LiveFiles, matched: KeyMatches) -> list[DeleteKey]:

@@ -1,15 +1,16 @@
-"""Find the table's rows with the source's keys, reading only the key columns, and delete them."""
+"""Find the table's rows with the source's keys, reading only the columns that are compared, and delete them."""
 
 from __future__ import annotations
 
 import array
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from lake.core.deletes.apply import Deletes
@@ -18,14 +19,18 @@ from lake.core.deletes.writers import DeletedRows, open_position_writer
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import LakeError
 from lake.core.ingest.checksummed_batches import batches_in
-from lake.core.keys.encoding import Int64s, hash_keys, partition_of
+from lake.core.keys.encoding import Int64s, Mask, hash_keys, partition_of
 from lake.core.keys.extraction import columns_of, cut
 from lake.core.keys.index import NOT_FOUND, KeyIndex
+from lake.core.keys.key_set import KeySet
+from lake.core.keys.row_keys import RowKeys
 from lake.core.manifests.data_files import DataFile
 from lake.core.plain import PlainData
 from lake.core.properties.table_properties import COPY_ON_WRITE
 from lake.core.rows.reader import FileSlice, ReadSettings, read_positions
 from lake.core.rows.writer import WriteSettings, open_writer
+from lake.core.upsert.new_values import MergedRows, NewValues
+from lake.core.upsert.options import NONE
 
 # With several buckets, each bucket is loaded once per chunk of about this many rows of the table.
 _CHUNK_ROWS = 4 * 1024 * 1024
@@ -42,10 +47,13 @@ class MatchTask(PlainData):
         reading: the settings for reading their key columns.
         ids: columns of the key.
         buckets: files of the source's keys, by bucket; None for a bucket without keys.
-        mode: how rows are deleted.
+        mode: how rows are deleted; `NONE` to find the keys only.
+        sequence: a row is not deleted if this column is greater than in the source; None to delete every row.
         format_version: the table's.
         writing: the settings for writing.
-        rewriting: the settings for reading all columns, for copy-on-write.
+        rewriting: the settings for reading all columns, for copy-on-write and for merging.
+        merged: if rows are merged column by column, the files of merged rows, by bucket as ``buckets``; else empty.
+        overwrites: ids of the columns in which NULL replaces the table's value.
     """
 
     task: int
@@ -54,9 +62,12 @@ class MatchTask(PlainData):
     ids: Sequence[int]
     buckets: Sequence[str | None]
     mode: str
+    sequence: int | None = None
     format_version: int
     writing: WriteSettings
     rewriting: ReadSettings | None = None
+    merged: Sequence[str | None] = ()
+    overwrites: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +76,12 @@ class MatchReport(PlainData):
 
     Args:
         hit: the data files that contain some of the keys.
-        kept: new data files with the other rows of these files, for copy-on-write.
+        kept: new data files with the other rows of these files, for copy-on-write, and with merged rows.
         deletes: new delete files.
         found: for each bucket, a serialised bitmap of the numbers of the keys that were found.
         found_again: the same for keys that were found more than once.
+        stale: the same for keys of which a row has a greater sequence than the source's.
+        stale_rows: if rows are merged, the number of source rows that are older than the table's row.
     """
 
     hit: Sequence[str] = ()
@@ -76,33 +89,51 @@ class MatchReport(PlainData):
     deletes: Sequence[DataFile] = ()
     found: Sequence[bytes]
     found_again: Sequence[bytes]
+    stale: Sequence[bytes]
+    stale_rows: int = 0
 
 
 def match(task: MatchTask, context: TaskContext) -> Iterator[MatchReport]:
     """Find the rows of data files that have the source's keys, and delete them."""
+    task = _with_keys(task, context.shared)
     files, reading = task.files, task.reading
     kept: list[DataFile] = []
     deletes: list[DataFile] = []
     with closing(Deletes(context.storage, reading, files)) as known:
         found = _find(task, known, context)
         hit = [number for number, positions in enumerate(found.positions) if len(positions)]
-        if hit and task.mode == COPY_ON_WRITE:
+        if task.mode == NONE:
+            hit = []
+        elif hit and task.mode == COPY_ON_WRITE:
             kept = _copy(task, found, context)
         elif hit:
             deletes = _delete(
                 task, [(files[number], found.positions[number]) for number in hit], known, context
             )
+            kept = _merge(task, found, hit, context) if task.merged else []
     yield MatchReport(
         hit=[files[number].path for number in hit],
         kept=kept,
         deletes=deletes,
         found=[bits.serialize() for bits in found.seen.once],
         found_again=[bits.serialize() for bits in found.seen.again],
+        stale=[bits.serialize() for bits in found.seen.stale],
+        stale_rows=found.stale_rows,
     )
 
 
+def _with_keys(task: MatchTask, shared: bytes) -> MatchTask:
+    """Return a task that skips row groups without keys, unless all rows must be counted to be copied."""
+    if not shared or task.mode == COPY_ON_WRITE:
+        return task
+    keys = KeySet.from_bytes(shared)
+    row_keys = RowKeys(keys.types, keys)
+    everything = task.rewriting and replace(task.rewriting, keys=row_keys)
+    return replace(task, reading=replace(task.reading, keys=row_keys), rewriting=everything)
+
+
 class _Chunk(NamedTuple):
-    """Rows of data files: the file's number, the position in the file, and the key."""
+    """Rows of data files: the file's number, the position in the file, the key, and then the sequence, if any."""
 
     files: Int64s
     positions: Int64s
@@ -111,10 +142,16 @@ class _Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class _Seen:
-    """The keys of each bucket that were found, and those found more than once."""
+    """The keys of each bucket that were found, those found more than once, and those with a newer row."""
 
     once: list[BitMap]
     again: list[BitMap]
+    stale: list[BitMap]
+
+    @classmethod
+    def empty(cls, buckets: int) -> Self:
+        """Return the value before any key was found."""
+        return cls(*([BitMap() for _ in range(buckets)] for _ in range(3)))
 
     def add(self, bucket: int, ordinals: Int64s) -> None:
         distinct, counts = np.unique(ordinals, return_counts=True)
@@ -125,11 +162,16 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Found:
-    """For each data file, the positions of its rows with the source's keys, and its number of rows."""
+    """For each data file, the positions of its rows with the source's keys, and its number of rows.
+
+    If rows are merged: the new values by file, and the number of source rows that are older than the table's.
+    """
 
     positions: list[RowPositions]
     rows: list[int]
-    seen: _Seen = field(default_factory=lambda: _Seen([], []))
+    seen: _Seen = field(default_factory=lambda: _Seen.empty(0))
+    values: dict[int, list[tuple[Int64s, pa.Table]]] = field(default_factory=dict)
+    stale_rows: int = 0
 
 
 def _bitmap(values: Int64s) -> BitMap:
@@ -138,11 +180,13 @@ def _bitmap(values: Int64s) -> BitMap:
 
 def _find(task: MatchTask, known: Deletes, context: TaskContext) -> _Found:
     files, reading = task.files, task.reading
-    buckets = _Buckets(context, task.buckets)
-    seen = _Seen([BitMap() for _ in buckets.paths], [BitMap() for _ in buckets.paths])
+    width = len(task.ids)
+    buckets = _Buckets(context, task, width)
+    seen = _Seen.empty(len(buckets.paths))
     found = _Found([RowPositions() for _ in files], [0] * len(files), seen)
     chunk_rows = 1 if len(buckets.paths) == 1 else _CHUNK_ROWS
-    columns = columns_of(reading.projection, task.ids)
+    compared = [] if task.sequence is None else [task.sequence]
+    columns = columns_of(reading.projection, [*task.ids, *compared])
 
     def rows_of(number: int, file: FileSlice) -> Iterator[_Chunk]:
         for positions, batch in read_positions(context.storage, file, reading, known):
@@ -154,12 +198,36 @@ def _find(task: MatchTask, known: Deletes, context: TaskContext) -> _Found:
     for chunk in _chunks(parts, chunk_rows):
         context.check_cancelled()
         context.report(sum(found.rows), sum(found.rows) / total_rows)
-        for bucket, rows, ordinals in buckets.find(chunk.keys):
+        for bucket, rows, ordinals in buckets.find(chunk.keys.select(range(width))):
             seen.add(bucket, ordinals)
-            numbers, positions = chunk.files[rows], chunk.positions[rows]
-            for number in np.unique(numbers).tolist():
-                found.positions[number].add(positions[numbers == number])
+            sequences = chunk.keys.column(width).take(pa.array(rows)) if compared else None
+            if buckets.merged is not None:
+                chosen, older = buckets.merged.choose(ordinals, sequences)
+                found.stale_rows += older
+                newer = chosen < 0
+                _keep_values(found, chunk, rows[~newer], buckets.merged.take(chosen[~newer]))
+            elif sequences is not None:
+                newer = buckets.newer(ordinals, sequences)
+            else:
+                newer = np.zeros(len(rows), np.bool_)
+            seen.stale[bucket] |= _bitmap(ordinals[newer])
+            # Only these are deleted.
+            _keep_positions(found, chunk, rows[~newer])
     return found
+
+
+def _keep_positions(found: _Found, chunk: _Chunk, rows: Int64s) -> None:
+    numbers, positions = chunk.files[rows], chunk.positions[rows]
+    for number in np.unique(numbers).tolist():
+        found.positions[number].add(positions[numbers == number])
+
+
+def _keep_values(found: _Found, chunk: _Chunk, rows: Int64s, values: pa.Table) -> None:
+    numbers, positions = chunk.files[rows], chunk.positions[rows]
+    for number in np.unique(numbers).tolist():
+        of_file = numbers == number
+        part = values if of_file.all() else values.filter(pa.array(of_file))
+        found.values.setdefault(number, []).append((positions[of_file], part))
 
 
 def _chunks(parts: Iterator[_Chunk], rows: int) -> Iterator[_Chunk]:
@@ -188,8 +256,13 @@ def _joined(parts: Sequence[_Chunk]) -> _Chunk:
 class _Buckets:
     """The source's keys; one bucket at a time is in memory."""
 
-    def __init__(self, context: TaskContext, paths: Sequence[str | None]) -> None:
-        self.paths = paths
+    def __init__(self, context: TaskContext, task: MatchTask, width: int) -> None:
+        self.paths = task.buckets
+        # The merged rows of the bucket that was found last; None if rows are not merged.
+        self.merged: MergedRows | None = None
+        self._merged_paths = task.merged
+        self._width = width
+        self._sequences: pa.ChunkedArray | None = None
         self._context = context
         self._loaded: tuple[int, KeyIndex] | None = None
 
@@ -217,11 +290,35 @@ class _Buckets:
 
     def _index(self, bucket: int) -> KeyIndex:
         if self._loaded is None or self._loaded[0] != bucket:
-            self._loaded = None
+            self._loaded = self.merged = None
             path = self.paths[bucket] or ""
             batches = list(batches_in(self._context.storage, path))
-            self._loaded = bucket, KeyIndex.build(pa.Table.from_batches(batches))
+            table = pa.Table.from_batches(batches)
+            keys = table.select(range(self._width))
+            self._sequences = None
+            if table.num_columns > self._width:
+                self._sequences = table.column(self._width)
+            self._loaded = bucket, KeyIndex.build(keys)
+            if self._merged_paths:
+                self.merged = MergedRows(self._context.storage, self._merged_paths[bucket] or "")
         return self._loaded[1]
+
+    def newer(self, ordinals: Int64s, values: pa.Array) -> Mask:
+        """Return which values of the table are greater than those of the source; NULL and NaN are the least.
+
+        Args:
+            ordinals: the numbers of the source's keys in the bucket that was found last.
+            values: the sequence of the table's row with each of these keys.
+        """
+        if self._sequences is None:
+            raise ValueError("the files of keys have no sequence")
+        ours = self._sequences.take(pa.array(ordinals)).combine_chunks()
+        known = values.is_valid()
+        if pa.types.is_floating(values.type):
+            known = pc.and_(known, pc.invert(pc.fill_null(pc.is_nan(values), True)))  # noqa: FBT003
+        greater = pc.fill_null(pc.greater(values, ours), True)  # noqa: FBT003 - the source's is NULL
+        mask: Mask = pc.and_(known, greater).to_numpy(zero_copy_only=False)
+        return mask
 
 
 def _delete(
@@ -251,24 +348,67 @@ def _delete(
 
 
 def _copy(task: MatchTask, found: _Found, context: TaskContext) -> list[DataFile]:
-    """Write the remaining rows of the files that contain matching rows."""
+    """Write the remaining rows of the files that contain matching rows; merged rows are written in their place."""
     files, settings, reading = task.files, task.writing, task.rewriting
     if reading is None:
         raise ValueError("copy-on-write needs the settings for reading all columns")
     hit = [number for number, positions in enumerate(found.positions) if len(positions)]
+    read = 0
     with (
         open_writer(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
         closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
     ):
         for number in hit:
             removed = found.positions[number].to_numpy()
+            values = NewValues(found.values[number]) if task.merged else None
             for positions, batch in read_positions(
                 context.storage, files[number], reading, deletes
             ):
                 context.check_cancelled()
-                writer.write(batch.filter(pa.array(np.isin(positions, removed, invert=True))))
+                read += batch.num_rows
+                if values is not None:
+                    writer.write(_with_values(task, values, batch, positions)[1])
+                else:
+                    writer.write(batch.filter(pa.array(np.isin(positions, removed, invert=True))))
         kept = writer.close()
-    expected = sum(found.rows[number] - len(found.positions[number]) for number in hit)
+    # With a filter, only the rows that match it were counted.
+    rows = read if task.reading.row_filter else sum(found.rows[number] for number in hit)
+    expected = rows
+    if not task.merged:
+        expected -= sum(len(found.positions[number]) for number in hit)
     if writer.rows != expected:
         raise LakeError(f"{expected} rows must be kept, but {writer.rows} were written")
     return kept
+
+
+def _merge(
+    task: MatchTask, found: _Found, hit: Sequence[int], context: TaskContext
+) -> list[DataFile]:
+    """Write the matching rows with their new values."""
+    files, settings, reading = task.files, task.writing, task.rewriting
+    if reading is None:
+        raise ValueError("merging needs the settings for reading all columns")
+    with (
+        open_writer(context.storage, settings, task=task.task, attempt=context.attempt) as writer,
+        closing(Deletes(context.storage, reading, [files[number] for number in hit])) as deletes,
+    ):
+        for number in hit:
+            values = NewValues(found.values[number])
+            for positions, batch in read_positions(
+                context.storage, files[number], reading, deletes
+            ):
+                context.check_cancelled()
+                changed, rows = _with_values(task, values, batch, positions)
+                writer.write(rows.filter(pa.array(changed)))
+        merged = writer.close()
+    expected = sum(len(found.positions[number]) for number in hit)
+    if writer.rows != expected:
+        raise LakeError(f"{expected} rows must be merged, but {writer.rows} were written")
+    return merged
+
+
+def _with_values(
+    task: MatchTask, values: NewValues, batch: pa.RecordBatch, positions: Int64s
+) -> tuple[Mask, pa.RecordBatch]:
+    schema = task.writing.schema
+    return values.put_into(batch, positions, schema=schema, overwrites=task.overwrites)

@@ -6,6 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
+
 from lake.core.deletes.equality_coverage import check_columns, check_partitions
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.expressions.filters import field_path
@@ -16,8 +32,18 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
+_ORDERED = (
+    *(IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType, DateType),
+    *(TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType),
+)
+
 POSITION, EQUALITY = "position", "equality"
 MODES = (POSITION, EQUALITY, COPY_ON_WRITE)
+# The mode of a load that deletes no rows.
+NONE = "none"
+
+DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE = "deduplicate", "first-row", "partial-update"
+MERGES = (DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +55,70 @@ class UpsertOptions:
         deletes: how old rows are deleted, one of `MODES`; None to use the table's properties.
         order_by: of the source rows with one key, the last by these columns is used; empty for the input's order.
         repair_duplicates: if the table has several rows with one key, all of them are replaced.
+        sequence: a column; a source row with a lower value than the table's row of its key is dropped.
+        merge: what becomes of a source row whose key the table contains, one of `MERGES`.
+        match_where: a filter; only the table's rows that it selects are compared with the source's keys.
+        null_overwrites: with `PARTIAL_UPDATE`, the columns in which NULL replaces the table's value.
     """
 
     key: Sequence[str] = ()
     deletes: str | None = None
     order_by: Sequence[str] = ()
     repair_duplicates: bool = False
+    sequence: str | None = None
+    merge: str = DEDUPLICATE
+    match_where: str | None = None
+    null_overwrites: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        if self.merge not in MERGES:
+            raise InvalidRequestError(
+                f"{Option.MERGE} {self.merge!r} is not one of {', '.join(MERGES)}"
+            )
+        if self.merge == FIRST_ROW:
+            self._check_first_row()
+        if self.merge == PARTIAL_UPDATE:
+            self._check_partial_update()
+        elif self.null_overwrites:
+            raise InvalidRequestError(
+                f"{Option.NULL_OVERWRITES} needs {Option.MERGE} {PARTIAL_UPDATE}"
+            )
+        if self.deletes == EQUALITY and (self.sequence or self.match_where):
+            option = Option.SEQUENCE if self.sequence else Option.MATCH_WHERE
+            raise InvalidRequestError(
+                f"{option} and {Option.DELETES} {EQUALITY} contradict each other: equality deletes are written "
+                "without reading the table's rows",
+                hint=f"use {Option.DELETES} {POSITION} or {COPY_ON_WRITE}",
+            )
         if self.deletes not in {None, *MODES}:
             raise InvalidRequestError(
                 f"{Option.DELETES} {self.deletes!r} is not one of {', '.join(MODES)}"
             )
+
+    def _check_partial_update(self) -> None:
+        if self.repair_duplicates:
+            raise InvalidRequestError(
+                f"{Option.MERGE} {PARTIAL_UPDATE} and {Option.REPAIR_DUPLICATES} contradict each other: "
+                "of several rows with one key, none is known to have the values to keep"
+            )
+        if self.deletes == EQUALITY:
+            raise InvalidRequestError(
+                f"{Option.MERGE} {PARTIAL_UPDATE} and {Option.DELETES} {EQUALITY} contradict each other: equality "
+                "deletes are written without reading the table's rows",
+                hint=f"use {Option.DELETES} {POSITION} or {COPY_ON_WRITE}",
+            )
+
+    def _check_first_row(self) -> None:
+        given = {
+            Option.DELETES: self.deletes,
+            Option.SEQUENCE: self.sequence,
+            Option.REPAIR_DUPLICATES: self.repair_duplicates,
+        }
+        for option, value in given.items():
+            if value:
+                raise InvalidRequestError(
+                    f"{Option.MERGE} {FIRST_ROW} and {option} contradict each other: no row of the table is replaced"
+                )
 
 
 def deletes_of(properties: Mapping[str, str], requested: str | None) -> str:
@@ -56,7 +134,7 @@ def deletes_of(properties: Mapping[str, str], requested: str | None) -> str:
 
 def unwanted_deletes(properties: Mapping[str, str], deletes: str) -> str | None:
     """Return a warning if delete files are written although the table's properties request copy-on-write."""
-    if deletes == COPY_ON_WRITE or MERGE_MODE.of(properties) != COPY_ON_WRITE:
+    if deletes in {COPY_ON_WRITE, NONE} or MERGE_MODE.of(properties) != COPY_ON_WRITE:
         return None
     return f"the table property {MERGE_MODE.name} is {COPY_ON_WRITE}, but this command writes {deletes} deletes"
 
@@ -86,6 +164,24 @@ def key_ids(schema: Schema, names: Sequence[str], option: Option = Option.UPSERT
     return ids
 
 
+def sequence_id(schema: Schema, name: str) -> int:
+    """Return the id of the column by which rows with one key are ordered.
+
+    Raises:
+        NotFoundError: there is no such column.
+        InvalidRequestError: it is in a struct, or its values have no order.
+    """
+    (column,) = column_ids(schema, [name])
+    if column not in {field.field_id for field in schema.fields}:
+        raise InvalidRequestError(f"{Option.SEQUENCE} {name}: the column is part of another column")
+    type_ = schema.find_type(column)
+    if not isinstance(type_, _ORDERED):
+        raise InvalidRequestError(
+            f"{Option.SEQUENCE} {name}: rows cannot be ordered by a column of type {type_}"
+        )
+    return column
+
+
 def column_ids(schema: Schema, names: Sequence[str]) -> list[int]:
     """Return the ids of columns.
 
@@ -110,7 +206,7 @@ def check_mode(
     Raises:
         RefusedError: the format version has no delete files, or an equality delete would miss old rows.
     """
-    if format_version < 2 and mode != COPY_ON_WRITE:  # noqa: PLR2004 - the format's number
+    if format_version < 2 and mode not in {COPY_ON_WRITE, NONE}:  # noqa: PLR2004 - the format's number
         raise RefusedError(
             "a table with format version 1 cannot have delete files",
             hint=f"use {Option.DELETES} copy-on-write",

@@ -6,28 +6,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.types import UnknownType
+
 from lake.core.deletes.writers import check_delete_files
 from lake.core.engine.selection import engine_name
-from lake.core.errors import InvalidRequestError
+from lake.core.errors import BadInputError, InvalidRequestError
+from lake.core.expressions.filters import bind_filter
+from lake.core.expressions.parser import parse_filter
 from lake.core.ingest.plan import UPSERT, IngestOptions, IngestPlan, describe, plan_ingest
 from lake.core.options import Option
-from lake.core.properties.table_properties import COPY_ON_WRITE, MERGE_ISOLATION, Use, warnings
+from lake.core.properties.table_properties import (
+    COPY_ON_WRITE,
+    MERGE_ISOLATION,
+    UPSERT_ENABLED,
+    Use,
+    warnings,
+)
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.live_files import live_files
 from lake.core.types.format_versions import DELETION_VECTORS_SINCE
 from lake.core.upsert.options import (
     EQUALITY,
+    FIRST_ROW,
+    NONE,
+    PARTIAL_UPDATE,
     POSITION,
     UpsertOptions,
     check_mode,
     column_ids,
     deletes_of,
     key_ids,
+    sequence_id,
     unwanted_deletes,
 )
 
 if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
     from lake.core.catalogs.catalog import Table
 
 # Keys are only read; loading the same number of bytes takes this many times as long.
@@ -43,7 +59,11 @@ class UpsertPlan:
         options: the requested options.
         deletes: how old rows are deleted, one of `lake.core.upsert.options.MODES`.
         key: ids of the key's columns.
-        order: ids of the columns that rank rows with one key.
+        order: ids of the columns that rank rows with one key; the first is the sequence, if there is one.
+        sequence: the id of the column that source rows and the table's rows are compared by; None for none.
+        where: the filter of the table's rows that are compared; None for all.
+        columns: ids of the source's columns, if rows are merged column by column.
+        overwrites: ids of those of them in which NULL replaces the table's value.
         table_bytes: the approximate cost of matching, as input bytes.
     """
 
@@ -52,7 +72,26 @@ class UpsertPlan:
     deletes: str
     key: Sequence[int] = ()
     order: Sequence[int] = ()
+    sequence: int | None = None
+    where: BooleanExpression | None = None
+    columns: Sequence[int] = ()
+    overwrites: Sequence[int] = ()
     table_bytes: int = 0
+
+    @property
+    def keeps_first(self) -> bool:
+        """Whether a row whose key exists is dropped."""
+        return self.options.merge == FIRST_ROW
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the source's rows are merged into the table's rows, column by column."""
+        return self.options.merge == PARTIAL_UPDATE
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether source rows are dropped depending on the table's rows."""
+        return self.keeps_first or self.sequence is not None
 
 
 def plan_upsert(
@@ -66,18 +105,24 @@ def plan_upsert(
         InvalidRequestError: there is no key.
     """
     if ingest.stage and options.deletes != EQUALITY:
+        merges = options.merge in {FIRST_ROW, PARTIAL_UPDATE}
+        by_table = options.merge if merges else options.deletes or POSITION
+        option = Option.MERGE if merges else Option.DELETES
         raise InvalidRequestError(
-            f"{Option.STAGE} and {Option.DELETES} {options.deletes or POSITION} cannot be combined: the rows to "
-            "delete depend on the table's state at the commit",
+            f"{Option.STAGE} and {option} {by_table} cannot be combined: the rows to "
+            f"{'add' if options.merge == FIRST_ROW else 'delete'} depend on the table's state at the commit",
             hint=f"use {Option.STAGE} {Option.UPSERT} {Option.DELETES} {EQUALITY}, which deletes by key without "
             "reading the table",
         )
-    plan = plan_ingest(session, identifier, replace(ingest, mode=UPSERT))
+    partial = options.merge == PARTIAL_UPDATE
+    plan = plan_ingest(session, identifier, replace(ingest, mode=UPSERT, partial=partial))
     properties = plan.table.properties
-    deletes = deletes_of(properties, options.deletes)
+    deletes = NONE if options.merge == FIRST_ROW else deletes_of(properties, options.deletes)
     if plan.is_settled:
         return UpsertPlan(ingest=plan, options=options, deletes=deletes)
     key = key_ids(plan.schema, options.key)
+    sequence = _sequence(plan, options)
+    where = _match_filter(session, plan, options)
     order = column_ids(plan.schema, options.order_by)
     for column in order:
         if not plan.schema.find_type(column).is_primitive:
@@ -100,9 +145,79 @@ def plan_upsert(
         options=options,
         deletes=deletes,
         key=key,
-        order=order,
+        order=order if sequence is None else [sequence, *order],
+        sequence=sequence,
+        where=where,
+        columns=_source_columns(plan) if partial else (),
+        overwrites=_overwrites(plan, options, key),
         table_bytes=read,
     )
+
+
+def _sequence(plan: IngestPlan, options: UpsertOptions) -> int | None:
+    """Return the id of the sequence column.
+
+    Raises:
+        BadInputError: a source lacks it.
+    """
+    if options.sequence is None:
+        return None
+    column = sequence_id(plan.schema, options.sequence)
+    if options.sequence in plan.missing:
+        raise BadInputError(
+            f"{Option.SEQUENCE} {options.sequence}: a source does not have this column"
+        )
+    return column
+
+
+def _source_columns(plan: IngestPlan) -> list[int]:
+    """Return the ids of the top-level columns that a source has, without those that only contain NULL."""
+    return [
+        item.field_id
+        for item in plan.schema.fields
+        if item.name not in plan.absent and not isinstance(item.field_type, UnknownType)
+    ]
+
+
+def _overwrites(plan: IngestPlan, options: UpsertOptions, key: Sequence[int]) -> list[int]:
+    """Return the ids of the columns in which NULL replaces the table's value.
+
+    Raises:
+        NotFoundError: there is no such column.
+        InvalidRequestError: it is part of the key, or is in a struct.
+        BadInputError: a source lacks it.
+    """
+    ids = column_ids(plan.schema, options.null_overwrites)
+    tops = {item.field_id for item in plan.schema.fields}
+    for column, name in zip(ids, options.null_overwrites, strict=True):
+        if column in key:
+            raise InvalidRequestError(
+                f"{Option.NULL_OVERWRITES} {name}: the column is part of the key, which is never NULL"
+            )
+        if column not in tops:
+            raise InvalidRequestError(
+                f"{Option.NULL_OVERWRITES} {name}: the column is part of another column"
+            )
+        if name in plan.missing:
+            raise BadInputError(
+                f"{Option.NULL_OVERWRITES} {name}: a source does not have this column"
+            )
+    return ids
+
+
+def _match_filter(
+    session: Session, plan: IngestPlan, options: UpsertOptions
+) -> BooleanExpression | None:
+    """Return the filter of the rows that keys are compared with; warn that other rows stay."""
+    if options.match_where is None:
+        return None
+    where = parse_filter(options.match_where)
+    bind_filter(where, plan.table.schema)
+    session.warn(
+        f"keys are compared with the rows of {Option.MATCH_WHERE} only: a key that another row has will be in the "
+        "table twice"
+    )
+    return where
 
 
 def _check_properties(session: Session, plan: IngestPlan, deletes: str) -> None:
@@ -111,7 +226,7 @@ def _check_properties(session: Session, plan: IngestPlan, deletes: str) -> None:
     # A concurrent insert of the same key is a conflict at any isolation level; otherwise the key would exist twice.
     MERGE_ISOLATION.of(properties)
     vectors = deletes == POSITION and version >= DELETION_VECTORS_SINCE
-    if deletes != COPY_ON_WRITE and not vectors:
+    if deletes not in {COPY_ON_WRITE, NONE} and not vectors:
         check_delete_files(plan.settings(""))
     if deletes == POSITION and not vectors:
         for ignored in warnings(properties, [Use.DELETE]):
@@ -130,6 +245,42 @@ def _key_bytes(table: Table, branch: str, key: Sequence[int]) -> int:
     return int(files.bytes * part / _LOAD_TO_READ_RATIO)
 
 
+def upsert_of_property(session: Session, plan: IngestPlan) -> UpsertOptions | None:
+    """Return the options of the upsert that a table's property makes of a plain load; None if it appends.
+
+    The rows of the table are deleted by key without reading them, as Flink's sink does with this property.
+
+    Raises:
+        InvalidRequestError: the property has a value that is not allowed.
+    """
+    table = plan.table
+    if plan.options.no_upsert or table.creating or not UPSERT_ENABLED.of(table.properties):
+        return None
+    key = sorted(table.schema.identifier_field_ids)
+    if not key:
+        session.warn(
+            f"the table property {UPSERT_ENABLED.name} has no effect, because the schema has no identifier fields: "
+            "rows are appended"
+        )
+        return None
+    names = ", ".join(str(table.schema.find_column_name(column)) for column in key)
+    session.warn(
+        f"rows replace the rows with the same {names}, because the table property {UPSERT_ENABLED.name} is true; "
+        f"{Option.NO_UPSERT} appends them"
+    )
+    return UpsertOptions(deletes=EQUALITY)
+
+
+def _described_merge(plan: UpsertPlan) -> dict[str, Any]:
+    options = plan.options
+    return {
+        **({"merge": options.merge} if plan.keeps_first or plan.is_partial else {}),
+        **({"null_overwrites": list(options.null_overwrites)} if options.null_overwrites else {}),
+        **({"sequence": options.sequence} if options.sequence else {}),
+        **({"match_where": options.match_where} if options.match_where else {}),
+    }
+
+
 def describe_upsert(plan: UpsertPlan) -> dict[str, Any]:
     """Return the plan for the outcome."""
     schema = plan.ingest.schema
@@ -138,5 +289,6 @@ def describe_upsert(plan: UpsertPlan) -> dict[str, Any]:
         "key": [schema.find_column_name(column) for column in plan.key],
         "order_by": [schema.find_column_name(column) for column in plan.order],
         "deletes": plan.deletes,
+        **_described_merge(plan),
         "table_bytes": plan.table_bytes,
     }

@@ -7,13 +7,14 @@ replaced by a later one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from lake.core import locations
@@ -32,6 +33,7 @@ from lake.core.rows.reader import prefetch
 from lake.core.rows.sorted_writer import open_ordered_writer
 from lake.core.sources.acceptance import RowCheck, RowProblem
 from lake.core.types.transforms import group_rows, partition_number
+from lake.core.upsert.merge_tasks import column_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class KeySettings(PlainData):
     Args:
         ids: columns of the key.
         order: columns that decide which of several rows with one key is written.
+        sequence: the first of them, if the table's rows are compared by it too.
+        columns: top-level columns that are written beside the key, for rows that are merged.
         losers: files of rows to skip; None to write the keys.
         folder: the folder for files of keys.
         name: the prefix of their names.
@@ -48,6 +52,8 @@ class KeySettings(PlainData):
 
     ids: Sequence[int]
     order: Sequence[int]
+    sequence: int | None = None
+    columns: Sequence[int] = ()
     losers: Sequence[str] | None
     folder: str
     name: str
@@ -103,6 +109,17 @@ def write_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[KeyedWri
     yield KeyedWriteReport(files=files)
 
 
+def collect_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[KeyedWriteReport]:
+    """Read a task's units and write their keys, with columns beside them, and no data files."""
+    for unit, batches, rejects in _units(task, context):
+        with _UnitRows(task, unit, context) as rows:
+            for batch in prefetch(batches):
+                context.check_cancelled()
+                rows.kept(batch)
+        report = rows.report(rejects)
+        yield KeyedWriteReport(rows_read=report.rows_read, units=[report])
+
+
 def send_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Read a task's units and send each partition's rows to its reducer; the units' reports go to reducer 0."""
     settings = task.write
@@ -132,7 +149,9 @@ def receive_rows(
 
 def _read_schema(task: KeyedSourceTask) -> Schema:
     """Return the schema for reading; a missing key makes a row unusable, and is not replaced by a default value."""
-    return without_write_defaults(task.write.schema, task.keys.ids)
+    keys = task.keys
+    sequence = [] if keys.sequence is None else [keys.sequence]
+    return without_write_defaults(task.write.schema, [*keys.ids, *sequence])
 
 
 def _units(
@@ -141,21 +160,55 @@ def _units(
     """Yield each unit of a task with its rows that have a usable key."""
     # When the source is read again, rejected rows are already written.
     read = task if task.keys.losers is None else task.counting()
-    return task_units(read, _read_schema(task), context, [_key_check(task)])
+    schema, ids = task.write.schema, task.keys.ids
+    names = [schema.find_column_name(column) or "" for column in ids]
+    key = columns_of(schema, ids)
+    check = key_check(names, lambda batch: cut(batch, key).columns)
+    checks = [check]
+    if task.keys.sequence is not None:
+        checks.append(_sequence_check(schema.find_column_name(task.keys.sequence) or ""))
+    return task_units(read, _read_schema(task), context, checks)
 
 
-def _key_check(task: KeyedSourceTask) -> RowCheck:
-    schema = task.write.schema
-    names = [schema.find_column_name(column) for column in task.keys.ids]
-    key = columns_of(schema, task.keys.ids)
+def _sequence_check(name: str) -> RowCheck:
+    """Return the check that a row's sequence is not NaN, which has no place in an order."""
 
     def check(batch: pa.RecordBatch, where: str) -> RowProblem | None:
-        for name, column in zip(names, cut(batch, key).columns, strict=True):
+        column = batch.column(name)
+        if not pa.types.is_floating(column.type):
+            return None
+        mask = pc.fill_null(pc.is_nan(column), False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        if not mask.any():
+            return None
+        reason = f"NaN in the sequence column {name}"
+        error = BadInputError(
+            f"{where} has {reason}", hint=f"add {Option.REJECTS} PATH to write such rows to a file"
+        )
+        return RowProblem(mask, reason, error)
+
+    return check
+
+
+def key_check(
+    names: Sequence[str],
+    columns: Callable[[pa.RecordBatch], Sequence[pa.Array]],
+    shown: Callable[[pa.RecordBatch, int], str] = lambda *_: "",
+) -> RowCheck:
+    """Return the check that the key of each row can be used: it contains neither NULL nor NaN.
+
+    Args:
+        names: the names of the key's columns.
+        columns: returns these columns of a batch.
+        shown: returns the row at a position, for the end of the message.
+    """
+
+    def check(batch: pa.RecordBatch, where: str) -> RowProblem | None:
+        for name, column in zip(names, columns(batch), strict=True):
             if (problem := unusable(column)) is not None:
                 mask, what = problem
                 reason = f"{what} in the key column {name}"
                 error = BadInputError(
-                    f"{where} has {reason}",
+                    f"{where} has {reason}{shown(batch, int(np.argmax(mask)))}",
                     hint=f"add {Option.REJECTS} PATH to write such rows to a file",
                 )
                 return RowProblem(mask, reason, error)
@@ -175,6 +228,7 @@ class _UnitRows:
         self._place = unit.place
         self._key = columns_of(schema, keys.ids)
         self._order = columns_of(schema, keys.order)
+        self._columns = {column: schema.find_column_name(column) for column in keys.columns}
         name = f"{keys.name}-{self._place:05d}-{context.attempt}"
         self._path = locations.join(keys.folder, f"{name}-keys.arrow")
         self._losers = (
@@ -193,7 +247,7 @@ class _UnitRows:
         """Return the rows of a batch to write."""
         start, self._usable = self._usable, self._usable + batch.num_rows
         if self._losers is None:
-            self._keep_keys(cut(batch, [*self._key, *self._order]))
+            self._keep_keys(self._with_columns(cut(batch, [*self._key, *self._order]), batch))
             return batch
         inside = np.searchsorted(self._losers, [start, self._usable])
         lost = self._losers[inside[0] : inside[1]]
@@ -202,6 +256,16 @@ class _UnitRows:
         wins = np.ones(batch.num_rows, np.bool_)
         wins[lost - start] = False
         return batch.filter(pa.array(wins))
+
+    def _with_columns(self, keys: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Append the columns that are written beside the key."""
+        if not self._columns:
+            return keys
+        beside = [rows.column(name) for name in self._columns.values()]
+        names = [column_name(column) for column in self._columns]
+        return pa.RecordBatch.from_arrays(
+            [*keys.columns, *beside], names=[*keys.schema.names, *names]
+        )
 
     def _keep_keys(self, keys: pa.RecordBatch) -> None:
         if not keys.num_rows:

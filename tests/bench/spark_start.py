@@ -22,7 +22,7 @@ _BUILDER = """
 from pyspark.sql import SparkSession
 from lake.core.engine.spark.worker import RESULT_ROWS, TASK_ROWS, run_tasks
 spark = SparkSession.builder.master("local[2]").getOrCreate()
-row = ('[[0, {}]]', 'lake.core.engine.task_functions:echo', 'b', '', b'{}')
+row = ('[[0, {}]]', 'lake.core.engine.task_functions:echo', 'b', '', b'{}', b'')
 frame = spark.createDataFrame([row], TASK_ROWS).mapInArrow(run_tasks, RESULT_ROWS)
 assert frame.collect()
 print("result", flush=True)

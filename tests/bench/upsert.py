@@ -1,11 +1,12 @@
 """An upsert of which half of the rows exist, side by side with Spark's MERGE INTO, alternating in one run.
 
     python tests/bench/upsert.py [--table 10000000] [--source 1000000] [--rounds 3] [--version 2]
-                                 [--engine auto] [--deletes position] [--no-java] [--folder DIR]
+                                 [--engine auto] [--deletes position] [--no-java] [--folder DIR] [--partial]
 
-Both are whole processes on copies of one table; Spark merges on read. Prints, per round and as medians,
-seconds and the ratio, lake's peak memory (the largest Python process that did the work), and whether the
-number of rows, and the sum of their amounts, are the same afterwards.
+With ``--partial`` the source has two of the columns, of which one is NULL in every third row, and both
+engines update these columns. Both are whole processes on copies of one table; Spark merges on read. Prints,
+per round and as medians, seconds and the ratio, lake's peak memory (the largest Python process that did the
+work), and whether the number of rows, and a sum over their values, are the same afterwards.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +34,11 @@ _FILES = 10
 _MERGE = """
     MERGE INTO lake.db.t t USING (SELECT * FROM parquet.`{source}`) s ON t.id = s.id
     WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *
+"""
+_PARTIAL_MERGE = """
+    MERGE INTO lake.db.t t USING (SELECT * FROM parquet.`{source}`) s ON t.id = s.id
+    WHEN MATCHED THEN UPDATE SET t.amount = s.amount, t.name = coalesce(s.name, t.name)
+    WHEN NOT MATCHED THEN INSERT (id, amount, name) VALUES (s.id, s.amount, s.name)
 """
 
 
@@ -80,14 +87,25 @@ def make(folder: Path, used: Path, arguments: argparse.Namespace) -> None:
     pq.write_table(orders(mixed, _FILES), folder / "source.parquet")
 
 
+def make_partial(folder: Path) -> Path:
+    """Write some columns of the source, with NULLs, to a file; return its path."""
+    rows = pq.read_table(folder / "source.parquet", columns=["id", "amount", "name"])
+    nulls = pa.array(np.arange(rows.num_rows) % 3 == 0)
+    names = pc.if_else(nulls, pa.scalar(None, pa.string()), rows["name"])
+    path = folder / "partial.parquet"
+    pq.write_table(rows.set_column(2, "name", names), path)
+    return path
+
+
 def rows_and_sum(warehouse: Path, folder: Path) -> tuple[int, int]:
     """Return what lake reads of the table."""
     output = folder / "scan.parquet"
     lake = CommandLine(warehouse, engine="inline")
-    lake.ok("scan", "db.t", "--select", "amount", "--output", output)
-    amounts = pq.read_table(output)["amount"].to_numpy()
+    lake.ok("scan", "db.t", "--select", "amount,name", "--output", output)
+    rows = pq.read_table(output)
     output.unlink()
-    return len(amounts), int(amounts.sum())
+    lengths = pc.sum(pc.binary_length(rows["name"])).as_py()
+    return rows.num_rows, int(rows["amount"].to_numpy().sum()) + lengths
 
 
 def main() -> None:
@@ -100,6 +118,7 @@ def main() -> None:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--deletes", default="position")
     parser.add_argument("--no-java", action="store_true")
+    parser.add_argument("--partial", action="store_true")
     parser.add_argument("--folder", help="where to work; the table made there is used again")
     arguments = parser.parse_args()
     folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
@@ -109,12 +128,14 @@ def main() -> None:
         shutil.rmtree(used, ignore_errors=True)
         make(folder, used, arguments)
         used.rename(kept)
-    source = folder / "source.parquet"
+    source = make_partial(folder) if arguments.partial else folder / "source.parquet"
+    merge = _PARTIAL_MERGE if arguments.partial else _MERGE
     lake = [
         *(sys.executable, "-m", "lake.cli", "--warehouse", str(used)),
         *("--engine", arguments.engine, "--json"),
         *("ingest", "db.t", str(source), "--upsert", "--key", "id"),
         *("--deletes", arguments.deletes),
+        *(("--merge", "partial-update") if arguments.partial else ()),
     ]
     java = [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(used)]
     seconds: dict[str, list[float]] = {"lake": [], "java": []}
@@ -129,7 +150,7 @@ def main() -> None:
         if arguments.no_java:
             continue
         copy_of(kept, used)
-        took, _, _ = timed([*java, _MERGE.format(source=source)])
+        took, _, _ = timed([*java, merge.format(source=source)])
         seconds["java"].append(took)
         same = rows_and_sum(used, folder) == ours
         print(f"java {took:.2f} s, the same rows: {same}", flush=True)

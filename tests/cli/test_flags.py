@@ -45,7 +45,8 @@ def test_a_flag_of_another_command_is_named_with_that_command(verb: str) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["order_by", "`order_by`", "column `order_by`", "\ufdd0order\ufdd1", "\ufdd0order_by"]
+    "text",
+    ["order_by", "`order_by`", "column `order_by`", "\ufdd0ordering\ufdd1", "\ufdd0order_by"],
 )
 def test_names_of_users_that_equal_an_options_name_stay(text: str) -> None:
     assert with_flags(text, "ingest") == text

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import io
 import json
+import threading
+import time
 
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import FixedClock
 
 from lake.cli.progress.bar import ProgressBar
-from lake.cli.progress.displays import AUTO, JSON, NONE, Documents, Lines, make_progress
+from lake.cli.progress.displays import (
+    AUTO,
+    BAR,
+    JSON,
+    LINES,
+    NONE,
+    Documents,
+    Lines,
+    make_progress,
+)
 from lake.cli.progress.numbers import Estimate
+from lake.core.clock import SystemClock
 from lake.core.progress import Meter, Progress, Silent, Work, shown
 
 MB = 1 << 20
@@ -186,3 +198,55 @@ def test_an_upsert_shows_each_of_its_phases(lake: CommandLine) -> None:
         "finding the keys",
         "committing",
     ]
+
+
+class Broken(io.StringIO):
+    """A stream that no process reads any more."""
+
+    def write(self, _: str) -> int:
+        raise BrokenPipeError
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("kind", [BAR, JSON, LINES])
+def test_a_display_that_cannot_write_does_not_fail_the_command(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    clock = FixedClock()
+    shows = make_progress(kind, Broken(), clock, lambda: "lake compact db.t", quiet=False)
+    with shown(shows, Meter("rewriting", inputs=[MB])):
+        clock.sleep(60)
+        if isinstance(shows, ProgressBar):
+            shows.draw()
+        elif isinstance(shows, Lines | Documents):
+            shows.tick()
+        with shown(shows, Meter("committing")):
+            pass
+
+
+class Watched(Meter):
+    """A meter that notices when it is read twice at once."""
+
+    at_once = most_at_once = 0
+
+    def read(self) -> Work:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        time.sleep(0.001)
+        self.at_once -= 1
+        return super().read()
+
+
+def test_a_state_is_written_by_one_thread_at_a_time() -> None:
+    documents, meter = Documents(io.StringIO(), SystemClock()), Watched("rewriting", inputs=[100])
+    documents.meter = meter
+    threads = [threading.Thread(target=documents.tick) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert meter.most_at_once == 1

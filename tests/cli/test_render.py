@@ -11,7 +11,8 @@ import pytest
 from support.tables.iceberg_tables import FixedClock
 
 from lake.cli.display import Display
-from lake.cli.render import Renderer, _with_columns
+from lake.cli.render import Renderer
+from lake.cli.sentences import sentence
 from lake.core.errors import CommitUnknownError, LakeError
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.redaction import Redactor
@@ -156,6 +157,57 @@ def test_on_a_terminal_a_message_names_the_command_and_the_table_once(
     assert "\x1b[1;31merror\x1b[0m: no answer" in failure(monkeypatch, Terminal())
 
 
+def failed_with_result(*, as_json: bool) -> None:
+    error = LakeError("history expired", hint="choose a start")
+    error.result = {
+        "epochs": 40,
+        "bytes_written": 3 << 20,
+        "gaps": [{"kind": "expired"}],
+        "rows": 1234,
+    }
+    Renderer(as_json=as_json, redact=Redactor(), clock=FixedClock()).failure(
+        error, [], command="scan", table="db.t", branch="main", display=Display()
+    )
+
+
+def test_a_failure_shows_what_was_done_before(capsys: pytest.CaptureFixture[str]) -> None:
+    failed_with_result(as_json=False)
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("db.t: ")[2] for line in lines] == [
+        "error: history expired",
+        "done before: epochs 40, bytes written 3.0 MB, rows 1,234",
+        "hint: choose a start",
+    ]
+
+
+def test_a_failure_before_which_nothing_was_done_says_nothing_of_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = LakeError("history expired")
+    error.result = {"kind": "expired", "head": "7", "epochs": 0}
+    Renderer(as_json=False, redact=Redactor(), clock=FixedClock()).failure(
+        error, [], command="scan", table="db.t", branch="main", display=Display()
+    )
+
+    assert "done before" not in capsys.readouterr().err
+
+
+def test_the_document_of_a_failure_contains_what_was_done_before(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failed_with_result(as_json=True)
+
+    document = json.loads(capsys.readouterr().out)
+    assert document["status"] == "failed"
+    assert document["result"] == {
+        "epochs": 40,
+        "bytes_written": 3 << 20,
+        "gaps": [{"kind": "expired"}],
+        "rows": 1234,
+    }
+
+
 def test_a_dry_run_shows_its_plan() -> None:
     ended = outcome(status=Status.DRY_RUN, plan={"groups": 3}, details=[])
     renderer = Renderer(as_json=False, redact=Redactor(), clock=FixedClock())
@@ -163,13 +215,10 @@ def test_a_dry_run_shows_its_plan() -> None:
     assert "3 groups" in renderer._summary(ended)
 
 
-def test_columns_that_are_left_out_are_named_where_the_sentence_counts_columns() -> None:
-    mark = "19 columns, 9 shown"
-
-    assert (
-        _with_columns("20 rows · 19 columns · --limit N", mark) == f"20 rows · {mark} · --limit N"
-    )
-    assert _with_columns("20 rows · 19 columns", mark) == f"20 rows · {mark}"
-    assert _with_columns("20 rows · 119 columns", mark) == f"20 rows · 119 columns · {mark}"
-    assert _with_columns("20 rows", mark) == f"20 rows · {mark}"
-    assert _with_columns("20 rows · 19 columns", "") == "20 rows · 19 columns"
+def test_hidden_columns_are_reported_in_place_of_the_number_of_columns() -> None:
+    detail = Detail("rows", ["a", "b", "c"], [[1, 2, 3]], ["int", "int", "int"])
+    preview = outcome(command="scan", result={"rows": 1, "preview": []}, details=[detail])
+    assert sentence(preview) == "1 row · 3 columns"
+    assert sentence(preview, "3 columns, 2 shown") == "1 row · 3 columns, 2 shown"
+    report = outcome(command="snapshots", result={"snapshots": [{}]}, details=[detail])
+    assert sentence(report, "3 columns, 2 shown") == "1 snapshot · 3 columns, 2 shown"

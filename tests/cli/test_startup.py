@@ -64,4 +64,5 @@ def test_the_values_in_help_are_those_of_the_core() -> None:
     assert discovery.FORMATS == options.SOURCE_FORMATS
     assert formats.FORMATS == options.EXPORT_FORMATS
     assert upsert.MODES == options.UPSERT_MODES
+    assert upsert.MERGES == options.MERGES
     assert changelog_load.MODES == options.CHANGE_MODES

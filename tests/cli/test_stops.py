@@ -154,7 +154,7 @@ def test_the_entry_point_handles_signals_before_it_imports_anything(
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("module", ["lake.cli.main", "pyarrow", "lake.commands.snapshots"])
+@pytest.mark.parametrize("module", ["lake.cli.main", "pyarrow", "lake.commands.metadata.snapshots"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_lake_is_imported_ends_it_in_one_line(
     tmp_path: Path, module: str, number: int

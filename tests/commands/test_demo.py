@@ -13,7 +13,7 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_catalog
 
 from lake.cli.app import VERBS
-from lake.commands import demo_tour
+from lake.commands.reports import demo_tour
 from lake.core.catalogs.catalog import Table
 from lake.core.engine.inline import InlineEngine
 from lake.core.settings import Settings

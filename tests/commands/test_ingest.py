@@ -1060,6 +1060,22 @@ def test_a_table_is_made_filled_and_overwritten_on_each_engine(
     assert rows_of(warehouse) == [*expected, {"id": 9, "day": "tue", "amount": 0.5}]
 
 
+def test_each_partition_and_bucket_has_one_writer_on_each_engine(
+    lake_on: CommandLine, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four sources are read by tasks of their own, and each of them contains every partition and bucket."""
+    monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
+    rows = pa.table({"id": list(range(40)), "day": ["mon", "tue"] * 20})
+    sources = [write_parquet(tmp_path / f"{name}.parquet", rows) for name in "abcd"]
+
+    lake_on.ok("ingest", "db.t", *sources, "--create", "--partition-by", "day, bucket(4, id)")
+
+    files = table_of(warehouse).inspect.files()
+    partitions = [tuple(partition.values()) for partition in files["partition"].to_pylist()]
+    assert len(partitions) == len(set(partitions)) == 8
+    assert sum(files["record_count"].to_pylist()) == 160
+
+
 def test_a_bad_row_stops_each_engine_and_leaves_nothing(
     lake_on: CommandLine, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1223,3 +1239,24 @@ def test_a_metrics_mode_of_many_digits_is_reported(lake: CommandLine, tmp_path: 
     result = lake("ingest", "db.t", tmp_path / "x.csv")
     assert result.exit_code == 2
     assert "write.metadata.metrics.default" in result.stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--partition-by", "name"]])
+def test_as_many_tasks_write_as_are_asked_for(
+    lake: CommandLine, tmp_path: Path, more: list[str]
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(6):
+        (source / f"{number}.csv").write_text(f"id,name\n{number},a\n")
+    files = {}
+    for count in (1, 3):
+        table = f"db.t{count}"
+        words = ["--write-parallelism", count, "--distribution", "none", "--create", *more]
+        document = lake.ok("ingest", table, source, *words)
+        files[count] = document["result"]["data_files"]
+        assert document["result"]["rows_written"] == 6
+
+    assert files == {1: 1, 3: 3}
+    refused = lake("ingest", "db.t1", source, "--write-parallelism", "0")
+    assert (refused.exit_code, "--write-parallelism 0" in refused.stderr) == (2, True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv as csv_module
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
@@ -16,6 +19,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables.change_logs import Model, shown, write_log
 from support.tables.iceberg_tables import files_below, make_table, open_session, pyiceberg_catalog
+from support.tiers import examples
 
 from lake.core.changelog_load.load import execute_changes
 from lake.core.changelog_load.plan import ChangeOptions, plan_changelog_load
@@ -35,6 +39,7 @@ BY_BUCKET = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "b"))
 UNPARTITIONED = PartitionSpec()
 UPSERT = ["--changes-column", "op", "--changes-mode", "upsert"]
 RETRACT = ["--changes-column", "op", "--changes-mode", "retract"]
+_numbers = itertools.count()
 
 
 def rows_of(lake: CommandLine, tmp_path: Path) -> list[dict[str, Any]]:
@@ -82,6 +87,41 @@ def test_a_retracting_log_moves_rows_between_partitions(
         lake.ok("ingest", "db.t", log, *RETRACT)
 
         assert shown(rows_of(lake, tmp_path)) == shown(list(model.rows.values()))
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [(UPSERT, {1: 2, 2: 1, 3: 3}), (RETRACT, {1: 2, 2: 1, 3: 3})],
+    ids=["upsert", "retract"],
+)
+def test_deletes_are_left_out_and_counted_and_updates_are_not(
+    lake: CommandLine, tmp_path: Path, mode: list[str], expected: dict[int, int]
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    lake.ok("ingest", "db.t", csv(tmp_path / "a.csv", "+I,1,x,1", "+I,2,x,1"), *mode, "--key", "id")
+    log = ["-U,1,x,1", "+U,1,x,2", "-D,2,x,1", "+I,3,x,3", "-D,3,x,3"]
+
+    done = lake.ok(
+        *("ingest", "db.t", csv(tmp_path / "b.csv", *log), *mode, "--key", "id"),
+        "--ignore-deletes",
+    )
+
+    assert done["result"]["deletes_ignored"] == 2
+    assert done["result"]["rows_read"] == 5
+    assert {row["id"]: row["value"] for row in rows_of(lake, tmp_path)} == expected
+    assert len(rows_of(lake, tmp_path)) == 3
+
+
+def test_a_log_of_ignored_deletes_changes_nothing(lake: CommandLine, tmp_path: Path) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    lake.ok("ingest", "db.t", csv(tmp_path / "a.csv", "+I,1,x,1"), *UPSERT, "--key", "id")
+    log = csv(tmp_path / "b.csv", "-D,1,x,1")
+
+    done = lake.ok("ingest", "db.t", log, *UPSERT, "--key", "id", "--ignore-deletes")
+
+    assert done["status"] == "nothing-to-do"
+    assert done["result"]["deletes_ignored"] == 1
+    assert len(rows_of(lake, tmp_path)) == 1
 
 
 @pytest.mark.spark
@@ -343,6 +383,7 @@ def test_format_version_1_has_no_deletes(lake: CommandLine, tmp_path: Path) -> N
     "options",
     [
         ["--changes-column", "op"],
+        ["--ignore-deletes"],
         ["--changes-mode", "upsert"],
         ["--changes-column", "op", "--changes-mode", "append"],
         [*UPSERT, "--overwrite"],
@@ -371,3 +412,60 @@ def test_a_tables_rows_are_not_a_log_and_a_log_needs_a_key(
 
     assert lake("ingest", "db.t", log, *UPSERT).exit_code == 2
     assert lake("ingest", "db.t", "--from-table", "db.t", *UPSERT, "--key", "id").exit_code == 2
+
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["+I", "+U", "-U", "-D"]), st.integers(0, 4), st.integers(0, 99)),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(logs=st.lists(CHANGES, min_size=1, max_size=3), size=st.sampled_from(["1B", "200B", "1MB"]))
+@settings(
+    deadline=None,
+    max_examples=examples(10),
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+def test_a_local_merge_leaves_the_rows_that_a_log_leaves(
+    logs: list[list[tuple[str, int, int]]], size: str
+) -> None:
+    folder = Path.cwd() / f"merged-{next(_numbers)}"
+    folder.mkdir()
+    lake = CommandLine(folder / "warehouse", engine="inline")
+    make_table(folder / "warehouse", schema=SCHEMA)
+    model: dict[int, int] = {}
+    for number, log in enumerate(logs):
+        # Several files are several units of one task.
+        drop = folder / f"log-{number}"
+        drop.mkdir()
+        for part, changes in enumerate((log[:7], log[7:])):
+            lines = [f"{kind},{key},p,{value}" for kind, key, value in changes]
+            csv(drop / f"{part}.csv", *lines)
+        result = lake.ok("ingest", "db.t", drop, *UPSERT, "--local-merge", size)["result"]
+        for kind, key, value in log:
+            if kind == "-D":
+                model.pop(key, None)
+            elif kind != "-U":
+                model[key] = value
+        last = {key: kind for kind, key, _ in log if kind != "-U"}
+        changed = [kind for kind, _, _ in log if kind != "-U"]
+        if size == "1MB":
+            assert result["changes_merged"] == len(changed) - len(last)
+            assert result["rows_written"] == sum(kind != "-D" for kind in last.values())
+        assert result["rows_read"] == len(log)
+    assert {row["id"]: row["value"] for row in rows_of(lake, folder)} == model
+
+
+def test_a_local_merge_needs_a_log_whose_changes_replace_rows(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    make_table(lake.warehouse, schema=SCHEMA)
+    log = csv(tmp_path / "log.csv", "+I,1,a,1")
+    merge = ("--local-merge", "64MB")
+    assert lake("ingest", "db.t", log, *RETRACT, *merge).exit_code == 2
+    assert lake("ingest", "db.t", log, *merge).exit_code == 2
+    assert lake("ingest", "db.t", log, *UPSERT, "--local-merge", "much").exit_code == 2
+    done = lake.ok("ingest", "db.t", log, *UPSERT, "--local-merge", "off")
+    assert "changes_merged" not in done["result"]

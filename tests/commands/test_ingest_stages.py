@@ -40,8 +40,7 @@ from support.tables.iceberg_tables import (
 )
 from support.tiers import examples
 
-from lake.core.flink.commits import LAKE_OPERATOR_ID
-from lake.core.staging.staged_run import job_id_of
+from lake.core.flink.commits import LAKE_OPERATOR_ID, job_id_of
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

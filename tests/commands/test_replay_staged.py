@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import ids_in, make_table
+from support.tables.iceberg_tables import ids_in, make_table, pyiceberg_catalog
+
+from lake.core.flink.commits import job_id_of
+from lake.core.process_identity import process_name
 
 KEYED = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -179,3 +184,189 @@ def test_staged_deletes_conflict_with_rows_of_a_spec_that_they_do_not_reach(
     assert failed.exit_code in {3, 4}, failed.stderr
     assert lake.ok("scan", "db.t")["result"]["preview"] == [{"id": 1, "name": "theirs"}]
     assert lake.ok("replay", "db.t")["plan"]["checkpoints"][0]["state"] == "pending"
+
+
+NOTHING = "nothing-to-do"
+ALL = ("replay", "db.t", "--all-staged")
+
+
+def stage(lake: CommandLine, run_id: str, text: str, *more: str) -> None:
+    """Stage rows of CSV as a run; the table has the columns id and name."""
+    source = lake.warehouse.parent / f"{run_id}.csv"
+    source.write_text(text)
+    lake.ok("ingest", "db.t", source, "--stage", "--run-id", run_id, *more)
+
+
+def rows_of(lake: CommandLine) -> list[tuple[int, str]]:
+    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    return sorted((row["id"], row["name"]) for row in found)
+
+
+CHANGES = ("--changes-column", "op", "--changes-mode", "upsert")
+
+
+def test_all_staged_appends_are_one_snapshot_that_lists_their_runs(staged: CommandLine) -> None:
+    stage(staged, "r2", "id,name\n3,c\n")
+    stage(staged, "r3", "id,name\n4,d\n")
+
+    preview = staged.ok(*ALL, "--dry-run")
+    done = staged.ok(*ALL)
+    again = staged.ok(*ALL)
+
+    assert (preview["status"], preview["plan"]["pending"]) == ("dry-run", 3)
+    assert preview["plan"]["left_runs"] == []
+    assert (done["status"], len(done["snapshot_ids"])) == ("done", 1)
+    assert done["result"]["committed_runs"] == ["r1", "r2", "r3"]
+    assert (again["status"], again["snapshot_ids"]) == ("nothing-to-do", [])
+    table = pyiceberg_catalog(staged.warehouse).load_table("db.t")
+    (snapshot,) = table.metadata.snapshots
+    assert snapshot.summary is not None
+    assert snapshot.summary.operation.value == "append"
+    assert json.loads(snapshot.summary["lake.run-ids"]) == ["r1", "r2", "r3"]
+    assert rows_of(staged) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    assert manifests(staged) == []
+
+
+def test_each_run_of_a_common_snapshot_is_recognised_also_after_that_expired(
+    staged: CommandLine,
+) -> None:
+    stage(staged, "r2", "id,name\n3,c\n")
+    staged.ok(*ALL)
+    before = rows_of(staged)
+
+    for run_id in ("r1", "r2"):
+        assert staged.ok("ingest", "db.t", "/x.csv", "--run-id", run_id)["status"] == NOTHING
+    stage(staged, "r3", "id,name\n5,e\n")
+    staged.ok(*ALL)
+    staged.ok("compact", "db.t", "--rewrite-all")
+    expire = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
+    staged.ok(*expire)
+
+    for run_id in ("r1", "r2", "r3"):
+        assert staged.ok("ingest", "db.t", "/x.csv", "--run-id", run_id)["status"] == NOTHING
+    assert rows_of(staged) == [*before, (5, "e")]
+
+
+def test_staged_deletes_apply_to_the_runs_written_before_them_only(lake: CommandLine) -> None:
+    make_table(lake.warehouse, schema=KEYED)
+    stage(lake, "r1", "id,name\n1,old\n2,old\n")
+    stage(lake, "r2", "op,id,name\n+U,1,new\n-D,2,\n", *CHANGES)
+    stage(lake, "r3", "id,name\n2,again\n")
+    stage(lake, "r4", "op,id,name\n+I,3,x\n", *CHANGES)
+
+    done = lake.ok(*ALL)
+
+    assert done["result"]["committed_runs"] == ["r1", "r2", "r3", "r4"]
+    assert len(done["snapshot_ids"]) == 4
+    preview = lake.ok("scan", "db.t")["result"]["preview"]
+    assert sorted((row["id"], row["name"]) for row in preview) == [
+        (1, "new"),
+        (2, "again"),
+        (3, "x"),
+    ]
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    assert len(table.metadata.metadata_log) == 1
+
+
+def test_broken_and_claimed_runs_are_reported_and_left(staged: CommandLine) -> None:
+    stage(staged, "r2", "id,name\n3,c\n")
+    stage(staged, "r3", "id,name\n4,d\n")
+    folder = staged.warehouse / "db/t/metadata"
+    claim = folder / f"lake-commit-{job_id_of('r2')}-00000000-0000-0000-0000-000000000000"
+    claim.write_text(json.dumps({"process": process_name(), "written_at_ms": 0}))
+    (broken,) = folder.glob(f"{job_id_of('r3')}-*.avro")
+    broken.write_bytes(broken.read_bytes()[:100])
+
+    preview = staged.ok(*ALL, "--dry-run")
+    done = staged("--json", *ALL)
+
+    assert done.exit_code == 6
+    document = done.json()
+    assert document["status"] == "partial"
+    assert document["result"]["committed_runs"] == ["r1"]
+    left = document["result"]["left_runs"]
+    assert sorted(run["state"] for run in left) == ["broken", "pending"]
+    assert preview["plan"]["left_runs"] == left
+    assert len(document["warnings"]) == 2
+    assert ids_in(staged.warehouse) == [1, 2]
+    claim.unlink()
+    assert staged("--json", *ALL).json()["result"]["committed_runs"] == ["r2"]
+    assert ids_in(staged.warehouse) == [1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("run_id", "committed"), [("mine", True), (None, False)])
+def test_a_killed_load_is_committed_only_if_a_user_named_it(
+    staged: CommandLine, run_id: str | None, *, committed: bool
+) -> None:
+    staged.ok("ingest", "db.t", "--discard", "r1")
+    written = kill_before_commit(staged, run_id)
+
+    done = staged("--json", *ALL)
+
+    assert done.exit_code == (0 if committed else 6), done.stdout
+    assert ids_in(staged.warehouse) == ([7] if committed else [])
+    assert len(done.json()["result"]["left_runs"]) == (0 if committed else 1)
+    assert bool(manifests(staged)) != committed
+    assert written
+
+
+def kill_before_commit(lake: CommandLine, run_id: str | None) -> list[Path]:
+    """Leave the files of a load that was killed before its commit; return its manifests."""
+    source = lake.warehouse.parent / "killed.csv"
+    source.write_text("id,name\n7,g\n")
+    named = ["--run-id", run_id] if run_id else []
+    words = ["--warehouse", str(lake.warehouse), "ingest", "db.t", str(source), *named]
+    code = (
+        "import os, sys\n"
+        "from lake.core.ingest import load\n"
+        "load.commit_snapshot = lambda *a, **k: os._exit(9)\n"
+        "from lake.cli.main import main\n"
+        f"main({words!r})\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    assert ended.returncode == 9, ended
+    return manifests(lake)
+
+
+@pytest.mark.slow
+def test_a_finisher_and_two_replays_of_all_runs_commit_each_once(staged: CommandLine) -> None:
+    for number in range(2, 6):
+        stage(staged, f"r{number}", f"id,name\n{number + 10},x\n")
+    running = [staged.start("--json", *ALL) for _ in range(2)]
+    running += [
+        staged.start("--json", "ingest", "db.t", "/nowhere.csv", "--run-id", f"r{number}")
+        for number in (1, 3)
+    ]
+    ends = [process.communicate() for process in running]
+
+    assert {process.returncode for process in running} <= {0, 6}, ends
+    assert staged("--json", *ALL).json()["status"] == NOTHING
+    assert ids_in(staged.warehouse) == [1, 2, 12, 13, 14, 15]
+    assert manifests(staged) == []
+
+
+def test_runs_of_another_branch_are_not_committed(staged: CommandLine) -> None:
+    staged.ok(*ALL)
+    table = pyiceberg_catalog(staged.warehouse).load_table("db.t")
+    head = table.current_snapshot()
+    assert head is not None
+    table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()
+    stage(staged, "r2", "id,name\n3,c\n", "--branch", "b")
+
+    assert staged.ok(*ALL)["status"] == NOTHING
+    assert staged.ok(*ALL, "--branch", "b")["result"]["committed_runs"] == ["r2"]
+    assert ids_in(staged.warehouse) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [["--checkpoint", "/x"], ["--job", "r1", "--completed", "1"], ["--assume-uncommitted"]],
+)
+def test_all_staged_runs_cannot_be_combined_with_a_choice_of_checkpoints(
+    staged: CommandLine, more: list[str]
+) -> None:
+    result = staged(*ALL, *more)
+
+    assert (result.exit_code, "--all-staged" in result.stderr) == (2, True)
+    assert manifests(staged)

@@ -17,6 +17,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_equality_delete, commit_position_delete
 from support.tables.iceberg_tables import files_below, make_table, pyiceberg_catalog
+from world.power import Disk
 
 FILES, ROWS = 6, 50
 
@@ -377,3 +378,44 @@ def test_bytes_in_json_are_base64_and_are_loaded_again(lake: CommandLine, tmp_pa
     assert json.loads((tmp_path / "rows.json").read_text()) == {"id": 1, "b": "AAD/"}
     lake.ok("ingest", "db.t", tmp_path / "rows.json")
     assert [row["b"] for row in lake.ok("scan", "db.t")["result"]["preview"]] == ["AAD/", "AAD/"]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.json.gz", "rows"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_an_output_survives_a_power_failure_after_the_command(
+    table: Path, tmp_path: Path, name: str, *, replaced: bool
+) -> None:
+    folder, left = tmp_path / "out", tmp_path / "left"
+    folder.mkdir()
+    lake = CommandLine(table)
+    if replaced:
+        lake.ok("scan", "db.t", "--limit", 3, "--output", folder / name)
+    disk = Disk(folder, trusted="never")
+    with disk.watched():
+        lake.ok("scan", "db.t", "--output", folder / name, "--replace")
+
+    disk.copy(left)
+    assert contents(left) == contents(folder)
+    assert contents(left)
+
+
+def test_rejected_rows_survive_a_power_failure_after_the_load(
+    warehouse: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text("id\n1\nx\n")
+    folder, left = tmp_path / "out", tmp_path / "left"
+    folder.mkdir()
+    lake = CommandLine(warehouse)
+    (tmp_path / "first.csv").write_text("id\n1\n")
+    lake.ok("ingest", "db.u", tmp_path / "first.csv", "--create")
+    disk = Disk(folder, trusted="never")
+    with disk.watched():
+        lake.ok("ingest", "db.u", tmp_path / "rows.csv", "--rejects", folder / "bad.csv")
+
+    disk.copy(left)
+    assert contents(left) == contents(folder)
+    assert contents(left)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in files_below(folder)}

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import SCHEMA, files_below, pyiceberg_catalog
+from support.tables.iceberg_tables import SCHEMA, files_below, make_table, pyiceberg_catalog
 
 NOW = ("--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
 BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
@@ -256,7 +258,6 @@ def test_properties_without_an_effect_are_named_once_by_the_commands_that_they_a
 ) -> None:
     ignored = {
         "write.wap.enabled": "true",
-        "write.upsert.enabled": "true",
         "write.location-provider.impl": "org.example.Locations",
         "write.delete.granularity": "partition",
     }
@@ -270,9 +271,8 @@ def test_properties_without_an_effect_are_named_once_by_the_commands_that_they_a
         assert len(warnings) == len(set(warnings))
         return {name for name in ignored for warning in warnings if name in warning}
 
-    of_appends = ignored.keys() - {"write.delete.granularity"}
-    assert named(created) == named(appended) == of_appends
-    assert named(upserted) == ignored.keys() - {"write.upsert.enabled"}
+    assert named(created) == named(appended) == ignored.keys() - {"write.delete.granularity"}
+    assert named(upserted) == ignored.keys()
     assert named(compacted) == {"write.location-provider.impl"}
     assert warehouse.lake.ok("expire", "db.t", *NOW)["warnings"] == []
 
@@ -357,3 +357,87 @@ def test_an_overwrite_of_parts_of_files_warns_that_it_copies(warehouse: Warehous
     (warning,) = part["warnings"]
     assert "write.delete.mode" in warning
     assert warehouse.rows() == {1: "a", 2: "x", 3: "c"}
+
+
+KEYED = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "name", StringType(), required=False),
+    identifier_field_ids=[1],
+)
+UPSERT = {"write__upsert__enabled": "true"}
+
+
+def rows_in(lake: CommandLine) -> list[tuple[int, str]]:
+    return sorted((row["id"], row["name"]) for row in lake.ok("scan", "db.t")["result"]["preview"])
+
+
+def test_a_table_can_make_a_plain_load_replace_rows_by_key(warehouse: Warehouse) -> None:
+    lake = warehouse.lake
+    make_table(lake.warehouse, schema=KEYED, **UPSERT)
+    first, second = (lake.warehouse.parent / name for name in ("1.csv", "2.csv"))
+    first.write_text("id,name\n1,a\n2,b\n")
+    second.write_text("id,name\n2,c\n3,d\n")
+
+    preview = lake.ok("ingest", "db.t", first, "--dry-run")
+    loaded = lake.ok("ingest", "db.t", first)
+    lake.ok("ingest", "db.t", second)
+
+    for document in (preview, loaded):
+        assert (document["plan"]["mode"], document["plan"]["deletes"]) == ("upsert", "equality")
+        assert document["plan"]["key"] == ["id"]
+        (warning,) = document["warnings"]
+        assert "write.upsert.enabled" in warning
+        assert "--no-upsert" in warning
+    assert rows_in(lake) == [(1, "a"), (2, "c"), (3, "d")]
+    appended = lake.ok("ingest", "db.t", second, "--no-upsert")
+    assert (appended["plan"]["mode"], appended["warnings"]) == ("append", [])
+    assert rows_in(lake) == [(1, "a"), (2, "c"), (2, "c"), (3, "d"), (3, "d")]
+
+
+@pytest.mark.parametrize(
+    ("more", "mode"),
+    [
+        (["--overwrite"], "overwrite"),
+        (["--upsert", "--deletes", "position"], "upsert"),
+        (["--overwrite-where", "id = 1"], "overwrite-where"),
+    ],
+)
+def test_a_mode_on_the_command_line_wins_over_the_property(
+    warehouse: Warehouse, more: list[str], mode: str
+) -> None:
+    lake = warehouse.lake
+    make_table(lake.warehouse, schema=KEYED, **UPSERT)
+    source = lake.warehouse.parent / "1.csv"
+    source.write_text("id,name\n1,a\n")
+
+    plan = lake.ok("ingest", "db.t", source, *more)["plan"]
+
+    assert plan["mode"] == mode
+    assert plan.get("deletes", "position") == "position"
+
+
+def test_a_staged_load_of_such_a_table_is_an_upsert_too(warehouse: Warehouse) -> None:
+    lake = warehouse.lake
+    make_table(lake.warehouse, schema=KEYED, **UPSERT)
+    source = lake.warehouse.parent / "1.csv"
+    for name in ("a", "b"):
+        source.write_text(f"id,name\n1,{name}\n")
+        lake.ok("ingest", "db.t", source, "--stage", "--run-id", name)
+
+    lake.ok("replay", "db.t", "--all-staged")
+
+    assert rows_in(lake) == [(1, "b")]
+
+
+def test_without_identifier_fields_the_property_has_no_effect(warehouse: Warehouse) -> None:
+    lake = warehouse.lake
+    make_table(lake.warehouse, **UPSERT)
+    source = lake.warehouse.parent / "1.csv"
+    source.write_text("id,name\n1,a\n")
+    lake.ok("ingest", "db.t", source)
+
+    (warning,) = lake.ok("ingest", "db.t", source)["warnings"]
+
+    assert "identifier fields" in warning
+    assert rows_in(lake) == [(1, "a"), (1, "a")]
+    assert lake("ingest", "db.t", source, "--upsert", "--no-upsert").exit_code == 2

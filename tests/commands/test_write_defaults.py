@@ -115,6 +115,24 @@ def test_a_column_that_a_file_lacks_is_filled(
     assert read() == [OLD, filled(1), filled(2)]
 
 
+@pytest.mark.parametrize("mode", ["position", "copy-on-write"])
+def test_a_partial_update_fills_new_rows_only(
+    lake: CommandLine, warehouse: Path, tmp_path: Path, mode: str
+) -> None:
+    read = table_with(warehouse)
+    merge = ("--upsert", "--key", "id", "--merge", "partial-update", "--deletes", mode)
+    lake.ok("ingest", "db.t", parquet(tmp_path, ids(0, 1)), *merge)
+    assert read() == [OLD, filled(1)]
+    source = tmp_path / "nulls.csv"
+    source.write_text("id,name,d\n0,,\n1,m,\n2,,\n")
+
+    lake.ok("ingest", "db.t", source, *merge)
+    assert read() == [OLD, filled(1, name="m"), filled(2)]
+
+    lake.ok("ingest", "db.t", source, *merge, "--null-overwrites", "d")
+    assert read() == [OLD | {"d": None}, filled(1, name="m", d=None), filled(2, d=None)]
+
+
 def test_an_avro_file_and_another_table_are_filled_too(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:

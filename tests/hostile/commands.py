@@ -19,11 +19,25 @@ from lake.core.catalogs.selection import open_catalog
 from lake.core.session import Session
 from lake.core.settings import Settings
 
-READS = ("plan", "scan", "snapshots", "compact-dry", "expire-dry", "replay")
+READS = (
+    "plan",
+    "scan",
+    "snapshots",
+    "tables",
+    "show",
+    "inspect",
+    "inspect-log",
+    "compact-dry",
+    "expire-dry",
+    "replay",
+)
 WRITES = ("expire", "compact", "upsert")
 # Refused by a rule, bad input; a conflict is what a plan that does not hold looks like to a commit.
 _TYPED = {2: "refused", 3: "refused", 4: "conflict", 7: "bad input"}
 _PARTIAL = 6
+# Commands that may end with that code on broken metadata.
+_PARTLY = {"expire", "tables"}
+_ROW_ERRORS = {"bad-input", "corrupt", "not-found", "refused"}
 _LOADED = "db.loaded"
 _EXPIRE = [
     "--older-than",
@@ -74,6 +88,10 @@ class Commands:
             "plan": ["scan", name, "--plan"],
             "scan": ["scan", name, "--output", str(self._out), "--replace"],
             "snapshots": ["snapshots", name],
+            "tables": ["tables", name],
+            "show": ["show", name],
+            "inspect": ["inspect", name, "snapshots"],
+            "inspect-log": ["inspect", name, "metadata-log"],
             "compact-dry": ["compact", name, *_COMPACT, "--dry-run"],
             "compact": ["compact", name, *_COMPACT],
             "expire-dry": ["expire", name, *_EXPIRE, "--dry-run"],
@@ -174,7 +192,7 @@ class Commands:
         if code in _TYPED:
             self._nothing_changed(command, result)
             return _TYPED[code]
-        if code not in {0, _PARTIAL} or (code == _PARTIAL and command != "expire"):
+        if code not in {0, _PARTIAL} or (code == _PARTIAL and command not in _PARTLY):
             raise WrongError(
                 f"{command} ended with {code}: {result.stdout[-800:]} {result.stderr[-1200:]}"
             )
@@ -250,6 +268,12 @@ class Commands:
         found = [one["snapshot_id"] for one in document["result"]["snapshots"]]
         if not known.issuperset(found) or len(found) != len(set(found)):
             raise WrongError(f"snapshots shows {document['result']}")
+
+    def _tables_is_right(self, document: dict[str, Any], _truth: Truth) -> None:
+        rows = document["result"]["tables"]
+        kinds = {row["error"]["kind"] for row in rows if row["error"] is not None}
+        if [row["table"] for row in rows] != [self.table.name] or kinds - _ROW_ERRORS:
+            raise WrongError(f"tables shows {document['result']}")
 
     def _compact_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         self._rows_are(truth.rows, "compact")

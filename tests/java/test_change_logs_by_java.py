@@ -51,6 +51,7 @@ def test_java_reads_the_rows_that_a_log_leaves(
         log = model.upserts(100) if mode == _UPSERT else model.retractions(60)
         path = write_log(tmp_path / "log.parquet", log)
         options = ["--changes-column", "op", "--changes-mode", mode, "--key", key]
+        options += ["--local-merge", "1KB"] if mode == _UPSERT and number % 2 else []
         lake.ok("ingest", "db.t", path, *options, *([] if number else creation))
 
         assert shown(java_rows(java, lake.warehouse)) == shown(list(model.rows.values()))

@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table.metadata import TableMetadata
+from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows, lent
+from support.tables.iceberg_tables import pyiceberg_catalog
 from support.tables.replay_plans import plan_of, session_on
 
 from lake.core.replay.execute import execute
@@ -107,3 +109,44 @@ def check_row_ids(judge: Judge, metadata: TableMetadata, made: Sequence[int]) ->
     for row in replayed:
         first, end = runs[row["number"]]
         assert first <= row["id"] < end
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_java_reads_what_all_staged_runs_leave_and_goes_on(
+    java: JavaPeer, warehouse: Path, tmp_path: Path, version: int
+) -> None:
+    pyiceberg_catalog(warehouse).create_namespace("db")
+    java.sql(
+        warehouse,
+        "CREATE TABLE {c}.db.t (id BIGINT, name STRING) USING iceberg"
+        f" TBLPROPERTIES ('format-version' = '{version}')",
+    )
+    java.sql(warehouse, "INSERT INTO {c}.db.t VALUES (1, 'old'), (2, 'old'), (3, 'old')")
+    lake = CommandLine(warehouse, engine="inline")
+    change = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id")
+    for run, (text, options) in enumerate(
+        [
+            ("id,name\n4,a\n5,a\n", ()),
+            ("op,id,name\n+U,1,new\n-D,2,\n+U,4,b\n", change),
+            ("id,name\n2,again\n", ()),
+        ]
+    ):
+        source = tmp_path / f"{run}.csv"
+        source.write_text(text)
+        lake.ok("ingest", "db.t", source, "--stage", "--run-id", f"r{run}", *options)
+    java.sql(warehouse, "INSERT INTO {c}.db.t VALUES (6, 'java')")
+
+    assert len(lake.ok("replay", "db.t", "--all-staged")["snapshot_ids"]) == 3
+
+    def rows() -> list[tuple[int, str]]:
+        found = java.sql(warehouse, "SELECT id, name FROM {c}.db.t")
+        return sorted((row["id"], row["name"]) for row in found)
+
+    expected = [(1, "new"), (2, "again"), (3, "old"), (4, "b"), (5, "a"), (6, "java")]
+    assert rows() == expected
+    java.sql(warehouse, "DELETE FROM {c}.db.t WHERE id = 3")
+    java.sql(
+        warehouse,
+        "CALL {c}.system.rewrite_data_files(table => 'db.t', options => map('rewrite-all', 'true'))",
+    )
+    assert rows() == [row for row in expected if row[0] != 3]

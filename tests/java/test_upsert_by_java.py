@@ -16,7 +16,7 @@ from support.tables.iceberg_tables import pyiceberg_catalog
 pytestmark = pytest.mark.java
 
 MODES = ("position", "equality", "copy-on-write")
-Rows = dict[int, tuple[str, float]]
+Rows = dict[int, tuple[str | None, float | None]]
 
 
 class UpsertedTable:
@@ -125,3 +125,71 @@ def test_rows_that_are_copied_keep_their_ids(
     kept = set(range(10)) - {4, 5, 9}
     assert {number: after[number] for number in kept} == {number: before[number] for number in kept}
     assert len({row_id for row_id, _ in after.values()}) == 11
+
+
+def _csv(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("mode", ["position", "copy-on-write"])
+@pytest.mark.parametrize("version", [2, 3])
+def test_java_reads_rows_that_are_merged_by_column(
+    warehouse: Path, tmp_path: Path, java: JavaPeer, mode: str, version: int
+) -> None:
+    target = UpsertedTable(warehouse, tmp_path, java, version, "part")
+    target.upsert(rows(range(40), "a", 1.0), "position")
+    target.delete(5)
+    partial = ("--upsert", "--key", "id", "--merge", "partial-update", "--deletes", mode)
+    lake = CommandLine(warehouse)
+    moved = _csv(tmp_path / "moved.csv", "id,part", *(f"{one},b" for one in range(0, 50, 5)))
+    found = lake.ok("ingest", "db.t", moved, *partial)["result"]
+    assert (found["rows_inserted"], found["rows_updated"]) == (3, 7)
+    values = _csv(tmp_path / "values.csv", "id,part,value", "0,,7", "1,,7", "2,c,", "5,,7", "45,,7")
+    found = lake.ok("ingest", "db.t", values, *partial)["result"]
+    assert (found["rows_inserted"], found["rows_updated"]) == (0, 5)
+    merged: Rows = {one: (f"a{one % 2}", 1.0) for one in range(40) if one != 5}
+    merged |= {one: ("b", 1.0 if one in merged else None) for one in range(0, 50, 5)}
+    merged |= {0: ("b", 7.0), 1: ("a1", 7.0), 2: ("c", 1.0), 5: ("b", 7.0), 45: ("b", 7.0)}
+    target.model = merged
+    target.check()
+
+
+@pytest.mark.parametrize("mode", ["position", "copy-on-write"])
+def test_java_reads_merged_rows_with_their_row_ids(
+    warehouse: Path, tmp_path: Path, java: JavaPeer, mode: str
+) -> None:
+    target = UpsertedTable(warehouse, tmp_path, java, 3)
+    identity = "SELECT id, _row_id, _last_updated_sequence_number AS at FROM lake.db.t"
+    target.upsert(rows(range(10), "a", 1.0), "position")
+    before = {row["id"]: (row["_row_id"], row["at"]) for row in target.sql(identity)}
+    partial = ("--upsert", "--key", "id", "--merge", "partial-update", "--deletes", mode)
+    source = _csv(tmp_path / "some.csv", "id,value", "4,2", "5,2", "10,2")
+    CommandLine(warehouse).ok("ingest", "db.t", source, *partial)
+    target.model |= {4: ("a0", 2.0), 5: ("a1", 2.0), 10: (None, 2.0)}
+    target.check()
+    after = {row["id"]: (row["_row_id"], row["at"]) for row in target.sql(identity)}
+    assert {one: after[one][0] for one in before} == {one: before[one][0] for one in before}
+    changed = {one for one in before if after[one] != before[one]}
+    assert changed == {4, 5}
+    assert {after[one][1] for one in (4, 5, 10)} == {2}
+    assert len({row_id for row_id, _ in after.values()}) == 11
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_java_reads_newer_rows_and_first_rows(
+    warehouse: Path, tmp_path: Path, java: JavaPeer, version: int
+) -> None:
+    target = UpsertedTable(warehouse, tmp_path, java, version, "part")
+    target.upsert(rows(range(10), "a", 5.0), "position")
+    target.delete(3)
+    lake = CommandLine(warehouse)
+    by_key = ("--upsert", "--key", "id")
+    late = _csv(tmp_path / "late.csv", "id,part,value", "1,late,4", "2,new,6", "3,back,1", "11,n,")
+    found = lake.ok("ingest", "db.t", late, *by_key, "--sequence", "value")["result"]
+    assert (found["rows_stale"], found["rows_updated"], found["rows_inserted"]) == (1, 1, 2)
+    first = _csv(tmp_path / "first.csv", "id,part,value", "1,x,9", "11,x,9", "12,x,9", "12,y,9")
+    found = lake.ok("ingest", "db.t", first, *by_key, "--merge", "first-row")["result"]
+    assert (found["rows_skipped"], found["rows_inserted"]) == (2, 1)
+    target.model |= {2: ("new", 6.0), 3: ("back", 1.0), 11: ("n", None), 12: ("x", 9.0)}
+    target.check()

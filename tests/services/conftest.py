@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 from support.cli.service_line import Service
-from support.servers import postgres_server, rest_server, s3_server
+from support.servers import maven, postgres_server, s3_server
 from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
@@ -43,7 +43,7 @@ def s3() -> Iterator[S3]:
 @pytest.fixture(scope="session")
 def rest(s3: S3) -> Iterator[tuple[RestServer, str]]:
     """The Iceberg project's REST catalog on a bucket of the S3 server, and the bucket."""
-    _need(rest_server.missing())
+    _need(maven.missing())
     bucket = s3.bucket()
     server = RestServer({**s3.properties(), "warehouse": f"s3://{bucket}/rest"})
     yield server, bucket

@@ -85,3 +85,52 @@ def test_a_table_with_another_writers_evolved_schema_is_read_and_written(service
     lake.ok("ingest", table, more, "--evolve")
 
     assert service.rows() == [(0.5, 2, "b"), (None, 1, "a")]
+
+
+def test_a_table_is_created_altered_branched_picked_renamed_dropped_and_registered(
+    service: Service,
+) -> None:
+    lake, table = service.line(), service.table()
+    lake.ok("create", table, "id long", "--dry-run")
+    lake.ok("create", table, "id long", "--partition-by", "bucket(4, id)")
+    lake.ok("create", table, "id long", "--if-not-exists")
+    lake.ok("alter", table, "--add-column", "name string", "--set", "owner=lake")
+    assert service.catalog().load_table(table).properties["owner"] == "lake"
+
+    def add(number: int, name: str, *options: str) -> str:
+        source = csv(service.folder, f"{name}.csv", id=[number], name=[name])
+        return str(lake.ok("ingest", table, source, *options)["snapshot_ids"][0])
+
+    add(1, "a")
+    lake.ok("ref", table, "--branch-create", "audit", "--retain", "30d")
+    second, third = add(2, "b", "--branch", "audit"), add(3, "c", "--branch", "audit")
+    assert lake.ok("cherry-pick", table, second)["result"]["fast_forward"]
+    add(4, "d")
+    picked = lake.ok("cherry-pick", table, third)
+    assert not picked["result"]["fast_forward"]
+    assert lake("cherry-pick", table, third).exit_code == 3
+    assert lake.ok("ref", table, "--drop", "audit")["result"]["to_snapshot"] is None
+    rows = [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    assert service.rows() == rows
+    assert service.unreferenced() == set()
+
+    other = f"{table}_renamed"
+    lake.ok("rename", table, other)
+    assert lake("scan", table).exit_code == 7
+    lake.ok("rename", other, table)
+    place = lake.ok("drop", table)["result"]["metadata_location"]
+    assert lake("scan", table).exit_code == 7
+    if service.kind == "rest":
+        # This server gives keys for the storage with a table only.
+        refused = lake("register", table, place)
+        assert refused.exit_code == 9
+        assert "add keys for the storage" in refused.stderr
+        service.catalog().register_table(table, place)
+    else:
+        lake.ok("register", table, place)
+    assert service.rows() == rows
+    plan = lake.ok("drop", table, "--purge")["plan"]
+    assert service.rows() == rows
+    result = lake.ok("drop", table, "--purge", "--yes")["result"]
+    assert result["deleted_files"] == result["files"] == plan["files"]
+    assert not service.catalog().table_exists(table)

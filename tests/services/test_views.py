@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyiceberg.view.metadata import ViewVersion
 from support.cli.service_line import Service, csv
-from support.servers import rest_server
+from support.servers import maven
 from support.servers.rest_server import RestServer
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), schema_id=0)
@@ -20,7 +20,7 @@ SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), schema_id=0)
 @pytest.fixture
 def with_views(rest: tuple[RestServer, str], tmp_path: Path) -> Iterator[Service]:
     """A REST catalog of its own whose database has views; `rest` skips if no server can run."""
-    assert rest_server.missing() is None
+    assert maven.missing() is None
     warehouse = f"file://{tmp_path}/tables"
     server = RestServer({"warehouse": warehouse, "jdbc.schema-version": "V1"})
     yield Service("rest", {"type": "rest", "uri": server.uri}, tmp_path, set)

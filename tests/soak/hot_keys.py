@@ -21,13 +21,14 @@ import argparse
 import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -403,6 +404,23 @@ class Race:
         if expected != found:
             missing, more = set(expected) - set(found), Counter(found) - Counter(expected)
             self.ledger.problem(f"{reader} reads other rows: missing {missing}, more {more}")
+            for key in sorted({row[0] for row in (*missing, *more)}):
+                self.ledger.problem(f"the history of {key}: {', '.join(self._changes_of(key))}")
+
+    def _changes_of(self, key: int) -> Iterator[str]:
+        """Yield the snapshots of the table that may have changed a key, and rewrites, oldest first."""
+        current = self._judged
+        found = []
+        while current is not None and current in self._snapshots:
+            snapshot = self._snapshots[current]
+            summary = snapshot["summary"]
+            token = summary.get(_RUN_ID) or summary.get(_TOKEN)
+            command = self.ledger.commands.get(token or "")
+            if command is None or key in command.ids:
+                kind = command.kind if command else summary["operation"]
+                found.append(f"{snapshot['sequence-number']} {kind} {token} ({current})")
+            current = snapshot.get("parent-snapshot-id")
+        yield from reversed(found)
 
     def _rows_by_lake(self) -> list[tuple[int, str, int]]:
         target = self.folder / "rows.json"
@@ -518,23 +536,27 @@ def main() -> int:
     options = parser.parse_args()
     started = time.monotonic()
     java = JavaPeer()
-    with tempfile.TemporaryDirectory(prefix="lake-hot-") as folder:
-        os.environ["PYICEBERG_HOME"] = folder
-        ledger = race(
-            Path(folder),
-            java,
-            operations=options.operations,
-            catalog=options.catalog,
-            version=options.format_version,
-            seed=options.seed,
-        )
+    folder = tempfile.mkdtemp(prefix="lake-hot-")
+    os.environ["PYICEBERG_HOME"] = folder
+    ledger = race(
+        Path(folder),
+        java,
+        operations=options.operations,
+        catalog=options.catalog,
+        version=options.format_version,
+        seed=options.seed,
+    )
     java.close()
     print(json.dumps(dict(sorted(ledger.reports.items())), indent=1))
     outcomes = Counter(command.outcome for command in ledger.commands.values())
     print(f"{dict(outcomes)} in {time.monotonic() - started:.0f} s")
     for problem in ledger.problems:
         print(f"PROBLEM: {problem}")
-    return 1 if ledger.problems else 0
+    if ledger.problems:
+        print(f"the table is kept in {folder}")
+        return 1
+    shutil.rmtree(folder)
+    return 0
 
 
 if __name__ == "__main__":

@@ -113,12 +113,15 @@ def _shown(total: Counter[str]) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m soak", description=__doc__)
     parser.add_argument("--steps", type=int, default=480_000, help="steps of all worlds [480000]")
+    parser.add_argument(
+        "--continuous", type=int, default=600, help="worlds with follows and watches [600]"
+    )
     parser.add_argument("--seed", default="soak", help="prefix of the worlds' seeds")
     parser.add_argument(
-        "--singles", type=int, default=1400, help="races with one other command [1400]"
+        "--singles", type=int, default=1540, help="races with one other command [1540]"
     )
     parser.add_argument(
-        "--pairs", type=int, default=19_600, help="races with two other commands [19600]"
+        "--pairs", type=int, default=21_560, help="races with two other commands [21560]"
     )
     parser.add_argument("--windows", type=int, default=2000, help="races with three to six [2000]")
     parser.add_argument(
@@ -209,6 +212,7 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
             for start in range(0, len(listed), _CHUNK):
                 yield "races", [*table, listed[start : start + _CHUNK]]
     yield from _seeds("worlds", -(-options.steps // STEPS_A_WORLD), options.seed)
+    yield from _seeds("continuous", options.continuous, options.seed)
     yield from _seeds("judged", options.judged, f"{options.seed} judged")
 
 
@@ -243,6 +247,7 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
     try:
         kinds: dict[str, Callable[..., tuple[Counter[str], list[str]]]] = {
             "worlds": _worlds,
+            "continuous": _continuous,
             "races": _races,
             "kills": partial(crashing.kills, _each),
             "doubles": partial(crashing.doubles, _each),
@@ -257,7 +262,7 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "wire": _wire,
             "hostile": _hostile,
         }
-        listed = job[0] in {"worlds", "judged"}
+        listed = job[0] in {"worlds", "continuous", "judged"}
         return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -281,6 +286,16 @@ def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
     from world.running import run_world
 
     return _each(seeds, lambda seed: run_world(seed, STEPS_A_WORLD)[0], lambda seed: seed)
+
+
+def _continuous(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:
+    from world.continuous import run_continuous
+
+    return _each(
+        seeds,
+        lambda seed: run_continuous(seed, int(seed.rpartition(" ")[2])),
+        lambda seed: seed,
+    )
 
 
 def _judged(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:

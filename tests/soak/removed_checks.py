@@ -26,8 +26,18 @@ _INGEST = "tests/commands/test_ingest.py"
 _STAGES = "tests/commands/test_ingest_stages.py"
 _APPLY = f"{_CORE}/deletes/test_apply.py"
 _EQUALITY = f"{_CORE}/deletes/test_equality.py"
+_WATCH = "tests/commands/test_ingest_watch.py"
+_WATCH_CRASHES = "tests/commands/test_ingest_watch_crashes.py"
+_CONSUMERS = "tests/commands/test_consumers.py"
+_ROUTE = "tests/commands/test_ingest_route.py"
+_VALUED_ROWS = f"{_CORE}/sources/test_valued_rows.py"
+_KAFKA = f"{_CORE}/watch/test_kafka.py"
 _RACES = "tests/world/test_races.py"
 _CRASHES = "tests/world/test_crashes.py"
+_FOLLOWING = "tests/world/test_following.py"
+_MANIFESTS = "tests/commands/test_manifests.py"
+_CLEAN = "tests/commands/test_clean.py"
+_FOLLOW_OUTPUT = "tests/commands/test_scan_follow_output.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,11 @@ def _checks() -> tuple[RemovedCheck, ...]:
         *_expiry(),
         *_rewrites(),
         *_runs(),
+        *_streams(),
+        *_routes(),
+        *_readers(),
         *_replays(),
+        *_follows(),
         *_inputs(),
     )
 
@@ -283,35 +297,35 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "the table is not reloaded before files are deleted",
-            "core/expiration/file_deletion.py",
-            "            remaining, checked = reach.unreached(now.metadata, remaining), now.metadata_location\n",
+            "core/garbage/file_deletion.py",
+            "            remaining, checked = recheck(now, remaining), now.metadata_location\n",
             "            checked = now.metadata_location\n",
             (_EXPIRE, _JOURNAL),
         ),
         RemovedCheck(
             "the table is not reloaded while files are deleted",
-            "core/expiration/file_deletion.py",
+            "core/garbage/file_deletion.py",
             "        if now.metadata_location != checked:\n",
             "        if not checked:\n",
             (_EXPIRE, _JOURNAL),
         ),
         RemovedCheck(
             "files outside the table are deleted",
-            "core/expiration/own_files.py",
+            "core/garbage/own_files.py",
             "        paths.deletable(path, table.roots)\n        and not metadata",
             "        not metadata",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
             "files of a table in another one's folder are deleted",
-            "core/expiration/own_files.py",
+            "core/garbage/own_files.py",
             "        and not nested.owns(path)\n",
             "",
             (_EXPIRE, "tests/commands/test_expire.py"),
         ),
         RemovedCheck(
             "table metadata is deleted if a manifest list names it",
-            "core/expiration/own_files.py",
+            "core/garbage/own_files.py",
             "        and not metadata_files.is_metadata_name(path)\n",
             "",
             (_JOURNAL,),
@@ -332,17 +346,101 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "a suspended process continues with its outdated list",
-            "core/expiration/file_deletion.py",
+            "core/garbage/file_deletion.py",
             "            self._slept = True\n",
             "            pass\n",
             (_JOURNAL,),
         ),
         RemovedCheck(
             "files of kept snapshots are deleted",
-            "core/expiration/reachability.py",
+            "core/garbage/reachability.py",
             "        files = self._without(files, live, kept_manifests, kept, named)\n",
             "",
             ("tests/commands/test_expire.py",),
+        ),
+        RemovedCheck(
+            "files of a checkpoint are orphans",
+            "core/orphans/plan.py",
+            "        if is_pending:\n",
+            "        if is_pending and not path:\n",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "young files are orphans",
+            "core/orphans/plan.py",
+            "        elif time_ms > limit_ms:\n",
+            "        elif time_ms > limit_ms and not path:\n",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "orphan files are not checked again before they go",
+            "core/orphans/execute.py",
+            "    files = plan.reach.unreached(now.metadata, files)\n",
+            "",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "a large part of the files may go",
+            "core/orphans/execute.py",
+            "    plan.check()\n",
+            "",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "files of earlier metadata are orphans",
+            "core/orphans/references.py",
+            "        if location != table.metadata_location:\n",
+            "        if not location:\n",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "metadata of another table in the folder is ignored",
+            "core/orphans/kept_files.py",
+            "if uuid is not None and uuid != own and is_shared:",
+            "if uuid is not None and uuid != own and not path:",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "orphan files of a nested table go",
+            "core/orphans/plan.py",
+            "        elif path in nested:\n",
+            "        elif path in nested and not path:\n",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "a list of moved files is trusted",
+            "core/orphans/trash.py",
+            "    _check_paths(table, run, rows)\n",
+            "",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "a file that exists again is overwritten by its old version",
+            "core/orphans/trash.py",
+            "    absent = [path for path in waiting if there[path] is None]\n",
+            "    absent = list(waiting)\n",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "an incomplete listing is trusted",
+            "core/orphans/listing.py",
+            '    if pc.index(names.of(listed["path"]), current).as_py() < 0:\n',
+            "    if not current:\n",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "a manifest that another writer replaced is rewritten",
+            "core/commit/snapshot_producer.py",
+            "        if len(chosen) < len(operation.manifests):\n",
+            "        if not operation.manifests:\n",
+            (_MANIFESTS,),
+        ),
+        RemovedCheck(
+            "deleted entries of rewritten manifests come back",
+            "core/commit/snapshot_producer.py",
+            '        entries = entries.filter(pc.not_equal(entries["status"], DELETED))\n        counts',
+            "        counts",
+            (_MANIFESTS,),
         ),
         RemovedCheck(
             "the minimum age of 24 hours is not enforced",
@@ -375,8 +473,8 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a run id is forgotten with its snapshot",
             "core/commit/commit.py",
-            "        self.has_run_ids = bool(has_run_ids)\n",
-            "        has_run_ids = {}\n",
+            "        self.has_notes = bool(notes)\n",
+            "        notes = {}\n",
             (_RUN_IDS, _INGEST),
         ),
         RemovedCheck(
@@ -388,7 +486,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "a run that was rolled back and expired counts as loaded",
-            "core/snapshots/run_ids.py",
+            "core/snapshots/branch_notes.py",
             "    return not oldest or note.sequence_number < oldest\n",
             "    return True\n",
             (_RUN_IDS,),
@@ -402,9 +500,9 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "a link to a deleted file is ignored",
-            "core/expiration/reachability.py",
-            "        held = pa.concat_arrays([held, self._file_names.linked(held)])\n",
-            "",
+            "core/garbage/reachability.py",
+            "        return pa.concat_arrays([held, self._file_names.linked(held)])\n",
+            "        return held\n",
             (_EXPIRE_FILES,),
         ),
         RemovedCheck(
@@ -494,9 +592,30 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             (_UPSERT, _RACES),
         ),
         RemovedCheck(
+            "a partial update replaces values by NULL",
+            "core/upsert/new_values.py",
+            "mask = hit if item.field_id in overwrites else values.is_valid()",
+            "mask = hit",
+            ("tests/commands/test_partial_update.py",),
+        ),
+        RemovedCheck(
+            "a partial update merges source rows that are older than the table's row",
+            "core/upsert/new_values.py",
+            "low[open_[mask]] = middle[mask] + 1",
+            "high[open_[mask]] = middle[mask]",
+            ("tests/commands/test_partial_update.py",),
+        ),
+        RemovedCheck(
+            "rows that are merged get new row ids",
+            "core/upsert/key_matching.py",
+            "            writing = replace(writing, schema=copied)\n",
+            "            copied = ingest.schema\n",
+            ("tests/java/test_upsert_by_java.py",),
+        ),
+        RemovedCheck(
             "several rows with one key are replaced",
             "core/upsert/execute.py",
-            "if not count or self.upsert.options.repair_duplicates:",
+            "if not count or self.upsert.options.repair_duplicates or self.upsert.keeps_first:",
             "if True:",
             (_UPSERT,),
         ),
@@ -550,7 +669,7 @@ def _runs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a run that is being discarded is committed",
             "core/staging/claims.py",
-            "            _require_there(table, run_id)\n",
+            "            _require_there(table, name)\n",
             "            pass\n",
             (_STAGES, f"{_CORE}/staging/test_staged_run.py"),
         ),
@@ -564,7 +683,7 @@ def _runs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a staged run whose base snapshot expired is committed",
             "core/ingest/recovery.py",
-            "    if not whole:\n",
+            "    if expired is not None:\n",
             "    if False:\n",
             (_STAGES,),
         ),
@@ -574,6 +693,128 @@ def _runs() -> tuple[RemovedCheck, ...]:
             "    if _is_held(session, plan, run):\n        return _outcome",
             "    if False:\n        return _outcome",
             (_STAGES,),
+        ),
+    )
+
+
+def _streams() -> tuple[RemovedCheck, ...]:
+    return (
+        RemovedCheck(
+            "an epoch of a stream is committed again after its snapshot expired",
+            "core/commit/guards.py",
+            "        return newest is not None and newest.number >= self.epoch.number\n",
+            "        return False\n",
+            (_WATCH,),
+        ),
+        RemovedCheck(
+            "a watch loads files before it has noted them",
+            "core/watch/epochs.py",
+            "        self._offer(offer)\n        self._finish(offer)\n",
+            "        self._finish(offer)\n",
+            (_WATCH_CRASHES,),
+        ),
+        RemovedCheck(
+            "a watch takes a new list of files for an epoch that was begun",
+            "core/watch/epochs.py",
+            "        offer = self.state.offered\n        if offer is None:\n",
+            "        offer = None\n        if offer is None:\n",
+            (_WATCH_CRASHES,),
+        ),
+        RemovedCheck(
+            "two runs of a watch change its state at once",
+            "core/watch/state.py",
+            "expected=lambda: _read(self.folder) == before",
+            "expected=None",
+            (_WATCH_CRASHES,),
+        ),
+    )
+
+
+def _routes() -> tuple[RemovedCheck, ...]:
+    split, execute = "core/routing/split.py", "core/routing/execute.py"
+    return (
+        RemovedCheck(
+            "one run loads any number of tables",
+            split,
+            "        if len(new | self._targets.keys()) > self._route.max_tables:\n",
+            "        if False:\n",
+            (_ROUTE,),
+        ),
+        RemovedCheck(
+            "a value names a table although it contains other characters",
+            "core/routing/options.py",
+            'r"[A-Za-z0-9_]+"',
+            'r".+"',
+            (_ROUTE,),
+        ),
+        RemovedCheck(
+            "two names of one table are loaded with one run id",
+            execute,
+            "        if other is not None:\n",
+            "        if False:\n",
+            (_ROUTE,),
+        ),
+        RemovedCheck(
+            "rows without a key are divided, and fail the load of their table",
+            split,
+            "[null_check, *target.checks]",
+            "[null_check]",
+            (_ROUTE,),
+        ),
+        RemovedCheck(
+            "the rejects of a repeated run replace other rows",
+            execute,
+            "    if there and not filecmp.cmp(draft, path, shallow=False):\n",
+            "    if False:\n",
+            (_ROUTE,),
+        ),
+        RemovedCheck(
+            "a row that is divided is located in its part, not in its file",
+            "core/sources/json_lines.py",
+            "        locate=located_later,\n",
+            "",
+            (_VALUED_ROWS, _ROUTE),
+        ),
+    )
+
+
+def _readers() -> tuple[RemovedCheck, ...]:
+    offsets, consumers = "core/watch/kafka/offsets.py", "core/follow/consumers.py"
+    return (
+        RemovedCheck(
+            "what was committed after a reader's last run expires",
+            "core/expiration/retention.py",
+            "for snapshot in (*item.needed, *item.ahead)",
+            "for snapshot in item.needed[:1]",
+            (_CONSUMERS,),
+        ),
+        RemovedCheck(
+            "a ref with commits of another program is moved or removed",
+            consumers,
+            "    if is_foreign and not was_current(metadata, ref.snapshot_id):\n",
+            "    if False:\n",
+            (_CONSUMERS,),
+        ),
+        RemovedCheck(
+            "lake commits to the ref of a reader",
+            "core/commit/preconditions.py",
+            "    if ancestry.is_consumer(branch):\n",
+            "    if False:\n",
+            (_CONSUMERS,),
+        ),
+        RemovedCheck(
+            "deleted messages of a topic are skipped silently",
+            offsets,
+            "    if gaps and on_gap is OnGap.FAIL:\n",
+            "    if False:\n",
+            (_KAFKA,),
+        ),
+        RemovedCheck(
+            "a topic that was created again is continued",
+            offsets,
+            "    _refuse_another(topic, saved, following)\n",
+            "",
+            (_KAFKA,),
         ),
     )
 
@@ -637,6 +878,58 @@ def _replays() -> tuple[RemovedCheck, ...]:
             "            _refuse_mode(survey, job)\n",
             "",
             (_REFUSALS,),
+        ),
+    )
+
+
+def _follows() -> tuple[RemovedCheck, ...]:
+    power = f"{_FOLLOWING}::test_a_follow_continues_after_a_power_cut_at_each_of_its_steps"
+    count = "test_an_epoch_that_ends_a_discovery_with_too_few_rows_is_not_handed_over"
+    count = f"{_FOLLOW_OUTPUT}::{count}"
+    return (
+        RemovedCheck(
+            "an epoch is prepared before the name of its hidden folder is on the disk",
+            "core/follow/handover/epochs.py",
+            "        atomic_files.flush(os.path.dirname(hidden))\n",
+            "",
+            (power,),
+        ),
+        RemovedCheck(
+            "an epoch is renamed before the state says that it is prepared",
+            "core/follow/handover/epochs.py",
+            "state = store.save(state.changed(prepared=prepared))",
+            "state = state.changed(prepared=prepared)",
+            (power,),
+        ),
+        RemovedCheck(
+            "an output that is not mounted counts as one from which the epoch was taken",
+            "core/follow/handover/epochs.py",
+            "if not known and not os.path.lexists(output.target(prepared.epoch)):",
+            "if False:",
+            (
+                f"{_FOLLOW_OUTPUT}::test_an_output_that_is_not_mounted_does_not_lose_the_prepared_epoch",
+            ),
+        ),
+        RemovedCheck(
+            "a discovery with missing rows is handed over",
+            "core/follow/handover/epochs.py",
+            "    if found != expected:",
+            "    if False:",
+            (count,),
+        ),
+        RemovedCheck(
+            "a discovery that does not continue the position is taken",
+            "core/follow/handover/discovered.py",
+            "if discovery.start != run.position:",
+            "if False:",
+            (f"{_FOLLOW_OUTPUT}::test_a_discovery_that_starts_elsewhere_is_dropped",),
+        ),
+        RemovedCheck(
+            "a damaged file of splits is read",
+            "core/follow/handover/splits_file.py",
+            "if found != expected or (digest.hexdigest(), count) != (pending.sha256, pending.count):",
+            "if False:",
+            (f"{_FOLLOW_OUTPUT}::test_a_damaged_file_of_splits_is_refused",),
         ),
     )
 

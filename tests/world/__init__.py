@@ -22,4 +22,8 @@ The invariants, and where each is checked:
 - I12: an acknowledged change is present, a refused one is not, and one with an unknown outcome is present completely
   or not at all, even if it is committed late: `World.step`, `World._answer`, `World._let_land`,
   `model.Operation.holds`.
+- I13: what a follower handed over equals the table's rows, or its appends, at the position: `follower.Follower`. What
+  a consumer has not read does not expire: `World._check_expired`.
+- I14: the rows of each file that a watch takes are in the table's history once, and no file is moved or deleted
+  before that: `watcher.Watcher`.
 """

@@ -21,6 +21,7 @@ from world.model import (
     Expiry,
     Operation,
     adding,
+    merging,
     replacing,
     upserting,
 )
@@ -78,6 +79,17 @@ def upsert(world: World, random: Random) -> None:
     world.step(operation, "ingest", world.source(rows), *arguments)
 
 
+def partial_update(world: World, random: Random) -> None:
+    """Change the value of rows, and keep their other columns."""
+    branch = _branch(world, random)
+    loaded = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
+    rows = [{"id": row["id"], "value": row["value"]} for row in loaded]
+    mode = random.choice(["position", "copy-on-write"])
+    arguments = ["--upsert", "--key", "id", "--merge", "partial-update", "--deletes", mode]
+    operation = Operation(f"partial update {mode}", merging(rows), branch)
+    world.step(operation, "ingest", world.source(rows), *arguments, "--branch", branch)
+
+
 def change_log(world: World, random: Random) -> None:
     branch = _branch(world, random)
     ids = _ids(world, random, branch)
@@ -98,7 +110,7 @@ def retract(world: World, random: Random) -> None:
     state = world.model.rows(world.head(branch))
     rows = [dict(row) for row in state.values()]
     old = [
-        {"id": row[ID], "part": row[PART], "value": row[VALUE]}
+        {"id": row[ID], "part": row.get(PART), "value": row[VALUE]}
         for row in random.sample(rows, min(len(rows), random.randint(0, 3)))
     ]
     kept = {row["id"] for row in old if random.random() < 0.6}
@@ -108,7 +120,7 @@ def retract(world: World, random: Random) -> None:
     # An old row determines the partition in which it is deleted.
     by_part = any(field.source_id == PART for field in metadata.spec().fields)
     gone = {(row["id"], row["part"]) if by_part else row["id"] for row in old}
-    effect = replacing(lambda row: ((row[ID], row[PART]) if by_part else row[ID]) in gone, new)
+    effect = replacing(lambda row: ((row[ID], row.get(PART)) if by_part else row[ID]) in gone, new)
     arguments = ["--changes-column", "op", "--changes-mode", "retract", "--key", "id"]
     operation = Operation("retract", effect, branch)
     world.step(operation, "ingest", world.source(log), *arguments, "--branch", branch)
@@ -133,7 +145,7 @@ def replace_partitions(world: World, random: Random) -> None:
     if world.config.respecs or "bucket" in str(metadata.spec()):
         return
     whole = metadata.spec().is_unpartitioned()
-    effect: Effect = replacing(lambda row: whole or row[PART] == part, rows)
+    effect: Effect = replacing(lambda row: whole or row.get(PART) == part, rows)
     operation = Operation("replace", effect, floats=world.config.isolation == "snapshot")
     world.step(operation, "ingest", world.source(rows), "--replace-partitions")
 
@@ -311,6 +323,7 @@ STEPS: dict[Step, int] = {
     append_with_new_column: 1,
     append_run: 2,
     upsert: 8,
+    partial_update: 4,
     change_log: 4,
     retract: 3,
     staging.stage: 3,
@@ -344,6 +357,7 @@ FOCUS: dict[str, set[Step]] = {
     "all": set(),
     "expiry": {expire, wait, append, read, foreign.change_ref},
     "jobs": {flink.flink, flink.replay, wait, expire},
+    "history": {expire, wait, append, compact, foreign.roll_back},
     "runs": {staging.stage, staging.end, append_run},
 }
 _MORE = 5

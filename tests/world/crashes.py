@@ -18,13 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table.metadata import TableMetadata
 
-from world.killed import COMMANDS, GONE, NOTHING, ONCE, SAME, Command, rows
+from world.killed import COMMANDS, GONE, NOTHING, ONCE, REFUSED, SAME, Command, rows
 from world.mortal import AFTER, BEFORE, End, Mortals
 from world.places import PLACES, TABLE, Place
 from world.reference import Reference, missing
 
 _NAMES = ("id", "part", "value")
-_NOT_FOUND = 7
+# The exit code of a run after a complete one, for commands that do not report that nothing is left to do.
+_ENDED = {GONE: 7, REFUSED: 3}
 _READY = "ready"
 _OLD = re.compile(r"metadata\.json|[/-]version-hint\.text(\.unfinished)?$")
 # Temporary manifests, claims, markers, journals and locks.
@@ -37,7 +38,7 @@ Point = tuple[int, str]
 
 @dataclass(frozen=True)
 class Found:
-    """The state of a table: rows, snapshots, all files below it, the files that a snapshot needs, and tags."""
+    """The state of the tables: rows, snapshots, all files below it, the files that a snapshot needs, and tags."""
 
     rows: Rows | None
     snapshots: frozenset[int]
@@ -98,6 +99,8 @@ class Crashes:
             "source": self._source("source", command.rows) if command.rows else "",
             "evolving": self._source("evolving", rows(90, value=0, more=1)),
             "checkpoint": self.place.warehouse / "checkpoint",
+            "drop": self.place.warehouse / "drop",
+            "state": self.place.warehouse / "state",
         }
         begun = f"{version} {command.table}"
         if not self.place.restore(begun):
@@ -110,6 +113,7 @@ class Crashes:
             self._ok(*line)
         if command.prepare is not None:
             command.prepare(self.place.warehouse, self._kind)
+        self._dropped = sorted(path.name for path in (self.place.warehouse / "drop").glob("*"))
         self.place.save(_READY)
 
     def _make_table(self, version: int, options: Sequence[str]) -> None:
@@ -177,7 +181,7 @@ class Crashes:
             ended = self.run(point)
             kills += ended.code is None
             assert ended.code in self._good, (point, ended)
-            assert self.look().rows in (self.before.rows, self.after.rows), point
+            assert self._is_whole(), point
         self.end(points)
         return kills
 
@@ -193,9 +197,24 @@ class Crashes:
         for image in found:
             self.place.bring(image)
             self._wait()
-            assert self.look().rows in (self.before.rows, self.after.rows), image.name
+            assert self._is_whole(), image.name
             self.end(f"power cut {image.name}")
         return len(found)
+
+    def _is_whole(self) -> bool:
+        """Whether the table has all rows of the command or none, unless it commits several times."""
+        found = self.look().rows
+        if self._command.parts:
+            return set(self.before.rows or ()) <= set(found or ()) <= set(self.after.rows or ())
+        return found in (self.before.rows, self.after.rows)
+
+    def _check_dropped(self, description: object) -> None:
+        """Check that each file that was dropped for a watch is there once, wherever it was moved."""
+        folder = self.place.warehouse / "drop"
+        if not folder.exists() or "delete" in self._command.arguments:
+            return
+        found = sorted(path.name for path in folder.rglob("*.parquet"))
+        assert found == self._dropped, (description, found)
 
     def _wait(self) -> None:
         """Let the lock of a run that died with its machine expire."""
@@ -204,7 +223,8 @@ class Crashes:
 
     @property
     def _good(self) -> tuple[int | None, ...]:
-        return (None, 0, _NOT_FOUND) if self._command.again == GONE else (None, 0)
+        code = _ENDED.get(self._command.again)
+        return (None, 0) if code is None else (None, 0, code)
 
     def end(self, description: object) -> None:
         """Run it to its end from any state, and once more.
@@ -220,13 +240,14 @@ class Crashes:
             self._discard(description)
         found = self.look()
         assert found.rows == self.after.rows, (description, found.rows)
-        if self._command.again in {NOTHING, GONE}:
+        if self._command.again in {NOTHING, *_ENDED}:
             assert len(found.snapshots) == len(self.after.snapshots), description
         lost = found.lost - self.after.lost
         assert self._command.leaves or not lost, (description, lost)
         # Nothing is left that could be mistaken for uncommitted rows, or that makes others wait.
         own = [name for name in lost if _OWN.search(name)]
         assert not own, (description, own)
+        self._check_dropped(description)
         self._check_third(found, description)
         assert self._finally() == self.final, description
 
@@ -242,8 +263,8 @@ class Crashes:
         if again == ONCE:
             return
         third = self.run()
-        if again == GONE:
-            assert third.code == _NOT_FOUND, (description, third)
+        if again in _ENDED:
+            assert third.code == _ENDED[again], (description, third)
         elif again == SAME:
             assert third.code == 0, (description, third)
             assert self.look().rows == found.rows, description
@@ -259,19 +280,20 @@ class Crashes:
         return self.look().rows
 
     def look(self) -> Found:
-        """Read the table and check that every file of a retained snapshot exists."""
+        """Read the tables and check that every file of a retained snapshot exists."""
         reference = Reference()
-        metadata = self.place.metadata()
+        tables = [table for table in self.place.tables() if table.current_snapshot() is not None]
         held: dict[str, int | None] = {}
-        for snapshot in metadata.snapshots if metadata else ():
-            held |= reference.contents(metadata, snapshot).files
+        for metadata in tables:
+            for snapshot in metadata.snapshots:
+                held |= reference.contents(metadata, snapshot).files
         assert not missing(held)
         return Found(
-            _read(reference, metadata) if metadata else None,
-            frozenset(item.snapshot_id for item in metadata.snapshots) if metadata else frozenset(),
+            sorted(row for table in tables for row in _read(reference, table)) if tables else None,
+            frozenset(item.snapshot_id for table in tables for item in table.snapshots),
             self.place.files(),
             frozenset(f"file://{name.removeprefix('file://')}" for name in held),
-            frozenset(metadata.refs) - {"main"} if metadata else frozenset(),
+            frozenset(ref for table in tables for ref in table.refs) - {"main"},
         )
 
 

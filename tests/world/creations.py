@@ -43,7 +43,7 @@ class Creations:
     def __init__(self, folder: Path, version: int, ids: Sequence[int] = _IDS) -> None:
         self._source, self._warehouse = folder / "source.parquet", folder / "warehouse"
         self._version = version
-        self._layer = Layer()
+        self._layer = Layer(self._warehouse)
         self._ids = list(ids)
         parts = pa.array(["x" if number % 2 else "y" for number in ids], pa.string())
         rows = {"id": pa.array(ids, pa.int64()), "part": parts}

@@ -206,9 +206,9 @@ class Faults:
     def __init__(self, base: Races, name: str) -> None:
         self.command = COMMANDS[name]
         self.name = name
-        self.layer = Layer()
         base.restore()
         self.world = base.world
+        self.layer = Layer(self.world.warehouse)
         self.world.scheduler.failure = None
         self.catalog = FaultyCatalog(self.world.catalog, self.layer)
         self._source: Path | None = None

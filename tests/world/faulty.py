@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
 
@@ -59,15 +60,24 @@ class Fault:
 
 
 class Layer:
-    """Counts calls, and makes the chosen ones fail."""
+    """Counts calls, and makes the chosen ones fail.
 
-    def __init__(self) -> None:
+    Args:
+        warehouse: the folder of the tables. A command's output is elsewhere, on a disk without a store's faults.
+    """
+
+    def __init__(self, warehouse: Path) -> None:
+        self._warehouse = f"{warehouse.resolve()}/"
         self.calls: list[Call] = []
         self.happened: list[tuple[Call, str]] = []
         # The first result of each load, by name.
         self.first: dict[str, Any] = {}
         self._counts: Counter[str] = Counter()
         self._plan: Mapping[tuple[str, int], Fault] = {}
+
+    def is_in_warehouse(self, path: str) -> bool:
+        """Whether a path is that of a table's file or folder."""
+        return f"{path}/".startswith(self._warehouse)
 
     def begin(self, plan: Mapping[tuple[str, int], Fault]) -> None:
         """Restart the counts; ``plan`` has faults by kind and number of a call."""
@@ -155,9 +165,11 @@ class _System(types.ModuleType):
         return self._layer.at(DELETE, path, lambda: os.unlink(path, **options))
 
     def fsync(self, descriptor: int) -> None:
-        self._layer.at(
-            SYNC, os.readlink(f"/proc/self/fd/{descriptor}"), lambda: os.fsync(descriptor)
-        )
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if self._layer.is_in_warehouse(path):
+            self._layer.at(SYNC, path, lambda: os.fsync(descriptor))
+        else:
+            os.fsync(descriptor)
 
     def walk(self, folder: str, **options: Any) -> Any:
         return self._layer.at(LIST, folder, lambda: os.walk(folder, **options))

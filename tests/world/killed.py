@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from support.tables.replay_plans import take_checkpoint, write_manifest
 
 from lake.core.catalogs import pyiceberg_patches
@@ -17,7 +19,7 @@ from lake.core.session import Session
 from lake.core.settings import Settings
 from world.foreign import data_files
 
-NOTHING, SAME, ONCE, GONE = "nothing", "same", "once", "gone"
+NOTHING, SAME, ONCE, GONE, REFUSED = "nothing", "same", "once", "gone", "refused"
 _BY_PART = ("--partition-by", "part")
 
 
@@ -27,16 +29,18 @@ class Command:
 
     Args:
         arguments: after the catalog; ``{source}`` represents a file of the rows, ``{evolving}`` one with
-            another column, ``{oldest}`` the first snapshot, ``{checkpoint}`` a folder.
+            another column, ``{oldest}`` the first snapshot, ``{checkpoint}``, ``{drop}`` and ``{state}``
+            folders.
         rows: the rows that it loads.
         leaves: whether a killed run may leave files that no snapshot references.
         first: command lines that are run before it.
         prepare: a function that is called before it, with the warehouse and the catalog's type.
         then: a command line that is run at the end; the rows after it must agree too.
         again: the result of a run after a complete one: ``nothing``; the ``same`` rows; it must be run ``once`` only,
-            because a second run cannot detect the first; or it reports what is ``gone``.
+            because a second run cannot detect the first; or it reports what is ``gone``; or it is ``refused``.
         versions: the table's format versions.
         table: how the table is created; None if the command creates it.
+        parts: whether a killed run may leave some of its rows: it commits several times.
     """
 
     arguments: Sequence[str]
@@ -48,6 +52,7 @@ class Command:
     again: str = NOTHING
     versions: Sequence[int] = (1, 2, 3)
     table: Sequence[str] | None = ()
+    parts: bool = False
 
 
 def rows(*ids: int, value: int, **more: Any) -> list[dict[str, Any]]:
@@ -62,13 +67,24 @@ _UPSERT = (*_INGEST, "--upsert", "--key", "id")
 _CHANGES = (*_INGEST, "--changes-column", "op", "--key", "id", "--changes-mode")
 _STAGE = (*_INGEST, "--stage", *_RUN)
 _REPLAY = ("replay", "db.t", "--job", "run-1", "--completed", "1")
+_REPLAY_ALL = ("replay", "db.t", "--all-staged")
 _CHECKPOINT = ("replay", "db.t", "--checkpoint", "{checkpoint}", "--quiet-time", "0s")
 _COMPACT = ("compact", "db.t", "--min-input-files", "2", "--delete-file-threshold", "1")
 _EXPIRE = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
+_CLEAN = ("clean", "db.t", "--older-than", "0s", "--unsafe-retention", "--max-share", "100%")
 _EVOLVE = ("ingest", "db.t", "{evolving}", "--evolve")
+_AUDIT = ("ingest", "db.t", "{evolving}", "--evolve", "--branch", "audit")
 _ONE_FILE = ("compact", "db.t", "--rewrite-all")
 _NEW = rows(50, 51, 52, value=9)
 _KEYED = rows(1, 2, 53, value=9)
+_PARTIAL = ("--merge", "partial-update")
+# Rows of which one keeps its part, one its value, and one is in the source twice.
+_SOME = [
+    {"id": 1, "part": None, "value": 9},
+    {"id": 2, "part": "z", "value": None},
+    *rows(53, value=9),
+    {"id": 53, "part": "z", "value": None},
+]
 _UPSERTED = [*rows(1, 54, value=9, op="+I"), *rows(2, 3, value=9, op="-D")]
 _RETRACTED = [
     *rows(54, 55, value=9, op="+I"),
@@ -100,6 +116,82 @@ def leave_checkpoint(
     take_checkpoint(folder, FLINK_SINK, named)
 
 
+def orphans(warehouse: Path, kind: str) -> None:
+    """Leave files in the table's folders that nothing references."""
+    settings = Settings(warehouse=str(warehouse), catalog_type=kind)
+    table = Session(settings=settings, catalog=open_catalog(settings)).table("db.t")
+    location = table.metadata.location
+    for name in ("data/lost.parquet", "data/lost/part.orc", "metadata/lost-m0.avro"):
+        table.storage.write(f"{location}/{name}", b"lost")
+
+
+def dropped(*loaded: Sequence[Mapping[str, Any]]) -> Callable[[Path, str], None]:
+    """Return a function that drops a file of each of the given rows into a watched folder."""
+
+    def prepare(warehouse: Path, _kind: str) -> None:
+        folder = warehouse / "drop"
+        folder.mkdir()
+        for number, given in enumerate(loaded):
+            path = folder / f"{number}.parquet"
+            pq.write_table(pa.Table.from_pylist([dict(row) for row in given]), path)
+
+    return prepare
+
+
+def _watching() -> dict[str, Command]:
+    watch = ("ingest", "db.t", "--watch", "{drop}", "--stream", "s", "--state", "{state}", "--once")
+    watch = (*watch, "--settle", "0s", "--done")
+    divide = ("--create", "--route", "part", *watch[2:])
+    files = dropped(_NEW[:1], _NEW[1:], rows(58, value=9))
+    keyed = dropped(_KEYED[:1], _KEYED[1:], rows(1, value=10))
+    changes = ("--changes-column", "op", "--key", "id", "--changes-mode", "upsert")
+    return {
+        "watch": Command(arguments=(*watch, "keep"), prepare=files),
+        "watch and move": Command(arguments=(*watch, "move:{drop}/done"), prepare=files),
+        "watch in epochs": Command(
+            arguments=(*watch, "keep", "--commit-files", "1"), prepare=files, parts=True
+        ),
+        "watch, move and compact": Command(
+            arguments=(
+                *watch,
+                *("move:{drop}/done", "--commit-files", "2", "--then-compact", "files >= 1"),
+            ),
+            prepare=files,
+            parts=True,
+        ),
+        "watch and delete": Command(arguments=(*watch, "delete"), prepare=files),
+        "watch upserts": Command(
+            arguments=(*watch, "keep", "--upsert", "--key", "id"),
+            prepare=keyed,
+            versions=_WITH_DELETES,
+        ),
+        "watch changes": Command(
+            arguments=(*watch, "delete", *changes),
+            prepare=dropped(_UPSERTED[:2], _UPSERTED[2:]),
+            versions=_WITH_DELETES,
+        ),
+        "watch and create": Command(
+            arguments=(*watch, "keep", "--create", *_BY_PART), prepare=files, table=None
+        ),
+        "watch and divide": Command(
+            arguments=("ingest", "db.{{part}}", *divide, "keep", "--commit-files", "2"),
+            prepare=files,
+            table=None,
+            parts=True,
+        ),
+        "watch, divide and move": Command(
+            arguments=("ingest", "db.{{part}}", *divide, "move:{drop}/done"),
+            prepare=files,
+            table=None,
+            parts=True,
+        ),
+        "watch and evolve": Command(
+            arguments=(*watch, "keep", "--evolve"),
+            prepare=dropped(rows(90, value=0, more=1), rows(91, value=0, more=2)),
+        ),
+    }
+
+
 def _commands() -> dict[str, Command]:
     ways = {
         "append": Command(arguments=_INGEST, rows=_NEW, again=ONCE),
@@ -127,6 +219,21 @@ def _commands() -> dict[str, Command]:
         "upsert by copying": Command(
             arguments=(*_UPSERT, "--deletes", "copy-on-write"), rows=_KEYED, again=SAME
         ),
+        "upsert of newer rows": Command(
+            arguments=(*_UPSERT, "--sequence", "value"),
+            rows=[*_KEYED, *rows(3, value=-1)],
+            again=SAME,
+            versions=_WITH_DELETES,
+        ),
+        "first rows": Command(
+            arguments=(*_UPSERT, "--merge", "first-row"), rows=_KEYED, again=SAME
+        ),
+        "partial update": Command(
+            arguments=(*_UPSERT, *_PARTIAL), rows=_SOME, again=SAME, versions=_WITH_DELETES
+        ),
+        "partial update by copying": Command(
+            arguments=(*_UPSERT, *_PARTIAL, "--deletes", "copy-on-write"), rows=_SOME, again=SAME
+        ),
         "upserted changes": Command(
             arguments=(*_CHANGES, "upsert"), rows=_UPSERTED, again=SAME, versions=_WITH_DELETES
         ),
@@ -152,6 +259,7 @@ def _commands() -> dict[str, Command]:
 
 COMMANDS: Mapping[str, Command] = {
     **_commands(),
+    **_watching(),
     "stage": Command(arguments=_STAGE, rows=_NEW, then=_REPLAY),
     "stage changes": Command(
         arguments=(*_CHANGES, "upsert", "--stage", *_RUN),
@@ -182,6 +290,41 @@ COMMANDS: Mapping[str, Command] = {
         leaves=False,
         again=GONE,
     ),
+    "rewrite manifests": Command(arguments=("manifests", "db.t")),
+    "statistics": Command(arguments=("stats", "db.t")),
+    "create an empty table": Command(
+        arguments=("create", "db.other", "id long", "--if-not-exists")
+    ),
+    "create a branch": Command(arguments=("ref", "db.t", "--branch-create", "audit")),
+    "move a branch forward": Command(
+        arguments=("ref", "db.t", "--fast-forward", "main", "--to", "audit"),
+        first=(("ref", "db.t", "--branch-create", "audit"), _AUDIT),
+    ),
+    "drop a branch": Command(
+        arguments=("ref", "db.t", "--drop", "audit"),
+        first=(("ref", "db.t", "--branch-create", "audit"),),
+        again=GONE,
+    ),
+    "alter": Command(arguments=("alter", "db.t", "--set", "owner=lake", "--sort-by", "id")),
+    "cherry-pick": Command(
+        arguments=("cherry-pick", "db.t", "audit"),
+        first=(("ref", "db.t", "--branch-create", "audit"), _AUDIT, _INGEST),
+        rows=_NEW,
+        again=REFUSED,
+    ),
+    "clean": Command(arguments=(*_CLEAN, "--delete"), prepare=orphans, leaves=False),
+    "clean to the trash": Command(arguments=(*_CLEAN, "--quarantine"), prepare=orphans),
     "replay": Command(arguments=_REPLAY, rows=_NEW, first=(_STAGE,)),
+    "replay all staged": Command(
+        arguments=_REPLAY_ALL,
+        rows=_NEW,
+        first=(_STAGE, ("ingest", "db.t", "{source}", "--stage", "--run-id", "run-2")),
+    ),
+    "replay all staged, with deletes": Command(
+        arguments=_REPLAY_ALL,
+        rows=_KEYED,
+        first=(_STAGE, (*_UPSERT, "--deletes", "equality", "--stage", "--run-id", "run-2")),
+        versions=_WITH_DELETES,
+    ),
     "replay a checkpoint": Command(arguments=_CHECKPOINT, prepare=checkpoints),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -151,6 +152,10 @@ class Model:
             snapshot_id = self._parents[snapshot_id]
         return found
 
+    def times_held(self) -> Counter[Any]:
+        """Return how many snapshots, also ones that were rolled back, have each of the `holds`."""
+        return Counter(name for operation in self._by.values() for name in operation.holds)
+
     def parent(self, snapshot_id: int) -> int | None:
         """The parent of a snapshot, whether it is retained or not."""
         return self._parents[snapshot_id]
@@ -207,6 +212,19 @@ def upserting(rows: Sequence[Mapping[str, Any]], deleted: Sequence[Any] = ()) ->
     """Replace the rows of keys, and remove those of other keys."""
     keys = {row["id"] for row in rows} | set(deleted)
     return replacing(lambda row: row.get(ID) in keys, rows)
+
+
+def merging(rows: Sequence[Mapping[str, Any]]) -> Effect:
+    """Replace the values that rows have in the rows of their keys; a row without a partner is added."""
+
+    def effect(state: State, names: Mapping[str, int]) -> State:
+        old = {dict(row).get(ID): dict(row) for row in state.values()}
+        new = [old.get(row["id"], {}) | dict(as_row(row, names)) for row in rows]
+        keys = {row["id"] for row in rows}
+        kept = [row for row in state.values() if dict(row).get(ID) not in keys]
+        return state_of([*kept, *(frozenset(row.items()) for row in new)])
+
+    return effect
 
 
 def without(values: Iterable[int]) -> Effect:

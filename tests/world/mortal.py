@@ -10,15 +10,29 @@ import importlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
+
+from lake.cli.app import load_verb
+from lake.core.follow.handover import discovered, epochs, hand_over
+from lake.core.follow.handover.state import StateStore
+from lake.core.storage.storage import Storage
+from lake.core.watch import disposal, state
+from lake.core.watch.epochs import Epochs
 
 BEFORE, AFTER = "before", "after"
 _TESTS = Path(__file__).parent.parent
@@ -32,6 +46,11 @@ class End:
     code: int | None
     calls: Sequence[str]
     document: dict[str, Any] | None
+
+
+def _search_path() -> str:
+    """Return the folders of modules: the tests, and what this process was given, e.g. a copy of lake."""
+    return os.pathsep.join([str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _end(answer: Mapping[str, Any]) -> End:
@@ -53,7 +72,7 @@ class Mortals:
             [sys.executable, "-m", "world.mortal"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(_TESTS), **self._environment},
+            env={**os.environ, "PYTHONPATH": _search_path(), **self._environment},
             text=True,
         )
         return self
@@ -68,13 +87,18 @@ class Mortals:
         arguments: Sequence[object],
         kill: tuple[int, str] | None = None,
         images: Path | None = None,
+        ledger: Path | None = None,
     ) -> End:
         """Run a command; with ``kill``, kill it before or after its n-th call (from 0).
 
-        With ``images``, store in that folder the warehouse as a power cut would leave it after each commit.
+        With ``images``, store in that folder the warehouse as a power cut would leave it after each commit. With
+        ``ledger``, a loader moves each epoch of a follow to that folder as soon as it appears.
         """
         answer = self._ask(
-            arguments=[*map(str, arguments)], kill=kill, images=str(images) if images else None
+            arguments=[*map(str, arguments)],
+            kill=kill,
+            images=str(images) if images else None,
+            ledger=str(ledger) if ledger else None,
         )
         return _end(answer)
 
@@ -98,9 +122,13 @@ class Mortals:
 
 
 def serve() -> None:
-    for verb in ("ingest", "compact", "expire", "replay"):
-        importlib.import_module(f"lake.commands.{verb}")
-    for name in ("lake.cli.main", "pyiceberg.catalog.sql", "datafusion", "pyarrow.parquet"):
+    for verb in ("clean", "manifests", "ingest", "compact", "expire", "replay", "scan"):
+        load_verb(verb)
+    for name in (
+        *("lake.cli.main", "pyiceberg.catalog.sql", "datafusion", "pyarrow.parquet"),
+        "lake.core.follow.execute",
+        "lake.core.watch.execute",
+    ):
         importlib.import_module(name)
     asleep: dict[int, int] = {}
     for line in sys.stdin:
@@ -151,10 +179,16 @@ def _live(request: dict[str, Any], writer: int) -> None:
     try:
         with redirect_stdout(out), redirect_stderr(err), ExitStack() as stack:
             signals = {signal.SIGKILL: request.get("kill"), signal.SIGSTOP: request.get("stop")}
-            stack.enter_context(_counted(signals, writer))
+            words = request["arguments"]
+            if request.get("ledger"):
+                stack.enter_context(_loading(Path(request["ledger"])))
+            # With more files than this, the ledger of a watch is written as one.
+            stack.enter_context(patch.object(state, "_MOST_PARTS", 1))
+            is_continuous = not {"--follow", "--watch"}.isdisjoint(words)
+            stack.enter_context(_counted(signals, writer, system=is_continuous))
             if request.get("images"):
-                stack.enter_context(_imaged(Path(request["images"]), request["arguments"]))
-            code = main(["--json", *request["arguments"]])
+                stack.enter_context(_imaged_steps(Path(request["images"]), words))
+            code = main(["--json", *words])
         out.seek(0)
         os.write(writer, json.dumps(json.loads(out.read())).encode() + b"\n")
     except BaseException as error:
@@ -164,12 +198,16 @@ def _live(request: dict[str, Any], writer: int) -> None:
 
 
 @contextmanager
-def _counted(signals: Mapping[int, Any], writer: int) -> Iterator[None]:
-    """Counts calls, reports their names, and sends the process a signal at one of them."""
+def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterator[None]:
+    """Counts calls, reports their names, and sends the process a signal at one of them.
+
+    With ``system``, the system's calls that change folders, or flush, count too.
+    """
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.engine.default import DefaultDialect
 
     from lake.core.catalogs.hadoop import HadoopCatalog
+    from lake.core.catalogs.rest import BoundedRestCatalog
     from lake.core.locks import local
     from lake.core.storage import atomic_files
     from world import hooks
@@ -203,42 +241,88 @@ def _counted(signals: Mapping[int, Any], writer: int) -> Iterator[None]:
             (HadoopCatalog, "commit_table"),
             (HadoopCatalog, "load_table"),
             (HadoopCatalog, "create_namespace"),
+            (BoundedRestCatalog, "commit_table"),
+            (BoundedRestCatalog, "load_table"),
             (atomic_files, "_write"),
             (atomic_files, "_link"),
+            (disposal, "move"),
             (local, "take"),
             (local.HeldLock, "release"),
+            *(_SYSTEM if system else ()),
         ):
             stack.enter_context(
                 patch.object(owner, name, _around(getattr(owner, name), name, before, after))
             )
+        if system:
+            # A store deletes several objects with one request.
+            removing = _around(Storage.delete, "remove", before, after)
+            stack.enter_context(patch.object(Storage, "delete", removing))
+        yield
+
+
+_SYSTEM = (
+    *((os, name) for name in ("mkdir", "rename", "replace", "fsync", "unlink", "link")),
+    (shutil, "rmtree"),
+    (epochs, "_rename"),
+    (hand_over, "commit_epoch"),
+    (StateStore, "save"),
+    (discovered, "write_splits"),
+    (discovered, "save_keys"),
+    (state.StateStore, "save"),
+    (Epochs, "_load"),
+)
+# The steps after which a power cut is simulated.
+_FOLLOWING = ((StateStore, "save"), (epochs, "_rename"), (hand_over, "write_epoch"))
+_WATCHING = ((state.StateStore, "save"), (Epochs, "_load"), (disposal, "move"))
+
+
+@contextmanager
+def _loading(ledger: Path) -> Iterator[None]:
+    """Move each epoch to a ledger at the moment when it appears."""
+    real = os.rename
+
+    def rename(source: str, target: str) -> None:
+        real(source, target)
+        if os.path.basename(target).startswith("epoch-"):
+            real(target, ledger / os.path.basename(target))
+
+    with patch.object(os, "rename", rename):
         yield
 
 
 @contextmanager
-def _imaged(images: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """Record what a power cut would leave of the warehouse after each commit."""
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    from lake.core.catalogs.hadoop import HadoopCatalog
+def _imaged(images: Path, root: Path, steps: Sequence[tuple[Any, str]]) -> Iterator[None]:
+    """Record what a power cut would leave of a folder after each of some calls."""
     from world.power import Disk
 
-    disk = Disk(Path(arguments[arguments.index("--warehouse") + 1]), trusted="catalog.db")
+    disk = Disk(root, trusted="catalog.db")
     numbers = itertools.count()
 
     def nothing(_kind: str, _location: str) -> None:
         pass
 
     def copy(_kind: str, _location: str) -> None:
-        disk.copy(images / str(next(numbers)))
+        disk.copy(images / f"{next(numbers):04d}")
 
     with ExitStack() as stack:
         stack.enter_context(disk.watched())
-        for owner in (SqlCatalog, HadoopCatalog):
-            real = owner.commit_table
-            stack.enter_context(
-                patch.object(owner, "commit_table", _around(real, "commit_table", nothing, copy))
-            )
+        for owner, name in steps:
+            real = getattr(owner, name)
+            stack.enter_context(patch.object(owner, name, _around(real, name, nothing, copy)))
         yield
+
+
+def _imaged_steps(images: Path, words: Sequence[str]) -> AbstractContextManager[None]:
+    """Record what a power cut would leave: of a follow also its state and output, beside the warehouse."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    from lake.core.catalogs.hadoop import HadoopCatalog
+
+    warehouse = Path(words[words.index("--warehouse") + 1])
+    if "--follow" in words:
+        return _imaged(images, warehouse.parent, _FOLLOWING)
+    commits = [(owner, "commit_table") for owner in (SqlCatalog, HadoopCatalog)]
+    return _imaged(images, warehouse, [*commits, *(_WATCHING if "--watch" in words else ())])
 
 
 def _around(real: Any, name: str, before: Any, after: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ _VERSION = re.compile(r"v([0-9]+)\.metadata\.json")
 
 
 class Place:
-    """A warehouse on a local disk with one table, in a SQL catalog on SQLite.
+    """A warehouse on a local disk with the tables of a command, in a SQL catalog on SQLite.
 
     Args:
         folder: a folder of its own.
@@ -35,12 +35,15 @@ class Place:
         return ["--warehouse", str(self.warehouse)]
 
     def metadata(self) -> TableMetadata | None:
-        """Return the current table; None if there is none."""
-        location = self._location()
-        return None if location is None else _read(location)
+        """Return the first of the current tables; None if there is none."""
+        return next(iter(self.tables()), None)
 
-    def _location(self) -> str | None:
-        return next(iter(_located(self.warehouse / "catalog.db")), None)
+    def tables(self) -> list[TableMetadata]:
+        """Return the current tables, by name."""
+        return [_read(location) for location in self._locations()]
+
+    def _locations(self) -> Sequence[str]:
+        return _located(self.warehouse / "catalog.db")
 
     def files(self) -> frozenset[str]:
         """Return all files of tables."""
@@ -74,15 +77,18 @@ class FolderPlace(Place):
     def arguments(self) -> list[str]:
         return [*super().arguments, "--catalog-type", "hadoop"]
 
-    def _location(self) -> str | None:
-        folder = self.warehouse / "db" / "t" / "metadata"
-        # The hint may be outdated: the highest version is the current one.
-        named = {
-            int(match[1]): str(path)
-            for path in folder.glob("v*")
-            if (match := _VERSION.fullmatch(path.name))
-        }
-        return named[max(named)] if named else None
+    def _locations(self) -> Sequence[str]:
+        found = []
+        for folder in sorted((self.warehouse / "db").glob("*/metadata")):
+            # The hint may be outdated: the highest version is the current one.
+            named = {
+                int(match[1]): str(path)
+                for path in folder.glob("v*")
+                if (match := _VERSION.fullmatch(path.name))
+            }
+            if named:
+                found.append(named[max(named)])
+        return found
 
 
 class ServedPlace(Place):
@@ -107,9 +113,9 @@ class ServedPlace(Place):
     def arguments(self) -> list[str]:
         return ["--catalog", "prod"]
 
-    def _location(self) -> str | None:
+    def _locations(self) -> Sequence[str]:
         rows = self._select("iceberg_tables")
-        return rows[0]["metadata_location"] if rows else None
+        return [row["metadata_location"] for row in sorted(rows, key=lambda row: row["table_name"])]
 
     def _select(self, table: str) -> list[dict[str, Any]]:
         if not inspect(self._engine).has_table(table):
@@ -136,13 +142,13 @@ class ServedPlace(Place):
         return super().restore(name)
 
 
-def _located(database: Path) -> Iterable[str]:
+def _located(database: Path) -> list[str]:
     if not database.exists():
         return []
     with closing(sqlite3.connect(database)) as connection:
         if not _has_tables(connection):
             return []
-        query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = 't'"
+        query = "SELECT metadata_location FROM iceberg_tables ORDER BY table_name"
         return [row[0] for row in connection.execute(query)]
 
 

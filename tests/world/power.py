@@ -28,8 +28,8 @@ class Disk:
     def __init__(self, root: Path, trusted: str) -> None:
         self._root = root
         self._trusted = trusted
-        # By folder, the names in it and their inodes; by inode, its contents.
-        self._names: dict[str, dict[str, int]] = {}
+        # By the inode of a folder, the names in it and their inodes; by inode of a file, its contents.
+        self._names: dict[int, dict[str, int]] = {}
         self._contents: dict[int, _Contents] = {}
         for folder, _, files in os.walk(root):
             self._flushed(folder)
@@ -52,7 +52,7 @@ class Disk:
     def _flushed(self, path: str) -> None:
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):
-            self._names[path] = {item.name: item.inode() for item in os.scandir(path)}
+            self._names[status.st_ino] = {item.name: item.inode() for item in os.scandir(path)}
         else:
             self._contents[status.st_ino] = _contents(status)
 
@@ -63,7 +63,7 @@ class Disk:
         self._copy(str(self._root), target)
 
     def _copy(self, folder: str, target: Path) -> None:
-        durable = self._names.get(folder, {})
+        durable = self._names.get(os.stat(folder).st_ino, {})
         for item in os.scandir(folder):
             trusted = item.name.startswith(self._trusted)
             if durable.get(item.name) != item.inode() and not trusted:
@@ -77,6 +77,7 @@ class Disk:
                 (target / item.name).write_bytes(
                     data if whole or trusted else data[: len(data) // 2]
                 )
+                shutil.copystat(item.path, target / item.name)
 
 
 def _contents(status: os.stat_result) -> _Contents:

@@ -17,7 +17,7 @@ from pyiceberg.transforms import BucketTransform
 from lake.core.commit.operations import AppendFiles, RowDelta
 from lake.core.commit.operations import Operation as TableOperation
 from world import foreign
-from world.model import ID, Expiry, Operation, adding, replacing, upserting, without
+from world.model import ID, Expiry, Operation, adding, merging, replacing, upserting, without
 from world.simulation import DAY_MS, Config, World
 
 ISOLATIONS = ("serializable", "snapshot")
@@ -42,11 +42,14 @@ class Command:
     ids: Sequence[int] = ()
     deleted: Sequence[int] = ()
     keyed: bool = False
+    merged: bool = False
     below: int | None = None
     whole: bool = False
 
     def run(self, world: World) -> object:
         rows = world.new_rows(self.ids, "x")
+        if self.merged:
+            rows = [{"id": row["id"], "value": row["value"]} for row in rows]
         words: list[object] = list(self.arguments)
         if self.name == "change log":
             log = [*({**row, "op": "+I"} for row in rows)]
@@ -59,7 +62,9 @@ class Command:
     def _operation(self, world: World, rows: list[dict[str, object]]) -> Operation:
         effect = adding(rows) if rows else None
         floats = False
-        if self.keyed:
+        if self.merged:
+            effect = merging(rows)
+        elif self.keyed:
             effect = upserting(rows, self.deleted)
         elif self.below is not None or self.whole:
             limit = self.below
@@ -78,6 +83,13 @@ COMMANDS = {
         Command("upsert by position", "ingest", [*_UPSERT, "position"], [1, 2, 50], keyed=True),
         Command("upsert by key", "ingest", [*_UPSERT, "equality"], [1, 2, 50], keyed=True),
         Command("upsert by copying", "ingest", [*_UPSERT, "copy-on-write"], [1, 2, 50], keyed=True),
+        Command(
+            "partial update",
+            "ingest",
+            [*_UPSERT, "position", "--merge", "partial-update"],
+            [1, 2, 50],
+            merged=True,
+        ),
         Command(
             "change log",
             "ingest",
@@ -310,13 +322,13 @@ class Races:
 
 
 def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield isolation, command, phase and the concurrent operation: 1,400."""
+    """Yield isolation, command, phase and the concurrent operation: 1,540."""
     for isolation, command, phase, other in itertools.product(ISOLATIONS, COMMANDS, PHASES, OTHERS):
         yield isolation, command, phase, (other,)
 
 
 def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with each ordered pair of concurrent operations: 19,600."""
+    """Yield the same with each ordered pair of concurrent operations: 21,560."""
     for isolation, command, phase, one, two in itertools.product(
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):

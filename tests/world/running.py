@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from world import flink, staging
 from world.actors import actor
@@ -15,6 +16,16 @@ from world.simulation import Config, World
 
 ACTORS = 4
 _SHM = Path("/dev/shm")
+
+
+class Companion(Protocol):
+    """Commands that work continuously beside the actors of a world."""
+
+    def actors(self, steps: int) -> Mapping[str, Callable[[], None]]:
+        """Return its actors, each of which makes the given number of steps."""
+
+    def settle(self) -> None:
+        """Check, after all faults, that nothing is missing."""
 
 
 class WorldFailedError(AssertionError):
@@ -26,6 +37,9 @@ def run_world(
     steps: int,
     config: Config | None = None,
     judge: Callable[[World], Counter[str]] | None = None,
+    *,
+    companions: Sequence[Callable[[World, Random], Companion]] = (),
+    turns: int = 12,
 ) -> tuple[Counter[str], str]:
     """Run one world and return the counts, and a digest of the order of all events.
 
@@ -34,6 +48,8 @@ def run_world(
         steps: the total number of steps of all actors.
         config: the kind of world; None to draw it too.
         judge: checks the table after the actors have ended.
+        companions: make commands that work continuously beside the actors.
+        turns: the number of steps of each actor of a companion.
     """
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = tempfile.mkdtemp(prefix="lake-world-", dir=_SHM if _SHM.is_dir() else None)
@@ -43,12 +59,17 @@ def run_world(
         with world.inside():
             world.make_table()
             each = max(1, steps // ACTORS)
-            world.scheduler.run(
-                {
-                    f"actor {number}": actor(world, Random(f"{seed} actor {number}"), each)
-                    for number in range(ACTORS)
-                }
-            )
+            actors = {
+                f"actor {number}": actor(world, Random(f"{seed} actor {number}"), each)
+                for number in range(ACTORS)
+            }
+            beside = [
+                make(world, Random(f"{seed} companion {number}"))
+                for number, make in enumerate(companions)
+            ]
+            for companion in beside:
+                actors.update(companion.actors(turns))
+            world.scheduler.run(actors)
             world.check_all()
             if judge:
                 world.counts += judge(world)
@@ -57,6 +78,8 @@ def run_world(
             staging.settle(world)
             world.come_to_rest()
             world.check_all()
+            for companion in beside:
+                companion.settle()
     except BaseException as caught:
         error = world.scheduler.failure or caught
         print(f"world failed: LAKE_WORLD_SEED={seed} steps={steps} {world.config}")

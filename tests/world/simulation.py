@@ -49,6 +49,7 @@ from world.time import START_MS, SimClock, SimIds
 
 TABLE = "db.t"
 MAIN = "main"
+CONSUMER = "lake-consumer-"
 COLUMNS = {"id": pa.int64(), "part": pa.string(), "value": pa.int64()}
 PARTS = ["x", "y z"]
 DAY_MS = 24 * 3_600_000
@@ -137,6 +138,8 @@ class World:
         self.model = Model()
         self.reference = Reference()
         self.counts: Counter[str] = Counter()
+        # The snapshots of refs that expiries removed although they are not old enough.
+        self._lost_refs: dict[str, int] = {}
         # What several steps of one actor share, e.g. a job's state.
         self.kept: dict[str, Any] = {}
         self.open_outcomes: set[str] = set()
@@ -148,10 +151,14 @@ class World:
         self._sources = itertools.count()
         self._reachable: tuple[str, set[str]] = ("", set())
         self._born: dict[str, int] = {}
-        # Returns files that something outside the table's metadata still needs.
         # Commits that were sent and not answered: when, of what, and what lands them.
         self._under_way: list[tuple[int, Operation, Callable[[], Any]]] = []
+        # Returns files that something outside the table's metadata still needs.
         self.needed: Callable[[], set[str]] = set
+        # Return the snapshots that consumers have not read; by consumer.
+        self.unread: dict[str, Callable[[TableMetadata], set[int]]] = {}
+        # The kinds of all snapshots, expired ones too, as their summaries state them.
+        self.kinds: dict[int, str] = {}
         self._faults = Random(f"{seed} faults")
         (folder / "sources").mkdir(parents=True)
         self.warehouse = folder / "warehouse"
@@ -425,6 +432,8 @@ class World:
                     assert snapshot.sequence_number is not None
                     assert snapshot.sequence_number == last + 1
                     last = snapshot.sequence_number
+                if snapshot.summary is not None:
+                    self.kinds[snapshot.snapshot_id] = snapshot.summary.operation.value
                 if self.model.knows(snapshot.snapshot_id):
                     # An expiry puts back what a race removed.
                     assert operation.lost
@@ -474,10 +483,13 @@ class World:
                 continue
             if name not in new and operation.may_drop:
                 if before is not None and not self._is_aged(before, name):
-                    operation.lost[name] = old[name]
+                    operation.lost[name] = self._lost_refs[name] = old[name]
             else:
-                restore_refs = operation.lost.get(name) == new.get(name)
-                assert restore_refs, f"{operation.name} moved {name}"
+                # The journal of an expiry with an unknown outcome lets the next one restore them.
+                lost = operation.lost if operation.expires is None else self._lost_refs
+                assert name in new, f"{operation.name} removed {name}"
+                assert lost.get(name) == new[name], f"{operation.name} moved {name}"
+                operation.lost[name] = new[name]
 
     def _check_expired(
         self, operation: Operation, before: TableMetadata, after: TableMetadata
@@ -492,7 +504,10 @@ class World:
         heads = {
             name: _chain(before, ref.snapshot_id)
             for name, ref in before.refs.items()
-            if ref.snapshot_ref_type == "branch" and name in after.refs
+            if ref.snapshot_ref_type == "branch"
+            and name in after.refs
+            # The ref of a consumer has ages of its own.
+            and not name.startswith(CONSUMER)
         }
         named = {ref.snapshot_id for ref in after.refs.values()}
         own = {item.snapshot_id for item in heads.get(expiry.branch or MAIN, ())}
@@ -518,6 +533,9 @@ class World:
             assert allowed or one in expiry.snapshots, (
                 f"{operation.name} forgot {one}, {age} ms old"
             )
+        for consumer, unread in self.unread.items():
+            lost = unread(before) & {item.snapshot_id for item in gone}
+            assert not lost, f"{operation.name} forgot {lost}, which {consumer} has not read"
         for name, chain in heads.items():
             self._check_jobs(expiry, chain, _chain(after, after.refs[name].snapshot_id))
 
@@ -586,10 +604,12 @@ class World:
         """Check what `lake scan` reads against the model, by the columns that all rows have."""
         path = self.folder / f"scan-{uuid.uuid4()}.parquet"
         self.run_lake("scan", *arguments, "--select", "id,part,value", "--output", path)
-        found = sorted(map(_common, pq.read_table(path).to_pylist()))
+        found = sorted(map(_common, pq.read_table(path).to_pylist()), key=repr)
         os.unlink(path)
         state = self.model.rows(expected)
-        wanted = sorted(tuple(dict(row).get(one) for one in (1, 2, 3)) for row in state.values())
+        wanted = sorted(
+            (tuple(dict(row).get(one) for one in (1, 2, 3)) for row in state.values()), key=repr
+        )
         assert found == wanted, f"scan {arguments} of {expected} reads other rows"
 
     def leftovers(self) -> set[str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from random import Random
 
 from lake.core.errors import LakeError
+from lake.core.flink.commits import job_id_of
 from lake.core.outcome import Outcome
-from lake.core.staging.staged_run import job_id_of
 from world.model import ID, Effect, Operation, adding, upserting
 from world.simulation import DAY_MS, MAIN, PARTS, World
 

@@ -201,12 +201,13 @@ class SparkEngine:
         *,
         storage: Storage,
         meter: Meter | None = None,
+        shared: bytes = b"",
     ) -> Iterator[TaskResult[Result]]:
         """Run the function on every task; results come as tasks, or small groups of them, finish."""
         name = name_of(function)
         meter = meter or Meter("running")
         with self._batch(meter) as batch, meter.polled_by(partial(batch.read_reports, meter)):
-            plan = plans.run(tasks, name, self.parallelism)
+            plan = plans.run(tasks, name, self.parallelism, shared)
             yield from batch.stream(plan, function, storage, meter)
 
     def exchange(

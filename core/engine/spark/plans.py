@@ -26,7 +26,7 @@ _FEWEST_PER_CORE = 4
 _MOST_PER_CORE = 16
 
 # The values of a row of TASK_ROWS.
-TaskRow = tuple[str, str, str, str, bytes]
+TaskRow = tuple[str, str, str, str, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +38,27 @@ class Plan:
         groups: the JSON-ready tasks of each row.
         build: transforms a frame of TASK_ROWS to one of RESULT_ROWS.
         shuffled: whether the plan contains a shuffle.
+        shared: data that every task receives.
     """
 
     function: str
     groups: Sequence[Any]
     build: Callable[[Any], Any]
     shuffled: bool = False
+    shared: bytes = b""
 
     def rows(self, batch: str, folder: str, credentials: Credentials) -> list[TaskRow]:
         """Return the rows; ``folder`` contains the workers' locks and is empty on a cluster."""
         secrets = credentials.to_bytes()
-        return [(json.dumps(group), self.function, batch, folder, secrets) for group in self.groups]
+        return [
+            (json.dumps(group), self.function, batch, folder, secrets, self.shared)
+            for group in self.groups
+        ]
 
 
-def run(tasks: Sequence[Task[Any]], function: str, cores: int) -> Plan:
+def run(tasks: Sequence[Task[Any]], function: str, cores: int, shared: bytes = b"") -> Plan:
     """Return the plan of independent tasks for a number of cores."""
-    return Plan(function, list(_groups(tasks, _jobs(tasks, cores))), _run)
+    return Plan(function, list(_groups(tasks, _jobs(tasks, cores))), _run, shared=shared)
 
 
 def exchange(

@@ -33,7 +33,9 @@ from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.storage import Storage
 
 # The input and output schemas of each step of a job, for Spark and for Arrow.
-TASK_ROWS = "tasks string, function string, batch string, folder string, secrets binary"
+TASK_ROWS = (
+    "tasks string, function string, batch string, folder string, secrets binary, shared binary"
+)
 RESULT_ROWS = "results string"
 BLOB_ROWS = f"place int, reducer int, task int, number int, blob binary, {TASK_ROWS}"
 _RESULT_SCHEMA = pa.schema([("results", pa.string())])
@@ -43,6 +45,7 @@ _BLOB_SCHEMA = pa.schema(
         ("blob", pa.binary()),
         *[(name, pa.string()) for name in ("tasks", "function", "batch", "folder")],
         ("secrets", pa.binary()),
+        ("shared", pa.binary()),
     ]
 )
 # Results are joined to texts of about this many characters.
@@ -88,7 +91,9 @@ def _run_row(row: Row) -> Iterator[tuple[int, str | _Ended]]:
 
 def _task_values(row: Row, storage: Storage, number: int, payload: Any) -> Iterator[str | _Ended]:
     with TaskReport(row["folder"], number) as report:
-        context = TaskContext(storage, _attempt(row, number), on_report=report)
+        context = TaskContext(
+            storage, _attempt(row, number), on_report=report, shared=row["shared"]
+        )
         function = resolve(row["function"])
         for value in function(decode_payload(function, payload), context):
             yield json.dumps(encode_value(value))

@@ -19,6 +19,8 @@ _MOST_ROWS = 128 * 1024
 _EXPANSION = 4
 # Encodings that repeat prefixes without a dictionary.
 _PREFIX_ROWS = 1024
+# Of a text in a batch.
+_OFFSET_BYTES = 4
 # Enough for a page header, without reading the rest of the column.
 _PROBE_BUFFER = 64 * 1024
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
@@ -27,7 +29,12 @@ _PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}
 
 
 def batch_rows(
-    parquet: Any, source: Any, group: int, columns: Sequence[int], batch_bytes: int
+    parquet: Any,
+    source: Any,
+    group: int,
+    columns: Sequence[int],
+    batch_bytes: int,
+    most_bytes: int | None = None,
 ) -> int:
     """Return the number of rows of a row group to read at once.
 
@@ -36,14 +43,15 @@ def batch_rows(
         source: the file that it was opened on.
         group: the row group's index.
         columns: indexes of the Parquet columns to read.
-        batch_bytes: the target size of a batch; with rows of the maximum size it may be four times as large.
+        batch_bytes: the target size of a batch.
+        most_bytes: the size of a batch whose rows all have the maximum size; None for four times the target size.
     """
     stored = parquet.metadata.row_group(group)
     count = max(stored.num_rows, 1)
     chunks = {index: stored.column(index) for index in columns}
     expected = sum(_expected_bytes(parquet, index, chunk) for index, chunk in chunks.items())
     rows = _limited(min(count, _MOST_ROWS), batch_bytes, expected / count)
-    most = _EXPANSION * batch_bytes
+    most = _EXPANSION * batch_bytes if most_bytes is None else most_bytes
     # A value cannot be longer than its whole column.
     doubtful = {
         index: chunk
@@ -64,7 +72,7 @@ def batch_rows(
         longest = _longest_entry(parquet, source, group, index)
         if longest is None:
             return min(rows, _PREFIX_ROWS)
-        largest += longest * max(chunks[index].num_values / count, 1)
+        largest += (longest + _OFFSET_BYTES) * max(chunks[index].num_values / count, 1)
     return _limited(rows, most, largest)
 
 

@@ -40,7 +40,8 @@ class ParquetRows:
         """Yield rows with the file's types, each batch with the position of its first row."""
         settings = columns.settings
         ranges = row_ranges(row_groups_of(self._parquet.metadata), columns.file)
-        if settings.row_filter is not None and len(ranges) > 1:
+        chooses = settings.row_filter is not None or settings.keys is not None
+        if chooses and len(ranges) > 1:
             ranges = matching_ranges(self._parquet, ranges, settings, columns.found)
         for row_range in ranges:
             if leaves is None or leaves(row_range.start, row_range.rows):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
@@ -34,9 +35,7 @@ def matching_ranges(
     settings: ReadSettings,
     resolved: Mapping[int, pa.Field | None],
 ) -> list[RowRange]:
-    """Omit row groups whose statistics exclude the filter; each is evaluated like a file."""
-    if settings.row_filter is None:
-        return ranges
+    """Omit row groups whose statistics exclude the filter or the keys; each is evaluated like a file."""
     columns = _file_leaves(parquet, settings.schema, resolved)
     full = {leaf.field_id: Mode(counts=True, bounds=True) for _, leaf in columns}
     files = []
@@ -62,8 +61,15 @@ def matching_ranges(
         )
     spec = UNPARTITIONED_PARTITION_SPEC
     entries = entries_of(files, spec=spec, schema=settings.schema, status=1, snapshot_id=0)
-    mask = prune_files(entries, spec, settings.schema, settings.row_filter)
-    return [row_range for row_range, keep in zip(ranges, mask.to_pylist(), strict=True) if keep]
+    mask = np.ones(len(ranges), np.bool_)
+    if settings.row_filter is not None:
+        by_filter = prune_files(entries, spec, settings.schema, settings.row_filter)
+        mask = by_filter.to_numpy(zero_copy_only=False)
+    if settings.keys is not None:
+        kept = np.flatnonzero(mask)
+        mask = np.zeros(len(ranges), np.bool_)
+        mask[kept] = settings.keys.groups_match(entries.take(pa.array(kept)), settings.schema)
+    return [row_range for row_range, keep in zip(ranges, mask.tolist(), strict=True) if keep]
 
 
 class _OneGroup:

@@ -45,6 +45,7 @@ from support.tables.table_harness import TableHarness
 from lake.cli.signals import SignalHandlers
 from lake.core.catalogs.sql import SqlBackend
 from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
+from lake.core.commit.guards import RunGuard
 from lake.core.commit.operations import (
     AppendFiles,
     Operation,
@@ -252,10 +253,10 @@ def test_a_commit_that_landed_and_was_reported_as_a_conflict_counts_once(
 
 def test_a_run_that_is_in_the_table_is_not_committed_again(world: World) -> None:
     marks = {RUN_ID: "2026-01-31"}
-    landed = world.append(1, summary=marks, guard=marks)
+    landed = world.append(1, summary=marks, guard=RunGuard(marks["lake.run-id"]))
     before = files_below(world.warehouse)
 
-    again = world.append(1, summary=marks, guard=marks)
+    again = world.append(1, summary=marks, guard=RunGuard(marks["lake.run-id"]))
 
     assert again.already
     assert again.snapshot_ids == landed.snapshot_ids
@@ -502,12 +503,12 @@ def test_a_run_that_another_process_finished_meanwhile_is_not_committed_again(wo
             other,
             table,
             AppendFiles(added=[write_file(table, [1])]),
-            CommitRequest(operation_id=str(uuid.uuid4()), guard=guard),
+            CommitRequest(operation_id=str(uuid.uuid4()), guard=RunGuard("nightly")),
             summary=guard,
         )
 
     inject(world.session, [after(finish)])
-    done = world.append(1, summary=guard, guard=guard)
+    done = world.append(1, summary=guard, guard=RunGuard("nightly"))
 
     assert done.already
     assert world.ids == [1]

@@ -32,6 +32,7 @@ from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.added_entries import entry_tables
 from lake.core.commit.commit import CommitRequest, Committed, commit_snapshots
+from lake.core.commit.guards import RunGuard
 from lake.core.commit.operations import (
     AppendFiles,
     DeleteKey,
@@ -246,9 +247,9 @@ def test_when_nothing_is_left_after_a_conflict_its_manifests_go(world: World) ->
 def test_a_guard_is_looked_for_on_the_first_attempt_too(world: World) -> None:
     guard = {"lake.run-id": "nightly"}
     marked = SnapshotStep(operation=world.append(1), summary=guard)
-    first = world.decide(lambda _: [marked], guard=guard)
+    first = world.decide(lambda _: [marked], guard=RunGuard("nightly"))
 
-    again = world.commit(world.append(2), guard=guard)
+    again = world.commit(world.append(2), guard=RunGuard("nightly"))
 
     assert again.already
     assert again.snapshot_ids == first.snapshot_ids

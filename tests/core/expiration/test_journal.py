@@ -26,8 +26,8 @@ from lake.core.errors import CommitUnknownError, NotAuthorisedError, StoppedErro
 from lake.core.expiration import journal
 from lake.core.expiration.execute import execute
 from lake.core.expiration.plan import plan_expiration
-from lake.core.expiration.reachability import KINDS
 from lake.core.expiration.retention import RetentionOptions
+from lake.core.garbage.reachability import KINDS
 from lake.core.outcome import Outcome, Status
 from lake.core.storage import storage
 from lake.core.storage.storage import Storage

@@ -115,11 +115,11 @@ def test_values_of_properties_with_a_warning_are_checked_too() -> None:
 
 
 def test_a_warning_names_the_property_where_it_would_matter() -> None:
-    properties = {"write.upsert.enabled": "TRUE", "write.wap.enabled": "false", "owner": "me"}
+    properties = {"write.wap.enabled": "TRUE", "write.delete.granularity": "file", "owner": "me"}
 
-    (warning,) = tp.warnings(properties, [Use.APPEND, Use.WRITE])
-    assert "write.upsert.enabled" in warning
-    assert tp.warnings(properties, [Use.WRITE]) == []
+    (warning,) = tp.warnings(properties, [Use.LOAD, Use.DELETE])
+    assert "write.wap.enabled" in warning
+    assert tp.warnings(properties, [Use.DELETE]) == []
 
 
 # What PyIceberg reads, in the process that commits or on a catalog's server.

@@ -79,8 +79,8 @@ def state(item: Evidence, *others: Evidence, **context: Any) -> str:
         ({"known_files": 2, "missing": "a file is gone"}, COMMITTED_LEFTOVER),
         ({"known_files": 1}, PARTIAL),
         ({"known_files": 1, "missing": "a file is gone"}, PARTIAL),
-        ({"ran": True, "run_id": "r"}, SUPERSEDED),
-        ({"ran": True, "run_id": "r", "known_files": 2}, COMMITTED_LEFTOVER),
+        ({"ran": True, "run": "r"}, SUPERSEDED),
+        ({"ran": True, "run": "r", "known_files": 2}, COMMITTED_LEFTOVER),
     ],
 )
 @pytest.mark.parametrize("named", [False, True])

@@ -533,7 +533,7 @@ def test_a_plan_without_jobs_changes_nothing(job: Job) -> None:
 
 
 def test_a_staged_ingest_that_was_finished_otherwise_is_not_committed(job: Job) -> None:
-    staged = job.take(1, run_id="nightly")
+    staged = job.take(1, run="nightly")
     stale = job.plan(staged)
     session = job.open()
     table = session.table("db.t")

@@ -234,7 +234,7 @@ def test_the_end_of_a_bounded_input_is_a_number_like_others() -> None:
 
 
 def test_a_staged_ingest_keeps_its_run_id() -> None:
-    steps = steps_of(FLINK_SINK, [taken(1, run_id="nightly")])
+    steps = steps_of(FLINK_SINK, [taken(1, run="nightly")])
 
     assert steps[0].summary["lake.run-id"] == "nightly"
     assert "lake.run-id" not in steps_of(FLINK_SINK, [taken(1)])[0].summary

@@ -14,7 +14,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, NestedField
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
-from lake.core.snapshots.ancestry import parse_time_ms, resolve, resolve_id
+from lake.core.snapshots.ancestry import resolve, resolve_id
+from lake.core.units import parse_time_ms
 
 # Ids of the digits 1 and 2 often share a prefix. The specification allows all longs.
 IDS = st.lists(

@@ -23,12 +23,21 @@ from support.tables.table_harness import TableHarness
 from support.tiers import examples
 
 from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
+from lake.core.commit.guards import RunGuard
 from lake.core.commit.operations import AppendFiles
 from lake.core.expiration.execute import execute
 from lake.core.expiration.plan import plan_expiration
 from lake.core.expiration.retention import RetentionOptions
 from lake.core.metadata.snapshot_updates import RemoveSnapshots
-from lake.core.snapshots.run_ids import EXPIRED_RUN_IDS, MAX_NOTED, RUN_ID, RUN_IDS, has_run
+from lake.core.snapshots.run_ids import (
+    EXPIRED_RUN_IDS,
+    MAX_NOTED,
+    RUN_ID,
+    RUN_IDS,
+    RUN_NOTES,
+    has_run,
+    run_summary,
+)
 
 DAY_MS = 24 * 3_600_000
 
@@ -49,7 +58,9 @@ class World(TableHarness):
         self.clock.now += DAY_MS
         table, marks = self.table, {RUN_ID: run_id} if run_id else {}
         added = AppendFiles(added=[write_file(table, [1])])
-        return self.commit_on(table, added, branch=branch, summary=marks, guard=marks)
+        return self.commit_on(
+            table, added, branch=branch, summary=marks, guard=RunGuard(run_id) if run_id else None
+        )
 
     def expire_elsewhere(self) -> None:
         """Remove all snapshots but the heads, and forget nothing of the parents, as Java does."""
@@ -216,7 +227,9 @@ def test_runs_of_two_branches_are_noted_apart(world: World) -> None:
             other,
             here,
             AppendFiles(added=[write_file(here, [2])]),
-            CommitRequest(operation_id=str(uuid.uuid4()), branch="side", guard=marks),
+            CommitRequest(
+                operation_id=str(uuid.uuid4()), branch="side", guard=RunGuard(marks[RUN_ID])
+            ),
             summary=marks,
         )
 
@@ -394,3 +407,20 @@ def test_a_run_that_a_commit_saw_in_the_history_is_never_loaded_twice(
             world.expire_elsewhere()
         for _, name in history:
             assert name is None or world.has(name)
+
+
+@pytest.mark.parametrize(
+    ("summary", "runs"),
+    [
+        ({RUN_ID: "a"}, ["a"]),
+        (run_summary(["a"]), ["a"]),
+        (run_summary(["a", 'b"', "ü"]), ["a", 'b"', "ü"]),
+        ({RUN_ID: "a", RUN_IDS: '["b", 3, null, ["c"]]'}, ["a", "b"]),
+        *(({RUN_ID: "a", RUN_IDS: text}, ["a"]) for text in ("", "{}", "3", "[" * 5000, '"b"')),
+        ({}, []),
+    ],
+)
+def test_the_runs_of_a_snapshot_are_read_from_its_summary_as_untrusted_text(
+    summary: dict[str, str], runs: list[str]
+) -> None:
+    assert [run_id for run_id, _ in RUN_NOTES.marks(summary)] == runs

@@ -23,7 +23,9 @@ from pyiceberg.types import (
     IcebergType,
     IntegerType,
     LongType,
+    NestedField,
     StringType,
+    StructType,
     TimestampNanoType,
     TimestampType,
     TimestamptzType,
@@ -213,3 +215,19 @@ def test_blocks_join_to_a_type_that_reads_every_block(blocks: list[list[str | No
         for cell, value in zip(cells, found, strict=True):
             says_nothing = cell is None or cell in NULL_WORDS
             assert value is None if says_nothing else repr(value) == repr(type(value)(cell))
+
+
+def test_a_null_struct_has_no_fields_whatever_its_children_contain() -> None:
+    texts = pa.StructArray.from_arrays(
+        [pa.array(["", "AQI="]), pa.array(["", "2"])],
+        names=["x", "n"],
+        mask=pa.array([True, False]),
+    )
+    kind = StructType(
+        NestedField(2, "x", FixedType(2), required=True), NestedField(3, "n", LongType())
+    )
+
+    found = from_text(texts, kind, PLACE)
+
+    assert found.to_pylist() == [None, {"x": b"\1\2", "n": 2}]
+    found.validate(full=True)

@@ -22,6 +22,7 @@ from support.tables.iceberg_tables import (
 
 from lake.core.catalogs.sql import SqlBackend
 from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedError
+from lake.core.flink.commits import job_id_of
 from lake.core.manifests.data_files import EQUALITY_DELETES
 from lake.core.process_identity import process_name
 from lake.core.snapshots.run_ids import OPERATION_ID
@@ -35,7 +36,6 @@ from lake.core.staging.staged_run import (
     RunMarks,
     StagedRun,
     find_run,
-    job_id_of,
     manifest_locations,
     publish_manifests,
     remove_manifests,

@@ -41,8 +41,9 @@ class Lasting:
         *,
         storage: Storage,
         meter: Meter | None = None,
+        shared: bytes = b"",
     ) -> Iterator[TaskResult[Result]]:
-        return self._engine.run(tasks, function, storage=storage, meter=meter)
+        return self._engine.run(tasks, function, storage=storage, meter=meter, shared=shared)
 
     def exchange(
         self,

@@ -22,7 +22,7 @@ from lake.core.clock import Backoff
 from support.cli.service_line import Service, csv
 from support.faults import faulty_proxy as faults
 from support.faults.faulty_proxy import Fault, Proxy
-from support.servers import rest_server, s3_server
+from support.servers import maven, s3_server
 from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
 
@@ -273,4 +273,4 @@ class Wires:
 
 def missing() -> str | None:
     """Return what this machine lacks, or None."""
-    return rest_server.missing() or s3_server.missing()
+    return maven.missing() or s3_server.missing()

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,14 @@ def loaded_by(spark: Any, table: str) -> Any:
     return util.loadIcebergTable(spark._jsparkSession, table)
 
 
+def stream(spark: Any, table: str, output: str, checkpoint: str) -> None:
+    """Write all appends that are new since a checkpoint to Parquet files, and end."""
+    rows = spark.readStream.format("iceberg").load(table)
+    written = rows.writeStream.format("parquet").option("path", output)
+    written = written.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    written.start().awaitTermination()
+
+
 def splits_of(spark: Any, table: str, options: dict[str, str]) -> list[list[tuple[str, int, int]]]:
     """Return the splits of Iceberg's own planner: (path, start, length) of each piece."""
     scan = loaded_by(spark, table).newScan()
@@ -181,6 +190,27 @@ def plan_of(spark: Any, table: str) -> dict[str, Any]:
     iterables = jvm.org.apache.iceberg.relocated.com.google.common.collect.Iterables
     files = iterables.size(loaded.newScan().planFiles())
     return {"files": files, "seconds": round(time.perf_counter() - started, 3)}
+
+
+def files_with(spark: Any, table: str, column: str, sets: list[list[Any]]) -> list[list[str]]:
+    """Return for each set of values the data files that Iceberg's planner keeps for ``column IN (values)``."""
+    expressions = spark._jvm.org.apache.iceberg.expressions.Expressions
+    loaded = loaded_by(spark, table)
+    kept = []
+    for values in sets:
+        chosen = spark._jvm.java.util.ArrayList()
+        for value in values:
+            chosen.add(value)
+        condition = getattr(expressions, "in")(column, chosen)
+        found = loaded.newScan().filter(condition).planFiles()
+        try:
+            each, paths = found.iterator(), []
+            while each.hasNext():
+                paths.append(str(each.next().file().location()))
+            kept.append(sorted(paths))
+        finally:
+            found.close()
+    return kept
 
 
 def add_columns(spark: Any, table: str, columns: list[list[str]]) -> None:
@@ -236,6 +266,15 @@ class JavaPeer(PeerProcess):
         """Return the splits of Iceberg's own planner: [path, start, length] of each piece."""
         return self._ask(op="splits", warehouse=str(warehouse), table=table, options=options)
 
+    def files_with(
+        self, warehouse: Path | str, table: str, column: str, sets: Sequence[Sequence[Any]]
+    ) -> list[list[str]]:
+        """Return for each set of texts or integers the files that Iceberg plans for ``column IN (values)``."""
+        chosen = [list(values) for values in sets]
+        return self._ask(
+            op="files", warehouse=str(warehouse), table=table, column=column, sets=chosen
+        )
+
     def add_columns(self, warehouse: Path | str, table: str, columns: list[list[str]]) -> None:
         """Add columns with defaults: [name, type, initial default, write default], these two in JSON."""
         self._ask(op="columns", warehouse=str(warehouse), table=table, columns=columns)
@@ -270,6 +309,9 @@ def serve() -> None:
                 answer = options_read(spark, f"{CATALOG}.{request['table']}", request["options"])
             elif request["op"] == "splits":
                 answer = splits_of(spark, f"{CATALOG}.{request['table']}", request["options"])
+            elif request["op"] == "files":
+                table = f"{CATALOG}.{request['table']}"
+                answer = files_with(spark, table, request["column"], request["sets"])
             elif request["op"] == "columns":
                 answer = add_columns(spark, f"{CATALOG}.{request['table']}", request["columns"])
             else:
@@ -292,6 +334,9 @@ def main() -> None:
         result: Any = plan_of(spark, f"{CATALOG}.{sys.argv[3]}")
     elif sys.argv[2] == "plan-rewrite":
         result = rewrite_plan_of(spark, f"{CATALOG}.{sys.argv[3]}")
+    elif sys.argv[2] == "stream":
+        stream(spark, f"{CATALOG}.{sys.argv[3]}", output=sys.argv[4], checkpoint=sys.argv[5])
+        result = None
     elif sys.argv[2] == "checksum":
         result = checksum_of(spark, f"{CATALOG}.{sys.argv[3]}")
     else:

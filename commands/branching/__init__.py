@@ -1,0 +1,1 @@
+"""Commands that set, move and drop branches and tags, and apply snapshots to branches."""

@@ -1,0 +1,81 @@
+"""`lake ref`: list branches and tags; create, drop and fast-forward branches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lake.commands.context import session_of
+from lake.commands.options import DryRun, TableArgument
+from lake.core.errors import InvalidRequestError
+from lake.core.outcome import Outcome
+from lake.core.units import parse_duration_ms
+
+
+def ref(
+    context: typer.Context,
+    table: TableArgument,
+    branch_create: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Create a branch.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REF", help="Its head: id, tag, branch or @TIME [default: the head of main]."
+        ),
+    ] = None,
+    retain: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Let expiry drop the branch if its head is older."),
+    ] = None,
+    dropped_ref: Annotated[
+        str | None, typer.Option("--drop", metavar="NAME", help="Drop a branch or tag.")
+    ] = None,
+    fast_forward: Annotated[
+        str | None, typer.Option(metavar="BRANCH", help="Move a branch forward; needs --to.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="REF", help="A descendant of the head: id, tag, branch or @TIME."),
+    ] = None,
+    dry_run: DryRun = False,
+) -> Outcome:
+    """List a table's branches and tags; drop one; create or move a branch.
+
+    lake tag sets tags; lake rollback sets a branch back.
+    """
+    from lake.core.branching.branches import (
+        execute,
+        list_refs,
+        plan_create,
+        plan_drop,
+        plan_fast_forward,
+    )
+
+    given = {
+        "--branch-create": branch_create,
+        "--drop": dropped_ref,
+        "--fast-forward": fast_forward,
+    }
+    chosen = [option for option, value in given.items() if value is not None]
+    if len(chosen) > 1:
+        raise InvalidRequestError(f"{' and '.join(chosen)} contradict each other")
+    if (at is not None or retain is not None) and branch_create is None:
+        raise InvalidRequestError("--at and --retain need --branch-create")
+    if (to is None) != (fast_forward is None):
+        raise InvalidRequestError("--fast-forward and --to need each other")
+    if dry_run and not chosen:
+        raise InvalidRequestError("--dry-run needs --branch-create, --drop or --fast-forward")
+    retain_ms = None if retain is None else parse_duration_ms(retain)
+    session = session_of(context)
+    loaded = session.table(table)
+    if branch_create is not None:
+        plan = plan_create(loaded, branch_create, at=at, retain_ms=retain_ms)
+    elif dropped_ref is not None:
+        plan = plan_drop(loaded, dropped_ref)
+    elif fast_forward is not None and to is not None:
+        plan = plan_fast_forward(loaded, fast_forward, to=to)
+    else:
+        return list_refs(loaded)
+    return execute(session, plan, dry_run=dry_run)

@@ -1,0 +1,79 @@
+"""`--on-commit`: a command of the user that runs after a commit and reads the JSON document of lake's command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from lake.core.errors import InvalidRequestError
+from lake.core.outcome import Outcome, Status
+from lake.core.redaction import is_secret_variable
+
+# A hook that hangs would keep the lock of a cron job's next run, and a stream from its next epoch.
+LIMIT_SECONDS = 60
+_STANDARD_ERROR = 2
+
+
+def hook_words(command: str) -> list[str]:
+    """Return the program and the arguments of a hook; no shell interprets them.
+
+    Raises:
+        InvalidRequestError: there is no program, or a quote is not closed.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InvalidRequestError(f"--on-commit {command!r} cannot be split: {error}") from error
+    if not words:
+        raise InvalidRequestError("--on-commit needs a program")
+    return words
+
+
+def has_commit(outcome: Outcome) -> bool:
+    """Whether a command changed the table."""
+    if outcome.status not in {Status.DONE, Status.PARTIAL}:
+        return False
+    expired = outcome.command == "expire" and (
+        outcome.result.get("snapshots") or outcome.result.get("refs")
+    )
+    return bool(outcome.snapshot_ids or expired)
+
+
+def run_hook(
+    words: Sequence[str], document: str, *, limit_seconds: float = LIMIT_SECONDS
+) -> str | None:
+    """Run a hook with a document on its standard input; return why it failed, or None.
+
+    Its output goes to standard error: standard output belongs to lake's command. It gets no environment variable that
+    contains a secret.
+    """
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the user's own command line
+            words,
+            stdin=subprocess.PIPE,
+            stdout=_STANDARD_ERROR,
+            text=True,
+            env=_public(os.environ),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return f"{words[0]} cannot be started: {reason}"
+    try:
+        process.communicate(document, timeout=limit_seconds)
+    except subprocess.TimeoutExpired:
+        # Its own children belong to its session.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return f"{words[0]} was stopped after {limit_seconds:g} seconds"
+    code = process.returncode
+    return None if code == 0 else f"{words[0]} ended with exit code {code}"
+
+
+def _public(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not is_secret_variable(name)}

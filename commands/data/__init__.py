@@ -1,0 +1,1 @@
+"""Verbs that read a table's rows or add rows to it."""

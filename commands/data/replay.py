@@ -1,0 +1,93 @@
+"""`lake replay`: list or commit Flink checkpoints that were taken but never committed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lake.commands.context import report_commits, session_of
+from lake.commands.options import Branch, DryRun, OnCommit, TableArgument
+from lake.core.errors import InvalidRequestError
+from lake.core.outcome import Outcome
+from lake.core.replay.options import ReplayOptions
+from lake.core.units import parse_duration_ms
+
+
+def replay(
+    context: typer.Context,
+    table: TableArgument,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Commit the checkpoints that this checkpoint or savepoint proves complete; repeatable.",
+        ),
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Commit the checkpoints of this job, or this staged run."),
+    ] = None,
+    completed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Number of the job's newest completed checkpoint."),
+    ] = None,
+    replace_partitions: Annotated[
+        bool, typer.Option("--replace-partitions", help="The job ran in overwrite mode.")
+    ] = False,
+    quiet_time: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long the job must have written nothing.")
+    ] = "10m",
+    assume_uncommitted: Annotated[
+        bool,
+        typer.Option(
+            "--assume-uncommitted",
+            help="Assume that checkpoints in no retained snapshot were never committed.",
+        ),
+    ] = False,
+    all_staged: Annotated[
+        bool,
+        typer.Option(
+            "--all-staged",
+            help="Commit all staged runs of the branch: appends as one snapshot.",
+        ),
+    ] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Show committed and pending checkpoints by job.")
+    ] = False,
+    branch: Branch = "main",
+    on_commit: OnCommit = None,
+    dry_run: DryRun = False,
+) -> Outcome:
+    """List Flink checkpoints that were taken but never committed, or commit them once."""
+    from lake.core.flink.commits import job_id_of
+    from lake.core.replay.plan import plan_replay
+    from lake.core.replay.report import listing, preview, status_by_job, with_plan
+
+    report_commits(context, on_commit)
+    session = session_of(context)
+    options = ReplayOptions(
+        checkpoints=tuple(checkpoint or ()),
+        job_id=job_id_of(job) if job is not None else None,
+        completed=completed,
+        replace_partitions=replace_partitions,
+        quiet_ms=parse_duration_ms(quiet_time),
+        assume_uncommitted=assume_uncommitted,
+        branch=branch,
+        all_staged=all_staged,
+    )
+    if status and (options.commits or dry_run):
+        raise InvalidRequestError(
+            "--status commits nothing: it cannot be combined with options that commit"
+        )
+    plan = plan_replay(session, session.table(table), options)
+    verbose = session.settings.verbose
+    if status:
+        return status_by_job(session, plan)
+    if dry_run:
+        return preview(plan, verbose=verbose)
+    if not options.commits:
+        return listing(plan, verbose=verbose)
+    from lake.core.replay.execute import execute
+
+    return with_plan(execute(session, plan), plan, verbose=verbose)

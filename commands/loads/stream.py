@@ -1,0 +1,356 @@
+"""`lake ingest --watch`, `--follow` and `--kafka`: the options of a load that goes on, and its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from lake.commands.loads.kafka import TopicFlags, kafka_options
+from lake.commands.loads.load import load
+from lake.commands.loads.route import RoutedLoad
+from lake.commands.parsing import parse_choice
+from lake.core.errors import InvalidRequestError
+from lake.core.outcome import Outcome
+from lake.core.units import parse_duration_ms, parse_size, parse_time_ms
+
+if TYPE_CHECKING:
+    from lake.core.changelog_load.plan import ChangeOptions
+    from lake.core.ingest.plan import IngestOptions
+    from lake.core.routing.stream import Journal
+    from lake.core.session import Session
+    from lake.core.snapshots.live_files import LiveFiles
+    from lake.core.snapshots.streams import StreamEpoch
+    from lake.core.upsert.options import UpsertOptions
+    from lake.core.watch.kafka.execute import LoadMessages
+    from lake.core.watch.options import WatchOptions
+
+# The flags that each way to go on has, and those that all of them have.
+_OWN = {
+    "watch": (
+        *("state", "commit_size", "commit_files", "settle", "done", "on_rewrite", "bad_files"),
+        *("resume", "wait"),
+    ),
+    "follow": ("on_gap", "start", "from_snapshot", "inclusive", "start_at"),
+    "kafka": (
+        *("brokers", "kafka_conf", "kafka_conf_file", "kafka_metadata", "avro_schema"),
+        *("on_gap", "start", "start_at", "commit_size", "bad_files"),
+    ),
+}
+_SHARED = ("stream", "once", "commit_interval", "then_compact")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFlags(TopicFlags):
+    """The flags of a load that goes on, as they were given."""
+
+    watch: str | None = None
+    state: str | None = None
+    commit_files: int | None = None
+    settle: str | None = None
+    done: str | None = None
+    on_rewrite: str | None = None
+    resume: bool = False
+    follow: bool = False
+    from_snapshot: str | None = None
+    inclusive: bool = False
+    then_compact: str | None = None
+    wait: str | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the load goes on.
+
+        Raises:
+            InvalidRequestError: an option needs one that makes it go on.
+        """
+        given = [
+            item.name
+            for item in fields(self)
+            if getattr(self, item.name) is not None and getattr(self, item.name) is not False
+        ]
+        mode = next((name for name in _OWN if name in given), None)
+        if mode is None and given:
+            ways = [name for name in _OWN if given[0] in (*_SHARED, *_OWN[name])]
+            raise InvalidRequestError(f"{_flag(given[0])} needs {' or '.join(map(_flag, ways))}")
+        for name in given:
+            if mode is not None and name not in {mode, *_SHARED, *_OWN[mode]}:
+                raise InvalidRequestError(f"{_flag(name)} and {_flag(mode)} contradict each other")
+        return mode is not None
+
+    def sources(self, given: list[str]) -> list[str]:
+        """Return the sources of the load; what is watched counts as one."""
+        source = self.kafka if self.watch is None else self.watch
+        if source is None:
+            return given
+        if given:
+            option = "--kafka" if self.watch is None else "--watch"
+            raise InvalidRequestError(f"files and {option} contradict each other")
+        return [source]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def run_stream(
+    session: Session,
+    table: str,
+    options: IngestOptions,
+    by_key: UpsertOptions | ChangeOptions | None,
+    flags: StreamFlags,
+    routed: RoutedLoad | None = None,
+    *,
+    landed: Callable[[Outcome], None],
+    dry_run: bool,
+) -> Outcome:
+    """Load files as they arrive.
+
+    Args:
+        session: the session.
+        table: the table's name.
+        options: how an epoch is loaded; its source is what is watched.
+        by_key: the options of loads by key; None for other loads.
+        flags: the other options.
+        routed: the load into many tables; None to load into one.
+        landed: called with the outcome of each epoch.
+        dry_run: describe the plan only.
+
+    Raises:
+        InvalidRequestError: options contradict each other.
+    """
+    if routed is not None:
+        _refuse_with_route(options, flags)
+    if flags.follow:
+        return _run_copy(session, table, options, by_key, flags, landed=landed, dry_run=dry_run)
+    from lake.core.ingest.plan import count_before_new_schema
+    from lake.core.watch.execute import Steps, preview_watch, run_watch
+
+    _refuse_others(options, "--kafka" if flags.watch is None else "--watch")
+    compact = _compaction(session, table, options.branch, flags.then_compact)
+
+    def load_messages(
+        paths: Sequence[str],
+        epoch: StreamEpoch,
+        places: Mapping[str, tuple[str, Sequence[int]]] | None = None,
+        added: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        once = replace(
+            options, sources=list(paths), epoch=epoch, places=places or {}, added=added or {}
+        )
+        outcome = load(session, table, once, by_key)
+        landed(outcome)
+        return outcome
+
+    def load_epoch(paths: Sequence[str], epoch: StreamEpoch, journal: Journal) -> Outcome:
+        if routed is None:
+            return load_messages(paths, epoch)
+        once = replace(options, sources=list(paths), epoch=epoch)
+        return routed.run(once, journal=journal)
+
+    if flags.kafka is not None:
+        return _run_kafka(session, table, options, flags, load_messages, compact, dry_run=dry_run)
+    watch = replace(_watch_options(options, flags), route=routed.route if routed else None)
+    if dry_run:
+        return preview_watch(session, table, watch)
+
+    def of_one_schema(paths: Sequence[str]) -> int:
+        sources = replace(options, sources=list(paths))
+        name = table if routed is None else None
+        return count_before_new_schema(session, name, sources) if options.evolve else len(paths)
+
+    return run_watch(session, table, watch, Steps(load_epoch, of_one_schema, compact))
+
+
+def _run_kafka(
+    session: Session,
+    table: str,
+    options: IngestOptions,
+    flags: StreamFlags,
+    load_epoch: LoadMessages,
+    compact: Callable[[], Outcome] | None,
+    *,
+    dry_run: bool,
+) -> Outcome:
+    """Load the messages of a topic."""
+    from lake.core.watch.kafka.execute import preview_topic, run_topic
+
+    topic = kafka_options(session, options, flags)
+    if dry_run:
+        return preview_topic(session, table, topic)
+    return run_topic(session, table, topic, load_epoch, compact)
+
+
+def _run_copy(
+    session: Session,
+    table: str,
+    options: IngestOptions,
+    by_key: UpsertOptions | ChangeOptions | None,
+    flags: StreamFlags,
+    *,
+    landed: Callable[[Outcome], None],
+    dry_run: bool,
+) -> Outcome:
+    """Load what is added to another table."""
+    from lake.core.follow.options import OnGap, parse_strategy
+    from lake.core.ingest.plan import APPEND, OVERWRITE
+    from lake.core.watch.tables import CopyOptions, preview_copy, run_copy
+
+    _refuse_others(options, "--follow")
+    if options.from_table is None or flags.stream is None:
+        missing = "--from-table" if options.from_table is None else "--stream"
+        raise InvalidRequestError(f"--follow needs {missing}")
+    interval_ms = _parsed(parse_duration_ms, flags.commit_interval)
+    on_gap = OnGap(parse_choice(flags.on_gap or "fail", "--on-gap", tuple(OnGap)))
+    if on_gap is OnGap.TABLE and by_key is not None:
+        raise InvalidRequestError(
+            "--on-gap table and loads by key contradict each other",
+            hint="--on-gap skip goes on; then load the other table once with --from-table",
+        )
+    copy = CopyOptions(
+        source=options.from_table,
+        stream=flags.stream,
+        branch=options.branch,
+        once=flags.once,
+        on_gap=on_gap,
+        starting=None if flags.start is None else parse_strategy(flags.start),
+        start=flags.from_snapshot,
+        inclusive=flags.inclusive,
+        start_at_ms=_parsed(parse_time_ms, flags.start_at),
+        **({} if interval_ms is None else {"interval_ms": interval_ms}),
+    )
+    compact = _compaction(session, table, options.branch, flags.then_compact)
+    if dry_run:
+        return preview_copy(session, table, copy)
+
+    def load_files(files: LiveFiles, epoch: StreamEpoch, *, replaced: int | None = None) -> Outcome:
+        once = replace(
+            options,
+            table_files=files,
+            epoch=epoch,
+            mode=APPEND if replaced is None else OVERWRITE,
+            allow_empty=replaced is not None,
+            replaced_head=replaced,
+        )
+        outcome = load(session, table, once, by_key)
+        landed(outcome)
+        return outcome
+
+    return run_copy(session, table, copy, load_files, compact)
+
+
+def _refuse_with_route(options: IngestOptions, flags: StreamFlags) -> None:
+    """Refuse what a stream that is divided among tables does not have.
+
+    Raises:
+        InvalidRequestError: there is one.
+    """
+    from lake.core.routing.options import refuse_others
+
+    for flag, given in (
+        ("--follow", flags.follow),
+        ("--kafka", flags.kafka is not None),
+    ):
+        if given:
+            raise InvalidRequestError(
+                f"--route and {flag} contradict each other",
+                hint="a stream that is divided among tables loads files: --watch",
+            )
+    if flags.then_compact is not None:
+        raise InvalidRequestError(
+            "--route and --then-compact contradict each other",
+            hint="compact each table with lake compact --when",
+        )
+    refuse_others(options)
+
+
+def _refuse_others(options: IngestOptions, mode: str) -> None:
+    from lake.core.ingest.plan import APPEND
+    from lake.core.ingest.rejects import check_rejects
+
+    for flag, given in (
+        (f"--{options.mode}", options.mode != APPEND),
+        ("--from-table", options.from_table is not None and mode != "--follow"),
+        ("--run-id", options.run_id is not None),
+        ("--stage", options.stage),
+    ):
+        if given:
+            raise InvalidRequestError(f"{flag} and {mode} contradict each other")
+    if options.rejects is not None:
+        check_rejects(options.rejects, may_exist=True)
+    if options.sources == ["-"]:
+        raise InvalidRequestError("standard input cannot be watched")
+
+
+def _watch_options(options: IngestOptions, flags: StreamFlags) -> WatchOptions:
+    from lake.core.watch.listing import is_watched
+    from lake.core.watch.options import OnRewrite, WatchOptions, parse_done
+
+    if flags.stream is None or flags.state is None:
+        missing = "--stream" if flags.stream is None else "--state"
+        raise InvalidRequestError(f"--watch needs {missing}")
+    done, folder = parse_done(flags.done or "keep")
+    sizes: dict[str, Any] = {
+        "commit_interval_ms": _parsed(parse_duration_ms, flags.commit_interval),
+        "commit_bytes": _parsed(parse_size, flags.commit_size),
+        "commit_files": flags.commit_files,
+        "settle_ms": _parsed(parse_duration_ms, flags.settle),
+    }
+    if options.rejects is not None and is_watched(options.sources[0], options.rejects):
+        raise InvalidRequestError(
+            f"{options.rejects} is in {options.sources[0]}: its rows would be loaded",
+            hint="choose a folder for --rejects that is not watched",
+        )
+    rewrite = parse_choice(flags.on_rewrite or "fail", "--on-rewrite", tuple(OnRewrite))
+    return WatchOptions(
+        source=options.sources[0],
+        stream=flags.stream,
+        state=flags.state,
+        branch=options.branch,
+        done=done,
+        done_folder=folder,
+        on_rewrite=OnRewrite(rewrite),
+        bad_files=flags.bad_files,
+        once=flags.once,
+        resume=flags.resume,
+        wait_ms=_parsed(parse_duration_ms, flags.wait),
+        **{name: value for name, value in sizes.items() if value is not None},
+    )
+
+
+def _parsed(parse: Callable[[str], int], text: str | None) -> int | None:
+    return None if text is None else parse(text)
+
+
+def _compaction(
+    session: Session, table: str, branch: str, when: str | None
+) -> Callable[[], Outcome] | None:
+    """Return a function that compacts the table if that is due; None if that was not asked for."""
+    if when is None:
+        return None
+    from lake.core.catalogs.catalog import Table
+    from lake.core.compaction.execute import execute
+    from lake.core.compaction.options import compaction_options
+    from lake.core.compaction.plan import plan_compaction
+    from lake.core.compaction.triggers import compact_when_due, parse_triggers
+    from lake.core.locks.table_lock import with_table_lock
+
+    triggers = parse_triggers(when)
+
+    def work(now: Table, operation_id: str) -> Outcome:
+        plan = plan_compaction(
+            now, compaction_options({}, {}, now.properties), branch=branch, shown=False
+        )
+        return execute(session, plan, operation_id)
+
+    def compact() -> Outcome:
+        now = session.table(table)
+        return compact_when_due(
+            now,
+            triggers,
+            lambda: with_table_lock(session, now, work, command="compact", branch=branch),
+            branch=branch,
+            now_ms=session.clock.now_ms(),
+        )
+
+    return compact

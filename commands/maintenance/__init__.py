@@ -1,0 +1,1 @@
+"""Verbs that maintain a table: they rewrite, remove or commit what is already there."""

@@ -1,0 +1,132 @@
+"""`lake clean`: list, move away or delete files that a table does not reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lake.commands.context import session_of
+from lake.commands.options import DryRun, TableArgument, Wait
+from lake.commands.parsing import older_than_ms, parse_choice, parse_share
+from lake.core.errors import InvalidRequestError
+from lake.core.orphans.options import (
+    DEFAULT_AGE_MS,
+    CleanOptions,
+    Mode,
+    PrefixMismatch,
+)
+from lake.core.outcome import Outcome
+from lake.core.units import parse_duration_ms
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+
+
+def clean(
+    context: typer.Context,
+    table: TableArgument,
+    quarantine: Annotated[
+        bool,
+        typer.Option("--quarantine", help="Move the files to .lake-trash in the table's folder."),
+    ] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the files permanently.")] = False,
+    older_than: Annotated[
+        str, typer.Option(metavar="7d|TIME", help="Keep files that are younger than this.")
+    ] = "7d",
+    location: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FOLDER", help="Also list this earlier folder of the table; repeatable."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="Keep the files whose paths match; repeatable."),
+    ] = None,
+    max_share: Annotated[
+        str,
+        typer.Option(
+            metavar="PERCENT", help="Refuse to remove more of the files or bytes than this."
+        ),
+    ] = "50%",
+    prefix_mismatch: Annotated[
+        str,
+        typer.Option(
+            metavar="error|ignore",
+            help="What to do if only scheme or authority differ from a referenced file's.",
+        ),
+    ] = "error",
+    unsafe_retention: Annotated[
+        bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
+    ] = False,
+    restore: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Move the files of this run back.")
+    ] = None,
+    purge: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Delete the files that this run moved away.")
+    ] = None,
+    purge_older_than: Annotated[
+        str | None,
+        typer.Option(metavar="14d|TIME", help="Delete the files that were moved away before this."),
+    ] = None,
+    wait: Wait = None,
+    dry_run: DryRun = False,
+) -> Outcome:
+    """List, move away or delete files in a table's folders that no snapshot references.
+
+    Without --quarantine or --delete, files are only listed. Files of uncommitted checkpoints and
+    staged runs, of other tables, and files that may be about to be committed are kept.
+    """
+    from lake.core.locks.table_lock import with_table_lock
+    from lake.core.orphans import execute
+    from lake.core.orphans.plan import plan_cleaning
+
+    _check(
+        {
+            "--quarantine": quarantine,
+            "--delete": delete,
+            "--restore": restore is not None,
+            "--purge": purge is not None,
+            "--purge-older-than": purge_older_than is not None,
+        },
+        dry_run=dry_run,
+    )
+    session = session_of(context)
+    now_ms = session.clock.now_ms()
+    mode = Mode.QUARANTINE if quarantine else Mode.DELETE if delete else Mode.LIST
+    options = CleanOptions(
+        older_than_ms=older_than_ms(older_than, now_ms) or now_ms - DEFAULT_AGE_MS,
+        mode=mode,
+        locations=tuple(location or ()),
+        excluded=tuple(exclude or ()),
+        max_share=parse_share(max_share, "--max-share"),
+        prefix_mismatch=PrefixMismatch(
+            parse_choice(prefix_mismatch, "--prefix-mismatch", list(PrefixMismatch))
+        ),
+        unsafe=unsafe_retention,
+    )
+    purge_ms = older_than_ms(purge_older_than, now_ms)
+    wait_ms = None if wait is None else parse_duration_ms(wait)
+    loaded = session.table(table)
+
+    def work(now: Table, operation_id: str) -> Outcome:
+        if restore is not None:
+            return execute.restore(session, now, restore)
+        if purge is not None:
+            return execute.purge(session, now, [purge])
+        if purge_ms is not None:
+            return execute.purge(session, now, execute.runs_older_than(now, purge_ms))
+        return execute.execute(session, plan_cleaning(session, now, options), operation_id)
+
+    if dry_run or not (quarantine or delete or restore or purge or purge_older_than):
+        return execute.preview(session, plan_cleaning(session, loaded, options))
+    return with_table_lock(session, loaded, work, command="clean", wait_ms=wait_ms)
+
+
+def _check(modes: dict[str, bool], *, dry_run: bool) -> None:
+    given = [name for name, is_given in modes.items() if is_given]
+    if len(given) > 1:
+        raise InvalidRequestError(f"{' and '.join(given)} contradict each other")
+    if dry_run and given and given[0] not in {"--quarantine", "--delete"}:
+        raise InvalidRequestError(f"{given[0]} has no --dry-run")

@@ -1,0 +1,104 @@
+"""`lake expire`: remove old snapshots and delete the files that only they use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lake.commands.context import report_commits, session_of
+from lake.commands.options import DryRun, OnCommit, TableArgument, Wait
+from lake.commands.parsing import older_than_ms
+from lake.core.expiration.retention import RetentionOptions
+from lake.core.outcome import Outcome
+from lake.core.snapshots.ancestry import resolve
+from lake.core.units import parse_duration_ms
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.expiration.plan import ExpirationPlan
+
+
+def expire(
+    context: typer.Context,
+    table: TableArgument,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="5d|TIME", help="Expire snapshots older than this.")
+    ] = None,
+    retain_last: Annotated[
+        int | None, typer.Option(metavar="N", help="Keep at least N snapshots of each branch.")
+    ] = None,
+    snapshot: Annotated[
+        list[str] | None, typer.Option(metavar="REF", help="Expire this snapshot; repeatable.")
+    ] = None,
+    keep_files: Annotated[
+        bool, typer.Option("--keep-files", help="Change the metadata only; delete no files.")
+    ] = False,
+    clean_metadata: Annotated[
+        bool, typer.Option("--clean-metadata", help="Also remove unused schemas and specs.")
+    ] = False,
+    keep_checkpoints: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="Keep the snapshots that Flink jobs with a commit in this period need to restore.",
+        ),
+    ] = "7d",
+    unsafe_retention: Annotated[
+        bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
+    ] = False,
+    branch: Annotated[
+        str | None,
+        typer.Option("--branch", metavar="NAME", help="Expire snapshots of this branch only."),
+    ] = None,
+    wait: Wait = None,
+    on_commit: OnCommit = None,
+    dry_run: DryRun = False,
+) -> Outcome:
+    """Remove old snapshots and delete the files that only they use."""
+    from lake.core.expiration.execute import execute, file_details, preview
+    from lake.core.expiration.journal_recovery import finish_journals
+    from lake.core.expiration.plan import plan_expiration
+    from lake.core.garbage.file_deletion import Removed
+    from lake.core.locks.table_lock import with_table_lock
+
+    report_commits(context, on_commit)
+    session = session_of(context)
+    named = snapshot or []
+    requested = RetentionOptions(
+        older_than_ms=older_than_ms(older_than, session.clock.now_ms()),
+        retain_last=retain_last,
+        unsafe=unsafe_retention,
+        branch=branch,
+        keep_checkpoints_ms=parse_duration_ms(keep_checkpoints),
+    )
+    wait_ms = None if wait is None else parse_duration_ms(wait)
+    loaded = session.table(table)
+
+    def planned(now: Table) -> ExpirationPlan:
+        options = replace(requested, snapshot_ids=_snapshots(now, named))
+        return plan_expiration(
+            session, now, options, clean_metadata=clean_metadata, keep_files=keep_files
+        )
+
+    def with_files(outcome: Outcome, plan: ExpirationPlan) -> Outcome:
+        if not session.settings.verbose:
+            return outcome
+        return replace(outcome, details=[*outcome.details, file_details(plan)])
+
+    def work(now: Table, operation_id: str) -> Outcome:
+        if named and not keep_files:
+            # A killed run may have removed these snapshots already, and left their files.
+            finish_journals(session, now, Removed())
+        plan = planned(now)
+        return with_files(execute(session, plan, operation_id), plan)
+
+    if dry_run:
+        plan = planned(loaded)
+        return with_files(preview(plan), plan)
+    return with_table_lock(session, loaded, work, command="expire", branch=branch, wait_ms=wait_ms)
+
+
+def _snapshots(table: Table, names: list[str]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(resolve(table.metadata, name).snapshot_id for name in names))

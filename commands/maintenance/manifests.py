@@ -1,0 +1,71 @@
+"""`lake manifests`: write a branch's manifests again, fewer of them and clustered by partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lake.commands.context import report_commits, session_of
+from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait
+from lake.commands.parsing import parse_names
+from lake.core.outcome import Outcome
+from lake.core.units import parse_duration_ms, parse_size
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+
+
+def manifests(
+    context: typer.Context,
+    table: TableArgument,
+    target_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Size of new manifests [the table's property, else 8MB]."
+        ),
+    ] = None,
+    spec_id: Annotated[
+        int | None, typer.Option(metavar="N", help="Rewrite manifests of this spec only.")
+    ] = None,
+    sort_by: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Partition fields to cluster by [all, in their order]."),
+    ] = None,
+    rewrite_all: Annotated[
+        bool, typer.Option("--rewrite-all", help="Also rewrite manifests that are well clustered.")
+    ] = False,
+    branch: Branch = "main",
+    wait: Wait = None,
+    on_commit: OnCommit = None,
+    dry_run: DryRun = False,
+) -> Outcome:
+    """Write the manifests again, fewer of them and clustered by partition; no row changes.
+
+    A scan of one partition then reads fewer manifests. No data file is read or written. Manifests
+    that other writers add meanwhile stay as they are.
+    """
+    from lake.core.locks.table_lock import with_table_lock
+    from lake.core.manifest_rewrite.execute import execute, preview
+    from lake.core.manifest_rewrite.plan import ManifestOptions, plan_manifests
+
+    report_commits(context, on_commit)
+    options = ManifestOptions(
+        branch=branch,
+        target_bytes=None if target_size is None else parse_size(target_size),
+        spec_id=spec_id,
+        sort_by=parse_names(sort_by) or (),
+        rewrite_all=rewrite_all,
+    )
+    wait_ms = None if wait is None else parse_duration_ms(wait)
+    session = session_of(context)
+    loaded = session.table(table)
+    if dry_run:
+        return preview(plan_manifests(loaded, options))
+
+    def work(now: Table, operation_id: str) -> Outcome:
+        return execute(session, now, options, operation_id)
+
+    return with_table_lock(
+        session, loaded, work, command="manifests", branch=branch, wait_ms=wait_ms
+    )

@@ -1,0 +1,1 @@
+"""Verbs that read or change a table's metadata only."""

@@ -1,0 +1,55 @@
+"""`lake inspect`: show or write one of Iceberg's metadata tables."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lake.commands.context import session_of
+from lake.commands.data.scan import output_of
+from lake.commands.options import EXPORT_FORMATS, TableArgument, Where
+from lake.commands.parsing import parse_choice, parse_names
+from lake.core.outcome import Outcome
+
+_KINDS = ("snapshots", "refs", "history", "metadata-log")
+
+
+def inspect(
+    context: typer.Context,
+    table: TableArgument,
+    metadata_table: Annotated[
+        str, typer.Argument(metavar="|".join(_KINDS), help="Metadata table.", show_default=False)
+    ],
+    where: Where = None,
+    select: Annotated[str | None, typer.Option(metavar="a,b", help="Columns to show.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Show at most N rows.")] = None,
+    output: Annotated[
+        str | None, typer.Option(metavar="PATH|-", help="Write to a file, a folder, or stdout.")
+    ] = None,
+    output_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(EXPORT_FORMATS), help="Format [default: from the output's name]."
+        ),
+    ] = None,
+    replace_output: Annotated[
+        bool, typer.Option("--replace", help="Replace an existing output.")
+    ] = False,
+) -> Outcome:
+    """Show or write one of Iceberg's metadata tables, with the columns that Spark shows.
+
+    The columns of snapshots, refs, history and metadata-log are those of Spark's metadata tables.
+    """
+    from lake.core.inspection.inspect import inspect_table
+    from lake.core.inspection.metadata_tables import InspectOptions
+
+    options = InspectOptions(
+        kind=parse_choice(metadata_table, "the metadata table", _KINDS),
+        where=where,
+        select=parse_names(select),
+        limit=limit,
+    )
+    target = output_of(context, output, output_format, replace_it=replace_output)
+    session = session_of(context)
+    return inspect_table(session, session.table(table), options, target)

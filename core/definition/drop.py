@@ -1,0 +1,214 @@
+"""Drop a table from its catalog and, on request, delete the files that belong to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import locations
+from lake.core.catalogs.catalog import Table
+from lake.core.catalogs.shared_locations import names_of_table
+from lake.core.definition.entries import change_entry, refuse_folders
+from lake.core.errors import CommitUnknownError, RefusedError, StoppedError
+from lake.core.garbage.nested_tables import NestedTables
+from lake.core.garbage.own_files import own_files
+from lake.core.garbage.reachability import KINDS, Reachability
+from lake.core.options import Option
+from lake.core.outcome import Detail, Outcome, Status
+from lake.core.progress import Meter, shown
+from lake.core.properties.table_properties import GC_ENABLED
+from lake.core.session import Session
+
+_BATCH = 1000
+_METADATA = "table metadata"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPlan:
+    """A table to drop.
+
+    Args:
+        table: the table.
+        files: path, kind and bytes of the files to delete, in the order of deletion; None to keep all files.
+        spared: the number of files that the table references and that do not belong to it.
+        unreadable: manifests and manifest lists that cannot be read: the files that they name stay.
+    """
+
+    table: Table
+    files: pa.Table | None
+    spared: int = 0
+    unreadable: tuple[str, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan by its names in the output."""
+        files = self.files
+        return {
+            "location": self.table.metadata.location,
+            "metadata_location": self.table.metadata_location,
+            "snapshots": len(self.table.metadata.snapshots),
+            "purge": files is not None,
+            "files": 0 if files is None else files.num_rows,
+            "bytes": 0 if files is None else int(pc.sum(files["bytes"]).as_py() or 0),
+            "spared_files": self.spared,
+        }
+
+
+def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
+    """Find the files that belong to the table.
+
+    The table's files are those that its current metadata and its log of metadata files reference and that are in the
+    table's own folders. Files that nothing references, such as staged runs and Flink checkpoints, are not among them.
+
+    Raises:
+        RefusedError: the catalog cannot drop tables, or a safety rule forbids the deletion.
+    """
+    refuse_folders(session.catalog, "drop")
+    if not purge:
+        return DropPlan(table=table, files=None)
+    if not GC_ENABLED.of(table.properties):
+        raise RefusedError(
+            f"gc.enabled of {table.identifier} is false: its files may belong to other tables",
+            hint=f"without {Option.PURGE} the table is dropped and its files stay",
+        )
+    metadata, place = table.metadata, table.metadata_location
+    if names := names_of_table(session.catalog, metadata, place, table.storage, table.identifier):
+        raise RefusedError(
+            f"{table.identifier} shares its files with {', '.join(names[:3])}",
+            hint=f"without {Option.PURGE} the table is dropped and its files stay",
+        )
+    found = Reachability(table.storage).garbage(metadata, metadata.snapshots, ())
+    own = own_files(table, found.files)
+    ordered = [own.filter(pc.equal(own["kind"], kind)) for kind in KINDS]
+    logged = dict.fromkeys(
+        [*(entry.metadata_file for entry in metadata.metadata_log), table.metadata_location]
+    )
+    nested = NestedTables(table.storage, table.roots)
+    documents = [
+        path for path in logged if locations.deletable(path, table.roots) and not nested.owns(path)
+    ]
+    last = pa.table(
+        {
+            "path": documents,
+            "kind": [_METADATA] * len(documents),
+            "bytes": [0] * len(documents),
+        },
+        schema=own.schema,
+    )
+    spared = found.files.num_rows - own.num_rows + len(logged) - len(documents)
+    return DropPlan(
+        table=table,
+        files=pa.concat_tables([*ordered, last]),
+        spared=spared,
+        unreadable=found.unreadable,
+    )
+
+
+def preview(plan: DropPlan) -> Outcome:
+    """Return a dry run's outcome."""
+    return _outcome(plan, Status.DRY_RUN)
+
+
+def execute(session: Session, plan: DropPlan) -> Outcome:
+    """Drop the table, and then delete the plan's files.
+
+    Raises:
+        NotFoundError: the table was dropped or renamed meanwhile; no file was deleted.
+        CommitUnknownError: the table may have been dropped; no file was deleted.
+    """
+    table, catalog = plan.table, session.catalog
+    if table.refreshed().metadata_location != table.metadata_location and plan.files is not None:
+        raise RefusedError(
+            f"{table.identifier} was changed since its files were listed; nothing was changed",
+            hint="end its writers, and run the command again",
+        )
+    confirmed = change_entry(
+        session,
+        f"table {table.identifier}",
+        lambda: catalog.drop(table.identifier),
+        lambda: not catalog.exists(table.identifier),
+    )
+    if plan.files is None:
+        return _outcome(plan, Status.DONE)
+    if not confirmed:
+        # Another process may have renamed the table, and its files would still be needed.
+        raise CommitUnknownError(
+            f"the catalog did not confirm that it dropped {table.identifier}, so no file was deleted",
+            hint="if the table does not exist under another name, register it again with `lake register "
+            f"{table.identifier} {table.metadata_location}` and repeat the command",
+        )
+    if names := names_of_table(catalog, table.metadata, table.metadata_location, table.storage):
+        raise RefusedError(
+            f"{table.identifier} was dropped, but {', '.join(names[:3])} has the same files: none was deleted"
+        )
+    return _purge(session, plan, plan.files)
+
+
+def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
+    table = plan.table
+    again = f"lake register {table.identifier} {table.metadata_location}"
+    failed: list[str] = []
+    meter = Meter("deleting files", tasks=files.num_rows)
+    deleted = 0
+    with shown(session.progress, meter):
+        for kind in (*KINDS, _METADATA):
+            paths = files.filter(pc.equal(files["kind"], kind))["path"].to_pylist()
+            if kind == _METADATA and failed:
+                # The metadata still shows which files are left.
+                break
+            for start in range(0, len(paths), _BATCH):
+                try:
+                    session.interrupts.checkpoint()
+                except StoppedError:
+                    session.warn(
+                        "the table was dropped, but not all files were deleted; to go on, register it with "
+                        f"`{again}` and repeat the command"
+                    )
+                    raise
+                batch = paths[start : start + _BATCH]
+                outcome = table.storage.delete(batch)
+                failed += outcome.failed
+                deleted += len(batch) - len(outcome.failed)
+    if failed:
+        session.warn(
+            f"{len(failed)} files could not be deleted, e.g. {failed[0]}; the metadata file stays: to try again, "
+            f"register the table with `{again}` and repeat the command"
+        )
+    status = Status.PARTIAL if failed else Status.DONE
+    return _outcome(plan, status, deleted=deleted, failed=failed)
+
+
+def _outcome(
+    plan: DropPlan, status: Status, *, deleted: int = 0, failed: list[str] | None = None
+) -> Outcome:
+    facts = plan.facts()
+    warnings = []
+    if plan.spared:
+        warnings.append(
+            f"{plan.spared} files stay, because they are outside the table's folders or in a nested table's folders"
+        )
+    if plan.unreadable:
+        warnings.append(
+            f"{len(plan.unreadable)} manifests or manifest lists cannot be read, so the files that they name stay, "
+            f"e.g. those of {plan.unreadable[0]}"
+        )
+    details = []
+    if plan.files is not None and status is Status.DRY_RUN:
+        counts = plan.files.group_by("kind").aggregate([("path", "count"), ("bytes", "sum")])
+        rows = [list(row.values()) for row in counts.to_pylist()]
+        details = [Detail("files", ("kind", "files", "bytes"), rows)]
+    done = status in {Status.DONE, Status.PARTIAL}
+    return Outcome(
+        command="drop",
+        table=plan.table.identifier,
+        status=status,
+        base_snapshot_id=plan.table.metadata.current_snapshot_id,
+        plan=facts,
+        result={**facts, "deleted_files": deleted, "failed_deletes": len(failed or ())}
+        if done
+        else {},
+        warnings=warnings,
+        details=details,
+    )

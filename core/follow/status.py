@@ -1,0 +1,49 @@
+"""Report where a follow is."""
+
+from __future__ import annotations
+
+from lake.core.errors import NotFoundError
+from lake.core.follow.handover.state import StateStore
+from lake.core.follow.options import FollowOptions
+from lake.core.follow.report import lag_of, standing
+from lake.core.follow.run import refuse_other_table
+from lake.core.outcome import Outcome, Status
+from lake.core.session import Session
+from lake.core.snapshots import ancestry
+from lake.core.storage.state_folder import StateFolder
+
+
+def status(session: Session, identifier: str, options: FollowOptions) -> Outcome:
+    """Report where a follow is, from its state and the table's metadata; the lock is not needed.
+
+    Raises:
+        NotFoundError: there is no state.
+        CorruptFileError: the state is damaged.
+        RefusedError: it is another table's state.
+    """
+    path = options.state or ""
+    state = StateStore(StateFolder.at(path, clock=session.clock, ids=session.ids)).load()
+    if state is None:
+        raise NotFoundError(f"there is no state of a follow in {path}")
+    table = session.table(identifier)
+    refuse_other_table(state, table)
+    position = state.position.position if state.position else None
+    totals = state.totals
+    return Outcome(
+        command="scan",
+        table=table.identifier,
+        branch=state.branch,
+        status=Status.DONE,
+        base_snapshot_id=ancestry.head_id(table.metadata, state.branch),
+        result={
+            "epochs": state.epoch,
+            "rows": totals.rows,
+            "bytes_written": totals.bytes,
+            **standing(state, lag_of(table.metadata, state.branch, position)),
+            "gaps_total": totals.gaps,
+            "skipped_snapshots": totals.skipped_snapshots,
+            "planning_failures": state.planning_failures,
+            "generation": state.generation,
+            "updated_ms": state.updated_ms,
+        },
+    )

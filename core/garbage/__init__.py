@@ -1,0 +1,1 @@
+"""Files that no snapshot references: find them, and delete those that belong to the table."""

@@ -1,0 +1,354 @@
+"""Find the files that only expired snapshots reference: a set difference over Arrow columns.
+
+When in doubt, files are kept. A retained snapshot whose manifests cannot be read in full (with the length and
+counts of its list) stops the expiry; an expired snapshot's unreadable manifest is reported, and files that only it
+lists are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.arrow import one_array
+from lake.core.errors import BadInputError
+from lake.core.manifests.api import read_manifest_lists, read_manifests
+from lake.core.manifests.data_files import DATA
+from lake.core.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.snapshots.completeness import (
+    FileCounts,
+    count_lists,
+    missing_files_message,
+    verify_manifest_list,
+)
+from lake.core.storage.file_names import FileNames
+from lake.core.storage.location_columns import normalize_locations
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.storage.storage import Storage
+
+DATA_FILE = "data_files"
+POSITION_DELETE = "position_delete_files"
+EQUALITY_DELETE = "equality_delete_files"
+MANIFEST = "manifests"
+MANIFEST_LIST = "manifest_lists"
+STATISTICS = "statistics_files"
+KINDS = (DATA_FILE, POSITION_DELETE, EQUALITY_DELETE, MANIFEST, MANIFEST_LIST, STATISTICS)
+_CONTENT_KINDS = pa.array([DATA_FILE, POSITION_DELETE, EQUALITY_DELETE])
+FILES = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
+_NO_INDICES = np.array([], np.int64)
+_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Files that no retained snapshot references.
+
+    Args:
+        files: Arrow table of path, kind (one of `KINDS`) and bytes (0 if metadata does not say).
+        unreadable: manifests and lists of expired snapshots that could not be read.
+        spec_ids: partition specs that manifests of retained snapshots use.
+    """
+
+    files: pa.Table
+    unreadable: tuple[str, ...]
+    spec_ids: frozenset[int]
+
+    def count(self, kind: str) -> int:
+        """Return the number of files of a kind."""
+        return int(pc.sum(pc.equal(self.files["kind"], kind)).as_py() or 0)
+
+    @property
+    def bytes(self) -> int:
+        """The total size of the files as far as metadata contains it."""
+        return int(pc.sum(self.files["bytes"]).as_py() or 0)
+
+
+@dataclass(slots=True)
+class Reachability:
+    """Computes reachability; reads each manifest once per run."""
+
+    storage: Storage
+    _file_names: FileNames = field(default_factory=FileNames)
+    # All manifests read so far, and for each list the indices of its manifests in that table.
+    _known: pa.Table = field(default_factory=MANIFEST_SCHEMA.empty_table)
+    _names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+    _lists: dict[str, Any] = field(default_factory=dict)
+    # The file counts of lists that are not checked yet.
+    _counts: dict[str, FileCounts] = field(default_factory=dict)
+    # The manifests that only expired snapshots had in the last call, and the files they listed.
+    _going: tuple[pa.Table, pa.Table, tuple[str, ...]] | None = None
+    # Manifests read together, and the paths of their live files.
+    _live: list[tuple[frozenset[str], pa.Array]] = field(default_factory=list)
+    # The delete manifests of the last call, and the columns that they compare.
+    _compared: tuple[frozenset[str], frozenset[int]] = (frozenset(), frozenset())
+
+    def garbage(
+        self,
+        metadata: TableMetadata,
+        expired: Sequence[Snapshot],
+        kept: Sequence[Snapshot],
+        *,
+        before: TableMetadata | None = None,
+    ) -> Garbage:
+        """Return the files that expired snapshots reference and retained ones do not.
+
+        Args:
+            metadata: the table's metadata, with the partition specs of all these snapshots.
+            expired: the snapshots to expire.
+            kept: all retained snapshots.
+            before: metadata from before the snapshots were removed, which still has the entries of their
+                statistics; None if ``metadata`` has them.
+
+        Raises:
+            CorruptFileError: a retained snapshot's manifest or manifest list cannot be read.
+            NotFoundError: one is missing.
+        """
+        kept_manifests = self._manifests(metadata, kept)
+        unreadable: list[str] = []
+        going = self._expired_manifests(metadata, expired, kept_manifests, unreadable)
+        candidates = self._candidates(metadata, going, unreadable)
+        # Read even if there are no candidates: a table with a broken manifest is not changed.
+        live = self._live_paths(metadata, kept_manifests)
+        expired_ids = {item.snapshot_id for item in expired}
+        parts = [
+            candidates,
+            _files(going["manifest_path"], MANIFEST, going["manifest_length"]),
+            _files(pa.array([item.manifest_list for item in expired], pa.string()), MANIFEST_LIST),
+            _statistics(before or metadata, lambda snapshot_id: snapshot_id in expired_ids),
+        ]
+        named = _statistics(metadata, lambda snapshot_id: snapshot_id not in expired_ids)
+        files = self._once(pa.concat_tables(parts))
+        files = self._without(files, live, kept_manifests, kept, named)
+        used = frozenset(kept_manifests["partition_spec_id"].unique().to_pylist())
+        return Garbage(files, tuple(unreadable), used)
+
+    def unreached(self, metadata: TableMetadata, files: pa.Table) -> pa.Table:
+        """Return those of the files (path, kind, bytes) that no snapshot of the table references.
+
+        Raises:
+            CorruptFileError: a manifest or list cannot be read.
+            NotFoundError: one is missing.
+        """
+        manifests = self._manifests(metadata, metadata.snapshots)
+        live = self._live_paths(metadata, manifests)
+        # A statistics entry that the catalog kept without its snapshot still references its file.
+        named = _statistics(metadata, lambda _: True)
+        return self._without(files, live, manifests, metadata.snapshots, named)
+
+    def referenced(self, metadata: TableMetadata) -> pa.Array:
+        """Return the names (`FileNames.of`) of all files that the snapshots of the table reference.
+
+        Raises:
+            CorruptFileError: a manifest or list cannot be read.
+            NotFoundError: one is missing.
+        """
+        manifests = self._manifests(metadata, metadata.snapshots)
+        live = self._live_paths(metadata, manifests)
+        return self._held(
+            live, manifests, metadata.snapshots, _statistics(metadata, lambda _: True)
+        )
+
+    def compared_columns(self, metadata: TableMetadata, kept: Sequence[Snapshot]) -> frozenset[int]:
+        """Return the ids of the columns that live equality deletes of the snapshots compare.
+
+        Raises:
+            CorruptFileError: a manifest or list cannot be read.
+            NotFoundError: one is missing.
+        """
+        manifests = self._manifests(metadata, kept)
+        deletes = manifests.filter(pc.not_equal(manifests["content"], DATA))
+        names = frozenset(deletes["manifest_path"].to_pylist())
+        if names != self._compared[0]:
+            found = read_manifests(
+                self.storage, deletes, metadata, columns=("status", "equality_ids"), live_only=True
+            )
+            lists = [one_array(entries["equality_ids"]).flatten() for entries in found.values()]
+            self._compared = (
+                names,
+                frozenset(column for item in lists for column in pc.unique(item).to_pylist()),
+            )
+        return self._compared[1]
+
+    def _manifests(
+        self,
+        metadata: TableMetadata,
+        snapshots: Collection[Snapshot],
+        unreadable: list[str] | None = None,
+    ) -> pa.Table:
+        """Return the distinct manifests of snapshots."""
+        locations = list(dict.fromkeys(snapshot.manifest_list for snapshot in snapshots))
+        new = [location for location in locations if location not in self._lists]
+        for names, counts, rows in read_manifest_lists(self.storage, new, unreadable):
+            self._remember(names, counts, rows)
+        for snapshot in snapshots:
+            self._check(metadata, snapshot, unreadable)
+        indices = [self._lists[location] for location in locations if location in self._lists]
+        return self._known.take(pa.array(np.unique(np.concatenate([_NO_INDICES, *indices]))))
+
+    def _check(
+        self, metadata: TableMetadata, snapshot: Snapshot, unreadable: list[str] | None
+    ) -> None:
+        """Check that a manifest list is complete; files that it lacks would become garbage."""
+        location = snapshot.manifest_list
+        counts = self._counts.pop(location, None)
+        if counts is None or not missing_files_message(metadata, snapshot, counts):
+            return
+        try:
+            manifests = self._known.take(pa.array(self._lists[location]))
+            verify_manifest_list(self.storage, metadata, snapshot, manifests)
+        except BadInputError:
+            self._counts[location] = counts
+            if unreadable is None:
+                raise
+            unreadable.append(location)
+
+    def _remember(self, locations: Sequence[str], counts: Sequence[int], rows: pa.Table) -> None:
+        """Store the manifests of new lists, each once, because many lists share manifests."""
+        paths = normalize_locations(rows["manifest_path"])
+        is_new = pc.invert(pc.is_in(paths, value_set=self._names))
+        new = _first_rows(rows.filter(is_new), paths.filter(is_new))
+        self._known = pa.concat_tables([self._known, new])
+        self._names = pa.concat_arrays([self._names, paths.filter(is_new).unique()])
+        indices = pc.index_in(paths, value_set=self._names).to_numpy().astype(np.int64)
+        pieces = np.split(indices, np.cumsum(counts)[:-1])
+        self._lists.update(zip(locations, pieces, strict=True))
+        self._counts.update(zip(locations, count_lists(rows, counts), strict=True))
+
+    def _expired_manifests(
+        self,
+        metadata: TableMetadata,
+        expired: Sequence[Snapshot],
+        kept: pa.Table,
+        unreadable: list[str],
+    ) -> pa.Table:
+        found = self._manifests(metadata, expired, unreadable)
+        shared = pc.is_in(
+            normalize_locations(found["manifest_path"]),
+            value_set=normalize_locations(kept["manifest_path"]),
+        )
+        return found.filter(pc.invert(shared))
+
+    def _candidates(
+        self, metadata: TableMetadata, going: pa.Table, unreadable: list[str]
+    ) -> pa.Table:
+        wanted = going.select(["manifest_path", "manifest_length", "partition_spec_id"])
+        if self._going is None or not wanted.equals(self._going[0]):
+            bad: list[str] = []
+            self._going = (wanted, self._named(metadata, going, bad), tuple(bad))
+        unreadable += self._going[2]
+        return self._going[1]
+
+    def _named(self, metadata: TableMetadata, going: pa.Table, unreadable: list[str]) -> pa.Table:
+        try:
+            return self._entries(metadata, going)
+        except BadInputError:
+            # At least one is corrupt: read them one by one.
+            parts = [FILES.empty_table()]
+            for index in range(going.num_rows):
+                try:
+                    parts.append(self._entries(metadata, going.slice(index, 1)))
+                except BadInputError:
+                    unreadable.append(going["manifest_path"][index].as_py())
+            return pa.concat_tables(parts)
+
+    def _entries(self, metadata: TableMetadata, manifests: pa.Table) -> pa.Table:
+        """Return path, kind and bytes of the live files of manifests."""
+        if manifests.num_rows == 0:
+            return FILES.empty_table()
+        by_spec = read_manifests(
+            self.storage, manifests, metadata, columns=_COLUMNS, live_only=True
+        )
+        parts = [
+            pa.table(
+                [
+                    entries["file_path"],
+                    _CONTENT_KINDS.take(pc.cast(entries["content"], pa.int64()).combine_chunks()),
+                    entries["file_size_in_bytes"],
+                ],
+                schema=FILES,
+            )
+            for entries in by_spec.values()
+        ]
+        return pa.concat_tables([FILES.empty_table(), *parts])
+
+    def _live_paths(self, metadata: TableMetadata, manifests: pa.Table) -> Any:
+        paths_wanted = frozenset(manifests["manifest_path"].to_pylist())
+        # Skip manifests of snapshots that only an earlier attempt retained; they would keep files.
+        known = [(names, paths) for names, paths in self._live if names <= paths_wanted]
+        read = frozenset().union(*(names for names, _ in known))
+        new = manifests.filter(
+            pc.invert(pc.is_in(manifests["manifest_path"], value_set=pa.array(read, pa.string())))
+        )
+        if new.num_rows:
+            names = frozenset(new["manifest_path"].to_pylist())
+            known.append((names, self._file_names.of(self._entries(metadata, new)["path"])))
+            self._live.append(known[-1])
+        return pa.concat_arrays([pa.array([], pa.string()), *(paths for _, paths in known)])
+
+    def _once(self, files: pa.Table) -> pa.Table:
+        """Return the first row of each file."""
+        return _first_rows(files, self._file_names.of(files["path"]))
+
+    def _without(
+        self,
+        files: pa.Table,
+        live: pa.Array,
+        manifests: pa.Table,
+        snapshots: Sequence[Snapshot],
+        statistics: pa.Table,
+    ) -> pa.Table:
+        """Return the files that no retained snapshot or statistics entry references."""
+        if not files.num_rows:
+            return files
+        held = self._held(live, manifests, snapshots, statistics)
+        reached = pc.is_in(self._file_names.of(files["path"]), value_set=held)
+        return files.filter(pc.invert(reached))
+
+    def _held(
+        self,
+        live: pa.Array,
+        manifests: pa.Table,
+        snapshots: Sequence[Snapshot],
+        statistics: pa.Table,
+    ) -> pa.Array:
+        """Return the names of files that snapshots or statistics entries reference, and of the targets of links."""
+        lists = pa.array([item.manifest_list for item in snapshots], pa.string())
+        columns = (manifests["manifest_path"], lists, statistics["path"])
+        held = pa.concat_arrays([live, *(self._file_names.of(column) for column in columns)])
+        return pa.concat_arrays([held, self._file_names.linked(held)])
+
+
+def _files(locations: Any, kind: str, sizes: Any = None) -> pa.Table:
+    count = len(locations)
+    lengths = pa.array([0] * count, pa.int64()) if sizes is None else sizes
+    return pa.table([locations, pa.array([kind] * count, pa.string()), lengths], schema=FILES)
+
+
+def _statistics(metadata: TableMetadata, wanted: Callable[[int], bool]) -> pa.Table:
+    """Return the table and partition statistics files of the chosen snapshots."""
+    found = [
+        item
+        for item in (*metadata.statistics, *metadata.partition_statistics)
+        if wanted(item.snapshot_id)
+    ]
+    return _files(
+        pa.array([item.statistics_path for item in found], pa.string()),
+        STATISTICS,
+        pa.array([item.file_size_in_bytes for item in found], pa.int64()),
+    )
+
+
+def _first_rows(table: pa.Table, names: pa.Array) -> pa.Table:
+    """Return the first row of each name."""
+    encoded = names.dictionary_encode()
+    _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
+    return table.take(pa.array(np.sort(first)))

@@ -1,0 +1,43 @@
+"""Show a metadata table, or write it to a file or a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lake.core.exports import export
+from lake.core.inspection.metadata_tables import InspectOptions, metadata_rows
+from lake.core.outcome import Detail, Outcome, Status
+from lake.core.scan.execute import previewed
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.exports.destinations import Output
+    from lake.core.session import Session
+
+
+def inspect_table(
+    session: Session, table: Table, options: InspectOptions, output: Output | None
+) -> Outcome:
+    """Show the first rows of a metadata table, or write all of them.
+
+    Raises:
+        NotFoundError: a column does not exist.
+        BadInputError: the filter is not valid, or the output cannot be written.
+        RefusedError: the output is inside the table's folders.
+    """
+    rows = metadata_rows(table, options)
+    plan: dict[str, Any] = {"metadata_table": options.kind, "rows_found": rows.found}
+    details: list[Detail] = []
+    if output is None:
+        result, details = previewed(rows)
+    else:
+        result, _ = export.emit(session, rows, output)
+    return Outcome(
+        command="inspect",
+        table=table.identifier,
+        status=Status.DONE,
+        base_snapshot_id=table.metadata.current_snapshot_id,
+        plan=plan,
+        result=result,
+        details=details,
+    )

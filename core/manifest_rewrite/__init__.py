@@ -1,0 +1,1 @@
+"""`lake manifests`: write the manifests of a branch again, fewer of them and clustered by partition."""

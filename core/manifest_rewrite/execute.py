@@ -1,0 +1,82 @@
+"""Commit rewritten manifests; a plan that another writer invalidated is made again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lake.core.commit.commit import CommitRequest, commit_snapshot
+from lake.core.commit.preconditions import require_writable
+from lake.core.errors import CommitConflictError
+from lake.core.manifest_rewrite.plan import ManifestOptions, ManifestPlan, plan_manifests
+from lake.core.outcome import Detail, Outcome, Status
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.completeness import read_list
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.session import Session
+
+_ROUNDS = 5
+_COLUMNS = (
+    *("spec_id", "content", "manifests", "manifests_after", "bytes"),
+    *("per_partition", "per_partition_after"),
+)
+
+
+def preview(plan: ManifestPlan) -> Outcome:
+    """Return a dry run's outcome."""
+    return _outcome(plan, Status.DRY_RUN, {})
+
+
+def execute(session: Session, table: Table, options: ManifestOptions, operation_id: str) -> Outcome:
+    """Plan and commit; others may commit meanwhile.
+
+    Raises:
+        CommitConflictError: other writers replaced the manifests each time; nothing was changed.
+        CommitUnknownError: the commit may have succeeded.
+    """
+    require_writable(table, options.branch)
+    for remaining in reversed(range(_ROUNDS)):
+        plan = plan_manifests(table, options)
+        if plan.is_empty:
+            return _outcome(plan, Status.NOTHING_TO_DO, {})
+        try:
+            done = commit_snapshot(
+                session,
+                table,
+                plan.operation,
+                CommitRequest(operation_id=operation_id, branch=options.branch),
+            )
+        except CommitConflictError:
+            if not remaining:
+                raise
+            table = table.refreshed()
+            operation_id = session.ids.uuid()
+            continue
+        head = ancestry.branch_head(done.table.metadata, options.branch)
+        left = read_list(done.table.storage, done.table.metadata, head).num_rows if head else 0
+        result = {"rewritten": plan.facts()["rewritten"], "manifests": left}
+        return _outcome(plan, Status.DONE, result, operation_id, done.snapshot_ids)
+    raise AssertionError("the last round returns or raises")
+
+
+def _outcome(
+    plan: ManifestPlan,
+    status: Status,
+    result: dict[str, Any],
+    operation_id: str | None = None,
+    snapshot_ids: tuple[int, ...] = (),
+) -> Outcome:
+    rows = [list(group.facts().values()) for group in plan.groups]
+    return Outcome(
+        command="manifests",
+        table=plan.table.identifier,
+        branch=plan.options.branch,
+        status=status,
+        operation_id=operation_id,
+        base_snapshot_id=ancestry.head_id(plan.table.metadata, plan.options.branch),
+        snapshot_ids=snapshot_ids,
+        plan=plan.facts(),
+        result=result,
+        details=[Detail("manifests", _COLUMNS, rows)] if rows else [],
+    )

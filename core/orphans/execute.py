@@ -1,0 +1,213 @@
+"""Delete orphan files or move them away, and move files back or delete them permanently."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.errors import RefusedError
+from lake.core.garbage.file_deletion import Removed, remove_in_batches
+from lake.core.options import Option
+from lake.core.orphans import trash
+from lake.core.orphans.kept_files import checkpoint_names
+from lake.core.orphans.options import Mode
+from lake.core.orphans.plan import KINDS, CleaningPlan
+from lake.core.orphans.references import metadata_files
+from lake.core.outcome import Detail, Outcome, Status
+from lake.core.units import iso_time
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.session import Session
+    from lake.core.storage.s3 import ShouldContinue
+    from lake.core.storage.storage import DeleteOutcome
+
+_COLUMNS = ("file", "kind", "bytes", "modified_at")
+_RUN_COLUMNS = ("run", "moved_at", "files", "bytes")
+_SHOWN = 20
+
+
+def preview(session: Session, plan: CleaningPlan) -> Outcome:
+    """Return the outcome that lists the orphan files and the runs whose files are still away."""
+    if plan.share > plan.options.max_share:
+        session.warn(
+            f"{plan.share:.0%} of the files or bytes are orphans: they are not removed without {Option.MAX_SHARE}"
+        )
+    runs = trash.find_runs(plan.table)
+    details = _orphans(plan, every=session.settings.verbose)
+    if runs:
+        rows = [
+            [
+                run.run_id,
+                iso_time(run.created_ms),
+                run.files.num_rows,
+                pc.sum(run.files["bytes"]).as_py() or 0,
+            ]
+            for run in runs
+        ]
+        details.append(Detail("files that were moved away", _RUN_COLUMNS, rows))
+    status = Status.NOTHING_TO_DO if plan.is_empty else Status.DRY_RUN
+    facts = {
+        **plan.facts(),
+        "trash": [
+            {
+                "run_id": run.run_id,
+                "created_at": iso_time(run.created_ms),
+                "files": run.files.num_rows,
+            }
+            for run in runs
+        ],
+    }
+    return Outcome(
+        command="clean",
+        table=plan.table.identifier,
+        status=status,
+        base_snapshot_id=plan.table.metadata.current_snapshot_id,
+        plan=facts,
+        details=details,
+    )
+
+
+def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
+    """Remove the plan's files from the table's folders; before each batch they are checked again.
+
+    Args:
+        session: the session of the invocation.
+        plan: the plan.
+        run_id: the id of this run, also the name of its folder in the trash.
+
+    Raises:
+        RefusedError: too large a part of the files would go, or the table is another one now.
+    """
+    plan.check()
+    removed = Removed()
+    if plan.is_empty:
+        return _outcome(plan, Status.NOTHING_TO_DO, removed, run_id)
+    table = plan.table
+    files = pa.concat_tables(
+        [plan.files.filter(pc.equal(plan.files["kind"], kind)) for kind in KINDS]
+    )
+    away = None
+    if plan.options.mode is Mode.QUARANTINE:
+        away = trash.write_list(table, run_id, files, session.clock.now_ms())
+
+    def remove(batch: pa.Table, should_continue: ShouldContinue) -> DeleteOutcome:
+        paths = batch["path"].to_pylist()
+        if away is None:
+            return table.storage.delete(paths, should_continue=should_continue)
+        return trash.move_away(session, table, away, paths, should_continue)
+
+    remove_in_batches(
+        session,
+        table,
+        files,
+        removed,
+        recheck=lambda now, remaining: _still_orphans(plan, now, remaining),
+        remove=remove,
+        title="deleting files" if away is None else "moving files",
+    )
+    if removed.failed:
+        session.warn(f"{len(removed.failed)} files could not be removed, e.g. {removed.failed[0]}")
+    if removed.reached:
+        session.warn(f"{removed.reached} files were kept, because the table references them now")
+    if away is not None and not removed.files:
+        trash.remove(table, run_id)
+    status = Status.PARTIAL if removed.failed else Status.DONE
+    return _outcome(plan, status, removed, run_id)
+
+
+def _still_orphans(plan: CleaningPlan, now: Table, files: pa.Table) -> pa.Table:
+    """Return the files that the table, as it is now, does not reference, and no checkpoint either."""
+    if now.metadata.table_uuid != plan.table.metadata.table_uuid:
+        raise RefusedError(f"{now.identifier} is another table now; nothing more is removed")
+    files = plan.reach.unreached(now.metadata, files)
+    needed = pa.concat_arrays(
+        [
+            plan.names.of(pa.array(metadata_files(now), pa.string())),
+            checkpoint_names(now, plan.names),
+        ]
+    )
+    return files.filter(pc.invert(pc.is_in(plan.names.of(files["path"]), value_set=needed)))
+
+
+def _outcome(plan: CleaningPlan, status: Status, removed: Removed, run_id: str) -> Outcome:
+    quarantine = plan.options.mode is Mode.QUARANTINE
+    result: dict[str, Any] = {
+        "run_id": run_id,
+        "deleted": 0 if quarantine else removed.files,
+        "quarantined": removed.files if quarantine else 0,
+        "bytes": removed.bytes,
+        "failed": len(removed.failed),
+    }
+    return Outcome(
+        command="clean",
+        table=plan.table.identifier,
+        status=status,
+        operation_id=run_id,
+        base_snapshot_id=plan.table.metadata.current_snapshot_id,
+        plan=plan.facts(),
+        result=result,
+    )
+
+
+def restore(session: Session, table: Table, run_id: str) -> Outcome:
+    """Move the files of a run back."""
+    restored = trash.restore(session, table, trash.read_list(table, run_id))
+    if restored.present:
+        session.warn(
+            f"{len(restored.present)} files exist again and were not overwritten, e.g. {restored.present[0]}"
+        )
+    if restored.failed:
+        session.warn(
+            f"{len(restored.failed)} files could not be moved back, e.g. {restored.failed[0]}"
+        )
+    status = Status.PARTIAL if restored.failed or restored.present else Status.DONE
+    result = {
+        "run_id": run_id,
+        "restored": len(restored.moved),
+        "present": len(restored.present),
+        "failed": len(restored.failed),
+    }
+    return _trash_outcome(table, status, result)
+
+
+def purge(session: Session, table: Table, run_ids: list[str]) -> Outcome:
+    """Delete the files of runs permanently."""
+    purged, failed, size = 0, 0, 0
+    for run_id in run_ids:
+        run = trash.read_list(table, run_id)
+        outcome = trash.remove(table, run_id)
+        purged += len(outcome.deleted)
+        failed += len(outcome.failed)
+        size += pc.sum(run.files["bytes"]).as_py() or 0
+    if failed:
+        session.warn(f"{failed} files could not be deleted")
+    status = Status.PARTIAL if failed else Status.DONE if run_ids else Status.NOTHING_TO_DO
+    result = {"runs": len(run_ids), "purged": purged, "bytes": size, "failed": failed}
+    return _trash_outcome(table, status, result)
+
+
+def runs_older_than(table: Table, limit_ms: int) -> list[str]:
+    """Return the ids of the runs that moved files away before a time, oldest first."""
+    return [run.run_id for run in trash.find_runs(table) if run.created_ms < limit_ms]
+
+
+def _trash_outcome(table: Table, status: Status, result: dict[str, Any]) -> Outcome:
+    return Outcome(
+        command="clean",
+        table=table.identifier,
+        status=status,
+        base_snapshot_id=table.metadata.current_snapshot_id,
+        result=result,
+    )
+
+
+def _orphans(plan: CleaningPlan, *, every: bool) -> list[Detail]:
+    shown = plan.files if every else plan.files.slice(0, _SHOWN)
+    rows = [
+        [row["path"], row["kind"], row["bytes"], iso_time(row["modified_ms"])]
+        for row in shown.to_pylist()
+    ]
+    return [Detail("orphan files", _COLUMNS, rows)] if rows else []

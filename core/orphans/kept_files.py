@@ -1,0 +1,191 @@
+"""Files that no snapshot references and that are kept all the same, each with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import locations
+from lake.core.errors import CorruptFileError, RefusedError
+from lake.core.metadata.files import MAX_TEXT_BYTES, VERSION_HINT, is_metadata_name, parse
+from lake.core.replay.temporary_manifests import find_manifests, read_temporary_manifests
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.storage.file_names import FileNames
+
+_HEAD_BYTES = 4096
+_THREADS = 16
+_UUID = re.compile(rb'"table-uuid"\s*:\s*"([0-9A-Fa-f-]{36})"')
+_VERSION = re.compile(r"v?([0-9]{1,18})(?![0-9])")
+# The names of lake's locks, claims and journals.
+_OWN = ("lake.", "lake-")
+
+
+class KeepReason(StrEnum):
+    """Why a file that no snapshot references is kept."""
+
+    CHECKPOINT = "checkpoint"
+    LAKE = "lake"
+    METADATA = "metadata"
+    OTHER_TABLE = "other-table"
+    OUTSIDE = "outside"
+    HIDDEN = "hidden"
+    EXCLUDED = "excluded"
+    PREFIX_MISMATCH = "prefix-mismatch"
+    YOUNG = "young"
+    NO_TIME = "no-time"
+
+
+def checkpoint_names(table: Table, names: FileNames) -> pa.Array:
+    """Return the names of the temporary manifests of Flink jobs and staged runs, and of the files they list.
+
+    Those of committed checkpoints are among them: their files are referenced by snapshots, too.
+
+    Raises:
+        CorruptFileError: a manifest cannot be read, so it is not known which files its job still needs.
+    """
+    manifests = find_manifests(table)
+    paths = [pa.array([file.location for file in manifests], pa.string())]
+    for reading in read_temporary_manifests(table, manifests):
+        if reading.manifest is not None:
+            paths.append(pc.cast(reading.manifest.entries["file_path"], pa.string()))
+        elif reading.foreign is None:
+            raise CorruptFileError(
+                f"{reading.location} cannot be read, and may list files of a checkpoint: {reading.problem}",
+                hint="if the job will not be restored, delete this file; then run the command again",
+            )
+    return pa.concat_arrays([names.of(column) for column in paths])
+
+
+def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> set[str]:
+    """Return the metadata files that are not in the table's log and must stay, and version hints.
+
+    A metadata file whose version is not less than the current one may be about to become the current one.
+
+    Args:
+        table: the table.
+        paths: files that the table does not reference.
+        more: further folders that the user named.
+
+    Raises:
+        RefusedError: a metadata file in the table's folders is another table's.
+    """
+    found = [
+        path
+        for path in paths
+        if is_metadata_name(path) and not path.rpartition("/")[2].startswith(".")
+    ]
+    hints = {path for path in found if path.rpartition("/")[2].lower() == VERSION_HINT}
+    files = [path for path in found if path not in hints]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        uuids = dict(zip(files, pool.map(partial(_uuid_of, table), files), strict=True))
+    own = str(table.metadata.table_uuid)
+    beside = locations.canonical(table.metadata_location).rpartition("/")[0]
+    named = _prefixes(more)
+    for path, uuid in uuids.items():
+        name = locations.canonical(path)
+        is_shared = name.rpartition("/")[0] == beside or name.startswith(named)
+        if uuid is not None and uuid != own and is_shared:
+            raise RefusedError(
+                f"{path} is the metadata of another table ({uuid}), in the folder of {table.identifier}",
+                hint="the two tables share their folders; move one of them before orphan files are removed",
+            )
+    current = _version(table.metadata_location)
+    return hints | {
+        path for path, uuid in uuids.items() if uuid != own or not _is_before(path, current)
+    }
+
+
+def _is_before(path: str, current: int | None) -> bool:
+    """Whether a metadata file is of an earlier version than the current one; False if that is not known."""
+    version = _version(path)
+    return version is not None and current is not None and version < current
+
+
+def _uuid_of(table: Table, path: str) -> str | None:
+    """Return the UUID of the table to which a metadata file belongs; None if it cannot be read."""
+    try:
+        head = table.storage.read_part(path, 0, _HEAD_BYTES)
+        if found := _UUID.search(head):
+            return found[1].decode().lower()
+        data = table.storage.read(path, limit=MAX_TEXT_BYTES)
+        return str(parse(data, path).table_uuid)
+    except (CorruptFileError, RefusedError, ValueError):
+        return None
+
+
+def _version(path: str) -> int | None:
+    found = _VERSION.match(path.rpartition("/")[2])
+    return int(found[1]) if found else None
+
+
+def by_name(
+    table: Table, paths: Iterable[str], excluded: Sequence[str], more: Sequence[str]
+) -> list[KeepReason | None]:
+    """Return why files are kept by their names alone; None for files that are not.
+
+    Args:
+        table: the table.
+        paths: the files.
+        excluded: patterns of paths below the folders.
+        more: further folders that the user named.
+    """
+    decide = _ByName(table, excluded, more)
+    return [decide(path) for path in paths]
+
+
+class _ByName:
+    def __init__(self, table: Table, excluded: Sequence[str], more: Sequence[str]) -> None:
+        self._excluded = excluded
+        self._fields = tuple(
+            {f"{item.name}=" for spec in table.metadata.specs().values() for item in spec.fields}
+        )
+        self._metadata = _prefixes(
+            [table.metadata_folder, locations.join(table.metadata.location, "metadata")]
+        )
+        # Any folder below these belongs to the table. Another folder below its location may be another table's.
+        self._folders = _prefixes(
+            [
+                *more,
+                table.data_location,
+                table.metadata_folder,
+                *(locations.join(table.metadata.location, name) for name in ("data", "metadata")),
+            ]
+        )
+        self._roots = _prefixes([*more, *table.roots])
+
+    def __call__(self, path: str) -> KeepReason | None:
+        name = locations.canonical(path)
+        below = self._below(name)
+        parts = below.split("/")
+        if name.startswith(self._metadata) and parts[-1].startswith(_OWN):
+            return KeepReason.LAKE
+        if any(
+            part.startswith((".", "_")) and not part.startswith(self._fields or "/")
+            for part in parts
+        ):
+            return KeepReason.HIDDEN
+        if any(fnmatchcase(below, pattern) for pattern in self._excluded):
+            return KeepReason.EXCLUDED
+        is_known = name.startswith(self._folders) or len(parts) == 1
+        if not is_known and not parts[0].startswith(self._fields or "/"):
+            return KeepReason.OUTSIDE
+        return None
+
+    def _below(self, name: str) -> str:
+        """Return the part of a path below the outermost folder that contains it."""
+        roots = [root for root in self._roots if name.startswith(root)]
+        return name.removeprefix(min(roots, key=len, default=""))
+
+
+def _prefixes(folders: Iterable[str]) -> tuple[str, ...]:
+    return tuple({locations.canonical(folder).rstrip("/") + "/" for folder in folders})

@@ -1,0 +1,276 @@
+"""The plan of a cleaning: the orphan files, and why other files that no snapshot references are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import locations
+from lake.core.catalogs.catalog import Table
+from lake.core.catalogs.shared_locations import refuse_shared_location
+from lake.core.errors import RefusedError
+from lake.core.garbage.nested_tables import NestedTables
+from lake.core.garbage.own_files import own_files
+from lake.core.garbage.reachability import (
+    DATA_FILE,
+    MANIFEST,
+    MANIFEST_LIST,
+    STATISTICS,
+    Reachability,
+)
+from lake.core.metadata.files import is_metadata_name
+from lake.core.options import Option
+from lake.core.orphans.kept_files import KeepReason, by_name, checkpoint_names, kept_metadata
+from lake.core.orphans.listing import list_files
+from lake.core.orphans.options import CleanOptions, PrefixMismatch
+from lake.core.orphans.references import referenced_names
+from lake.core.properties.table_properties import GC_ENABLED
+from lake.core.session import Session
+from lake.core.storage.errors import translate_errors
+from lake.core.storage.file_names import FileNames
+from lake.core.storage.location_columns import normalize_locations
+from lake.core.storage.s3 import UnsupportedError
+from lake.core.units import iso_time
+
+# The scheme and authority of a name, which differ if a table is read through another address.
+_PREFIX = r"^[a-z][a-z0-9+.-]*://[^/]*"
+_STATISTICS = r"\.(stats|puffin)$"
+METADATA_FILE = "metadata_files"
+# The order in which orphan files are removed: files before those that may list them.
+KINDS = (DATA_FILE, STATISTICS, MANIFEST, MANIFEST_LIST, METADATA_FILE)
+
+
+@dataclass(frozen=True)
+class CleaningPlan:
+    """The files below the table's folders, by what happens to them.
+
+    Args:
+        table: the table that the plan was made for.
+        options: the options.
+        files: the orphan files: path, kind, bytes, modified_ms.
+        listed: the number and the bytes of the listed files.
+        referenced: the number of listed files that the table references.
+        kept: the number of unreferenced files that are kept, by `KeepReason`.
+        reach: the manifests read so far.
+        names: compares locations as files.
+    """
+
+    table: Table
+    options: CleanOptions
+    files: pa.Table
+    listed: tuple[int, int]
+    referenced: int
+    kept: Mapping[str, int]
+    reach: Reachability = field(repr=False, compare=False)
+    names: FileNames = field(repr=False, compare=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no orphan files."""
+        return not self.files.num_rows
+
+    @cached_property
+    def bytes(self) -> int:
+        """The size of the orphan files."""
+        return int(pc.sum(self.files["bytes"]).as_py() or 0)
+
+    @property
+    def share(self) -> float:
+        """The greater one of the orphan files' shares of the listed files and of their bytes."""
+        count, size = self.listed
+        return float(max(self.files.num_rows / max(count, 1), self.bytes / max(size, 1)))
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan by its names in the output."""
+        return {
+            "mode": str(self.options.mode),
+            "older_than": iso_time(self.options.older_than_ms),
+            "listed": self.listed[0],
+            "reachable": self.referenced,
+            "kept": dict(self.kept),
+            "orphans": self.files.num_rows,
+            "bytes": self.bytes,
+        }
+
+    def check(self) -> None:
+        """Refuse to remove a large part of the table's files.
+
+        Raises:
+            RefusedError: the share of orphan files is greater than the options allow.
+        """
+        if self.share > self.options.max_share:
+            raise RefusedError(
+                f"{self.files.num_rows} of {self.listed[0]} files below the folders of {self.table.identifier} "
+                f"are orphans ({self.share:.0%} of the files or bytes)",
+                hint=f"look at the list first; {Option.MAX_SHARE} {min(100, int(self.share * 100) + 1)}% allows it",
+            )
+
+
+def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> CleaningPlan:
+    """List the files below the table's folders, and find those that nothing needs.
+
+    Raises:
+        RefusedError: a safety rule forbids it.
+        CorruptFileError: metadata, a manifest or a temporary manifest of a checkpoint cannot be read.
+        StorageError: the listing is not complete.
+    """
+    options.check(session.clock.now_ms())
+    if not GC_ENABLED.of(table.metadata.properties):
+        raise RefusedError(
+            "gc.enabled is false: the table's files may belong to other tables, so none is an orphan for certain"
+        )
+    refuse_shared_location(table)
+    names = FileNames()
+    listed = list_files(table, options.locations, names)
+    own = names.of(listed["path"])
+    reach = Reachability(table.storage)
+    referenced = referenced_names(table, reach, own, names)
+    is_referenced = pc.is_in(own, value_set=referenced)
+    loose = listed.append_column("name", own).filter(pc.invert(is_referenced))
+    limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))
+    reasons = _reasons(table, options, loose, referenced, names, limit_ms)
+    orphans = loose.filter(pc.is_null(reasons)).select(["path", "bytes", "modified_ms"])
+    orphans = orphans.add_column(1, "kind", _kinds(table, orphans["path"]))
+    if (
+        orphans.num_rows
+        and not table.metadata.snapshots
+        and pc.any(pc.equal(orphans["kind"], DATA_FILE)).as_py()
+    ):
+        raise RefusedError(
+            f"{table.identifier} has no snapshot, so every data file below its folders would be an orphan",
+            hint="load rows first, or drop the table with its files",
+        )
+    counted = pc.value_counts(reasons.drop_null())
+    kept = {item["values"].as_py(): item["counts"].as_py() for item in counted}
+    return CleaningPlan(
+        table=table,
+        options=options,
+        files=orphans,
+        listed=(listed.num_rows, int(pc.sum(listed["bytes"]).as_py() or 0)),
+        referenced=int(pc.sum(is_referenced).as_py() or 0),
+        kept=dict(sorted(kept.items())),
+        reach=reach,
+        names=names,
+    )
+
+
+def _reasons(
+    table: Table,
+    options: CleanOptions,
+    loose: pa.Table,
+    referenced: pa.Array,
+    names: FileNames,
+    limit_ms: int,
+) -> pa.Array:
+    """Return why each unreferenced file is kept; null for an orphan. The first reason that applies is given."""
+    paths = loose["path"].to_pylist()
+    metadata = kept_metadata(table, paths, options.locations)
+    nested = _of_other_tables(table, options, loose, metadata)
+    pending = pc.is_in(loose["name"], value_set=checkpoint_names(table, names)).to_pylist()
+    mismatched = _with_other_prefix(loose["name"], referenced).to_pylist()
+    found: list[str | None] = []
+    named = by_name(table, paths, options.excluded, options.locations)
+    times = loose["modified_ms"].to_pylist()
+    for path, is_pending, by, is_other, time_ms in zip(
+        paths, pending, named, mismatched, times, strict=True
+    ):
+        if is_pending:
+            found.append(KeepReason.CHECKPOINT)
+        elif path in metadata:
+            found.append(KeepReason.METADATA)
+        elif by is not None:
+            found.append(by)
+        elif path in nested:
+            found.append(KeepReason.OTHER_TABLE)
+        elif time_ms is None:
+            found.append(KeepReason.NO_TIME)
+        elif time_ms > limit_ms:
+            found.append(KeepReason.YOUNG)
+        elif is_other:
+            found.append(KeepReason.PREFIX_MISMATCH)
+        else:
+            found.append(None)
+    reasons = pa.array(found, pa.string())
+    others = loose.filter(pc.equal(reasons, KeepReason.PREFIX_MISMATCH))
+    if others.num_rows and options.prefix_mismatch is PrefixMismatch.ERROR:
+        raise RefusedError(
+            f"{others['path'][0]} and {others.num_rows - 1} other files have the path of a referenced file with "
+            "another scheme or authority: they may be the same files",
+            hint=f"if they are not, {Option.PREFIX_MISMATCH} ignore keeps them and continues",
+        )
+    return reasons
+
+
+def _of_other_tables(
+    table: Table, options: CleanOptions, loose: pa.Table, metadata: set[str]
+) -> set[str]:
+    """Return the files that belong to a table below the folders, or whose names have unsafe parts."""
+    files = loose.select(["path"]).filter(
+        pc.invert(pc.match_substring_regex(loose["path"], r"(?i)\.metadata\.json|version-hint"))
+    )
+    own = set(own_files(table, files)["path"].to_pylist())
+    more = list(options.locations)
+    nested = NestedTables(table.storage, more)
+    return {
+        path
+        for path in files["path"].to_pylist()
+        if path not in own
+        and not (more and locations.deletable(path, more) and not nested.owns(path))
+    } | {
+        path
+        for path in loose["path"].to_pylist()
+        if is_metadata_name(path)
+        and path not in metadata
+        and not locations.deletable(path, [*table.roots, *more])
+    }
+
+
+def _with_other_prefix(names: pa.Array, referenced: pa.Array) -> pa.Array:
+    """Return which names differ from a referenced one in scheme or authority only."""
+    paths = pc.replace_substring_regex(names, _PREFIX, "")
+    return pc.is_in(paths, value_set=pc.replace_substring_regex(referenced, _PREFIX, ""))
+
+
+def _kinds(table: Table, paths: pa.ChunkedArray) -> pa.Array:
+    """Return what kind of file each is, by its place and name."""
+    folders = [
+        normalize_locations([folder.rstrip("/") + "/"])[0].as_py()
+        for folder in (
+            table.metadata_folder,
+            locations.join(table.metadata.location, "metadata"),
+        )
+    ]
+    names = normalize_locations(paths)
+    last = pc.replace_substring_regex(names, r"^.*/", "")
+    beside = reduce(pc.or_, [pc.starts_with(names, folder) for folder in folders])
+    avro = pc.and_(beside, pc.ends_with(last, ".avro"))
+    cases = [
+        (pc.match_substring(last, ".metadata.json"), METADATA_FILE),
+        (pc.and_(avro, pc.starts_with(last, "snap-")), MANIFEST_LIST),
+        (avro, MANIFEST),
+        (pc.and_(beside, pc.match_substring_regex(last, _STATISTICS)), STATISTICS),
+    ]
+    return pc.case_when(
+        pc.make_struct(*(condition for condition, _ in cases)),
+        *(kind for _, kind in cases),
+        DATA_FILE,
+    )
+
+
+def _clock_difference_ms(session: Session, table: Table) -> int:
+    """Return how much later the store's clock is than this machine's; 0 if the store does not report its time."""
+    location = table.metadata_location
+    file = table.storage.look_up([location])[location]
+    try:
+        with translate_errors(location):
+            held = table.storage.ask_s3(location, lambda bucket, key: bucket.get(key, 1))
+    except UnsupportedError:
+        return 0
+    if held is None or file is None or file.modified_ms is None:
+        return 0
+    return file.modified_ms + int(held.age_seconds * 1000) - session.clock.now_ms()

@@ -1,0 +1,88 @@
+"""The files that a table references, now or in its earlier metadata files that still exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.manifests.api import read_manifest_lists, read_manifests
+from lake.core.metadata.files import read_metadata
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lake.core.catalogs.catalog import Table
+    from lake.core.garbage.reachability import Reachability
+    from lake.core.storage.file_names import FileNames
+
+
+def metadata_files(table: Table) -> list[str]:
+    """Return the locations of the current metadata file and of those in its log."""
+    return [
+        table.metadata_location,
+        *(entry.metadata_file for entry in table.metadata.metadata_log),
+    ]
+
+
+def referenced_names(
+    table: Table, reach: Reachability, listed: pa.Array, names: FileNames
+) -> pa.Array:
+    """Return the names of the files that the table or one of its earlier metadata files references.
+
+    Args:
+        table: the table.
+        reach: reads its manifests.
+        listed: the names of the files that exist.
+        names: computes names.
+
+    Raises:
+        CorruptFileError: a metadata file, manifest list or manifest that exists cannot be read.
+        NotFoundError: one of the current snapshots is not complete.
+    """
+    parts = [reach.referenced(table.metadata)]
+    logs = pa.array(metadata_files(table), pa.string())
+    parts.append(names.of(logs))
+    seen = {item.snapshot_id for item in table.metadata.snapshots}
+    for location in reversed(_existing(logs, listed, names).to_pylist()):
+        if location != table.metadata_location:
+            parts += _earlier(table, read_metadata(table.storage, location), seen, listed, names)
+    return pa.concat_arrays(parts)
+
+
+def _earlier(
+    table: Table, metadata: TableMetadata, seen: set[int], listed: pa.Array, names: FileNames
+) -> list[pa.Array]:
+    """Return the names that an earlier metadata file's snapshots reference, and add these snapshots to ``seen``.
+
+    Expiry deletes files of such snapshots, so what does not exist is left out.
+    """
+    gone = [item for item in metadata.snapshots if item.snapshot_id not in seen]
+    ids = {item.snapshot_id for item in gone}
+    seen |= ids
+    statistics = [
+        item.statistics_path
+        for item in (*metadata.statistics, *metadata.partition_statistics)
+        if item.snapshot_id in ids
+    ]
+    lists = _existing(pa.array([item.manifest_list for item in gone], pa.string()), listed, names)
+    parts = [names.of(pa.array(statistics, pa.string())), names.of(lists)]
+    for _, _, manifests in read_manifest_lists(table.storage, lists.to_pylist()):
+        parts += _manifest_names(table, metadata, manifests, listed, names)
+    return parts
+
+
+def _manifest_names(
+    table: Table, metadata: TableMetadata, manifests: pa.Table, listed: pa.Array, names: FileNames
+) -> list[pa.Array]:
+    own = names.of(manifests["manifest_path"])
+    manifests = manifests.filter(pc.is_in(own, value_set=listed))
+    by_spec = read_manifests(
+        table.storage, manifests, metadata, columns=("status", "file_path"), live_only=True
+    )
+    return [own, *(names.of(entries["file_path"]) for entries in by_spec.values())]
+
+
+def _existing(paths: pa.Array, listed: pa.Array, names: FileNames) -> pa.Array:
+    return paths.filter(pc.is_in(names.of(paths), value_set=listed)).unique()

@@ -1,0 +1,246 @@
+"""Files that were moved away: `<location>/.lake-trash/<run>/`, with a list from which they can be moved back."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lake.core import locations
+from lake.core.errors import CorruptFileError, LakeError, NotFoundError
+from lake.core.orphans.listing import trash_folder
+from lake.core.storage.moves import move
+from lake.core.storage.s3 import UNTRIED, ShouldContinue
+from lake.core.storage.storage import DeleteOutcome
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.session import Session
+
+_LIST = "files.parquet"
+_FILES = "files"
+_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("moved_to", pa.string()),
+        ("kind", pa.string()),
+        ("bytes", pa.int64()),
+        ("modified_ms", pa.int64()),
+    ]
+)
+_UUID, _CREATED, _FORMAT = b"lake.table-uuid", b"lake.created-ms", b"lake.format"
+_THREADS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TrashRun:
+    """The files that one run moved away.
+
+    Args:
+        run_id: the run's operation id.
+        created_ms: when it began, in ms since 1970.
+        files: path, moved_to (below the run's folder), kind, bytes, modified_ms.
+    """
+
+    run_id: str
+    created_ms: int
+    files: pa.Table
+
+
+def write_list(table: Table, run_id: str, files: pa.Table, created_ms: int) -> TrashRun:
+    """Write the list of the files that a run is about to move, before it moves the first one.
+
+    Args:
+        table: the table.
+        run_id: the run's operation id.
+        files: path, kind, bytes, modified_ms.
+        created_ms: now.
+    """
+    roots = [locations.canonical(root).rstrip("/") + "/" for root in table.roots]
+    moved = [_place(path, roots, number) for number, path in enumerate(files["path"].to_pylist())]
+    listed = files.add_column(1, "moved_to", pa.array(moved, pa.string())).select(_SCHEMA.names)
+    marks = {
+        _FORMAT: b"1",
+        _UUID: str(table.metadata.table_uuid).encode(),
+        _CREATED: str(created_ms).encode(),
+    }
+    buffer = BytesIO()
+    pq.write_table(listed.cast(_SCHEMA).replace_schema_metadata(marks), buffer)
+    table.storage.write(_within(table, run_id, _LIST), buffer.getvalue())
+    return TrashRun(run_id, created_ms, listed)
+
+
+def _place(path: str, roots: Sequence[str], number: int) -> str:
+    """Return the place of a file below the run's folder: its path below the table, or a number and its name."""
+    name = locations.canonical(path)
+    if name.startswith(roots[0]):
+        return f"{_FILES}/{name.removeprefix(roots[0])}"
+    return f"{_FILES}-outside/{number}-{name.rpartition('/')[2]}"
+
+
+def move_away(
+    session: Session,
+    table: Table,
+    run: TrashRun,
+    paths: Sequence[str],
+    should_continue: ShouldContinue,
+) -> DeleteOutcome:
+    """Move files to the run's folder; return what was moved as what was deleted from the table."""
+    places = dict(
+        zip(run.files["path"].to_pylist(), run.files["moved_to"].to_pylist(), strict=True)
+    )
+
+    def one(path: str) -> str | None:
+        if not should_continue():
+            return UNTRIED
+        try:
+            target = _within(table, run.run_id, *places[path].split("/"))
+            move(table.storage, path, target, session.ids)
+        except LakeError as error:
+            return error.message
+        return None
+
+    failed = {path: why for path, why in _each(table, one, paths) if why is not None}
+    return DeleteOutcome(
+        deleted=[path for path in paths if path not in failed],
+        failed={path: why for path, why in failed.items() if why != UNTRIED},
+        untried=[path for path, why in failed.items() if why == UNTRIED],
+    )
+
+
+def _each(
+    table: Table, one: Callable[[str], str | None], paths: Sequence[str]
+) -> list[tuple[str, str | None]]:
+    """Return each path with the reason why it could not be moved; stores receive several requests at a time."""
+    if locations.parse(table.metadata.location).is_local:
+        return [(path, one(path)) for path in paths]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(zip(paths, pool.map(one, paths), strict=True))
+
+
+def find_runs(table: Table) -> list[TrashRun]:
+    """Return the runs whose files are still away, oldest first; those without a readable list are left out."""
+    found = []
+    for name, is_folder in table.storage.list_folder(trash_folder(table)):
+        if is_folder and _RUN.fullmatch(name):
+            with suppress(NotFoundError, CorruptFileError):
+                found.append(read_list(table, name))
+    return sorted(found, key=lambda run: run.created_ms)
+
+
+def read_list(table: Table, run_id: str) -> TrashRun:
+    """Read the list of a run.
+
+    Raises:
+        NotFoundError: there is no such run.
+        CorruptFileError: the list is damaged, or another table's.
+    """
+    if not _RUN.fullmatch(run_id):
+        raise NotFoundError(f"{run_id!r} is not the id of a run")
+    location = _within(table, run_id, _LIST)
+    try:
+        data = table.storage.read(location)
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"{table.identifier} has no files that run {run_id} moved away",
+            hint="lake clean TABLE lists the runs",
+        ) from error
+    try:
+        files = pq.read_table(BytesIO(data))
+        marks = files.schema.metadata or {}
+        created_ms = int(marks[_CREATED])
+        files = files.select(_SCHEMA.names).cast(_SCHEMA)
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise CorruptFileError(f"{location} is not a list of files: {error}") from error
+    if marks.get(_UUID) != str(table.metadata.table_uuid).encode():
+        raise CorruptFileError(f"{location} is another table's list")
+    return TrashRun(run_id, created_ms, files.replace_schema_metadata(None))
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The paths that were moved back, those that exist again, and those that could not be moved."""
+
+    moved: Sequence[str]
+    present: Sequence[str]
+    failed: Sequence[str]
+
+
+def restore(session: Session, table: Table, run: TrashRun) -> Restored:
+    """Move the files of a run back to where they were, except where a file of that name exists again."""
+    here = {
+        locations.canonical(file.location)
+        for file in table.storage.find_files(_within(table, run.run_id))
+    }
+    rows = [
+        (path, _within(table, run.run_id, *moved_to.split("/")))
+        for path, moved_to in zip(
+            run.files["path"].to_pylist(), run.files["moved_to"].to_pylist(), strict=True
+        )
+    ]
+    _check_paths(table, run, rows)
+    waiting = {path: place for path, place in rows if locations.canonical(place) in here}
+    there = table.storage.look_up(waiting)
+    present = [path for path in waiting if there[path] is not None]
+    absent = [path for path in waiting if there[path] is None]
+
+    def back(path: str) -> str | None:
+        try:
+            move(table.storage, waiting[path], path, session.ids)
+        except LakeError as error:
+            return error.message
+        return None
+
+    results = _each(table, back, absent)
+    failed = [path for path, why in results if why is not None]
+    if not (failed or present):
+        remove(table, run.run_id)
+    return Restored([path for path, why in results if why is None], present, failed)
+
+
+def _check_paths(table: Table, run: TrashRun, rows: Sequence[tuple[str, str]]) -> None:
+    """Refuse a list that was changed so that it names files outside of the table or of the run's folder."""
+    folder = [_within(table, run.run_id)]
+    for path, place in rows:
+        if not locations.deletable(place, folder) or not locations.deletable(path, table.roots):
+            raise CorruptFileError(
+                f"the list of run {run.run_id} names {path}, which is outside of the table's folders",
+                hint="move this file by hand",
+            )
+
+
+def remove(table: Table, run_id: str) -> DeleteOutcome:
+    """Delete all files below a run's folder, its list last."""
+    folder = _within(table, run_id)
+    last = _within(table, run_id, _LIST)
+    files = [file.location for file in table.storage.find_files(folder)]
+    outcome = table.storage.delete(
+        path for path in files if locations.canonical(path) != locations.canonical(last)
+    )
+    if not outcome.failed:
+        table.storage.delete([last])
+        _remove_folders(folder)
+    return outcome
+
+
+def _remove_folders(folder: str) -> None:
+    parsed = locations.parse(folder)
+    if parsed.is_local:
+        for parent, _, _ in os.walk(parsed.path, topdown=False):
+            with suppress(OSError):
+                os.rmdir(parent)
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(parsed.path))
+
+
+def _within(table: Table, run_id: str, *names: str) -> str:
+    return locations.join(trash_folder(table), run_id, *names)

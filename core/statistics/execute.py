@@ -1,0 +1,167 @@
+"""Sketch the columns of a snapshot, write the statistics file, and register it in the table's metadata."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetStatisticsUpdate
+
+from lake.core import locations
+from lake.core.commit.attempt import ChangeSet, commit_changes
+from lake.core.commit.preconditions import require_writable
+from lake.core.deletes.puffin import PuffinWriter
+from lake.core.engine.tasks import Task
+from lake.core.errors import CommitConflictError, LakeError
+from lake.core.outcome import Detail, Outcome, Status
+from lake.core.progress import Meter, shown
+from lake.core.snapshots import ancestry
+from lake.core.statistics.plan import (
+    THETA_SKETCH,
+    StatisticsOptions,
+    StatisticsPlan,
+    plan_statistics,
+)
+from lake.core.statistics.tasks import SketchTask, sketch_columns
+from lake.core.statistics.theta_sketch import ThetaSketch
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lake.core.catalogs.catalog import Table
+    from lake.core.session import Session
+
+_COLUMNS = ("column", "id", "type", "ndv")
+
+
+def preview(plan: StatisticsPlan) -> Outcome:
+    """Return a dry run's outcome."""
+    return _outcome(plan, Status.NOTHING_TO_DO if plan.is_empty else Status.DRY_RUN)
+
+
+def execute(session: Session, table: Table, options: StatisticsOptions) -> Outcome:
+    """Describe the head of a branch; statistics that the snapshot has are replaced.
+
+    Raises:
+        CorruptFileError: a file cannot be read; nothing was changed.
+        CommitConflictError: the snapshot expired meanwhile; nothing was changed.
+        CommitUnknownError: the commit may have succeeded; the file is kept.
+    """
+    require_writable(table, options.branch)
+    plan = plan_statistics(table, options)
+    snapshot = plan.snapshot
+    if snapshot is None or plan.is_empty:
+        return _outcome(plan, Status.NOTHING_TO_DO)
+    sketches = _sketches(session, plan)
+    operation_id = session.ids.uuid()
+    name = f"{snapshot.snapshot_id}-{operation_id}.stats"
+    path = locations.join(table.metadata_folder, name)
+    with PuffinWriter(table.storage, path) as writer:
+        blobs = [
+            BlobMetadata(
+                type=THETA_SKETCH,
+                snapshot_id=snapshot.snapshot_id,
+                sequence_number=snapshot.sequence_number or 0,
+                fields=[field.field_id],
+                properties={"ndv": str(sketch.estimate)},
+            )
+            for field, sketch in zip(plan.fields, sketches, strict=True)
+        ]
+        for blob, sketch in zip(blobs, sketches, strict=True):
+            writer.add_blob(sketch.to_bytes(), blob)
+        size = writer.close()
+    file = StatisticsFile(
+        snapshot_id=snapshot.snapshot_id,
+        statistics_path=path,
+        file_size_in_bytes=size,
+        file_footer_size_in_bytes=writer.footer_size,
+        blob_metadata=blobs,
+    )
+    _register(session, table, options.branch, file)
+    rows = [
+        [field.name, field.field_id, str(field.field_type), sketch.estimate]
+        for field, sketch in zip(plan.fields, sketches, strict=True)
+    ]
+    result = {
+        "statistics_file": path,
+        "bytes_written": size,
+        "columns": [{"name": row[0], "id": row[1], "ndv": row[3]} for row in rows],
+    }
+    return _outcome(plan, Status.DONE, result, operation_id, [Detail("columns", _COLUMNS, rows)])
+
+
+def _sketches(session: Session, plan: StatisticsPlan) -> list[ThetaSketch]:
+    """Read all rows, and return a sketch of each column."""
+    scan = plan.scan
+    tasks = [
+        Task(
+            SketchTask(scan.reading(split.deletes), split.slices),
+            sum(item.length or item.size_bytes - item.start for item in split.slices),
+        )
+        for split in scan.reads()
+    ]
+    sketches = [ThetaSketch() for _ in plan.fields]
+    if not tasks:
+        return sketches
+    meter = Meter("reading", inputs=[task.input_bytes for task in tasks])
+    engine = session.engine(scan.bytes)
+    results = engine.run(tasks, sketch_columns, storage=plan.table.storage, meter=meter)
+    ended = 0
+    with closing(results), shown(session.progress, meter):  # type: ignore[type-var]
+        for result in results:
+            ended += 1
+            for sketch, report in zip(sketches, result.value.columns, strict=True):
+                sketch.merge(report.sketch())
+    if ended != len(tasks):
+        raise LakeError(f"the engine lost {len(tasks) - ended} tasks; nothing was written")
+    return sketches
+
+
+def _register(session: Session, table: Table, branch: str, file: StatisticsFile) -> None:
+    """Register a statistics file; delete it if the commit certainly failed.
+
+    The commit requires the branch's head, because the described snapshot can expire only after it was the head.
+    """
+
+    def prepare(now: Table) -> ChangeSet | None:
+        if file.snapshot_id not in ancestry.snapshots_by_id(now.metadata):
+            raise CommitConflictError(
+                f"snapshot {file.snapshot_id} of {now.identifier} expired meanwhile; nothing was changed"
+            )
+        same = AssertTableUUID(uuid=table.metadata.table_uuid)
+        head = AssertRefSnapshotId(ref=branch, snapshot_id=ancestry.head_id(now.metadata, branch))
+        update = SetStatisticsUpdate(statistics=file)
+        return ChangeSet((same, head), (update,), [file.statistics_path])
+
+    def find(metadata: TableMetadata) -> StatisticsFile | None:
+        path = file.statistics_path
+        return next((item for item in metadata.statistics if item.statistics_path == path), None)
+
+    try:
+        commit_changes(session, table, prepare, find)
+    except BaseException:
+        # If it was interrupted while the request was sent, the commit may have succeeded.
+        if locations.canonical(file.statistics_path) not in session.protected_files:
+            table.storage.delete([file.statistics_path])
+        raise
+
+
+def _outcome(
+    plan: StatisticsPlan,
+    status: Status,
+    result: dict[str, Any] | None = None,
+    operation_id: str | None = None,
+    details: list[Detail] | None = None,
+) -> Outcome:
+    return Outcome(
+        command="stats",
+        table=plan.table.identifier,
+        branch=plan.scan.options.branch,
+        status=status,
+        operation_id=operation_id,
+        base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
+        plan=plan.facts(),
+        result=result or {},
+        details=details or [],
+    )

@@ -1,0 +1,75 @@
+"""Move a file to another location, also of another disk or store; the target is complete whenever it exists."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lake.core import locations
+from lake.core.errors import LakeError, StorageError
+from lake.core.storage.atomic_files import flush, make_folders
+from lake.core.storage.errors import translate_errors
+
+if TYPE_CHECKING:
+    from lake.core.clock import Ids
+    from lake.core.storage.storage import Storage
+
+_PIECE = 1 << 20
+
+
+def move(storage: Storage, source: str, target: str, ids: Ids) -> None:
+    """Move a file; in a store it is copied and then deleted. A source that does not exist is left out.
+
+    Raises:
+        LakeError: the file could not be moved, or not be deleted after it was copied.
+    """
+    begin, end = locations.parse(source), locations.parse(target)
+    if not (begin.is_local and end.is_local):
+        _copy(storage, source, target)
+        outcome = storage.delete([source])
+        if outcome.failed:
+            raise StorageError(f"{source} cannot be deleted: {outcome.failed[source]}")
+        return
+    with translate_errors(source):
+        make_folders(os.path.dirname(os.path.abspath(end.path)))
+        try:
+            os.rename(begin.path, end.path)
+        except FileNotFoundError:
+            return
+        except OSError:
+            _move_to_other_disk(begin.path, end.path, ids)
+        flush(os.path.dirname(end.path))
+
+
+def _move_to_other_disk(source: str, target: str, ids: Ids) -> None:
+    temporary = os.path.join(os.path.dirname(target), f".{ids.uuid()}.tmp")
+    shutil.copy2(source, temporary)
+    flush(temporary)
+    os.rename(temporary, target)
+    flush(os.path.dirname(target))
+    os.unlink(source)
+
+
+def _copy(storage: Storage, source: str, target: str) -> None:
+    if _store(source) == _store(target):
+        filesystem, begin = storage.resolve(source)
+        try:
+            # The store copies by itself, up to its limit for one request.
+            filesystem.copy_file(begin, storage.resolve(target)[1])
+        except (OSError, pa.ArrowException):
+            pass
+        else:
+            return
+    try:
+        with storage.open_input(source) as begin_stream, storage.open_output(target) as end:
+            shutil.copyfileobj(begin_stream, end, _PIECE)
+    except OSError as error:
+        raise LakeError(f"{source} cannot be copied to {target}: {error}") from error
+
+
+def _store(location: str) -> tuple[str, str]:
+    parsed = locations.parse(location)
+    return parsed.scheme, parsed.authority

@@ -1,0 +1,90 @@
+"""Files that arrive in a folder, loaded once each: lake's watch and Spark's file source, alternating in one run.
+
+    python tests/bench/watch.py [--files 2000] [--rows 5000] [--rounds 1] [--folder FOLDER]
+
+Both end when all files are loaded. Spark appends to an Iceberg table with the trigger AvailableNow and 100 files a
+batch, and keeps a checkpoint; lake keeps its state, and commits epochs of at most 1,000 files. Prints, per round and
+as medians: seconds of the whole process of each, the ratio, and lake's peak memory; the rows are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from compact import SCHEMA, lineitems, medians, timed
+from pyarrow import parquet
+from support.peers.java_peer import session
+from support.tables.iceberg_tables import pyiceberg_catalog
+
+
+def fresh(warehouse: Path) -> None:
+    """Make an empty table."""
+    shutil.rmtree(warehouse, ignore_errors=True)
+    catalog = pyiceberg_catalog(warehouse)
+    catalog.create_namespace("db")
+    catalog.create_table("db.t", SCHEMA)
+
+
+def spark(sources: str, warehouse: str, checkpoint: str) -> None:
+    """Load all files by Spark's file source."""
+    started = session(warehouse)
+    schema = started.read.parquet(sources).limit(0).schema
+    files = started.readStream.schema(schema).option("maxFilesPerTrigger", 100).parquet(sources)
+    written = files.writeStream.format("iceberg").outputMode("append").trigger(availableNow=True)
+    written.option("checkpointLocation", checkpoint).toTable("lake.db.t").awaitTermination()
+
+
+def rows_of(warehouse: Path) -> int:
+    """Return the number of rows by metadata."""
+    snapshot = pyiceberg_catalog(warehouse).load_table("db.t").current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    return int(snapshot.summary.additional_properties["total-records"])
+
+
+def main() -> None:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=2_000)
+    parser.add_argument("--rows", type=int, default=5_000)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--folder", help="where to work; the files made there are used again")
+    arguments = parser.parse_args()
+    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
+    sources = folder / f"sources-{arguments.files}-{arguments.rows}"
+    if not sources.exists():
+        sources.mkdir(parents=True)
+        for number in range(arguments.files):
+            rows = lineitems(number, arguments.rows)
+            parquet.write_table(rows, sources / f"{number:05d}.parquet", compression="zstd")
+    used, state = folder / "watch", folder / "state"
+    seconds: dict[str, list[float]] = {"lake": [], "java": []}
+    peaks = []
+    for _ in range(arguments.rounds):
+        for name, taken in seconds.items():
+            fresh(used)
+            shutil.rmtree(state, ignore_errors=True)
+            command = [sys.executable, __file__, "spark", str(sources), str(used), str(state)]
+            if name == "lake":
+                command = [sys.executable, "-m", "lake.cli", "--warehouse", str(used), "--json"]
+                command += ["ingest", "db.t", "--watch", str(sources), "--stream", "s"]
+                command += ["--state", str(state), "--once", "--settle", "0s"]
+            took, peak, _ = timed(command)
+            taken.append(took)
+            peaks += [peak] if name == "lake" else []
+            rows = rows_of(used)
+            assert rows == arguments.files * arguments.rows, rows
+            print(f"{name} {took:.2f} s, peak {peak:.0f} MiB, {rows:,} rows", flush=True)
+    print(json.dumps({**medians(seconds), "peak_mib": round(max(peaks))}))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["spark"]:
+        spark(*sys.argv[2:])
+    else:
+        main()

@@ -1,0 +1,243 @@
+"""`lake alter` through the command line; PyIceberg reads the tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table.metadata import TableMetadata
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import (
+    after,
+    applied_then,
+    inject,
+    open_session,
+    pyiceberg_catalog,
+)
+
+from lake.core.session import Session
+
+_COLUMNS = ("id int not null", "day date", "place struct<x: float>", "tags list<int>")
+
+
+def metadata_of(lake: CommandLine) -> TableMetadata:
+    return pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata
+
+
+def create(lake: CommandLine, *options: object) -> TableMetadata:
+    lake.ok("create", "db.t", *_COLUMNS, *options)
+    return metadata_of(lake)
+
+
+def load(lake: CommandLine, name: str, text: str, *options: object) -> None:
+    source = lake.warehouse.parent / name
+    source.write_text(text)
+    lake.ok("ingest", "db.t", source, "--create", *options)
+
+
+def rows(lake: CommandLine) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (
+        pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    )
+    return sorted(found, key=lambda row: row["id"])
+
+
+def test_columns_are_added_renamed_widened_and_dropped_in_one_commit(lake: CommandLine) -> None:
+    before = create(lake)
+    result = lake.ok(
+        *("alter", "db.t", "--add-column", "name string comment 'n'", "--drop-column", "day"),
+        *("--add-column", "place.y double", "--rename-column", "place=spot"),
+        *("--widen", "id=long", "--widen", "place.x=double", "--widen", "tags.element=long"),
+    )["result"]
+
+    now = metadata_of(lake)
+    schema = now.schema()
+    assert [item.name for item in schema.fields] == ["id", "spot", "tags", "name"]
+    old = before.schema()
+    assert schema.find_field("spot.x").field_id == old.find_field("place.x").field_id
+    assert schema.find_field("spot.y").field_id > before.last_column_id
+    assert str(schema.find_type("id")) == str(schema.find_type("tags.element")) == "long"
+    assert len(now.metadata_log) == len(before.metadata_log) + 1
+    assert result["renamed_columns"] == {"place": "spot", "place.x": "spot.x"}
+    assert result["dropped_columns"] == ["day"]
+    assert result["added_columns"] == ["name", "spot.y"]
+
+
+def test_rows_are_read_as_before_the_change(lake: CommandLine) -> None:
+    load(lake, "a.csv", "id,amount,old\n1,10,x\n", "--partition-by", "id")
+    lake.ok(
+        *("alter", "db.t", "--rename-column", "amount=total", "--drop-column", "old"),
+        *("--add-column", "old string", "--partition-by", "bucket(4, id)", "--sort-by", "id"),
+    )
+    load(lake, "b.csv", "id,total,old\n2,20,y\n")
+
+    assert rows(lake) == [
+        {"id": 1, "total": 10, "old": None},
+        {"id": 2, "total": 20, "old": "y"},
+    ]
+
+
+def test_a_rename_and_its_reversal_use_the_first_schema_again(lake: CommandLine) -> None:
+    before = create(lake)
+    lake.ok("alter", "db.t", "--rename-column", "day=date")
+    lake.ok("alter", "db.t", "--rename-column", "date=day")
+
+    now = metadata_of(lake)
+    assert (now.current_schema_id, len(now.schemas)) == (before.current_schema_id, 2)
+
+
+def test_two_columns_exchange_their_names(lake: CommandLine) -> None:
+    load(lake, "a.csv", "id,a,b\n1,x,y\n")
+    lake.ok("alter", "db.t", "--rename-column", "a=b", "--rename-column", "b=a")
+    assert rows(lake) == [{"id": 1, "b": "x", "a": "y"}]
+
+
+def test_properties_are_set_and_removed_and_follow_the_names_of_columns(lake: CommandLine) -> None:
+    metrics = "write.metadata.metrics.column."
+    create(lake, "--property", f"{metrics}day=full", "--property", "owner=a", "--property", "x=1")
+    lake.ok(
+        *("alter", "db.t", "--set", "owner=b", "--unset", "x", "--unset", "none"),
+        *("--rename-column", "day=date"),
+    )
+
+    assert metadata_of(lake).properties == {f"{metrics}date": "full", "owner": "b"}
+    assert lake.ok("alter", "db.t", "--set", "owner=b")["status"] == "nothing-to-do"
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_partition_field_that_returns_keeps_its_id(lake: CommandLine, version: int) -> None:
+    create(lake, "--partition-by", "day(day)", "--format-version", version)
+    lake.ok("alter", "db.t", "--partition-by", "bucket(4, id), month(day)")
+    lake.ok("alter", "db.t", "--partition-by", "day(day), bucket(4, id)")
+    fields = [(item.field_id, str(item.transform)) for item in metadata_of(lake).spec().fields]
+    assert fields == [(1000, "day"), (1001, "bucket[4]")]
+
+    lake.ok("alter", "db.t", "--partition-by", "day(day)")
+    assert metadata_of(lake).default_spec_id == 0
+    lake.ok("alter", "db.t", "--partition-by", "")
+    assert metadata_of(lake).spec().is_unpartitioned()
+    assert metadata_of(lake).last_partition_id == 1002
+
+
+def test_format_version_1_replaces_removed_partition_fields_by_void(lake: CommandLine) -> None:
+    create(lake, "--partition-by", "day(day), id", "--format-version", "1")
+    lake.ok("alter", "db.t", "--partition-by", "bucket(4, id)")
+    fields = [
+        (item.field_id, item.name, str(item.transform)) for item in metadata_of(lake).spec().fields
+    ]
+
+    assert fields == [
+        (1000, "day_day", "void"),
+        (1001, "id", "void"),
+        (1002, "id_bucket", "bucket[4]"),
+    ]
+    load(lake, "a.csv", "id,day\n1,2026-01-01\n")
+    assert rows(lake)[0]["id"] == 1
+
+
+def test_the_sort_order_and_the_format_version_change(lake: CommandLine) -> None:
+    create(lake, "--format-version", "1")
+    lake.ok("alter", "db.t", "--sort-by", "id desc, day", "--format-version", "3")
+    now = metadata_of(lake)
+    assert (now.format_version, now.default_sort_order_id) == (3, 1)
+    lake.ok("alter", "db.t", "--sort-by", "")
+    assert metadata_of(lake).sort_order().is_unsorted
+    load(lake, "a.csv", "id,day\n1,2026-01-01\n")
+    assert rows(lake)[0]["id"] == 1
+
+
+def test_a_preview_changes_nothing(lake: CommandLine) -> None:
+    before = create(lake)
+    plan = lake.ok("alter", "db.t", "--add-column", "x int", "--dry-run")["plan"]
+    assert plan["added_columns"] == ["x"]
+    assert metadata_of(lake) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ((), 2),
+        (("--drop-column", "day"), 3),
+        (("--drop-column", "id"), 3),
+        (("--drop-column", "place"), 3),
+        (("--drop-column", "tags.element"), 3),
+        (("--drop-column", "none"), 7),
+        (("--rename-column", "none=x"), 7),
+        (("--rename-column", "day=id"), 2),
+        (("--rename-column", "day=_pos"), 7),
+        (("--rename-column", "tags=day_day"), 3),
+        (("--add-column", "day int"), 2),
+        (("--add-column", "x int not null"), 3),
+        (("--add-column", "day_day int"), 3),
+        (("--add-column", "none.x int"), 7),
+        (("--add-column", "day.x int"), 2),
+        (("--add-column", "x timestamp_ns"), 3),
+        (("--widen", "id=string"), 3),
+        (("--widen", "place.x=float", "--widen", "id=date"), 3),
+        (("--drop-column", "tags", "--widen", "tags=long"), 2),
+        (("--set", "uuid=1"), 2),
+        (("--set", "format-version=3"), 2),
+        (("--set", "a=1", "--unset", "a"), 2),
+        (("--set", "lake.run-ids=x"), 3),
+        (("--unset", "lake.run-ids"), 3),
+        (("--set", "encryption.key-id=x"), 3),
+        (("--set", "s3.secret-access-key=x"), 3),
+        (("--set", "write.format.default=xls"), 2),
+        (("--set", "write.metadata.metrics.column.none=full"), 2),
+        (("--partition-by", "day(id)"), 2),
+        (("--partition-by", "none"), 7),
+        (("--sort-by", "tags"), 2),
+        (("--format-version", "1"), 3),
+    ],
+)
+def test_a_change_that_breaks_the_table_is_refused(
+    lake: CommandLine, arguments: tuple[str, ...], code: int
+) -> None:
+    layout = ("--partition-by", "day(day)", "--sort-by", "place.x", "--key", "id")
+    before = create(lake, *layout)
+    assert lake("alter", "db.t", *arguments).exit_code == code
+    assert metadata_of(lake) == before
+
+
+def faulty(lake: CommandLine, fault: Any) -> CommandLine:
+    session = open_session(lake.warehouse)
+
+    def opened(_: object) -> Session:
+        return session
+
+    inject(session, [fault])
+    return CommandLine(lake.warehouse, open_session=opened)
+
+
+def test_a_change_is_planned_again_on_the_table_of_another_writer(lake: CommandLine) -> None:
+    create(lake)
+    other = faulty(lake, after(lambda: lake.ok("alter", "db.t", "--add-column", "theirs int")))
+    other.ok("alter", "db.t", "--add-column", "ours int", "--partition-by", "day(day)")
+
+    schema = metadata_of(lake).schema()
+    assert [item.name for item in schema.fields][-2:] == ["theirs", "ours"]
+    assert len(set(schema.field_ids)) == len(schema.field_ids)
+
+
+def test_a_change_that_does_not_fit_any_more_is_a_conflict(lake: CommandLine) -> None:
+    create(lake)
+    other = faulty(lake, after(lambda: lake.ok("alter", "db.t", "--add-column", "x string")))
+    assert other("alter", "db.t", "--add-column", "x int").exit_code == 4
+    assert str(metadata_of(lake).schema().find_type("x")) == "string"
+
+
+def test_a_change_whose_answer_is_lost_is_recognised(lake: CommandLine) -> None:
+    create(lake)
+    other = faulty(lake, applied_then(TimeoutError("no answer")))
+    assert other.ok("alter", "db.t", "--drop-column", "day")["status"] == "done"
+
+
+def test_a_name_mapping_gets_new_columns_and_names(lake: CommandLine, tmp_path: Path) -> None:
+    mapping = '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["day"]}]'
+    create(lake, "--property", f"schema.name-mapping.default={mapping}")
+    lake.ok("alter", "db.t", "--rename-column", "day=date", "--add-column", "x int")
+
+    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").name_mapping()
+    assert found is not None
+    assert [item.names for item in found.root] == [["id"], ["day", "date"], ["x"]]

@@ -1,0 +1,235 @@
+"""`lake cherry-pick` and `lake publish` through the command line; PyIceberg reads the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import after, applied_then, ids_in, inject, open_session
+from support.tables.metadata_edits import edit_metadata, read_metadata
+
+from lake.core.session import Session
+
+
+def add(lake: CommandLine, *numbers: int, options: tuple[object, ...] = ()) -> str:
+    source = lake.warehouse.parent / f"{'-'.join(map(str, numbers))}.csv"
+    source.write_text("".join(f"{item}\n" for item in ("id", *numbers)))
+    return str(lake.ok("ingest", "db.t", source, "--create", *options)["snapshot_ids"][0])
+
+
+def on_audit(lake: CommandLine, *numbers: int, options: tuple[object, ...] = ()) -> str:
+    return add(lake, *numbers, options=("--branch", "audit", *options))
+
+
+def stage(lake: CommandLine, wap_id: str, *numbers: int) -> str:
+    """Add rows as a snapshot without a branch, as Spark with spark.wap.id does."""
+    lake.ok("ref", "db.t", "--branch-create", "staged")
+    found = add(lake, *numbers, options=("--branch", "staged"))
+    lake.ok("ref", "db.t", "--drop", "staged")
+
+    def mark(plain: dict[str, Any]) -> None:
+        (snapshot,) = (item for item in plain["snapshots"] if str(item["snapshot-id"]) == found)
+        snapshot["summary"]["wap.id"] = wap_id
+
+    edit_metadata(lake.warehouse, mark)
+    return found
+
+
+def head_summary(lake: CommandLine) -> dict[str, str]:
+    plain = read_metadata(lake.warehouse)
+    head = plain["current-snapshot-id"]
+    (found,) = (item["summary"] for item in plain["snapshots"] if item["snapshot-id"] == head)
+    return dict(found)
+
+
+def test_a_snapshot_on_the_head_moves_the_branch_and_another_append_is_committed_again(
+    lake: CommandLine,
+) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    second, third = on_audit(lake, 2), on_audit(lake, 3)
+
+    plan = lake.ok("cherry-pick", "db.t", second, "--dry-run")["plan"]
+    assert plan == {
+        "source_snapshot": second,
+        "operation": "append",
+        "wap_id": None,
+        "fast_forward": True,
+        "added_files": 1,
+        "added_rows": 1,
+        "removed_files": 0,
+    }
+    assert ids_in(lake.warehouse) == [1]
+    done = lake.ok("cherry-pick", "db.t", second)
+    assert (done["result"], done["snapshot_ids"]) == (plan, [second])
+
+    add(lake, 4)
+    done = lake.ok("cherry-pick", "db.t", "audit")
+    assert not done["result"]["fast_forward"]
+    assert ids_in(lake.warehouse) == [1, 2, 3, 4]
+    assert head_summary(lake)["source-snapshot-id"] == third
+    assert [item["name"] for item in lake.ok("ref", "db.t")["result"]["refs"]] == ["main", "audit"]
+
+
+def test_a_snapshot_is_applied_once(lake: CommandLine) -> None:
+    first = add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    second = on_audit(lake, 2)
+    add(lake, 3)
+    lake.ok("cherry-pick", "db.t", second)
+    for snapshot in (first, second):
+        refused = lake("cherry-pick", "db.t", snapshot)
+        assert refused.exit_code == 3
+        assert "already" in refused.stderr
+    # Also after the snapshot that applied it expired, while its file is live.
+    add(lake, 4)
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+    assert lake("cherry-pick", "db.t", second).exit_code == 3
+    # And after its file was rewritten.
+    lake.ok("compact", "db.t", "--rewrite-all")
+    lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+    assert lake("cherry-pick", "db.t", second).exit_code == 3
+    assert ids_in(lake.warehouse) == [1, 2, 3, 4]
+
+
+def test_a_run_that_the_branch_contains_is_not_applied_to_it(lake: CommandLine) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    second = on_audit(lake, 2, options=("--run-id", "two"))
+    add(lake, 2, options=("--run-id", "two"))
+    assert lake("cherry-pick", "db.t", second).exit_code == 3
+
+    third = on_audit(lake, 3, options=("--run-id", "three"))
+    lake.ok("cherry-pick", "db.t", third)
+    again = lake.ok("ingest", "db.t", lake.warehouse.parent / "3.csv", "--run-id", "three")
+    assert again["status"] == "nothing-to-do"
+    assert ids_in(lake.warehouse) == [1, 2, 3]
+
+
+def test_a_replacement_of_partitions_is_applied_unless_they_changed(lake: CommandLine) -> None:
+    add(lake, 1, 2, options=("--partition-by", "id"))
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    replaced = on_audit(lake, 1, 1, options=("--replace-partitions",))
+    add(lake, 3)
+    done = lake.ok("cherry-pick", "db.t", replaced)["result"]
+    assert (done["added_files"], done["removed_files"], done["added_rows"]) == (1, 1, 2)
+    assert ids_in(lake.warehouse) == [1, 1, 2, 3]
+
+    lake.ok("ref", "db.t", "--branch-create", "other")
+    replaced = add(lake, 2, 2, options=("--branch", "other", "--replace-partitions"))
+    add(lake, 2)
+    assert lake("cherry-pick", "db.t", replaced).exit_code == 4
+    assert ids_in(lake.warehouse) == [1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "options", [("--overwrite",), ("--upsert", "--key", "id"), ("--overwrite-where", "id = 2")]
+)
+def test_a_change_that_depends_on_other_files_is_applied_as_a_fast_forward_only(
+    lake: CommandLine, options: tuple[str, ...]
+) -> None:
+    add(lake, 1, 2)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    changed = on_audit(lake, 2, options=options)
+    lake.ok("cherry-pick", "db.t", changed)
+    rows = ids_in(lake.warehouse)
+    lake.ok("rollback", "db.t", f"{head_parent(lake)}")
+    add(lake, 3)
+    assert lake("cherry-pick", "db.t", changed).exit_code == 3
+    assert ids_in(lake.warehouse) == [1, 2, 3]
+    assert rows in ([2], [1, 2])
+
+
+def head_parent(lake: CommandLine) -> str:
+    plain = read_metadata(lake.warehouse)
+    head = plain["current-snapshot-id"]
+    (found,) = (item for item in plain["snapshots"] if item["snapshot-id"] == head)
+    return str(found["parent-snapshot-id"])
+
+
+def test_a_staged_snapshot_is_published_once(lake: CommandLine) -> None:
+    add(lake, 1)
+    staged = stage(lake, "load-2", 2)
+    add(lake, 3)
+    assert ids_in(lake.warehouse) == [1, 3]
+
+    assert lake.ok("publish", "db.t", "--wap-id", "load-2", "--dry-run")["status"] == "dry-run"
+    result = lake.ok("publish", "db.t", "--wap-id", "load-2")["result"]
+    assert (result["source_snapshot"], result["wap_id"]) == (staged, "load-2")
+    summary = head_summary(lake)
+    assert summary["published-wap-id"] == "load-2"
+    assert summary["source-snapshot-id"] == staged
+    assert lake("publish", "db.t", "--wap-id", "load-2").exit_code == 3
+    assert ids_in(lake.warehouse) == [1, 2, 3]
+
+
+def test_wap_ids_that_are_unknown_published_or_not_unique_are_refused(lake: CommandLine) -> None:
+    add(lake, 1)
+    stage(lake, "two", 2)
+    stage(lake, "three", 3)
+    stage(lake, "three", 4)
+    unknown = lake("publish", "db.t", "--wap-id", "one")
+    assert unknown.exit_code == 7
+    assert "its WAP ids: three, two" in unknown.stderr
+    assert lake("publish", "db.t", "--wap-id", "three").exit_code == 3
+    # Published as a fast-forward, and staged again under the same id.
+    assert lake.ok("publish", "db.t", "--wap-id", "two")["result"]["fast_forward"]
+    again = stage(lake, "two", 2)
+    add(lake, 5)
+    assert lake("cherry-pick", "db.t", again).exit_code == 3
+    assert ids_in(lake.warehouse) == [1, 2, 5]
+
+
+def opened_with(lake: CommandLine, *faults: Any) -> CommandLine:
+    session = open_session(lake.warehouse)
+
+    def opened(settings: Any) -> Session:
+        session.settings = settings
+        return session
+
+    inject(session, list(faults))
+    return CommandLine(lake.warehouse, open_session=opened)
+
+
+def test_of_two_processes_that_apply_one_snapshot_one_succeeds(lake: CommandLine) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    second = on_audit(lake, 2)
+    add(lake, 3)
+    other = opened_with(lake, after(lambda: lake.ok("cherry-pick", "db.t", second)))
+    assert other("cherry-pick", "db.t", second).exit_code == 3
+    assert ids_in(lake.warehouse) == [1, 2, 3]
+
+
+def test_a_commit_by_another_process_does_not_prevent_an_append(lake: CommandLine) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    second = on_audit(lake, 2)
+    add(lake, 3)
+    opened_with(lake, after(lambda: add(lake, 4))).ok("cherry-pick", "db.t", second)
+    assert ids_in(lake.warehouse) == [1, 2, 3, 4]
+
+
+def test_a_snapshot_that_expires_meanwhile_is_not_applied(lake: CommandLine) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    second = on_audit(lake, 2)
+    lake.ok("ref", "db.t", "--drop", "audit")
+    add(lake, 3)
+    expire = ("expire", "db.t", "--snapshot", second)
+    other = opened_with(lake, after(lambda: lake.ok(*expire)))
+    assert other("cherry-pick", "db.t", second).exit_code == 7
+    assert ids_in(lake.warehouse) == [1, 3]
+
+
+def test_a_response_that_is_lost_after_the_commit_is_found_and_not_repeated(
+    lake: CommandLine,
+) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    second = on_audit(lake, 2)
+    add(lake, 3)
+    lost = opened_with(lake, applied_then(OSError("connection reset")))
+    assert lost.ok("cherry-pick", "db.t", second)["status"] == "done"
+    assert ids_in(lake.warehouse) == [1, 2, 3]

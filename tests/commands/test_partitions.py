@@ -1,0 +1,145 @@
+"""`lake partitions` and `lake compact --idle` through the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.partitioned_tables import add, backdate
+
+
+def listed(lake: CommandLine, *options: object) -> dict[str, Any]:
+    found = lake.ok("partitions", "db.t", *options)["result"]["partitions"]
+    return {row["partition"]: row for row in found}
+
+
+def test_partitions_are_listed_with_their_sizes_and_last_changes(lake: CommandLine) -> None:
+    add(lake, "1,2026-01-01", "2,2026-01-02", "3,2026-01-02")
+    add(lake, "4,2026-01-02")
+    backdate(lake.warehouse, 5, 2)
+
+    found = listed(lake, "--idle", "3h")
+    assert list(found) == ["day=2026-01-01", "day=2026-01-02"]
+    assert [row["files"] for row in found.values()] == [1, 2]
+    assert [row["rows"] for row in found.values()] == [1, 3]
+    assert [row["idle"] for row in found.values()] == [True, False]
+    snapshots = pyiceberg_catalog(lake.warehouse).load_table("db.t").snapshots()
+    sizes = pyiceberg_catalog(lake.warehouse).load_table("db.t").inspect.files()
+    assert sum(row["bytes"] for row in found.values()) == sum(
+        sizes["file_size_in_bytes"].to_pylist()
+    )
+    assert len(snapshots) == 2
+    assert found["day=2026-01-01"]["last_change"] < found["day=2026-01-02"]["last_change"]
+    assert list(listed(lake, "--where", "day = '2026-01-02'")) == ["day=2026-01-02"]
+    assert listed(lake)["day=2026-01-02"]["idle"] is None
+
+
+def test_a_delete_changes_its_partition_and_makes_the_number_of_rows_uncertain(
+    lake: CommandLine,
+) -> None:
+    add(lake, "1,2026-01-01", "2,2026-01-02", "3,2026-01-02")
+    source = lake.warehouse.parent / "changed.csv"
+    source.write_text("id,day\n2,2026-01-02\n")
+    lake.ok("ingest", "db.t", source, "--upsert", "--key", "id,day", "--deletes", "equality")
+    backdate(lake.warehouse, 9, 1)
+
+    found = listed(lake, "--idle", "2h")
+    assert found["day=2026-01-01"]["idle"] is True
+    changed = found["day=2026-01-02"]
+    assert changed["idle"] is False
+    assert (changed["delete_files"], changed["rows"], changed["rows_at_most"]) == (1, None, 3)
+
+
+def test_a_rewrite_is_not_a_change(lake: CommandLine) -> None:
+    for number in range(3):
+        add(lake, f"{number},2026-01-01")
+    lake.ok("compact", "db.t", "--min-input-files", "2")
+    backdate(lake.warehouse, 9, 8, 7, 0.1)
+
+    row = listed(lake, "--idle", "1h")["day=2026-01-01"]
+    assert row["last_change"] is None
+    # All rows were rewritten, so it is not known how long ago the last one arrived.
+    assert row["idle"] is False
+    assert listed(lake, "--idle", "1m")["day=2026-01-01"]["idle"] is True
+
+
+def test_a_change_whose_snapshot_has_expired_is_older_than_the_others(lake: CommandLine) -> None:
+    add(lake, "1,2026-01-01")
+    add(lake, "2,2026-01-02")
+    backdate(lake.warehouse, 50, 2)
+    lake.ok("expire", "db.t", "--older-than", "30h", "--retain-last", "1")
+
+    found = listed(lake, "--idle", "1h")
+    assert found["day=2026-01-01"]["last_change"] is None
+    assert [row["idle"] for row in found.values()] == [True, True]
+    assert [row["idle"] for row in listed(lake, "--idle", "3h").values()] == [False, False]
+
+
+def test_a_table_without_partitions_has_one(lake: CommandLine) -> None:
+    source = lake.warehouse.parent / "rows.csv"
+    source.write_text("id\n1\n2\n")
+    lake.ok("ingest", "db.t", source, "--create")
+    assert [row["rows"] for row in listed(lake).values()] == [2]
+    assert "(not partitioned)" in lake("partitions", "db.t").stdout
+
+
+def test_waiting_ends_when_all_partitions_of_the_filter_are_idle(lake: CommandLine) -> None:
+    add(lake, "1,2026-01-01", "2,2026-01-02")
+    add(lake, "3,2026-01-02")
+    backdate(lake.warehouse, 9, 0)
+
+    wait = ("--idle", "1h", "--timeout", "10ms", "--wait-for")
+    assert list(listed(lake, *wait, "day = '2026-01-01'")) == ["day=2026-01-01"]
+    late = lake("partitions", "db.t", *wait, "day = '2026-01-02'")
+    assert late.exit_code == 10
+    assert "day=2026-01-02 changed in the last 1h 00m" in late.stderr
+    # A partition that does not exist yet is not complete.
+    assert lake("partitions", "db.t", *wait, "day = '2026-01-03'").exit_code == 10
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--timeout", "1s"),
+        ("--wait-for", "id = 1"),
+        ("--wait-for", "id = 1", "--where", "id = 1", "--idle", "1s"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    lake: CommandLine, options: tuple[str, ...]
+) -> None:
+    add(lake, "1,2026-01-01")
+    assert lake("partitions", "db.t", *options).exit_code == 2
+
+
+def test_a_compaction_leaves_partitions_alone_that_changed_recently(lake: CommandLine) -> None:
+    for number in range(3):
+        add(lake, f"{number},2026-01-01", f"1{number},2026-01-02")
+    add(lake, "9,2026-01-02")
+    backdate(lake.warehouse, 9, 8, 7, 1)
+
+    compact = ("compact", "db.t", "--min-input-files", "2")
+    none = lake.ok(*compact, "--idle", "10h")
+    assert (none["status"], none["plan"]["busy_partitions"]) == ("nothing-to-do", 2)
+    assert "2 partitions changed too recently" in lake(*compact, "--idle", "10h").stdout
+    some = lake.ok(*compact, "--idle", "2h")
+    assert some["plan"]["busy_partitions"] == 1
+    assert (some["result"]["rewritten_files"], some["result"]["rows_out"]) == (3, 3)
+    assert [row["files"] for row in listed(lake).values()] == [1, 4]
+    # The compaction itself does not make its partition busy.
+    assert lake.ok(*compact, "--idle", "2h", "--rewrite-all")["plan"]["busy_partitions"] == 1
+
+
+def test_a_delete_without_a_partition_changes_all_of_them(lake: CommandLine) -> None:
+    add(lake, "1,2026-01-01", "2,2026-01-02")
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    with table.update_spec() as change:
+        change.remove_field("day")
+    source = lake.warehouse.parent / "changed.csv"
+    source.write_text("id,day\n2,2026-01-02\n")
+    lake.ok("ingest", "db.t", source, "--upsert", "--key", "id", "--deletes", "equality")
+    backdate(lake.warehouse, 9, 1)
+
+    assert {row["idle"] for row in listed(lake, "--idle", "2h").values()} == {False}

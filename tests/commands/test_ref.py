@@ -1,0 +1,103 @@
+"""`lake ref` through the command line; PyIceberg reads the refs."""
+
+from __future__ import annotations
+
+import pytest
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import after, ids_in, inject, open_session, pyiceberg_catalog
+
+from lake.core.session import Session
+
+
+def add(lake: CommandLine, number: int, *options: object) -> int:
+    source = lake.warehouse.parent / f"{number}.csv"
+    source.write_text(f"id\n{number}\n")
+    return int(lake.ok("ingest", "db.t", source, "--create", *options)["snapshot_ids"][0])
+
+
+def refs(lake: CommandLine) -> dict[str, tuple[str, int]]:
+    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata.refs
+    return {name: (str(ref.snapshot_ref_type), ref.snapshot_id) for name, ref in found.items()}
+
+
+def test_a_branch_is_created_filled_and_merged_by_a_fast_forward(lake: CommandLine) -> None:
+    first = add(lake, 1)
+    plan = lake.ok("ref", "db.t", "--branch-create", "audit", "--dry-run")["plan"]
+    assert (plan["ref"], plan["to_snapshot"]) == ("audit", str(first))
+    assert list(refs(lake)) == ["main"]
+
+    lake.ok("ref", "db.t", "--branch-create", "audit", "--retain", "30d")
+    again = lake.ok("ref", "db.t", "--branch-create", "audit")
+    assert again["status"] == "nothing-to-do"
+    second = add(lake, 2, "--branch", "audit")
+    assert ids_in(lake.warehouse) == [1]
+
+    lake.ok("ref", "db.t", "--fast-forward", "main", "--to", "audit")
+    assert ids_in(lake.warehouse) == [1, 2]
+    listed = lake.ok("ref", "db.t")["result"]["refs"]
+    assert [(row["name"], row["type"], row["snapshot_id"]) for row in listed] == [
+        ("main", "branch", str(second)),
+        ("audit", "branch", str(second)),
+    ]
+    assert listed[1]["max_ref_age_ms"] == 30 * 24 * 3_600_000
+
+
+def test_a_dropped_branch_reports_the_snapshots_that_go_out_of_sight(lake: CommandLine) -> None:
+    first = add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit", "--at", first)
+    own = add(lake, 2, "--branch", "audit")
+    lake.ok("tag", "db.t", "kept")
+
+    assert lake.ok("ref", "db.t", "--drop", "kept")["result"]["hidden_snapshots"] == []
+    result = lake.ok("ref", "db.t", "--drop", "audit")["result"]
+    assert result["hidden_snapshots"] == [str(own)]
+    assert refs(lake) == {"main": ("branch", first)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--fast-forward", "main", "--to", "audit"), 3),
+        (("--fast-forward", "none", "--to", "audit"), 7),
+        (("--fast-forward", "a-tag", "--to", "audit"), 7),
+        (("--fast-forward", "main"), 2),
+        (("--to", "main"), 2),
+        (("--branch-create", "audit"), 3),
+        (("--branch-create", "a-tag"), 3),
+        (("--branch-create", "main"), 2),
+        (("--branch-create", "123456"), 2),
+        (("--branch-create", "new", "--at", "none"), 7),
+        (("--branch-create", "new", "--drop", "audit"), 2),
+        (("--drop", "main"), 3),
+        (("--drop", "none"), 7),
+        (("--at", "main"), 2),
+        (("--dry-run",), 2),
+    ],
+)
+def test_a_change_that_would_lose_or_confuse_commits_is_refused(
+    lake: CommandLine, arguments: tuple[str, ...], code: int
+) -> None:
+    add(lake, 1)
+    lake.ok("tag", "db.t", "a-tag")
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    add(lake, 2, "--branch", "audit")
+    add(lake, 3)
+    before = refs(lake)
+    assert lake("ref", "db.t", *arguments).exit_code == code
+    assert refs(lake) == before
+
+
+def test_a_branch_that_another_writer_moves_meanwhile_is_not_moved(lake: CommandLine) -> None:
+    add(lake, 1)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    add(lake, 2, "--branch", "audit")
+    session = open_session(lake.warehouse)
+
+    def opened(_: object) -> Session:
+        return session
+
+    inject(session, [after(lambda: add(lake, 3))])
+    other = CommandLine(lake.warehouse, open_session=opened)
+
+    assert other("ref", "db.t", "--fast-forward", "main", "--to", "audit").exit_code == 4
+    assert ids_in(lake.warehouse) == [1, 3]

@@ -1,0 +1,142 @@
+"""`lake rollback` through the command line; PyIceberg reads the rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import ids_in, inject, open_session, pyiceberg_catalog
+
+from lake.core.session import Session
+
+
+def add(lake: CommandLine, number: int, *options: object) -> int:
+    source = lake.warehouse.parent / f"{number}.csv"
+    source.write_text(f"id\n{number}\n")
+    return int(lake.ok("ingest", "db.t", source, "--create", *options)["snapshot_ids"][0])
+
+
+def test_a_branch_is_set_back_and_forward_again(lake: CommandLine) -> None:
+    first, second, third = (add(lake, number) for number in (1, 2, 3))
+
+    shown = lake.ok("rollback", "db.t", first, "--dry-run")["plan"]
+    assert shown == {
+        "from_snapshot": str(third),
+        "to_snapshot": str(first),
+        "rows_before": 3,
+        "rows_after": 1,
+        "hidden_snapshots": [str(third), str(second)],
+    }
+    assert ids_in(lake.warehouse) == [1, 2, 3]
+    assert lake.ok("rollback", "db.t", first)["result"] == shown
+    assert ids_in(lake.warehouse) == [1]
+    assert lake.ok("rollback", "db.t", first)["status"] == "nothing-to-do"
+    assert lake("rollback", "db.t", third).exit_code == 3
+    assert lake.ok("rollback", "db.t", third, "--any")["result"]["hidden_snapshots"] == []
+    assert ids_in(lake.warehouse) == [1, 2, 3]
+    add(lake, 4)
+    assert ids_in(lake.warehouse) == [1, 2, 3, 4]
+
+
+def test_snapshots_that_a_tag_or_another_branch_contains_stay_in_sight(lake: CommandLine) -> None:
+    first, second, third = (add(lake, number) for number in (1, 2, 3))
+    lake.ok("tag", "db.t", "kept", "--at", second)
+    result = lake.ok("rollback", "db.t", first)["result"]
+    assert result["hidden_snapshots"] == [str(third)]
+
+
+def test_another_branch_is_set_back_and_keeps_its_retention(lake: CommandLine) -> None:
+    first, second = (add(lake, number) for number in (1, 2))
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table.manage_snapshots().create_branch(second, "audit", min_snapshots_to_keep=7).commit()
+    lake.ok("rollback", "db.t", first, "--branch", "audit")
+    refs = pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata.refs
+    assert (refs["audit"].snapshot_id, refs["audit"].min_snapshots_to_keep) == (first, 7)
+    assert refs["main"].snapshot_id == second
+
+
+def test_a_load_with_a_run_id_that_went_out_of_sight_loads_its_rows_again(
+    lake: CommandLine,
+) -> None:
+    first = add(lake, 1)
+    add(lake, 2, "--run-id", "two")
+    document = lake.ok("rollback", "db.t", first)
+    assert "1 loads with a run id go out of sight" in document["warnings"][0]
+    add(lake, 2, "--run-id", "two")
+    assert ids_in(lake.warehouse) == [1, 2]
+
+
+def test_the_epochs_of_a_stream_that_go_out_of_sight_are_reported(lake: CommandLine) -> None:
+    first = add(lake, 1)
+    drop = lake.warehouse.parent / "drop"
+    drop.mkdir()
+    (drop / "2.csv").write_text("id\n2\n")
+    state = ("--state", lake.warehouse.parent / "state")
+    watch = ("--watch", drop, "--stream", "drop", *state, "--once", "--settle", "0s")
+    lake.ok("ingest", "db.t", *watch)
+    assert ids_in(lake.warehouse) == [1, 2]
+
+    document = lake.ok("rollback", "db.t", first)
+    assert [text.partition(" go ")[0] for text in document["warnings"]] == ["epochs of stream drop"]
+    (drop / "3.csv").write_text("id\n3\n")
+    document = lake.ok("ingest", "db.t", *watch)
+    assert "later epochs were rolled back" in document["warnings"][0]
+    assert ids_in(lake.warehouse) == [1, 3]
+    assert lake.ok("ingest", "db.t", *watch)["warnings"] == []
+
+
+def test_a_commit_that_arrives_meanwhile_is_not_hidden(lake: CommandLine, warehouse: Path) -> None:
+    first = add(lake, 1)
+    add(lake, 2)
+
+    def appending(real: Any) -> Any:
+        add(lake, 3)
+        return real()
+
+    def opened(settings: Any) -> Session:
+        session = open_session(warehouse)
+        session.settings = settings
+        inject(session, [appending])
+        return session
+
+    other = CommandLine(warehouse, open_session=opened)
+    assert other("rollback", "db.t", first).exit_code == 4
+    assert ids_in(lake.warehouse) == [1, 2, 3]
+
+
+def test_an_answer_that_is_lost_after_the_commit_is_found_out(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    first = add(lake, 1)
+    add(lake, 2)
+
+    def lost(real: Any) -> Any:
+        real()
+        raise ConnectionError("the answer was lost")
+
+    def opened(settings: Any) -> Session:
+        session = open_session(warehouse)
+        session.settings = settings
+        inject(session, [lost])
+        return session
+
+    other = CommandLine(warehouse, open_session=opened)
+    assert other("rollback", "db.t", first).exit_code == 0
+    assert ids_in(lake.warehouse) == [1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("none",), 7),
+        (("main", "--branch", "none"), 7),
+        (("main", "--branch", "lake-consumer-x"), 3),
+    ],
+)
+def test_what_cannot_be_right_is_refused(
+    lake: CommandLine, arguments: tuple[str, ...], code: int
+) -> None:
+    add(lake, 1)
+    assert lake("rollback", "db.t", *arguments).exit_code == code

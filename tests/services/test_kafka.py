@@ -1,0 +1,666 @@
+"""`lake ingest --kafka` against Apache Kafka's own broker: each message once, whatever is killed when."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyiceberg.exceptions import NoSuchTableError
+from sqlalchemy.exc import OperationalError
+from support.cli.command_line import CommandLine, Result
+from support.servers import maven
+from support.servers.kafka_server import KafkaServer
+from support.servers.server_process import HOST, free_port
+from support.tables.iceberg_tables import ids_in, inject, open_session, pyiceberg_catalog
+
+from lake.core.session import Session
+from lake.core.settings import Settings
+
+PASSWORD = "canary-kafka-41c2d7"
+WRONG = "canary-kafka-wrong-9e"
+_NAMES = itertools.count()
+# Kills the process around the request that commits the table.
+_MORTAL = """
+import os, signal, sys
+from lake.core.catalogs.catalog import Table
+real = Table.send
+def send(self, *arguments, **options):
+    if sys.argv[1] == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(self, *arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+Table.send = send
+from lake.cli.main import main
+sys.exit(main(sys.argv[2:]))
+"""
+# Kills the process in the writing of the first data file, or after an epoch, before it reads on.
+_MORTAL_ELSEWHERE = """
+import os, signal, sys
+from lake.core.storage.storage import Storage
+from lake.core.watch.kafka.execute import _TopicLoad
+def killing(owner, name, when=lambda *_: True):
+    real = getattr(owner, name)
+    def call(self, *arguments, **options):
+        done = real(self, *arguments, **options)
+        if when(*arguments):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+    setattr(owner, name, call)
+if sys.argv[1] == "writing":
+    killing(Storage, "open_output", lambda location, *_: "/data/" in location)
+else:
+    killing(_TopicLoad, "_load")
+from lake.cli.main import main
+sys.exit(main(sys.argv[2:]))
+"""
+YEAR_2024_MS = 1_704_067_200_123
+METADATA = [
+    f"--kafka-metadata={column}={name}"
+    for column, name in {
+        "k": "key",
+        "h": "headers",
+        "t": "topic",
+        "p": "partition",
+        "o": "offset",
+        "at": "timestamp",
+    }.items()
+]
+SCHEMA = {
+    "type": "record",
+    "name": "Row",
+    "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}],
+}
+
+
+@pytest.fixture(scope="module")
+def sasl_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def broker(sasl_port: int) -> Iterator[KafkaServer]:
+    """A broker; a second listener asks for a password."""
+    if missing := maven.missing():
+        if os.environ.get("CI"):
+            pytest.fail(f"needs {missing}")
+        pytest.skip(f"needs {missing}")
+    login = (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'user_reader="{PASSWORD}";'
+    )
+    server = KafkaServer(f"SASL://{HOST}:{sasl_port}", login)
+    yield server
+    server.end()
+
+
+class Topic:
+    """A new topic on the broker, and what is sent to it."""
+
+    def __init__(self, broker: KafkaServer, partitions: int = 2) -> None:
+        self.name = f"t{next(_NAMES)}"
+        self.address = broker.address
+        # The clients' logs are of no use when the broker ends.
+        settings = {"bootstrap.servers": broker.address, "log_level": 0}
+        self.admin = AdminClient(settings)
+        self.create(partitions)
+        self.producer = Producer(settings)
+
+    def create(self, partitions: int) -> None:
+        """Create it, also after it was deleted, which takes the broker a moment."""
+        for _ in range(100):
+            made = self.admin.create_topics([NewTopic(self.name, partitions, 1)])[self.name]
+            if made.exception() is None:
+                return
+            assert "already exists" in str(made.exception())
+            time.sleep(0.1)
+        raise AssertionError("the topic was not deleted")
+
+    def send(self, ids: Sequence[int], *, partition: int | None = None) -> None:
+        """Send one JSON object a message, evenly to all partitions."""
+        for number in ids:
+            at = number % 2 if partition is None else partition
+            self.producer.produce(
+                self.name, json.dumps({"id": number, "name": f"n{number}"}), partition=at
+            )
+        assert self.producer.flush(30) == 0
+
+    def send_raw(self, *values: bytes | None, partition: int = 0) -> None:
+        """Send values as they are."""
+        for value in values:
+            self.producer.produce(self.name, value, partition=partition)
+        assert self.producer.flush(30) == 0
+
+    def send_with(
+        self, value: bytes, key: bytes | None, headers: list[tuple[str, bytes | None]]
+    ) -> None:
+        """Send a value with a key, headers and a time, which is the first of 2024."""
+        self.producer.produce(
+            self.name, value, key, partition=1, timestamp=YEAR_2024_MS, headers=headers
+        )
+        assert self.producer.flush(30) == 0
+
+    def delete_messages(self, before: int, partition: int = 0) -> None:
+        """Delete the messages of a partition before an offset, as retention does."""
+        at = TopicPartition(self.name, partition, before)
+        self.admin.delete_records([at])[at].result()
+
+    def arguments(self, *options: object) -> list[object]:
+        """Return the command that loads it."""
+        start = ["ingest", "db.t", "--kafka", self.name, "--brokers", self.address]
+        return [*start, "--stream", "s", "--create", *options]
+
+
+@pytest.fixture
+def topic(broker: KafkaServer) -> Topic:
+    return Topic(broker)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "warehouse", engine="inline")
+
+
+def ids(lake: CommandLine) -> list[int]:
+    return ids_in(lake.warehouse)
+
+
+def result_of(lake: CommandLine, topic: Topic, *options: object) -> dict[str, Any]:
+    found: dict[str, Any] = lake.ok(*topic.arguments("--once", *options))["result"]
+    return found
+
+
+def test_each_message_is_loaded_once_and_the_offsets_are_in_the_snapshot(
+    lake: CommandLine, topic: Topic
+) -> None:
+    topic.send(range(100))
+    first = lake.ok(*topic.arguments("--once"))
+    again = lake.ok(*topic.arguments("--once"))
+    topic.send(range(100, 103))
+    third = lake.ok(*topic.arguments("--once"))
+
+    assert [item["status"] for item in (first, again, third)] == ["done", "nothing-to-do", "done"]
+    assert first["result"]["messages"] == 100
+    assert ids(lake) == list(range(103))
+    head = pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    stream = json.loads(head.summary.additional_properties["lake.stream"])
+    assert (stream["id"], stream["epoch"]) == ("s", 2)
+    assert stream["offsets"][topic.name] == third["result"]["offsets"] == {"0": 52, "1": 51}
+
+
+def test_a_small_commit_size_makes_several_epochs(lake: CommandLine, topic: Topic) -> None:
+    topic.send(range(12_000))
+
+    result = result_of(lake, topic, "--commit-size", "100B")
+
+    assert result["epochs"] >= 2
+    assert ids(lake) == list(range(12_000))
+
+
+def test_only_committed_transactions_are_loaded(lake: CommandLine, topic: Topic) -> None:
+    settings = {
+        "bootstrap.servers": topic.address,
+        "transactional.id": topic.name,
+        "log_level": 0,
+    }
+    producer = Producer(settings)
+    producer.init_transactions(30)
+
+    def send(numbers: Sequence[int], end: Callable[[], object] | None) -> None:
+        producer.begin_transaction()
+        for number in numbers:
+            producer.produce(topic.name, json.dumps({"id": number}), partition=0)
+        producer.flush(30)
+        if end is not None:
+            end()
+
+    send([1, 2], producer.commit_transaction)
+    send([3], producer.abort_transaction)
+    send([4], producer.commit_transaction)
+    result_of(lake, topic)
+    assert ids_of(lake) == [1, 2, 4]
+    # Offset 6 is the mark of the last transaction.
+    assert result_of(lake, topic)["lag_messages"] == 0
+    send([5, 6], None)
+    assert result_of(lake, topic)["epochs"] == 0
+    producer.commit_transaction()
+    result_of(lake, topic)
+    assert ids_of(lake) == [1, 2, 4, 5, 6]
+
+
+def ids_of(lake: CommandLine) -> list[int]:
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    return sorted(table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_run_that_is_killed_in_its_commit_loses_and_doubles_nothing(
+    lake: CommandLine, topic: Topic, moment: str
+) -> None:
+    topic.send(range(10))
+    result_of(lake, topic)
+    topic.send(range(10, 30))
+    arguments = lake.arguments(*topic.arguments("--once"))
+    killed = subprocess.run([sys.executable, "-c", _MORTAL, moment, *arguments], check=False)
+    after = ids(lake)
+    second, third = result_of(lake, topic), result_of(lake, topic)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert after == list(range(10 if moment == "before" else 30))
+    assert (second["epochs"], third["epochs"]) == (int(moment == "before"), 0)
+    assert ids(lake) == list(range(30))
+
+
+@pytest.mark.parametrize(("moment", "loaded"), [("writing", 10), ("reading on", 30)])
+def test_a_load_that_is_killed_outside_a_commit_is_continued(
+    lake: CommandLine, topic: Topic, moment: str, loaded: int
+) -> None:
+    topic.send(range(10))
+    result_of(lake, topic)
+    topic.send(range(10, 30))
+    arguments = lake.arguments(*topic.arguments("--once"))
+    command = [sys.executable, "-c", _MORTAL_ELSEWHERE, moment, *arguments]
+
+    killed = subprocess.run(command, check=False)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert ids(lake) == list(range(loaded))
+    second, third = result_of(lake, topic), result_of(lake, topic)
+    assert (second["epochs"], third["epochs"]) == (int(loaded < 30), 0)
+    assert ids(lake) == list(range(30))
+
+
+def test_a_service_that_is_killed_again_and_again_loads_each_message_once(
+    lake: CommandLine, topic: Topic
+) -> None:
+    numbers = itertools.count()
+    for pause in (1.3, 2.1, 2.6, 3.2, 3.9):
+        process = lake.start(*topic.arguments("--commit-interval", "100ms"))
+        end = time.monotonic() + pause
+        while time.monotonic() < end:
+            topic.send([next(numbers) for _ in range(20)])
+            time.sleep(0.02)
+        process.kill()
+        process.communicate()
+    result_of(lake, topic)
+
+    assert ids(lake) == list(range(next(numbers)))
+
+
+def test_a_service_ends_in_order_on_a_signal(lake: CommandLine, topic: Topic) -> None:
+    topic.send(range(5))
+    process = lake.start("--json", *topic.arguments("--commit-interval", "100ms"))
+    # The first epoch may contain fewer messages than were sent.
+    while not (lake.warehouse / "db").exists() or loaded(lake) != list(range(5)):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.terminate()
+    output, _ = process.communicate(timeout=60)
+
+    document = json.loads(output)
+    assert process.returncode == 0
+    assert document["result"]["stopped_by"] == "signal"
+    assert document["result"]["messages"] == 5
+
+
+def loaded(lake: CommandLine) -> list[int]:
+    """Return the ids in the table; none before it exists."""
+    try:
+        return ids(lake)
+    except (NoSuchTableError, OperationalError):
+        return []
+
+
+def test_two_runs_at_once_load_each_message_once(lake: CommandLine, topic: Topic) -> None:
+    topic.send(range(10))
+    result_of(lake, topic)
+    topic.send(range(10, 20))
+
+    def overtaken(settings: Settings) -> Session:
+        session = open_session(lake.warehouse)
+        session.settings = settings
+
+        def other_run_first(commit: Callable[[], Any]) -> Any:
+            topic.send(range(20, 25))
+            result_of(lake, topic)
+            return commit()
+
+        inject(session, [other_run_first])
+        return session
+
+    slow = CommandLine(lake.warehouse, engine="inline", open_session=overtaken)
+    document = slow.ok(*topic.arguments("--once"))
+
+    assert ids(lake) == list(range(25))
+    assert "another run of stream s committed epoch 2" in document["warnings"][0]
+    result_of(lake, topic)
+    assert ids(lake) == list(range(25))
+
+
+def test_deleted_messages_are_a_gap(lake: CommandLine, topic: Topic) -> None:
+    topic.send([0, 1, 2, 3], partition=0)
+    result_of(lake, topic)
+    topic.send([4, 5, 6, 7], partition=0)
+    topic.delete_messages(6)
+
+    failed = lake("--json", *topic.arguments("--once"))
+    skipped = lake("--json", *topic.arguments("--once", "--on-gap", "skip"))
+
+    gap = {"partition": 0, "offset": 4, "first_offset": 6}
+    assert failed.exit_code == 7
+    assert failed.json()["error"]["kind"] == "gap"
+    assert failed.json()["result"]["gaps"] == [gap]
+    assert skipped.exit_code == 6
+    assert skipped.json()["result"]["gaps"] == [gap]
+    assert ids(lake) == [0, 1, 2, 3, 6, 7]
+    assert lake(*topic.arguments("--once")).exit_code == 0
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_a_topic_that_was_created_again_is_refused(
+    lake: CommandLine, topic: Topic, count: int
+) -> None:
+    topic.send(range(20))
+    result_of(lake, topic)
+    topic.admin.delete_topics([topic.name])[topic.name].result()
+    topic.create(2)
+    topic.send(range(100, 100 + count))
+
+    result = lake(*topic.arguments("--once"))
+
+    assert result.exit_code == 3
+    assert "was deleted and created again" in result.stderr
+    assert ids(lake) == list(range(20))
+
+
+def test_new_partitions_are_loaded_from_their_first_message(
+    lake: CommandLine, topic: Topic
+) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    topic.send(range(4))
+    result_of(lake, topic)
+    topic.admin.create_partitions([NewPartitions(topic.name, 4)])[topic.name].result()
+    # This one knows of the new partitions.
+    topic.producer = Producer({"bootstrap.servers": topic.address, "log_level": 0})
+    topic.send([10, 11], partition=3)
+
+    for _ in range(50):
+        result = result_of(lake, topic)
+        if "3" in result["offsets"]:
+            break
+        time.sleep(0.1)
+
+    assert ids(lake) == [0, 1, 2, 3, 10, 11]
+
+
+def avro(number: int) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, SCHEMA, {"id": number, "name": f"n{number}"})
+    return buffer.getvalue()
+
+
+def test_avro_values_are_loaded_and_a_damaged_one_stops_before_it(
+    lake: CommandLine, topic: Topic, tmp_path: Path
+) -> None:
+    schema = tmp_path / "row.avsc"
+    schema.write_text(json.dumps(SCHEMA))
+    options = ("--format", "avro", "--avro-schema", schema, "--once")
+    topic.send_raw(*(avro(number) for number in range(200)), None)
+    topic.send_raw(avro(200) + b"\x02", avro(201))
+
+    failed = lake(*topic.arguments(*options))
+    assert failed.exit_code == 7
+    assert (
+        f"the message at offset 201 of partition 0 of topic {topic.name} is not AVRO"
+        in failed.stderr
+    )
+    assert ids(lake) == list(range(200))
+    bad = tmp_path / "bad"
+    passed = lake("--json", *topic.arguments(*options, "--bad-files", bad))
+
+    assert passed.exit_code == 6, passed
+    assert passed.json()["result"]["messages_set_aside"] == 1
+    assert ids(lake) == [*range(200), 201]
+    names = sorted(path.name for path in bad.iterdir())
+    assert names == [f"{topic.name}-00000-{201:020d}", f"{topic.name}-00000-{201:020d}.reason.txt"]
+    assert (bad / names[0]).read_bytes() == avro(200) + b"\x02"
+
+
+@pytest.mark.parametrize(
+    "value", [b"{", b"[1]", b"\xff", b"", b'{"id": 1}}', '{"id":1}'.encode("utf-16")]
+)
+def test_a_message_that_is_not_an_object_is_named(
+    lake: CommandLine, topic: Topic, value: bytes
+) -> None:
+    topic.send([0], partition=0)
+    topic.send_raw(value)
+
+    result = lake(*topic.arguments("--once"))
+
+    assert result.exit_code == 7
+    assert "the message at offset 1 of partition 0" in result.stderr
+    assert ids(lake) == [0]
+
+
+def test_line_breaks_inside_a_message_do_not_end_its_row(lake: CommandLine, topic: Topic) -> None:
+    topic.send_raw(b'{\r\n "id": 1,\n "name": "a\\nb"\n}\n', b'{"id": 2, "name": null}')
+
+    result_of(lake, topic)
+
+    rows = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    assert sorted(rows, key=lambda row: row["id"]) == [
+        {"id": 1, "name": "a\nb"},
+        {"id": 2, "name": None},
+    ]
+
+
+def test_the_last_message_of_a_key_wins_an_upsert(lake: CommandLine, topic: Topic) -> None:
+    topic.send_raw(b'{"id": 1, "name": "a"}', b'{"id": 2, "name": "b"}', b'{"id": 1, "name": "c"}')
+    by_key = ("--upsert", "--key", "id")
+    result_of(lake, topic, *by_key)
+    topic.send_raw(b'{"id": 2, "name": "d"}')
+    result_of(lake, topic, *by_key)
+
+    rows = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    assert {row["id"]: row["name"] for row in rows} == {1: "c", 2: "d"}
+    assert len(rows) == 2
+
+
+def test_offsets_outlive_the_expiry_of_their_snapshot(lake: CommandLine, topic: Topic) -> None:
+    topic.send(range(6))
+    result_of(lake, topic)
+    lake.ok("ingest", "db.t", "--from-table", "db.t")
+    lake.ok("expire", "db.t", "--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
+
+    assert result_of(lake, topic)["epochs"] == 0
+    topic.send([6])
+    result_of(lake, topic)
+    assert ids(lake) == sorted([*range(6), *range(6), 6])
+
+
+def test_a_topic_that_does_not_exist_and_a_stream_of_another_topic_are_refused(
+    lake: CommandLine, topic: Topic, broker: KafkaServer
+) -> None:
+    other = Topic(broker)
+    other.send(range(3))
+    result_of(lake, other)
+
+    result = lake(*topic.arguments("--once"))
+
+    assert result.exit_code == 3
+    assert f"stream s loads {other.name}, not topic {topic.name}" in result.stderr
+    topic.name = "missing"
+    assert lake(*topic.arguments("--once")).exit_code == 7
+
+
+def test_a_password_is_taken_from_a_file_and_never_printed(
+    lake: CommandLine, topic: Topic, tmp_path: Path, sasl_port: int
+) -> None:
+    topic.send(range(3))
+    topic.address = f"{HOST}:{sasl_port}"
+    file = tmp_path / "kafka.conf"
+
+    def run(password: str) -> Result:
+        file.write_text(
+            "# of the test\nsecurity.protocol = SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+            f"sasl.username=reader\nsasl.password={password}\n"
+        )
+        return lake("-v", *topic.arguments("--once", "--kafka-conf-file", file))
+
+    refused, accepted = run(WRONG), run(PASSWORD)
+
+    assert refused.exit_code == 9, refused
+    assert accepted.exit_code == 0, accepted
+    assert ids(lake) == [0, 1, 2]
+    for result in (refused, accepted):
+        assert WRONG not in result.stdout + result.stderr
+        assert PASSWORD not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("start", [("--start", "latest"), ("--start", "latest-offset")])
+def test_a_start_at_the_end_is_kept_in_the_table(
+    lake: CommandLine, topic: Topic, start: tuple[str, ...]
+) -> None:
+    topic.send([1, 2])
+    words = topic.arguments("--once", *start)
+    assert lake("--json", *words).exit_code == 7
+    lake.ok(*topic.arguments("--once", "--stream", "other"))
+    assert lake.ok(*words)["result"]["messages"] == 0
+    topic.send([3, 4])
+    assert lake.ok(*words)["result"]["messages"] == 2
+    assert lake.ok(*words)["status"] == "nothing-to-do"
+
+    assert ids(lake) == [1, 2, 3, 4]
+
+
+def test_a_start_at_a_time_loads_what_was_sent_since(lake: CommandLine, topic: Topic) -> None:
+    topic.send([1, 2])
+    lake.ok(*topic.arguments("--once", "--stream", "other"))
+    time.sleep(1.1)
+    since = datetime.now(UTC).isoformat()
+    topic.send([3, 4])
+    lake.ok(*topic.arguments("--once", "--start-at", since))
+
+    assert ids(lake) == [1, 2, 3, 4]
+
+
+def test_messages_that_do_not_fit_are_set_aside_with_their_offsets(
+    lake: CommandLine, topic: Topic, tmp_path: Path
+) -> None:
+    topic.send([1, 2])
+    result_of(lake, topic)
+    rejects = ("--rejects", tmp_path / "bad.csv")
+    topic.send_raw(b'{"id": "x"}', None, b'{"id": "y"}')
+    first = result_of(lake, topic, *rejects)
+    topic.send_raw(b'{"id": 3}', b'{"id": "z"}')
+    second = result_of(lake, topic, *rejects)
+
+    assert [item["rows_rejected"] for item in (first, second)] == [2, 1]
+    assert lake.ok(*topic.arguments("--once", *rejects))["status"] == "nothing-to-do"
+    assert ids(lake) == [1, 2, 3]
+    files = sorted(tmp_path.glob("bad-epoch-*.csv"))
+    found = [row for file in files for row in csv.DictReader(file.open())]
+    assert [(row["_file"], row["_line"]) for row in found] == [
+        (f"{topic.name}-0", "1"),
+        (f"{topic.name}-0", "3"),
+        (f"{topic.name}-0", "5"),
+    ]
+
+
+def rows_of(lake: CommandLine) -> list[dict[str, Any]]:
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+def stored_rows(lake: CommandLine) -> list[dict[str, Any]]:
+    """Return the rows of the data files: PyIceberg reads lists that are NULL as empty lists."""
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    files = [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    return sorted(rows, key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize("kind", ["json", "avro"])
+def test_keys_headers_and_places_of_messages_are_columns(
+    lake: CommandLine, topic: Topic, tmp_path: Path, kind: str
+) -> None:
+    options: tuple[object, ...] = ()
+    value = json.dumps({"id": 1, "name": "n1"}).encode()
+    if kind == "avro":
+        schema = tmp_path / "row.avsc"
+        schema.write_text(json.dumps(SCHEMA))
+        options, value = ("--format", "avro", "--avro-schema", schema), avro(1)
+    headers: list[tuple[str, bytes | None]] = [("a", b"\x00\xff"), ("a", None)]
+    topic.send_with(value, b"\xff\x00", headers)
+    shown = lake.ok(*topic.arguments("--dry-run", *options, *METADATA))["plan"]
+    result_of(lake, topic, *options, *METADATA)
+    topic.send_with(value.replace(b"1", b"2") if kind == "json" else avro(2), None, [])
+    result_of(lake, topic, *options, *METADATA)
+
+    names = {"k": "key", "h": "headers", "t": "topic", "p": "partition", "o": "offset"}
+    assert shown["metadata"] == {**names, "at": "timestamp"}
+    place = {"t": topic.name, "p": 1, "at": datetime(2024, 1, 1, 0, 0, 0, 123_000, UTC)}
+    pairs = [{"key": "a", "value": b"\x00\xff"}, {"key": "a", "value": None}]
+    assert stored_rows(lake) == [
+        {"id": 1, "name": "n1", "k": b"\xff\x00", "h": pairs, "o": 0, **place},
+        {"id": 2, "name": "n2", "k": None, "h": None, "o": 1, **place},
+    ]
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    types = {item.name: str(item.field_type) for item in table.schema().fields}
+    assert (types["k"], types["p"], types["o"]) == ("binary", "int", "long")
+    assert types["at"] == "timestamptz"
+
+
+def test_a_key_is_text_in_a_column_of_text_and_can_be_the_key_of_an_upsert(
+    lake: CommandLine, topic: Topic, tmp_path: Path
+) -> None:
+    lake.ok("create", "db.t", "id long", "k string")
+    by_key = ("--kafka-metadata", "k=key", "--upsert", "--key", "k")
+    for number, key in ((1, b"a"), (2, b"b"), (3, b"\xff"), (4, b"a")):
+        topic.send_with(json.dumps({"id": number}).encode(), key, [])
+    failed = lake("--json", *topic.arguments("--once", *by_key))
+    rejects = tmp_path / "bad.csv"
+    passed = result_of(lake, topic, *by_key, "--rejects", rejects)
+
+    assert failed.exit_code == 7
+    assert "column k" in failed.json()["error"]["message"]
+    assert passed["rows_rejected"] == 1
+    assert rows_of(lake) == [{"id": 2, "k": "b"}, {"id": 4, "k": "a"}]
+    (file,) = tmp_path.glob("bad-epoch-*.csv")
+    (row,) = csv.DictReader(file.open())
+    assert (row["_file"], row["_line"]) == (f"{topic.name}-1", "2")
+
+
+@pytest.mark.parametrize("mode", ["--once", "--dry-run"])
+def test_a_metadata_column_that_does_not_fit_the_table_is_refused(
+    lake: CommandLine, topic: Topic, mode: str
+) -> None:
+    topic.send([1, 2])
+    result_of(lake, topic)
+    lacks = lake(*topic.arguments(mode, "--kafka-metadata", "at=timestamp"))
+    differs = lake(*topic.arguments(mode, "--kafka-metadata", "name=offset"))
+
+    assert (lacks.exit_code, differs.exit_code) == (7, 7)
+    assert "has column at (timestamp[ms, tz=UTC]), which the table lacks" in lacks.stderr
+    assert "has column name as int64, the table as string" in differs.stderr
+    topic.send([3])
+    result_of(lake, topic, "--kafka-metadata", "at=timestamp", "--evolve")
+    assert [row["at"] is None for row in rows_of(lake)] == [True, True, False]

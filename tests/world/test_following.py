@@ -1,0 +1,123 @@
+"""A follow hands over each row once, wherever it is killed: a slice of the points, `slow` for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from world.continuous import STEPS, run_continuous
+from world.copying import Copies, kill_and_copy
+from world.following import Follows, kill_and_continue
+from world.mortal import AFTER, BEFORE, Mortals
+
+
+@pytest.fixture(scope="module")
+def mortals() -> Iterator[Mortals]:
+    with Mortals() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def follows(tmp_path_factory: pytest.TempPathFactory, mortals: Mortals) -> Follows:
+    return Follows(tmp_path_factory.mktemp("follows"), mortals)
+
+
+@pytest.mark.parametrize(
+    ("loader", "every"),
+    [
+        (False, 23),
+        (True, 29),
+        pytest.param(False, 1, marks=pytest.mark.slow),
+        pytest.param(True, 1, marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_follow_is_continued_by_the_next_run(
+    follows: Follows, *, loader: bool, every: int
+) -> None:
+    follows.reset()
+    whole = follows.run(loader=loader)
+    assert whole.code == 0, whole
+    follows.check("not killed")
+
+    points = list(follows.points(whole.calls))[::every]
+    killed = sum(kill_and_continue(follows, point, loader=loader) for point in points)
+
+    # Threads finish in any order, so the last points may not be reached.
+    assert killed >= len(points) - 2
+
+
+@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_follow_with_keys_is_continued_by_the_next_run(
+    tmp_path: Path, mortals: Mortals, every: int
+) -> None:
+    keys = tmp_path / "keys.csv"
+    keys.write_text("\n".join(map(str, ["id", *range(100)])))
+    # The keys are more than the limit, so they are in two files.
+    options = ["--prune-with", str(keys), "--on", "id", "--matching", "--prune-limit", "8B"]
+    follows = Follows(tmp_path / "follows", mortals, options=options)
+    whole = follows.run()
+    assert whole.code == 0, whole
+    follows.check("not killed")
+
+    points = list(follows.points(whole.calls))[::every]
+    killed = sum(kill_and_continue(follows, point, loader=False) for point in points)
+
+    assert killed >= len(points) - 2
+
+
+@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_follow_in_a_hadoop_catalog_is_continued(
+    tmp_path: Path, mortals: Mortals, every: int
+) -> None:
+    follows = Follows(tmp_path, mortals, kind="hadoop")
+    whole = follows.run()
+    assert whole.code == 0, whole
+    follows.check("not killed")
+
+    points = list(follows.points(whole.calls))[::every]
+    killed = sum(kill_and_continue(follows, point, loader=False) for point in points)
+
+    assert killed >= len(points) - 2
+
+
+@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_load_from_table_to_table_loads_and_sets_aside_each_row_once(
+    tmp_path: Path, mortals: Mortals, every: int
+) -> None:
+    copies = Copies(tmp_path, mortals)
+    whole = copies.run()
+    assert whole.code == 0, whole
+    copies.check("not killed")
+
+    every_point = [(number, when) for number in range(len(whole.calls)) for when in (BEFORE, AFTER)]
+    points = every_point[::every]
+    killed = sum(kill_and_copy(copies, point) for point in points)
+
+    assert killed >= len(points) - 2
+
+
+def test_a_follow_continues_after_a_power_cut_at_each_of_its_steps(
+    follows: Follows, tmp_path: Path
+) -> None:
+    follows.reset()
+    images = tmp_path / "images"
+    whole = follows.run(images=images)
+    assert whole.code == 0, whole
+    copies = sorted(images.iterdir(), key=lambda path: int(path.name))
+    assert len(copies) >= 12
+
+    for image in copies:
+        follows.reset()
+        follows.bring(image)
+        again = follows.run()
+        assert again.code == 0, (image, again)
+        follows.check(image)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_continuous_commands_lose_and_repeat_nothing_whatever_others_do(number: int) -> None:
+    counts = run_continuous(f"continuous {number}", number)
+
+    assert counts["steps"] == STEPS
