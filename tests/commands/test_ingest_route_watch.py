@@ -303,7 +303,7 @@ def test_a_file_that_changed_within_a_divided_epoch_is_refused(drop: Drop) -> No
     assert drop.ids("a") == [1]
     drop.put("1.json", a=1, b=2)
     offered = drop.saved["offered"]["files"][0]
-    os.utime(drop.folder / "1.json", (offered["modified_ms"] / 1000,) * 2)
+    os.utime(drop.folder / "1.json", ns=(offered["modified_ms"] * 1_000_000,) * 2)
     drop.load()
     assert (drop.ids("a"), drop.ids("b")) == ([1], [2])
 
