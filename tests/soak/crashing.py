@@ -18,14 +18,25 @@ Each = Callable[
 ]
 
 
-def jobs(kind: str, most: int) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the jobs that kill each command at ``most`` points, or pairs of points."""
+def jobs(kind: str, most: int, *, in_turn: bool = False) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the jobs that kill each command at ``most`` points, or pairs of points.
+
+    Args:
+        kind: the name of the jobs.
+        most: the number of points of a command.
+        in_turn: whether each command runs in one of its format versions per catalog, not in all of them.
+    """
     from world.killed import COMMANDS
     from world.places import PLACES
 
-    for place in PLACES if most else ():
+    for turn, place in enumerate(PLACES if most else ()):
         for version in (1, 2, 3):
-            names = [name for name, command in COMMANDS.items() if version in command.versions]
+            names = [
+                name
+                for number, (name, command) in enumerate(COMMANDS.items(), turn)
+                if version in command.versions
+                and (not in_turn or command.versions[number % len(command.versions)] == version)
+            ]
             for start in range(0, len(names), _CHUNK):
                 yield kind, [names[start : start + _CHUNK], version, place, most]
 
