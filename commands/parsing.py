@@ -13,6 +13,10 @@ _NAME = re.compile(
     r"""(?:^|(?<=,))(?:\s*"(?:[^"]|"")*"\s*(?=,|$)|\s*`(?:[^`]|``)*`\s*(?=,|$)|[^,]*)"""
 )
 
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_@-]*")
+# What locations are compared as.
+_S3 = {"s3a": "s3", "s3n": "s3"}
+
 
 def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     """Return ``K=V`` texts as a mapping.
@@ -30,6 +34,25 @@ def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
         if pairs.get(key, value) != value:
             raise InvalidRequestError(f"{option} sets {key} to two different values")
         pairs[key] = value
+    return pairs
+
+
+def parse_prefixes(texts: Iterable[str] | None, option: str) -> dict[str, str]:
+    """Return ``A=B`` texts of schemes or authorities as a mapping; ``s3a`` and ``s3n`` are the scheme ``s3``.
+
+    Raises:
+        InvalidRequestError: a name has characters that neither has, or a name is mapped to one that is mapped.
+    """
+    pairs = {
+        _S3.get(key, key): _S3.get(value, value)
+        for key, value in parse_pairs(texts or (), option).items()
+    }
+    pairs = {key: value for key, value in pairs.items() if key != value}
+    for name in (*pairs, *pairs.values()):
+        if not _PREFIX.fullmatch(name):
+            raise InvalidRequestError(f"{option} takes names as in a location, not {name!r}")
+    if chained := pairs.keys() & set(pairs.values()):
+        raise InvalidRequestError(f"{option} maps {sorted(chained)[0]} and maps another name to it")
     return pairs
 
 

@@ -8,7 +8,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.options import DryRun, TableArgument, Wait
-from lake.commands.parsing import older_than_ms, parse_choice, parse_share
+from lake.commands.parsing import older_than_ms, parse_choice, parse_prefixes, parse_share
 from lake.core.errors import InvalidRequestError
 from lake.core.orphans.options import (
     DEFAULT_AGE_MS,
@@ -40,6 +40,13 @@ def clean(
             metavar="FOLDER", help="Also list this earlier folder of the table; repeatable."
         ),
     ] = None,
+    inventory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|FOLDER",
+            help="Read this inventory of the store instead of listing the data folders.",
+        ),
+    ] = None,
     exclude: Annotated[
         list[str] | None,
         typer.Option(metavar="GLOB", help="Keep the files whose paths match; repeatable."),
@@ -57,6 +64,14 @@ def clean(
             help="What to do if only scheme or authority differ from a referenced file's.",
         ),
     ] = "error",
+    equal_schemes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A=B", help="Compare scheme A as scheme B; repeatable."),
+    ] = None,
+    equal_authorities: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A=B", help="Compare bucket or host A as B; repeatable."),
+    ] = None,
     unsafe_retention: Annotated[
         bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
     ] = False,
@@ -99,11 +114,14 @@ def clean(
         older_than_ms=older_than_ms(older_than, now_ms) or now_ms - DEFAULT_AGE_MS,
         mode=mode,
         locations=tuple(location or ()),
+        inventory=inventory,
         excluded=tuple(exclude or ()),
         max_share=parse_share(max_share, "--max-share"),
         prefix_mismatch=PrefixMismatch(
             parse_choice(prefix_mismatch, "--prefix-mismatch", list(PrefixMismatch))
         ),
+        equal_schemes=parse_prefixes(equal_schemes, "--equal-schemes"),
+        equal_authorities=parse_prefixes(equal_authorities, "--equal-authorities"),
         unsafe=unsafe_retention,
     )
     purge_ms = older_than_ms(purge_older_than, now_ms)

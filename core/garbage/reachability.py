@@ -74,10 +74,15 @@ class Garbage:
 
 @dataclass(slots=True)
 class Reachability:
-    """Computes reachability; reads each manifest once per run."""
+    """Computes reachability; reads each manifest once per run.
+
+    Args:
+        storage: the storage that contains the manifests.
+        names: compares locations as files.
+    """
 
     storage: Storage
-    _file_names: FileNames = field(default_factory=FileNames)
+    names: FileNames = field(default_factory=FileNames)
     # All manifests read so far, and for each list the indices of its manifests in that table.
     _known: pa.Table = field(default_factory=MANIFEST_SCHEMA.empty_table)
     _names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
@@ -290,13 +295,13 @@ class Reachability:
         )
         if new.num_rows:
             names = frozenset(new["manifest_path"].to_pylist())
-            known.append((names, self._file_names.of(self._entries(metadata, new)["path"])))
+            known.append((names, self.names.of(self._entries(metadata, new)["path"])))
             self._live.append(known[-1])
         return pa.concat_arrays([pa.array([], pa.string()), *(paths for _, paths in known)])
 
     def _once(self, files: pa.Table) -> pa.Table:
         """Return the first row of each file."""
-        return _first_rows(files, self._file_names.of(files["path"]))
+        return _first_rows(files, self.names.of(files["path"]))
 
     def _without(
         self,
@@ -310,7 +315,7 @@ class Reachability:
         if not files.num_rows:
             return files
         held = self._held(live, manifests, snapshots, statistics)
-        reached = pc.is_in(self._file_names.of(files["path"]), value_set=held)
+        reached = pc.is_in(self.names.of(files["path"]), value_set=held)
         return files.filter(pc.invert(reached))
 
     def _held(
@@ -323,8 +328,8 @@ class Reachability:
         """Return the names of files that snapshots or statistics entries reference, and of the targets of links."""
         lists = pa.array([item.manifest_list for item in snapshots], pa.string())
         columns = (manifests["manifest_path"], lists, statistics["path"])
-        held = pa.concat_arrays([live, *(self._file_names.of(column) for column in columns)])
-        return pa.concat_arrays([held, self._file_names.linked(held)])
+        held = pa.concat_arrays([live, *(self.names.of(column) for column in columns)])
+        return pa.concat_arrays([held, self.names.linked(held)])
 
 
 def _files(locations: Any, kind: str, sizes: Any = None) -> pa.Table:

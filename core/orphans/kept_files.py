@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
-from lake.core.errors import CorruptFileError, RefusedError
+from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.metadata.files import MAX_TEXT_BYTES, VERSION_HINT, is_metadata_name, parse
 from lake.core.replay.temporary_manifests import find_manifests, read_temporary_manifests
 
@@ -43,6 +43,7 @@ class KeepReason(StrEnum):
     PREFIX_MISMATCH = "prefix-mismatch"
     YOUNG = "young"
     NO_TIME = "no-time"
+    GONE = "gone"
 
 
 def checkpoint_names(table: Table, names: FileNames) -> pa.Array:
@@ -119,7 +120,8 @@ def _uuid_of(table: Table, path: str) -> str | None:
             return found[1].decode().lower()
         data = table.storage.read(path, limit=MAX_TEXT_BYTES)
         return str(parse(data, path).table_uuid)
-    except (CorruptFileError, RefusedError, ValueError):
+    except (CorruptFileError, NotFoundError, RefusedError, ValueError):
+        # An inventory contains files that are gone.
         return None
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lake.core.errors import RefusedError
@@ -37,18 +37,25 @@ class CleanOptions:
         older_than_ms: younger files are kept (ms since 1970).
         mode: what happens to orphan files.
         locations: further folders to list, which earlier versions of the table wrote to.
+        inventory: a file, folder or ``manifest.json`` to read in place of listing the folders; the metadata folder
+            is listed all the same.
         excluded: patterns of paths below the folders that are kept (``*`` also matches ``/``).
         max_share: refuse to remove more than this share of the listed files or bytes (0 to 1).
         prefix_mismatch: see `PrefixMismatch`.
+        equal_schemes: schemes that name the same store, each with the one to compare in its place.
+        equal_authorities: the same for authorities, such as buckets.
         unsafe: allow an age of less than 24 hours.
     """
 
     older_than_ms: int
     mode: Mode = Mode.LIST
     locations: Sequence[str] = ()
+    inventory: str | None = None
     excluded: Sequence[str] = ()
     max_share: float = DEFAULT_SHARE
     prefix_mismatch: PrefixMismatch = PrefixMismatch.ERROR
+    equal_schemes: Mapping[str, str] = field(default_factory=dict)
+    equal_authorities: Mapping[str, str] = field(default_factory=dict)
     unsafe: bool = False
 
     def check(self, now_ms: int) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
+from lake.core.arrow import one_array
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import refuse_shared_location
 from lake.core.errors import RefusedError
@@ -25,6 +26,7 @@ from lake.core.garbage.reachability import (
 )
 from lake.core.metadata.files import is_metadata_name
 from lake.core.options import Option
+from lake.core.orphans.inventory import INVENTORY
 from lake.core.orphans.kept_files import KeepReason, by_name, checkpoint_names, kept_metadata
 from lake.core.orphans.listing import list_files
 from lake.core.orphans.options import CleanOptions, PrefixMismatch
@@ -125,16 +127,19 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
             "gc.enabled is false: the table's files may belong to other tables, so none is an orphan for certain"
         )
     refuse_shared_location(table)
-    names = FileNames()
-    listed = list_files(table, options.locations, names)
+    names = FileNames(options.equal_schemes, options.equal_authorities)
+    listed = list_files(table, options.locations, names, options.inventory)
     own = names.of(listed["path"])
-    reach = Reachability(table.storage)
+    reach = Reachability(table.storage, names)
     referenced = referenced_names(table, reach, own, names)
     is_referenced = pc.is_in(own, value_set=referenced)
     loose = listed.append_column("name", own).filter(pc.invert(is_referenced))
     limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))
     reasons = _reasons(table, options, loose, referenced, names, limit_ms)
-    orphans = loose.filter(pc.is_null(reasons)).select(["path", "bytes", "modified_ms"])
+    orphans = loose.filter(pc.is_null(reasons)).select(INVENTORY.names)
+    if options.inventory is not None:
+        orphans, since = _as_they_are(table, orphans, limit_ms)
+        reasons = pa.concat_arrays([one_array(reasons), since])
     orphans = orphans.add_column(1, "kind", _kinds(table, orphans["path"]))
     if (
         orphans.num_rows
@@ -204,6 +209,27 @@ def _reasons(
             hint=f"if they are not, {Option.PREFIX_MISMATCH} ignore keeps them and continues",
         )
     return reasons
+
+
+def _as_they_are(table: Table, orphans: pa.Table, limit_ms: int) -> tuple[pa.Table, pa.Array]:
+    """Look up the files that an inventory contains: they may be gone or have been written again since.
+
+    Returns:
+        The files that are still old enough (`INVENTORY`), and the reasons why others are kept.
+    """
+    found = table.storage.look_up(orphans["path"].to_pylist())
+    reasons: list[str] = []
+    rows = []
+    for path, file in found.items():
+        if file is None:
+            reasons.append(KeepReason.GONE)
+        elif file.modified_ms is None:
+            reasons.append(KeepReason.NO_TIME)
+        elif file.modified_ms > limit_ms:
+            reasons.append(KeepReason.YOUNG)
+        else:
+            rows.append({"path": path, "bytes": file.length, "modified_ms": file.modified_ms})
+    return pa.Table.from_pylist(rows, schema=INVENTORY), pa.array(reasons, pa.string())
 
 
 def _of_other_tables(

@@ -7,7 +7,8 @@ links. Reads use a location as it is; before a delete, two locations that may re
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from posixpath import normpath
 from typing import Any
@@ -25,8 +26,15 @@ _CHANGEABLE = r"%[0-9A-Fa-f]{2}|/\.\.?(/|$)"
 
 @dataclass(slots=True)
 class FileNames:
-    """Compares locations as files. Folders are read once, so an instance is used for one command only."""
+    """Compares locations as files. Folders are read once, so an instance is used for one command only.
 
+    Args:
+        schemes: schemes by which the same stores are named, each with the one to compare in its place.
+        authorities: the same for authorities, such as buckets.
+    """
+
+    schemes: Mapping[str, str] = field(default_factory=dict)
+    authorities: Mapping[str, str] = field(default_factory=dict)
     _targets: dict[str, str | None] = field(default_factory=dict)
     _links: dict[str, list[str]] = field(default_factory=dict)
 
@@ -37,8 +45,16 @@ class FileNames:
         if pc.all(local, min_count=0).as_py():
             return self._on_disk(names)
         stored = pc.invert(local)
-        names = pc.replace_with_mask(names, stored, _in_stores(names.filter(stored)))
+        names = pc.replace_with_mask(names, stored, self._in_stores(names.filter(stored)))
         return pc.replace_with_mask(names, local, self._on_disk(names.filter(local)))
+
+    def _in_stores(self, names: pa.Array) -> pa.Array:
+        for scheme, other in self.schemes.items():
+            names = pc.replace_substring_regex(names, f"^{re.escape(scheme)}://", f"{other}://")
+        for authority, other in self.authorities.items():
+            pattern = f"^([a-z][a-z0-9+.-]*://){re.escape(authority)}(/|$)"
+            names = pc.replace_substring_regex(names, pattern, rf"\1{other}\2")
+        return _resolved_names(names)
 
     def _on_disk(self, names: pa.Array) -> pa.Array:
         folders = pc.replace_substring_regex(names, r"[^/]*$", "").dictionary_encode()
@@ -97,7 +113,7 @@ class FileNames:
         return self._links[folder]
 
 
-def _in_stores(names: pa.Array) -> pa.Array:
+def _resolved_names(names: pa.Array) -> pa.Array:
     """Return names of objects with ``%`` codes, ``.`` and ``..`` resolved."""
     changeable = pc.match_substring_regex(names, _CHANGEABLE)
     if not pc.any(changeable, min_count=0).as_py():

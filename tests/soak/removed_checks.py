@@ -501,7 +501,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a link to a deleted file is ignored",
             "core/garbage/reachability.py",
-            "        return pa.concat_arrays([held, self._file_names.linked(held)])\n",
+            "        return pa.concat_arrays([held, self.names.linked(held)])\n",
             "        return held\n",
             (_EXPIRE_FILES,),
         ),
