@@ -1,7 +1,11 @@
-"""A follow hands over each row once, wherever it is killed: a slice of the points, `slow` for all."""
+"""A follow hands over each row once, wherever it is killed: a slice of the points, `slow` for more of them.
+
+``LAKE_EVERY_POINT=1 pytest -m slow tests/world/test_following.py`` kills it at every point.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +15,9 @@ from world.continuous import STEPS, run_continuous
 from world.copying import Copies, kill_and_copy
 from world.following import Follows, kill_and_continue
 from world.mortal import AFTER, BEFORE, Mortals
+
+# Each call has two points, so an odd number selects both kinds.
+_SLOW = 1 if os.environ.get("LAKE_EVERY_POINT") else 3
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +36,8 @@ def follows(tmp_path_factory: pytest.TempPathFactory, mortals: Mortals) -> Follo
     [
         (False, 23),
         (True, 29),
-        pytest.param(False, 1, marks=pytest.mark.slow),
-        pytest.param(True, 1, marks=pytest.mark.slow),
+        pytest.param(False, _SLOW, marks=pytest.mark.slow),
+        pytest.param(True, _SLOW, marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_follow_is_continued_by_the_next_run(
@@ -48,7 +55,7 @@ def test_a_killed_follow_is_continued_by_the_next_run(
     assert killed >= len(points) - 2
 
 
-@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [37, pytest.param(_SLOW, marks=pytest.mark.slow)])
 def test_a_killed_follow_with_keys_is_continued_by_the_next_run(
     tmp_path: Path, mortals: Mortals, every: int
 ) -> None:
@@ -67,7 +74,7 @@ def test_a_killed_follow_with_keys_is_continued_by_the_next_run(
     assert killed >= len(points) - 2
 
 
-@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [37, pytest.param(_SLOW, marks=pytest.mark.slow)])
 def test_a_killed_follow_in_a_hadoop_catalog_is_continued(
     tmp_path: Path, mortals: Mortals, every: int
 ) -> None:
@@ -82,7 +89,7 @@ def test_a_killed_follow_in_a_hadoop_catalog_is_continued(
     assert killed >= len(points) - 2
 
 
-@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [29, pytest.param(_SLOW, marks=pytest.mark.slow)])
 def test_a_killed_load_from_table_to_table_loads_and_sets_aside_each_row_once(
     tmp_path: Path, mortals: Mortals, every: int
 ) -> None:

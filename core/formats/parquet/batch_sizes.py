@@ -68,8 +68,7 @@ def batch_rows(
     if len(with_dictionary) < len(doubtful):
         rows = min(rows, _PREFIX_ROWS)
     largest = 0.0
-    for index in with_dictionary:
-        longest = _longest_entry(parquet, source, group, index)
+    for index, longest in _longest_entries(parquet, source, group, with_dictionary):
         if longest is None:
             return min(rows, _PREFIX_ROWS)
         largest += (longest + _OFFSET_BYTES) * max(chunks[index].num_values / count, 1)
@@ -92,22 +91,40 @@ def _is_text(parquet: Any, index: int, chunk: Any) -> bool:
     return bool(is_bytes and parquet.schema.column(index).logical_type.type != "DECIMAL")
 
 
-def _longest_entry(parquet: Any, source: Any, group: int, index: int) -> int | None:
-    """Return the length of the longest entry of a column's dictionary; None if it is not known."""
-    path = parquet.schema.column(index).path
-    probe = pq.ParquetFile(
-        source,
-        metadata=parquet.metadata,
-        read_dictionary=[path],
-        buffer_size=_PROBE_BUFFER,
-        page_checksum_verification=True,
-    )
-    batches = probe.iter_batches(1, row_groups=[group], columns=[path], use_threads=False)
-    first = next(batches, None)
+def _longest_entries(
+    parquet: Any, source: Any, group: int, indexes: Sequence[int]
+) -> Iterator[tuple[int, int | None]]:
+    """Yield each column with the length of the longest entry of its dictionary; None if it is not known."""
+    paths = {index: parquet.schema.column(index).path for index in indexes}
+    flat = [index for index, path in paths.items() if "." not in path]
+    # To open a file takes longer than to read a dictionary. The leaves of a nested column are one column of a batch.
+    for together in (flat, *([index] for index in paths if index not in flat)):
+        if not together:
+            continue
+        names = [paths[index] for index in together]
+        stored = parquet.metadata.row_group(group)
+        size = max(stored.column(index).total_compressed_size for index in together)
+        probe = pq.ParquetFile(
+            source,
+            metadata=parquet.metadata,
+            read_dictionary=names,
+            # A small column is read at once in less time.
+            buffer_size=_PROBE_BUFFER if size > _PROBE_BUFFER else 0,
+            page_checksum_verification=True,
+        )
+        batches = probe.iter_batches(1, row_groups=[group], columns=names, use_threads=False)
+        first = next(batches, None)
+        columns = [] if first is None else first.columns
+        # Two columns may have one name; a batch then contains more columns, and none is known.
+        known = columns if len(columns) == len(together) else [None] * len(together)
+        # A batch's columns are in the order of the file.
+        for index, column in zip(sorted(together), known, strict=True):
+            yield index, None if column is None else _longest(column)
+
+
+def _longest(column: pa.Array) -> int | None:
     lengths = [
-        pc.max(pc.binary_length(found.dictionary)).as_py() or 0
-        for column in (first.columns if first is not None else [])
-        for found in _dictionaries(column)
+        pc.max(pc.binary_length(found.dictionary)).as_py() or 0 for found in _dictionaries(column)
     ]
     return max(lengths, default=None)
 
