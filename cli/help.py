@@ -195,8 +195,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "inspect": (
         "lake inspect db.events history",
-        "lake inspect db.events snapshots --where \"operation = 'append'\"",
-        "lake inspect db.events snapshots --output snapshots.parquet",
+        "lake inspect db.events files --where 'record_count < 1000' --output small.parquet",
+        "lake inspect db.events partitions --snapshot monthly",
     ),
     "partitions": (
         "lake partitions db.events",

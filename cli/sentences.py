@@ -707,8 +707,10 @@ def _show(outcome: Outcome) -> str:
 
 def _inspect(outcome: Outcome) -> str:
     rows = _Facts(outcome.result)["rows"]
-    found = _Facts(outcome.plan)["rows_found"]
+    found = outcome.plan.get("rows_found")
     if "preview" in outcome.result:
+        if found is None:
+            return counted(rows, "row")
         return counted(found, "row") if rows == found else f"{rows:,} of {counted(found, 'row')}"
     return f"wrote {counted(rows, 'row')}"
 

@@ -47,6 +47,8 @@ _lake() {
         "scan --branch") _lake_names branches; return ;;
         "show --branch") _lake_names branches; return ;;
         "inspect --output-format") words="parquet csv json arrow" ;;
+        "inspect --branch") _lake_names branches; return ;;
+        "inspect --snapshot") _lake_names refs; return ;;
         "inspect --where"|"inspect --select") _lake_names columns; return ;;
         "inspect --limit"|"inspect --output") return ;;
         "snapshots --limit") return ;;
@@ -96,7 +98,7 @@ _lake() {
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --prune-with --on --prune-limit --prune-overflow --matching --no-prune --output --output-format --replace --branch --follow --state --start --start-at --once --until --max-epochs --epoch-size --epoch-markers --non-append --on-gap --schema --order --watermark-column --watermark-unit --monitor-interval --max-planning-snapshots --max-planning-failures --max-pending-splits --consumer --consumer-ttl --metrics-file --wait --status --help -h" ;;
             tables) words="--all-catalogs --help -h" ;;
             show) words="--branch --help -h" ;;
-            inspect) words="--where --select --limit --output --output-format --replace --help -h" ;;
+            inspect) words="--branch --snapshot --where --select --limit --output --output-format --replace --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             partitions) words="--where --idle --wait-for --timeout --branch --help -h" ;;
             ref) words="--branch-create --at --retain --drop --fast-forward --to --dry-run --help -h" ;;

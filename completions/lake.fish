@@ -178,6 +178,8 @@ complete -c lake -n '__fish_seen_subcommand_from show' -a '(__lake_names tables)
 complete -c lake -n '__fish_seen_subcommand_from show' -l branch -x -a '(__lake_names branches)' -d 'Branch to work on'
 complete -c lake -n '__fish_seen_subcommand_from show' -l help -s h -d 'Show this message and exit'
 complete -c lake -n '__fish_seen_subcommand_from inspect' -a '(__lake_names tables)'
+complete -c lake -n '__fish_seen_subcommand_from inspect' -l branch -x -a '(__lake_names branches)' -d 'Branch to read [default: main]'
+complete -c lake -n '__fish_seen_subcommand_from inspect' -l snapshot -x -a '(__lake_names refs)' -d 'Snapshot to read: id, tag, branch or @TIME'
 complete -c lake -n '__fish_seen_subcommand_from inspect' -l where -x -a '(__lake_names columns)' -d 'Row filter, e.g. "id > 5 and name = \'x\'"'
 complete -c lake -n '__fish_seen_subcommand_from inspect' -l select -x -a '(__lake_names columns)' -d 'Columns to show'
 complete -c lake -n '__fish_seen_subcommand_from inspect' -l limit -r -F -d 'Show at most N rows'

@@ -122,6 +122,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("tables",),
         ("show", "db.t"),
         ("inspect", "db.t", "refs"),
+        ("inspect", "db.t", "files"),
         ("partitions", "db.t", "--idle", "1h"),
         ("create", "db.new", "id long not null", "--dry-run"),
         ("create", "db.new", "id long not null", "name string"),

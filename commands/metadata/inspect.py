@@ -12,7 +12,10 @@ from lake.commands.options import EXPORT_FORMATS, TableArgument, Where
 from lake.commands.parsing import parse_choice, parse_names
 from lake.core.outcome import Outcome
 
-_KINDS = ("snapshots", "refs", "history", "metadata-log")
+_KINDS = (
+    *("snapshots", "refs", "history", "metadata-log", "properties"),
+    *("files", "data-files", "delete-files", "entries", "manifests", "partitions"),
+)
 
 
 def inspect(
@@ -21,6 +24,12 @@ def inspect(
     metadata_table: Annotated[
         str, typer.Argument(metavar="|".join(_KINDS), help="Metadata table.", show_default=False)
     ],
+    branch: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Branch to read [default: main].")
+    ] = None,
+    snapshot: Annotated[
+        str | None, typer.Option(metavar="REF", help="Snapshot to read: id, tag, branch or @TIME.")
+    ] = None,
     where: Where = None,
     select: Annotated[str | None, typer.Option(metavar="a,b", help="Columns to show.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Show at most N rows.")] = None,
@@ -39,13 +48,15 @@ def inspect(
 ) -> Outcome:
     """Show or write one of Iceberg's metadata tables, with the columns that Spark shows.
 
-    The columns of snapshots, refs, history and metadata-log are those of Spark's metadata tables.
+    Files, entries, manifests and partitions are those of one snapshot. No JVM is started.
     """
     from lake.core.inspection.inspect import inspect_table
     from lake.core.inspection.metadata_tables import InspectOptions
 
     options = InspectOptions(
         kind=parse_choice(metadata_table, "the metadata table", _KINDS),
+        branch=branch,
+        snapshot=snapshot,
         where=where,
         select=parse_names(select),
         limit=limit,

@@ -1,14 +1,16 @@
-"""Iceberg's metadata tables that a table's metadata file contains, with the columns that Spark shows.
+"""Iceberg's metadata tables, with the columns that Spark shows.
 
 Source of the columns and their ids: Iceberg's SnapshotsTable, RefsTable, HistoryTable and MetadataLogEntriesTable.
+The tables that manifests contain are in `file_tables`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,11 +28,15 @@ from pyiceberg.types import (
 from lake.core.errors import CorruptFileError, InvalidRequestError, NotFoundError
 from lake.core.expressions.filters import bind_filter, row_mask
 from lake.core.expressions.parser import parse_filter
+from lake.core.inspection.file_tables import FileTables
+from lake.core.inspection.show import shown_properties
 from lake.core.options import Option
 from lake.core.snapshots import ancestry
 from lake.core.types.arrow_schema import arrow_schema
 
 if TYPE_CHECKING:
+    from pyiceberg.table.snapshots import Snapshot
+
     from lake.core.catalogs.catalog import Table
 
 _Rows = list[dict[str, Any]]
@@ -71,6 +77,10 @@ SCHEMAS: Mapping[str, Schema] = {
         _field(4, "latest_schema_id", IntegerType()),
         _field(5, "latest_sequence_number", LongType()),
     ),
+    "properties": Schema(
+        _field(1, "name", StringType(), required=True),
+        _field(2, "value", StringType()),
+    ),
 }
 
 
@@ -79,13 +89,17 @@ class InspectOptions:
     """What to show of a metadata table.
 
     Args:
-        kind: its name in `SCHEMAS`.
+        kind: its name in `SCHEMAS` or `file_tables.KINDS`.
+        branch: the branch to read; None for ``main``.
+        snapshot: the snapshot to read, as `ancestry.resolve` takes it; None for the branch's head.
         where: row filter; None for all rows.
         select: columns; None for all of them.
         limit: the most rows; None for all of them.
     """
 
     kind: str
+    branch: str | None = None
+    snapshot: str | None = None
     where: str | None = None
     select: Sequence[str] | None = None
     limit: int | None = None
@@ -93,24 +107,28 @@ class InspectOptions:
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 0:
             raise InvalidRequestError(f"{Option.LIMIT} must not be negative")
+        if self.kind in SCHEMAS and not (self.branch is None and self.snapshot is None):
+            raise InvalidRequestError(f"{self.kind} does not depend on a branch or snapshot")
 
 
 @dataclass(frozen=True)
 class MetadataRows:
-    """Rows of a metadata table, as a source of an export. They are small, and always read in this process.
+    """Rows of a metadata table, as a source of an export. They are always read in this process.
 
     Args:
         table: the table that is inspected.
         projection: the selected columns.
-        batch: the rows that the filter selects, with these columns.
-        found: how many rows the metadata table has.
+        read: yields all rows.
+        select: returns the rows that the filter selects, with these columns.
+        found: how many rows the metadata table has; None if they must be read to know it.
         limit: the most rows to show.
     """
 
     table: Table
     projection: Schema
-    batch: pa.RecordBatch
-    found: int
+    read: Callable[[], Iterator[pa.RecordBatch]]
+    select: Callable[[pa.RecordBatch], pa.RecordBatch]
+    found: int | None
     limit: int
 
     @property
@@ -133,10 +151,10 @@ class MetadataRows:
         """No data files are read."""
         return 0
 
-    @cached_property
+    @property
     def records(self) -> int:
-        """The number of rows."""
-        return int(self.batch.num_rows)
+        """No data files are read."""
+        return 0
 
     @property
     def task(self) -> Any:
@@ -145,41 +163,64 @@ class MetadataRows:
 
     def stream(self, noted: Counter[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """Yield all rows."""
-        yield self.batch
+        for batch in self.read():
+            yield self.select(batch)
 
     def tasks(self, part: Callable[[int], Any]) -> Iterator[Any]:  # noqa: ARG002
         """Yield no tasks."""
         yield from ()
 
     def check(self, rows: int, noted: Counter[str]) -> None:
-        """All rows are in memory."""
+        """The reader checks what it reads."""
 
 
 def metadata_rows(table: Table, options: InspectOptions) -> MetadataRows:
     """Return rows of a metadata table.
 
     Raises:
-        NotFoundError: a column does not exist.
+        NotFoundError: a column or the snapshot does not exist.
         BadInputError: the filter is not valid.
         CorruptFileError: the metadata contains a value that its column cannot hold.
     """
-    schema = SCHEMAS[options.kind]
+    if options.kind in SCHEMAS:
+        schema = SCHEMAS[options.kind]
+        batch = _in_metadata(table, options.kind)
+        found: int | None = batch.num_rows
+        read: Callable[[], Iterator[pa.RecordBatch]] = partial(iter, (batch,))
+    else:
+        tables = FileTables(table, _snapshot(table, options))
+        schema, found = tables.schema(options.kind), tables.count(options.kind)
+        read = partial(tables.batches, options.kind)
     projection = _projected(schema, options.select)
+    names = [field.name for field in projection.fields]
     condition = None
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), schema)
-    rows = _READERS[options.kind](table)
+
+    def select(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if condition is not None:
+            batch = batch.filter(row_mask(condition, batch, schema))
+        return batch.select(names)
+
+    limit = sys.maxsize if options.limit is None else options.limit
+    return MetadataRows(table, projection, read, select, found, limit)
+
+
+def _snapshot(table: Table, options: InspectOptions) -> Snapshot | None:
+    branch = options.branch or ancestry.MAIN
+    if options.snapshot is None:
+        return ancestry.branch_head(table.metadata, branch)
+    return ancestry.resolve(table.metadata, options.snapshot, branch=branch)
+
+
+def _in_metadata(table: Table, kind: str) -> pa.RecordBatch:
+    """Return a metadata table that the metadata file contains."""
     try:
-        batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(schema))
+        return pa.RecordBatch.from_pylist(_READERS[kind](table), schema=arrow_schema(SCHEMAS[kind]))
     except (pa.ArrowException, OverflowError, ValueError) as error:
         raise CorruptFileError(
-            f"{table.metadata_location} contains a value that column types of {options.kind} cannot hold: {error}"
+            f"{table.metadata_location} contains a value that column types of {kind} cannot hold: {error}"
         ) from error
-    if condition is not None:
-        batch = batch.filter(row_mask(condition, batch, schema))
-    batch = batch.select([field.name for field in projection.fields])
-    limit = batch.num_rows if options.limit is None else min(options.limit, batch.num_rows)
-    return MetadataRows(table, projection, batch, len(rows), limit)
 
 
 def _projected(schema: Schema, names: Sequence[str] | None) -> Schema:
@@ -265,6 +306,10 @@ def _metadata_log(table: Table) -> _Rows:
     return rows
 
 
+def _properties(table: Table) -> _Rows:
+    return [*shown_properties(table.properties)]
+
+
 def _micros(time_ms: int) -> int:
     return time_ms * 1000
 
@@ -274,4 +319,5 @@ _READERS: Mapping[str, Callable[[Table], _Rows]] = {
     "refs": _refs,
     "history": _history,
     "metadata-log": _metadata_log,
+    "properties": _properties,
 }

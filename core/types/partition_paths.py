@@ -8,11 +8,12 @@ from urllib.parse import quote_plus
 
 from pyiceberg.conversions import from_bytes
 
-from lake.core.types.single_values import partition_type
+from lake.core.types.single_values import partition_type, source_type
 
 if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
 
 
 def partition_path(spec: PartitionSpec, schema: Schema, partition: Sequence[bytes | None]) -> str:
@@ -26,15 +27,29 @@ def partition_path(spec: PartitionSpec, schema: Schema, partition: Sequence[byte
     kinds = partition_type(spec, [schema]).fields
     parts = []
     for field, kind, value in zip(spec.fields, kinds, partition, strict=True):
-        source = schema.find_type(field.source_id)
-        internal = _internal(value, kind.field_type)
-        try:
-            text = field.transform.to_human_string(source, internal)
-        except OverflowError:
-            # PyIceberg does not support dates after the year 9999.
-            text = str(internal)
+        text = human_value(field, [schema], kind.field_type, value)
         parts.append(f"{_quoted(field.name)}={_quoted(text)}")
     return "/".join(parts)
+
+
+def human_value(
+    field: PartitionField, schemas: Sequence[Schema], kind: IcebergType, value: bytes | None
+) -> str:
+    """Return a partition value as people read it, e.g. ``2013-01-01`` for a day.
+
+    Args:
+        field: the partition field.
+        schemas: the schemas to search for its source column.
+        kind: the type of the value.
+        value: the value in Iceberg's single-value form.
+    """
+    source = source_type(field.source_id, schemas)
+    internal = _internal(value, kind)
+    try:
+        return field.transform.to_human_string(source, internal)
+    except OverflowError:
+        # PyIceberg does not support dates after the year 9999.
+        return str(internal)
 
 
 def _quoted(text: str) -> str:

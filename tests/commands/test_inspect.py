@@ -11,6 +11,8 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_catalog
 
+from lake.core.inspection import file_tables
+
 
 @pytest.fixture
 def inspected(lake: CommandLine) -> CommandLine:
@@ -86,3 +88,108 @@ def test_rows_and_columns_are_selected(inspected: CommandLine, tmp_path: Path) -
     assert (unknown.exit_code, unknown.json()["error"]["kind"]) == (7, "not-found")
     assert inspected("inspect", "db.t", "nothing").exit_code == 2
     assert inspected("inspect", "db.t", "refs", "--limit", "-1").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("files", "files"),
+        ("data-files", "data_files"),
+        ("delete-files", "delete_files"),
+        ("entries", "entries"),
+        ("manifests", "manifests"),
+        ("partitions", "partitions"),
+    ],
+)
+@pytest.mark.parametrize("window", [1, 8 * 1024 * 1024], ids=["one", "all"])
+def test_tables_of_manifests_are_those_of_pyiceberg(
+    lake: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    method: str,
+    window: int,
+) -> None:
+    monkeypatch.setattr(file_tables, "_WINDOW_BYTES", window)
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,day,name\n1,2026-01-30,a\n2,2026-01-31,\n3,,c\n")
+    some = tmp_path / "some.csv"
+    some.write_text("id,day,name\n2,2026-01-31,new\n")
+    lake.ok("ingest", "db.t", rows, "--create", "--partition-by", "day")
+    lake.ok("ingest", "db.t", some, "--upsert", "--key", "id", "--deletes", "position")
+    lake.ok("ingest", "db.t", some, "--upsert", "--key", "id", "--deletes", "copy-on-write")
+    out = tmp_path / "out.parquet"
+
+    done = lake.ok("inspect", "db.t", kind, "--output", out)
+
+    found = pq.read_table(out).to_pylist()
+    judge = pyiceberg_catalog(lake.warehouse).load_table("db.t").inspect
+    expected = getattr(judge, method)().to_pylist()
+    # PyIceberg shows other columns in `readable_metrics`, and gives each file's partition to its specs.
+    names = [name for name in found[0] if name in expected[0] and name != "data_file"]
+    assert len(names) >= 4
+    assert by_text(found, names) == by_text(expected, names)
+    assert done["result"]["rows"] == len(expected)
+    assert done["plan"]["rows_found"] in {None, len(expected)}
+
+
+def by_text(rows: list[dict[str, Any]], names: list[str]) -> list[str]:
+    def plain(value: Any) -> Any:
+        return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value
+
+    return sorted(str({name: plain(row[name]) for name in names}) for row in rows)
+
+
+def test_files_of_another_snapshot_or_branch_are_shown(inspected: CommandLine) -> None:
+    def count(*more: str) -> int:
+        return inspected.ok("inspect", "db.t", "files", *more)["result"]["rows"]
+
+    inspected.ok("ref", "db.t", "--branch-create", "audit", "--at", "first")
+
+    assert (count(), count("--snapshot", "first"), count("--branch", "audit")) == (2, 1, 1)
+    for arguments, code in (
+        (("files", "--snapshot", "nothing"), 7),
+        (("files", "--branch", "nothing"), 7),
+        (("refs", "--snapshot", "first"), 2),
+        (("files", "--where", "nothing = 1"), 7),
+    ):
+        assert inspected("inspect", "db.t", *arguments).exit_code == code, arguments
+
+
+@pytest.mark.parametrize("kind", ["files", "entries", "manifests", "partitions", "properties"])
+def test_an_empty_table_has_no_rows(lake: CommandLine, tmp_path: Path, kind: str) -> None:
+    lake.ok("create", "db.t", "id long", "day date", "--partition-by", "day")
+    out = tmp_path / "out.csv"
+
+    done = lake.ok("inspect", "db.t", kind, "--output", out)
+
+    assert done["result"]["rows"] == 0
+    assert len(out.read_text().splitlines()) == 1
+
+
+def test_filters_and_columns_apply_to_files(inspected: CommandLine) -> None:
+    found = inspected.ok(
+        *("inspect", "db.t", "files", "--where", "record_count = 2 and content = 0"),
+        *("--select", "file_format,record_count", "--limit", "1"),
+    )
+
+    assert found["result"]["preview"] == [{"file_format": "PARQUET", "record_count": 2}]
+    assert found["plan"]["rows_found"] == 2
+
+
+def test_properties_are_shown_without_secrets(inspected: CommandLine) -> None:
+    inspected.ok("alter", "db.t", "--set", "comment=daily", "--set", "job.password=x1y2z3")
+
+    result = inspected("inspect", "db.t", "properties")
+
+    assert "daily" in result.stdout
+    assert "x1y2z3" not in result.stdout + result.stderr
+
+
+def test_a_manifest_that_cannot_be_read_ends_the_command(inspected: CommandLine) -> None:
+    for path in inspected.warehouse.rglob("*-m0.avro"):
+        path.write_bytes(path.read_bytes()[:-7])
+
+    failed = inspected("--json", "inspect", "db.t", "files")
+
+    assert failed.exit_code == 7

@@ -1,0 +1,427 @@
+"""Iceberg's metadata tables that manifests contain: files, entries, manifests and partitions.
+
+Rows are read manifest by manifest and converted as columns. Source of the columns and their ids: Iceberg's DataFile,
+ManifestEntry, ManifestsTable and PartitionsTable. The column ``readable_metrics`` is not built: the bounds of columns
+are in ``lower_bounds`` and ``upper_bounds``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from lake.core.arrow import one_array
+from lake.core.manifests.api import read_manifests
+from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES
+from lake.core.manifests.read import live_manifests
+from lake.core.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.completeness import read_list, verify_manifest_list
+from lake.core.types.arrow_schema import arrow_schema
+from lake.core.types.partition_codes import partition_codes
+from lake.core.types.partition_paths import human_value
+from lake.core.types.single_values import partition_type
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.catalogs.catalog import Table
+
+# Manifests whose entries are in memory at once: some 100 MiB of rows.
+_WINDOW_BYTES = 8 * 1024 * 1024
+
+
+def _field(number: int, name: str, kind: Any, *, required: bool = False) -> NestedField:
+    return NestedField(number, name, kind, required=required)
+
+
+def _map(number: int, value: Any) -> MapType:
+    return MapType(number, IntegerType(), number + 1, value, value_required=True)
+
+
+def _file_fields(partition: StructType) -> list[NestedField]:
+    fields = [
+        _field(134, "content", IntegerType()),
+        _field(100, "file_path", StringType(), required=True),
+        _field(101, "file_format", StringType(), required=True),
+        _field(141, "spec_id", IntegerType()),
+        _field(102, "partition", partition, required=True),
+        _field(103, "record_count", LongType(), required=True),
+        _field(104, "file_size_in_bytes", LongType(), required=True),
+        _field(108, "column_sizes", _map(117, LongType())),
+        _field(109, "value_counts", _map(119, LongType())),
+        _field(110, "null_value_counts", _map(121, LongType())),
+        _field(137, "nan_value_counts", _map(138, LongType())),
+        _field(125, "lower_bounds", _map(126, BinaryType())),
+        _field(128, "upper_bounds", _map(129, BinaryType())),
+        _field(131, "key_metadata", BinaryType()),
+        _field(132, "split_offsets", ListType(133, LongType(), element_required=True)),
+        _field(135, "equality_ids", ListType(136, IntegerType(), element_required=True)),
+        _field(140, "sort_order_id", IntegerType()),
+        _field(142, "first_row_id", LongType()),
+        _field(143, "referenced_data_file", StringType()),
+        _field(144, "content_offset", LongType()),
+        _field(145, "content_size_in_bytes", LongType()),
+    ]
+    return [field for field in fields if partition.fields or field.name != "partition"]
+
+
+_SUMMARY = StructType(
+    _field(10, "contains_null", BooleanType(), required=True),
+    _field(11, "contains_nan", BooleanType()),
+    _field(12, "lower_bound", StringType()),
+    _field(13, "upper_bound", StringType()),
+)
+_MANIFEST_FIELDS = (
+    _field(14, "content", IntegerType(), required=True),
+    _field(1, "path", StringType(), required=True),
+    _field(2, "length", LongType(), required=True),
+    _field(3, "partition_spec_id", IntegerType()),
+    _field(4, "added_snapshot_id", LongType()),
+    _field(5, "added_data_files_count", IntegerType()),
+    _field(6, "existing_data_files_count", IntegerType()),
+    _field(7, "deleted_data_files_count", IntegerType()),
+    _field(15, "added_delete_files_count", IntegerType(), required=True),
+    _field(16, "existing_delete_files_count", IntegerType(), required=True),
+    _field(17, "deleted_delete_files_count", IntegerType(), required=True),
+    _field(8, "partition_summaries", ListType(9, _SUMMARY, element_required=True)),
+)
+
+
+def _partition_fields(partition: StructType) -> list[NestedField]:
+    fields = [
+        _field(1, "partition", partition, required=True),
+        _field(4, "spec_id", IntegerType(), required=True),
+        _field(2, "record_count", LongType(), required=True),
+        _field(3, "file_count", IntegerType(), required=True),
+        _field(11, "total_data_file_size_in_bytes", LongType(), required=True),
+        _field(5, "position_delete_record_count", LongType(), required=True),
+        _field(6, "position_delete_file_count", IntegerType(), required=True),
+        _field(7, "equality_delete_record_count", LongType(), required=True),
+        _field(8, "equality_delete_file_count", IntegerType(), required=True),
+        _field(9, "last_updated_at", TimestamptzType()),
+        _field(10, "last_updated_snapshot_id", LongType()),
+    ]
+    return fields if partition.fields else fields[2:]
+
+
+class FileTables:
+    """Reads the metadata tables of one snapshot.
+
+    Args:
+        table: the table.
+        snapshot: the snapshot; None for an empty branch.
+    """
+
+    def __init__(self, table: Table, snapshot: Snapshot | None) -> None:
+        self._table = table
+        self._metadata: TableMetadata = table.metadata
+        self._snapshot = snapshot
+        self._partition = unified_partition_type(table.metadata)
+
+    def schema(self, kind: str) -> Schema:
+        """Return the columns of a metadata table.
+
+        Raises:
+            RefusedError: a partition field has a type that lake does not know.
+        """
+        if kind == "manifests":
+            return Schema(*_MANIFEST_FIELDS)
+        if kind == "partitions":
+            return Schema(*_partition_fields(self._partition))
+        files = _file_fields(self._partition)
+        if kind != "entries":
+            return Schema(*files)
+        return Schema(
+            _field(0, "status", IntegerType(), required=True),
+            _field(1, "snapshot_id", LongType()),
+            _field(3, "sequence_number", LongType()),
+            _field(4, "file_sequence_number", LongType()),
+            _field(2, "data_file", StructType(*files), required=True),
+        )
+
+    def count(self, kind: str) -> int | None:
+        """Return the number of rows of a metadata table; None if the manifest list does not contain it.
+
+        Raises:
+            CorruptFileError: the manifest list cannot be read, or names fewer files than it must.
+            NotFoundError: it is missing.
+        """
+        manifests = self._chosen(kind)
+        if kind == "manifests":
+            return int(manifests.num_rows)
+        if kind == "partitions":
+            return None
+        names = [f"{name}_files_count" for name in ("added", "existing", "deleted")]
+        counts = [manifests[name] for name in (names if kind == "entries" else names[:2])]
+        if any(column.null_count for column in counts):
+            return None
+        return sum(int(pc.sum(column, min_count=0).as_py()) for column in counts)
+
+    @cached_property
+    def _list(self) -> pa.Table:
+        if self._snapshot is None:
+            return MANIFEST_SCHEMA.empty_table()
+        storage = self._table.storage
+        manifests = read_list(storage, self._metadata, self._snapshot)
+        verify_manifest_list(storage, self._metadata, self._snapshot, manifests)
+        return manifests
+
+    def _chosen(self, kind: str) -> pa.Table:
+        """Return the manifests of a metadata table."""
+        if kind in _OF_CONTENT:
+            return self._list.filter(_OF_CONTENT[kind](self._list["content"]))
+        return self._list
+
+    def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a metadata table.
+
+        Raises:
+            CorruptFileError: a manifest or the manifest list cannot be read, or names fewer files than it must.
+            NotFoundError: one is missing.
+        """
+        manifests = self._list
+        schema = arrow_schema(self.schema(kind))
+        if kind == "manifests":
+            yield self._manifests(manifests, schema)
+        elif kind == "partitions":
+            yield self._partitions(manifests, schema)
+        else:
+            for entries in self._entries(kind):
+                yield self._converted(entries, schema)
+
+    def _entries(self, kind: str) -> Iterator[pa.Table]:
+        """Yield entries of some manifests of one spec at a time, in the order of the manifest list."""
+        manifests = self._chosen(kind)
+        if kind != "entries":
+            manifests = live_manifests(manifests)
+        ends = np.cumsum(manifests["manifest_length"].to_numpy()) // _WINDOW_BYTES
+        starts = np.flatnonzero(np.diff(ends, prepend=-1))
+        for start, end in pairwise([*starts, manifests.num_rows]):
+            window = manifests.slice(start, end - start)
+            found = read_manifests(
+                self._table.storage, window, self._metadata, live_only=kind != "entries"
+            )
+            yield from found.values()
+
+    def _converted(self, entries: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+        kinds = dict(zip(schema.names, schema.types, strict=True))
+        struct_type = kinds.get("data_file")
+        files = kinds if struct_type is None else {item.name: item.type for item in struct_type}
+        columns = {
+            name: self._unified(entries["partition"], kind)
+            if name == "partition"
+            else _as(one_array(entries[name]), kind)
+            for name, kind in files.items()
+        }
+        if struct_type is None:
+            return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+        struct = pa.StructArray.from_arrays(list(columns.values()), fields=list(struct_type))
+        return pa.RecordBatch.from_arrays(
+            [
+                struct if name == "data_file" else _as(one_array(entries[name]), kind)
+                for name, kind in kinds.items()
+            ],
+            schema=schema,
+        )
+
+    def _unified(self, partitions: pa.ChunkedArray, kind: pa.StructType) -> pa.Array:
+        """Return the partitions of one spec as the struct of all specs' fields."""
+        column = one_array(partitions)
+        children = []
+        for field, wanted in zip(self._partition.fields, kind, strict=True):
+            place = column.type.get_field_index(str(field.field_id))
+            found = pa.nulls(len(column)) if place < 0 else column.field(place)
+            children.append(_as(found, wanted.type))
+        return pa.StructArray.from_arrays(children, fields=list(kind))
+
+    def _manifests(self, manifests: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+        rows = []
+        for row in manifests.to_pylist():
+            counts = {}
+            for name in ("added", "existing", "deleted"):
+                of_data = row["content"] == DATA
+                count = row[f"{name}_files_count"]
+                counts[f"{name}_data_files_count"] = count if of_data else 0
+                counts[f"{name}_delete_files_count"] = 0 if of_data else count
+            summaries = self._summaries(row["partition_spec_id"], row["partitions"])
+            rows.append(
+                {
+                    **{name: row[name] for name in _SAME},
+                    "path": row["manifest_path"],
+                    "length": row["manifest_length"],
+                    **counts,
+                    "partition_summaries": summaries,
+                }
+            )
+        return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    def _summaries(self, spec_id: int, found: list[dict[str, Any]] | None) -> Any:
+        spec = self._metadata.specs().get(spec_id)
+        if found is None or spec is None or len(found) != len(spec.fields):
+            return None
+        kinds = partition_type(spec, _schemas(self._metadata)).fields
+        return [
+            {
+                "contains_null": item["contains_null"],
+                "contains_nan": item["contains_nan"],
+                **{
+                    name: None
+                    if item[name] is None
+                    else human_value(field, _schemas(self._metadata), kind.field_type, item[name])
+                    for name in ("lower_bound", "upper_bound")
+                },
+            }
+            for field, kind, item in zip(spec.fields, kinds, found, strict=True)
+        ]
+
+    def _partitions(self, manifests: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+        """Count files and rows by partition, in the order of the first file of each."""
+        is_partitioned = bool(self._partition.fields)
+        columns = _COUNTED if is_partitioned else tuple(x for x in _COUNTED if x != "partition")
+        found = read_manifests(
+            self._table.storage,
+            live_manifests(manifests),
+            self._metadata,
+            columns=(*columns, "status"),
+            live_only=True,
+        )
+        parts = list(found.values())
+        if not parts:
+            return pa.RecordBatch.from_pylist([], schema=schema)
+        kind = schema.field("partition").type if is_partitioned else pa.struct([])
+        keys = [
+            self._unified(part["partition"], kind)
+            if is_partitioned
+            else pa.StructArray.from_buffers(kind, part.num_rows, [None])
+            for part in parts
+        ]
+        codes = np.concatenate(partition_codes([pa.chunked_array([key]) for key in keys]))
+        _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+        count = len(first)
+        joined = {
+            name: np.concatenate([part[name].to_numpy() for part in parts])
+            for name in ("content", "record_count", "file_size_in_bytes", "spec_id")
+        }
+
+        def total(contents: int, name: str | None) -> Any:
+            mask = joined["content"] == contents
+            sums = np.zeros(count, np.int64)
+            np.add.at(sums, codes[mask], 1 if name is None else joined[name][mask])
+            return sums
+
+        specs = np.zeros(count, np.int64)
+        np.maximum.at(specs, codes, joined["spec_id"])
+        snapshots = np.concatenate([part["snapshot_id"].fill_null(-1).to_numpy() for part in parts])
+        times, newest = self._last_updates(codes, snapshots, count)
+        values = {
+            "partition": pa.concat_arrays(keys).take(pa.array(first)),
+            "spec_id": specs,
+            "record_count": total(DATA, "record_count"),
+            "file_count": total(DATA, None),
+            "total_data_file_size_in_bytes": total(DATA, "file_size_in_bytes"),
+            "position_delete_record_count": total(POSITION_DELETES, "record_count"),
+            "position_delete_file_count": total(POSITION_DELETES, None),
+            "equality_delete_record_count": total(EQUALITY_DELETES, "record_count"),
+            "equality_delete_file_count": total(EQUALITY_DELETES, None),
+            "last_updated_at": times,
+            "last_updated_snapshot_id": newest,
+        }
+        arrays = [
+            values[field.name]
+            if field.name == "partition"
+            else pa.array(values[field.name]).cast(field.type)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _last_updates(
+        self, codes: Any, snapshots: Any, count: int
+    ) -> tuple[list[int | None], list[int | None]]:
+        """Return the time (microseconds) and id of the newest known snapshot of each partition's files."""
+        known = ancestry.snapshots_by_id(self._metadata)
+        times: list[int | None] = [None] * count
+        newest: list[int | None] = [None] * count
+        pairs = np.unique(np.stack([codes, snapshots]), axis=1)
+        for code, snapshot_id in pairs.T.tolist():
+            snapshot = known.get(snapshot_id)
+            if snapshot is None:
+                continue
+            time = snapshot.timestamp_ms * 1000
+            if (earlier := times[code]) is None or earlier < time:
+                times[code], newest[code] = time, snapshot_id
+        return times, newest
+
+
+_SAME = ("content", "partition_spec_id", "added_snapshot_id")
+_COUNTED = ("content", "partition", "record_count", "file_size_in_bytes", "snapshot_id")
+_OF_CONTENT: Mapping[str, Callable[[Any], Any]] = {
+    "data-files": lambda content: pc.equal(content, DATA),
+    "delete-files": lambda content: pc.not_equal(content, DATA),
+}
+KINDS = ("files", "data-files", "delete-files", "entries", "manifests", "partitions")
+
+
+def unified_partition_type(metadata: TableMetadata) -> StructType:
+    """Return the fields of all partition specs by id, named as in the newest spec that has them.
+
+    Source: Iceberg's Partitioning.partitionType.
+    """
+    found: dict[int, NestedField] = {}
+    void: set[int] = set()
+    for _, spec in sorted(metadata.specs().items(), reverse=True):
+        for field, kind in zip(
+            spec.fields, partition_type(spec, _schemas(metadata)).fields, strict=True
+        ):
+            earlier = found.get(field.field_id)
+            if earlier is None:
+                found[field.field_id] = kind
+                if isinstance(field.transform, VoidTransform):
+                    void.add(field.field_id)
+            elif field.field_id in void and not isinstance(field.transform, VoidTransform):
+                void.remove(field.field_id)
+                found[field.field_id] = _field(field.field_id, field.name, kind.field_type)
+    return StructType(*(found[number] for number in sorted(found)))
+
+
+def _schemas(metadata: TableMetadata) -> list[Schema]:
+    return [metadata.schema(), *reversed(metadata.schemas)]
+
+
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column as another type that holds the same values."""
+    if column.type == kind:
+        return column
+    if pa.types.is_map(kind):
+        pairs = column.values
+        return pa.MapArray.from_arrays(
+            column.offsets,
+            pairs.field(0).cast(kind.key_type),
+            pairs.field(1).cast(kind.item_type),
+            kind,
+            mask=column.is_null() if column.null_count else None,
+        )
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
+    return column.cast(kind)
