@@ -739,11 +739,15 @@ def _replay(outcome: Outcome) -> str:
         )
     if "committed_runs" in result:
         return _all_staged(result)
-    if "committed_checkpoints" in result and outcome.status is Status.NOTHING_TO_DO:
-        return "nothing to commit"
     if "committed_checkpoints" in result:
-        files = counted(result["data_files"], "data file")
-        return f"committed {counted(result['committed_checkpoints'], 'checkpoint')} with {files}"
+        text = "nothing to commit"
+        if outcome.snapshot_ids:
+            files = counted(result["data_files"], "data file")
+            text = (
+                f"committed {counted(result['committed_checkpoints'], 'checkpoint')} with {files}"
+            )
+        names = ", ".join(tag["name"] for tag in result["tags"] or ())
+        return f"{text}; tagged as {names}" if names else text
     pending = plan["pending"]
     if outcome.status is Status.DRY_RUN:
         return f"dry run: would commit {counted(pending, 'checkpoint')}; nothing was changed"

@@ -141,6 +141,7 @@ class Option(Enum):
     STATE = auto()
     STRATEGY = auto()
     STREAM = auto()
+    TAG = auto()
     UNSAFE = auto()
     UNTIL = auto()
     UPSERT = auto()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -52,6 +53,14 @@ def replay(
             help="Commit all staged runs of the branch: appends as one snapshot.",
         ),
     ] = False,
+    tag: Annotated[
+        bool,
+        typer.Option("--tag", help="Tag the snapshot that contains the savepoint as savepoint-N."),
+    ] = False,
+    retain: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Let expiry drop the tag of an older snapshot."),
+    ] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Show committed and pending checkpoints by job.")
     ] = False,
@@ -60,6 +69,7 @@ def replay(
     dry_run: DryRun = False,
 ) -> Outcome:
     """List Flink checkpoints that were taken but never committed, or commit them once."""
+    from lake.core.branching import savepoint_tags
     from lake.core.flink.commits import job_id_of
     from lake.core.replay.plan import plan_replay
     from lake.core.replay.report import listing, preview, status_by_job, with_plan
@@ -75,7 +85,11 @@ def replay(
         assume_uncommitted=assume_uncommitted,
         branch=branch,
         all_staged=all_staged,
+        tag=tag,
     )
+    if retain is not None and not tag:
+        raise InvalidRequestError("--retain needs --tag")
+    retain_ms = None if retain is None else parse_duration_ms(retain)
     if status and (options.commits or dry_run):
         raise InvalidRequestError(
             "--status commits nothing: it cannot be combined with options that commit"
@@ -84,10 +98,19 @@ def replay(
     verbose = session.settings.verbose
     if status:
         return status_by_job(session, plan)
+    if tag:
+        savepoint_tags.refuse_untaggable(plan.table, plan.given, plan.newest_by_job, branch=branch)
     if dry_run:
-        return preview(plan, verbose=verbose)
+        outcome = preview(plan, verbose=verbose)
+        names = {"tags": savepoint_tags.names_of(plan.given)} if tag else {}
+        return replace(outcome, plan={**outcome.plan, **names})
     if not options.commits:
         return listing(plan, verbose=verbose)
     from lake.core.replay.execute import execute
 
-    return with_plan(execute(session, plan), plan, verbose=verbose)
+    outcome = execute(session, plan)
+    if tag:
+        outcome = savepoint_tags.with_tags(
+            session, outcome, plan.table, plan.given, branch=branch, retain_ms=retain_ms
+        )
+    return with_plan(outcome, plan, verbose=verbose)

@@ -94,7 +94,7 @@ def plan_tag(
     if snapshot is None:
         raise NotFoundError(f"branch {branch} of {table.identifier} has no snapshots")
     wanted = {name: snapshot.snapshot_id}
-    return _changes(table, wanted, branch=branch, retain_ms=retain_ms, move=move)
+    return plan_tags(table, wanted, branch=branch, retain_ms=retain_ms, move=move)
 
 
 def plan_period_tags(
@@ -134,7 +134,7 @@ def plan_period_tags(
             f"{len(wanted)} tags would be new",
             hint=f"add {Option.KEEP} with the number of tags to keep",
         )
-    changes = _changes(table, wanted, branch=branch, retain_ms=retain_ms, move=move)
+    changes = plan_tags(table, wanted, branch=branch, retain_ms=retain_ms, move=move)
     if options.keep is None:
         return changes
     own = {
@@ -192,9 +192,19 @@ def plan_drop(table: Table, name: str) -> TagChanges:
     return TagChanges(table=table, dropped={name: ref.snapshot_id})
 
 
-def _changes(
-    table: Table, wanted: Mapping[str, int], *, branch: str, retain_ms: int | None, move: bool
+def plan_tags(
+    table: Table,
+    wanted: Mapping[str, int],
+    *,
+    branch: str,
+    retain_ms: int | None,
+    move: bool = False,
 ) -> TagChanges:
+    """Plan to set tags, given the snapshot of each.
+
+    Raises:
+        RefusedError: a tag refers to another snapshot, or a name is the name of a branch.
+    """
     refs, new, moved = table.metadata.refs, {}, {}
     for name, snapshot_id in wanted.items():
         ref = refs.get(name)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from lake.core.catalogs.catalog import Table
-from lake.core.flink.state import FLINK_SINK
+from lake.core.flink.state import FLINK_SINK, Checkpoint
 from lake.core.manifests.data_files import DATA
 from lake.core.staging.staged_run import RunMarks, RunName
 
@@ -138,6 +139,7 @@ class ReplayPlan:
         replace_partitions: whether the jobs ran in overwrite mode.
         all_staged: whether all staged runs are committed; then ``jobs`` are these runs in the order of writing.
         left: the staged runs that are not committed, although no snapshot contains their rows.
+        given: the newest given checkpoint of each job, by job id and operator id.
     """
 
     table: Table
@@ -148,3 +150,13 @@ class ReplayPlan:
     replace_partitions: bool = False
     all_staged: bool = False
     left: tuple[LeftRun, ...] = ()
+    given: Mapping[tuple[str, str], Checkpoint] = field(default_factory=dict)
+
+    @property
+    def newest_by_job(self) -> dict[tuple[str, str], int]:
+        """The largest checkpoint to commit, by job id and operator id."""
+        return {
+            (job.job_id, job.operator_id): max(item.checkpoint_id for item in job.checkpoints)
+            for job in self.jobs
+            if job.checkpoints
+        }

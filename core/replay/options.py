@@ -25,6 +25,7 @@ class ReplayOptions:
         assume_uncommitted: assume that files in no retained snapshot were never committed.
         branch: the branch that the jobs wrote to.
         all_staged: whether to commit all staged runs of the branch, and nothing of Flink's jobs.
+        tag: whether the snapshots that contain the given checkpoints get tags.
 
     Raises:
         InvalidRequestError: two options contradict each other.
@@ -38,6 +39,7 @@ class ReplayOptions:
     assume_uncommitted: bool = False
     branch: str = ancestry.MAIN
     all_staged: bool = False
+    tag: bool = False
 
     def __post_init__(self) -> None:
         if self.checkpoints and (self.job_id is not None or self.completed is not None):
@@ -46,6 +48,8 @@ class ReplayOptions:
             )
         if self.all_staged:
             self._check_all_staged()
+        if self.tag and not self.checkpoints:
+            raise InvalidRequestError(f"{Option.TAG} needs {Option.CHECKPOINTS}")
         if (self.job_id is None) != (self.completed is None):
             raise InvalidRequestError(
                 f"{Option.JOB_ID} and {Option.COMPLETED} must be given together",

@@ -115,6 +115,7 @@ class Survey:
             found=tuple(item.found for item in self.classified),
             jobs=tuple(self.jobs),
             replace_partitions=self.options.replace_partitions,
+            given={job: checkpoint for job, (checkpoint, _) in self.given.states.items()},
         )
 
     def _pending(self, job: JobKey, found: list[FoundCheckpoint]) -> PendingJob:

@@ -242,6 +242,53 @@ def test_a_replay_goes_to_the_branch_that_the_job_wrote_to(
     assert (again["status"], again["snapshot_ids"]) == ("nothing-to-do", [])
 
 
+@pytest.mark.parametrize("name", ["b-append-pending", "g-leftover", "n-dynamic"])
+def test_the_snapshot_of_a_savepoint_gets_a_tag_once(flink_lent: Flink, name: str) -> None:
+    from support.tables.iceberg_tables import pyiceberg_catalog
+
+    fixture = flink_lent(name)
+    savepoint = fixture.root / fixture.truth["replay"]["from_checkpoint"]
+    tag = f"savepoint-{int(savepoint.name.removeprefix('chk-'))}"
+
+    preview = lake_on(fixture).ok(*arguments(fixture), "--tag", "--dry-run")
+    first = lake_on(fixture).ok(*arguments(fixture), "--tag", "--retain", "30d")
+    again = lake_on(fixture).ok(*arguments(fixture), "--tag")
+
+    table = pyiceberg_catalog(fixture.warehouse).load_table(fixture.table)
+    ref = table.metadata.refs[tag]
+    number = int(tag.partition("-")[2])
+    parents = {item.snapshot_id: item for item in table.metadata.snapshots}
+    tagged = parents[ref.snapshot_id]
+    assert tagged.summary is not None
+    assert int(tagged.summary["flink.max-committed-checkpoint-id"] or "") >= number
+    if tagged.parent_snapshot_id is not None:
+        earlier = parents[tagged.parent_snapshot_id].summary
+        assert earlier is not None
+        assert int(earlier["flink.max-committed-checkpoint-id"] or "") < number
+    assert ref.max_ref_age_ms == 30 * 86_400_000
+    assert preview["plan"]["tags"] == [tag]
+    assert [item["name"] for item in first["result"]["tags"]] == [tag]
+    assert first["result"]["tags"] == again["result"]["tags"]
+    assert (first["status"], again["status"]) == ("done", "nothing-to-do")
+
+
+def test_a_tag_that_refers_to_another_snapshot_is_refused_before_the_commit(
+    flink_lent: Flink,
+) -> None:
+    fixture = flink_lent("b-append-pending")
+    lake = lake_on(fixture)
+    savepoint = fixture.root / fixture.truth["replay"]["from_checkpoint"]
+    tag = f"savepoint-{int(savepoint.name.removeprefix('chk-'))}"
+    lake.ok("tag", fixture.table, tag)
+    before = lake.ok("snapshots", fixture.table)["result"]
+
+    refused = lake("--json", *arguments(fixture), "--tag")
+
+    assert (refused.exit_code, tag in refused.json()["error"]["message"]) == (3, True)
+    assert lake.ok("snapshots", fixture.table)["result"] == before
+    assert lake("--json", "replay", fixture.table, "--tag").exit_code == 2
+
+
 def test_status_shows_for_each_job_what_is_committed_and_what_is_pending(flink: Flink) -> None:
     fixture = flink("m-other-writer")
     replay = fixture.truth["replay"]
