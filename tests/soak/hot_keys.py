@@ -64,6 +64,7 @@ class Command:
     token: str
     kind: str
     ids: tuple[int, ...]
+    count: int = 0
     outcome: Outcome = "running"
 
     def apply(self, rows: dict[int, Row]) -> None:
@@ -75,6 +76,11 @@ class Command:
             elif self.kind == "update":
                 if key in rows:
                     rows[key] = (self.token, count)
+            elif self.kind == "first-row":
+                rows.setdefault(key, (self.token, self.count))
+            elif self.kind == "sequence":
+                if key not in rows or rows[key][1] <= self.count:
+                    rows[key] = (self.token, self.count)
             else:
                 rows[key] = (self.token, count if self.kind == "merge" else 0)
 
@@ -89,10 +95,10 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _next_cold: int = _FIRST_COLD
 
-    def begin(self, who: str, kind: str, ids: Sequence[int]) -> Command:
+    def begin(self, who: str, kind: str, ids: Sequence[int], count: int = 0) -> Command:
         """Record a command before it is sent."""
         with self._lock:
-            command = Command(f"{who}-{len(self.commands)}", kind, tuple(ids))
+            command = Command(f"{who}-{len(self.commands)}", kind, tuple(ids), count)
             self.commands[command.token] = command
             return command
 
@@ -129,8 +135,11 @@ class LakeThread:
     def step(self) -> None:
         """Run one command, and run it again if that may be needed."""
         kind = self._random.choices(
-            ["position", "equality", "copy-on-write", "append", "overwrite", "compact", "expire"],
-            [30, 10, 15, 15, 8, 12, 5],
+            [
+                *("position", "equality", "copy-on-write", "first-row", "sequence"),
+                *("append", "overwrite", "compact", "expire"),
+            ],
+            [18, 10, 15, 6, 6, 15, 8, 12, 5],
         )[0]
         if kind in {"compact", "expire"}:
             self._maintain(kind)
@@ -141,7 +150,12 @@ class LakeThread:
             ids = [self._random.choice(HOT_KEYS)]
         else:
             ids = self._random.sample(HOT_KEYS, self._random.randint(1, 4))
-        command = self._race.ledger.begin(self._name, kind, ids)
+        count = 0
+        if kind in {"first-row", "sequence"}:
+            # A row that is certainly new, so that each command creates a snapshot.
+            ids = [*ids, self._race.ledger.cold()]
+            count = self._random.randint(0, 2)
+        command = self._race.ledger.begin(self._name, kind, ids, count)
         self._change(command)
 
     def _change(self, command: Command) -> None:
@@ -208,14 +222,19 @@ class LakeThread:
 
     def _words(self, command: Command) -> list[str]:
         source = self._race.folder / f"{command.token}.csv"
-        lines = [f"{key},{command.token},0" for key in command.ids]
+        lines = [f"{key},{command.token},{command.count}" for key in command.ids]
         source.write_text("\n".join(["id,v,n", *lines, ""]))
         words = ["ingest", _TABLE, str(source), "--run-id", command.token]
         if command.kind == "overwrite":
             return [*words, "--overwrite-where", f"id = {command.ids[0]}"]
         if command.kind == "append":
             return words
-        return [*words, "--upsert", "--key", "id", "--deletes", command.kind]
+        words += ["--upsert", "--key", "id"]
+        if command.kind == "first-row":
+            return [*words, "--merge", "first-row"]
+        if command.kind == "sequence":
+            return [*words, "--deletes", "position", "--sequence", "n"]
+        return [*words, "--deletes", command.kind]
 
 
 class JavaThread:

@@ -118,7 +118,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--seed", default="soak", help="prefix of the worlds' seeds")
     parser.add_argument(
-        "--singles", type=int, default=1540, help="races with one other command [1540]"
+        "--singles", type=int, default=1820, help="races with one other command [1820]"
     )
     parser.add_argument(
         "--pairs", type=int, default=21_560, help="races with two other commands [21560]"

@@ -21,8 +21,10 @@ from world.model import (
     Expiry,
     Operation,
     adding,
+    keeping_first,
     merging,
     replacing,
+    sequencing,
     upserting,
 )
 from world.simulation import DAY_MS, MAIN, PARTS, World
@@ -87,6 +89,25 @@ def partial_update(world: World, random: Random) -> None:
     mode = random.choice(["position", "copy-on-write"])
     arguments = ["--upsert", "--key", "id", "--merge", "partial-update", "--deletes", mode]
     operation = Operation(f"partial update {mode}", merging(rows), branch)
+    world.step(operation, "ingest", world.source(rows), *arguments, "--branch", branch)
+
+
+def first_row(world: World, random: Random) -> None:
+    """Load rows of which only those with new keys are added."""
+    branch = _branch(world, random)
+    rows = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
+    arguments = ["--upsert", "--key", "id", "--merge", "first-row"]
+    operation = Operation("first row", keeping_first(rows), branch)
+    world.step(operation, "ingest", world.source(rows), *arguments, "--branch", branch)
+
+
+def sequence(world: World, random: Random) -> None:
+    """Load rows that are newer than those of their keys, unless others load newer ones meanwhile."""
+    branch = _branch(world, random)
+    rows = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
+    mode = random.choice(["position", "copy-on-write"])
+    arguments = ["--upsert", "--key", "id", "--sequence", "value", "--deletes", mode]
+    operation = Operation(f"sequence {mode}", sequencing(rows), branch)
     world.step(operation, "ingest", world.source(rows), *arguments, "--branch", branch)
 
 
@@ -322,8 +343,10 @@ STEPS: dict[Step, int] = {
     append: 8,
     append_with_new_column: 1,
     append_run: 2,
-    upsert: 8,
-    partial_update: 4,
+    upsert: 6,
+    partial_update: 3,
+    first_row: 2,
+    sequence: 3,
     change_log: 4,
     retract: 3,
     staging.stage: 3,

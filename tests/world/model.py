@@ -227,6 +227,30 @@ def merging(rows: Sequence[Mapping[str, Any]]) -> Effect:
     return effect
 
 
+def keeping_first(rows: Sequence[Mapping[str, Any]]) -> Effect:
+    """Add the rows whose keys no row has."""
+
+    def effect(state: State, names: Mapping[str, int]) -> State:
+        known = {dict(row).get(ID) for row in state.values()}
+        return adding([row for row in rows if row["id"] not in known])(state, names)
+
+    return effect
+
+
+def sequencing(rows: Sequence[Mapping[str, Any]]) -> Effect:
+    """Replace the rows of keys by rows whose value is not smaller; a row without a partner is added."""
+
+    def effect(state: State, names: Mapping[str, int]) -> State:
+        newest: dict[Any, int] = {}
+        for value, row in state.items():
+            key = dict(row).get(ID)
+            newest[key] = max(value, newest.get(key, value))
+        new = [row for row in rows if row["value"] >= newest.get(row["id"], row["value"])]
+        return upserting(new)(state, names)
+
+    return effect
+
+
 def without(values: Iterable[int]) -> Effect:
     """Remove rows by their values."""
     gone = frozenset(values)

@@ -7,17 +7,30 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from pyiceberg.transforms import BucketTransform
 
 from lake.core.commit.operations import AppendFiles, RowDelta
 from lake.core.commit.operations import Operation as TableOperation
 from world import foreign
-from world.model import ID, Expiry, Operation, adding, merging, replacing, upserting, without
+from world.model import (
+    ID,
+    Effect,
+    Expiry,
+    Operation,
+    adding,
+    keeping_first,
+    merging,
+    replacing,
+    sequencing,
+    upserting,
+    without,
+)
 from world.simulation import DAY_MS, Config, World
 
 ISOLATIONS = ("serializable", "snapshot")
@@ -42,13 +55,13 @@ class Command:
     ids: Sequence[int] = ()
     deleted: Sequence[int] = ()
     keyed: bool = False
-    merged: bool = False
+    effect: Callable[[Sequence[Mapping[str, Any]]], Effect] | None = None
     below: int | None = None
     whole: bool = False
 
     def run(self, world: World) -> object:
         rows = world.new_rows(self.ids, "x")
-        if self.merged:
+        if self.effect is merging:
             rows = [{"id": row["id"], "value": row["value"]} for row in rows]
         words: list[object] = list(self.arguments)
         if self.name == "change log":
@@ -62,8 +75,8 @@ class Command:
     def _operation(self, world: World, rows: list[dict[str, object]]) -> Operation:
         effect = adding(rows) if rows else None
         floats = False
-        if self.merged:
-            effect = merging(rows)
+        if self.effect is not None:
+            effect = self.effect(rows)
         elif self.keyed:
             effect = upserting(rows, self.deleted)
         elif self.below is not None or self.whole:
@@ -88,7 +101,21 @@ COMMANDS = {
             "ingest",
             [*_UPSERT, "position", "--merge", "partial-update"],
             [1, 2, 50],
-            merged=True,
+            effect=merging,
+        ),
+        Command(
+            "first row",
+            "ingest",
+            [*_UPSERT[:-1], "--merge", "first-row"],
+            [1, 90],
+            effect=keeping_first,
+        ),
+        Command(
+            "sequence",
+            "ingest",
+            [*_UPSERT, "position", "--sequence", "value"],
+            [1, 2, 50],
+            effect=sequencing,
         ),
         Command(
             "change log",
@@ -225,7 +252,7 @@ def _respec(world: World) -> object:
 
 OTHERS: dict[str, Callable[[World], object]] = {
     "append elsewhere": _append([100, 101], "y z"),
-    "append of the same keys": _append([3, 50], "x"),
+    "append of the same keys": _append([3, 50, 90], "x"),
     "delete of a touched row": _delete_place(TOUCHED),
     "delete of another row": _delete_place(UNTOUCHED),
     "delete by key": _delete_keys,
@@ -322,13 +349,13 @@ class Races:
 
 
 def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield isolation, command, phase and the concurrent operation: 1,540."""
+    """Yield isolation, command, phase and the concurrent operation: 1,820."""
     for isolation, command, phase, other in itertools.product(ISOLATIONS, COMMANDS, PHASES, OTHERS):
         yield isolation, command, phase, (other,)
 
 
 def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with each ordered pair of concurrent operations: 21,560."""
+    """Yield the same with each ordered pair of concurrent operations: 25,480."""
     for isolation, command, phase, one, two in itertools.product(
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):
