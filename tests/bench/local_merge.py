@@ -1,0 +1,89 @@
+"""Loads of a change log with and without a local merge, alternating in one run.
+
+    python tests/bench/local_merge.py [--changes 10000000] [--keys 100000] [--rounds 3] [--folder DIR]
+
+The log is one Parquet file of updates of random keys, loaded in upsert mode into a new table. All are whole
+processes. Prints medians of seconds, peak memory in MiB, and the rows and bytes that each load wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
+
+from compact import medians, timed  # noqa: E402
+from support.cli.command_line import CommandLine  # noqa: E402
+
+_BATCH = 1_000_000
+
+
+def make_log(path: Path, changes: int, keys: int) -> None:
+    """Write updates of random keys."""
+    rng = np.random.default_rng(1)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("op", pa.string())])
+    with pq.ParquetWriter(path, schema) as writer:
+        for first in range(0, changes, _BATCH):
+            rows = min(_BATCH, changes - first)
+            columns = [
+                pa.array(rng.integers(0, keys, rows)),
+                pa.array(rng.random(rows)),
+                pa.array(["+U"]).take(pa.array(np.zeros(rows, np.int32))),
+            ]
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+def main() -> None:
+    """Compare the loads."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--changes", type=int, default=10_000_000)
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path)
+    arguments = parser.parse_args()
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="lake-local-merge-"))
+    folder.mkdir(exist_ok=True)
+    log, empty = folder / "log.parquet", folder / "row.csv"
+    make_log(log, arguments.changes, arguments.keys)
+    empty.write_text("k,v\n-1,0.5\n")
+    seconds: dict[str, list[float]] = {"lake": [], "without": []}
+    written: dict[str, object] = {}
+    for _ in range(arguments.rounds):
+        for name, size in (("lake", "64MB"), ("without", "off")):
+            warehouse = folder / name
+            shutil.rmtree(warehouse, ignore_errors=True)
+            warehouse.mkdir()
+            # Equality deletes need a table of format version 2 that exists.
+            CommandLine(warehouse, engine="inline").ok("ingest", "db.t", empty, "--create")
+            took, peak, text = timed(
+                [
+                    *(sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"),
+                    *("ingest", "db.t", str(log), "--changes-column", "op", "--key", "k"),
+                    *("--changes-mode", "upsert", "--local-merge", size),
+                ]
+            )
+            files = [path for path in warehouse.rglob("data/**/*.parquet") if path.is_file()]
+            seconds[name].append(took)
+            written[name] = {
+                "peak_mib": round(peak),
+                "bytes": sum(path.stat().st_size for path in files),
+                "rows": sum(pq.ParquetFile(path).metadata.num_rows for path in files),
+                "result": json.loads(text)["result"],
+            }
+    print(json.dumps({"local merge": medians(seconds), "written": written}), flush=True)
+    if arguments.folder is None:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
