@@ -277,6 +277,10 @@ def _partitioned(spec: str) -> str:
 def _loaded(plan: _Facts, result: _Facts) -> str:
     if plan["changes_column"]:
         changes = counted(result["rows_read"], "change")
+        if "rows_deleted" in result:
+            counts = {name: result[f"rows_{name}"] for name in ("updated", "inserted", "deleted")}
+            done = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+            return f"applied {changes}: {done or 'nothing changed'}"
         return f"applied {changes} in {_files(result)}"
     if plan["key"]:
         return f"{_changed_rows(result)} ({result['rows_read']:,} read)"

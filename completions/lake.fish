@@ -68,7 +68,7 @@ complete -c lake -n '__fish_seen_subcommand_from ingest' -l run-id -r -F -d 'Loa
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l upsert -d 'Replace the rows with the same keys'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l no-upsert -d 'Append, also if the table property write.upsert.enabled is true'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l key -x -a '(__lake_names columns)' -d 'Key columns [default: the schema\'s identifier fields]'
-complete -c lake -n '__fish_seen_subcommand_from ingest' -l deletes -x -a 'position equality copy-on-write' -d 'How --upsert deletes the old rows'
+complete -c lake -n '__fish_seen_subcommand_from ingest' -l deletes -x -a 'position equality copy-on-write' -d 'How a load by key deletes the old rows'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l order-by -x -a '(__lake_names columns)' -d 'Keep the last source row of a key by these columns'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l sequence -r -F -d 'Drop source rows whose value is less than the table row\'s'
 complete -c lake -n '__fish_seen_subcommand_from ingest' -l merge -x -a 'deduplicate first-row partial-update' -d 'first-row: add new keys only. partial-update: NULL keeps the table\'s value'

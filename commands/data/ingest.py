@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -132,7 +133,9 @@ def ingest(
     ] = None,
     deletes: Annotated[
         str | None,
-        typer.Option(metavar="|".join(UPSERT_MODES), help="How --upsert deletes the old rows."),
+        typer.Option(
+            metavar="|".join(UPSERT_MODES), help="How a load by key deletes the old rows."
+        ),
     ] = None,
     order_by: Annotated[
         str | None,
@@ -483,6 +486,8 @@ def ingest(
         )
         landed = context.obj.landed
         division = routing(table, route, max_tables)
+        if division and changes_column and isinstance(by_key, UpsertOptions):
+            raise InvalidRequestError(f"--route and --deletes {deletes} contradict each other")
         routed = RoutedLoad(session, division, by_key, landed) if division else None
         if flags.is_given:
             if not (once or dry_run):
@@ -517,6 +522,16 @@ def _by_key(
     if upsert:
         return options
     key = options.key
+    if changes_column and changes_mode:
+        if options.deletes not in {None, "equality"}:
+            return _lookup(options, changes_column, changes_mode, ignore_deletes, local_merge)
+        if options.sequence or options.match_where or options.repair_duplicates:
+            raise InvalidRequestError(
+                "--sequence, --match-where and --repair-duplicates compare the table's rows, which this load of a "
+                "change log does not read",
+                hint="add --deletes position",
+            )
+        options = replace(options, deletes=None)
     if options != UpsertOptions(key=key):
         raise InvalidRequestError(
             "--deletes, --order-by, --sequence, --merge, --null-overwrites, --match-where and --repair-duplicates "
@@ -538,6 +553,27 @@ def _by_key(
     if key:
         raise InvalidRequestError("--key needs --upsert or --changes-column")
     return None
+
+
+def _lookup(
+    options: UpsertOptions,
+    changes_column: str,
+    changes_mode: str,
+    ignore_deletes: bool,  # noqa: FBT001
+    local_merge: str | None,
+) -> UpsertOptions:
+    """Return the options of the load of a change log that finds the table's rows by key."""
+    if changes_mode != "upsert":
+        raise InvalidRequestError(
+            f"--changes-mode {changes_mode} and --deletes {options.deletes} contradict each other: the log has the "
+            "old rows, and the table is not read"
+        )
+    if local_merge not in {None, "off"}:
+        raise InvalidRequestError(
+            f"--local-merge and --deletes {options.deletes} contradict each other: only the last change of each key "
+            "is written"
+        )
+    return replace(options, changes_column=changes_column, ignore_deletes=ignore_deletes)
 
 
 def _mode(overwrite: bool, where: str | None, replace: bool) -> str:  # noqa: FBT001 - three flags

@@ -12,7 +12,6 @@ from lake.core.changelog_load.tasks import (
     ReceiveChangesTask,
     receive_changes,
     send_changes,
-    source_schema,
     write_changes,
 )
 from lake.core.commit.operations import AppendFiles, Operation, RowDelta
@@ -28,6 +27,7 @@ from lake.core.outcome import Outcome
 from lake.core.properties.table_properties import HASH
 from lake.core.session import Session
 from lake.core.staging.operation_files import Staging
+from lake.core.upsert.change_rows import source_schema
 
 
 @dataclass(slots=True)

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, StringType
 
 from lake.core.changelog_load.local_merge import Changes, LocalMerge
-from lake.core.changelog_load.row_kinds import UNKNOWN, row_kinds, unknown_kind
-from lake.core.columns.defaults import without_write_defaults
-from lake.core.columns.nullability import null_in_required
-from lake.core.columns.text_encoding import json_lines
 from lake.core.deletes.delta_writer import (
-    DELETE,
     INSERT,
     UPDATE_AFTER,
-    UPDATE_BEFORE,
     UPSERT,
     DeltaSettings,
     DeltaWriter,
@@ -30,7 +20,6 @@ from lake.core.deletes.delta_writer import (
 )
 from lake.core.engine.shuffle import ShuffleBuffer, decode_report, encode_report
 from lake.core.engine.tasks import TaskContext
-from lake.core.errors import BadInputError
 from lake.core.ingest.payloads import SourceTask, SourceUnit, WriteReport
 from lake.core.ingest.rejects import RejectReport
 from lake.core.ingest.tasks import task_units
@@ -38,12 +27,9 @@ from lake.core.keys.encoding import hash_keys, partition_of
 from lake.core.manifests.data_files import DataFile
 from lake.core.plain import PlainData
 from lake.core.rows.reader import prefetch
-from lake.core.types.arrow_schema import arrow_schema
 from lake.core.types.transforms import Indices, group_indices, partition_number
+from lake.core.upsert.change_rows import ChangeRows
 from lake.core.upsert.source_tasks import key_check
-
-# The number of characters of a row in a message.
-_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,13 +174,15 @@ class _Changes:
     def __init__(self, task: ChangesTask, context: TaskContext) -> None:
         settings = task.delta
         self._task = task
-        self._by_key = settings.mode == UPSERT
-        names = settings.key_names
-        self._check = key_check(names, lambda batch: batch.select(names).columns, self._shown)
-        self._columns = arrow_schema(settings.write.schema)
-        # A missing key makes a row unusable, and is not replaced by a default value.
-        read = without_write_defaults(settings.write.schema, settings.key_ids)
-        self._schema = source_schema(read, task.kinds)
+        names, write = settings.key_names, settings.write
+        self._rows = ChangeRows(
+            write.schema,
+            task.kinds,
+            list(settings.key_ids),
+            by_key=settings.mode == UPSERT,
+            ignore_deletes=task.ignore_deletes,
+        )
+        self._check = key_check(names, lambda batch: batch.select(names).columns, self._rows.shown)
         self._context = context
         self._counts = dict.fromkeys(("rows_read", "rows", "ignored"), 0)
         self._rejects: list[RejectReport] = []
@@ -202,7 +190,7 @@ class _Changes:
 
     def units(self) -> Iterator[tuple[SourceUnit, Iterator[Changes]]]:
         """Yield each unit with the changes to write, without those that have no effect; `rest` yields the others."""
-        units = task_units(self._task, self._schema, self._context, [self._check])
+        units = task_units(self._task, self._rows.schema, self._context, [self._check])
         for unit, batches, rejects in units:
             yield unit, self._merged(self._known(batches, unit.path))
             self._counts["rows_read"] += rejects.count
@@ -226,24 +214,9 @@ class _Changes:
         for batch in prefetch(batches):
             self._context.check_cancelled()
             self._counts["rows_read"] += batch.num_rows
-            *columns, texts = batch.columns
-            kinds = row_kinds(texts)
-            for index in np.flatnonzero(kinds == UNKNOWN):
-                row = self._shown(batch, int(index))
-                raise unknown_kind(texts[index].as_py(), self._task.kinds, where, row)
-            rows = pa.RecordBatch.from_arrays(columns, schema=self._columns)
-            if self._task.ignore_deletes:
-                self._counts["ignored"] += int(np.count_nonzero(kinds == DELETE))
-                rows, kinds = _where(kinds != DELETE, rows, kinds)
-            if self._by_key:
-                rows, kinds = _where(kinds != UPDATE_BEFORE, rows, kinds)
-            inserts = (kinds == INSERT) | (kinds == UPDATE_AFTER)
-            # A delete of an upsert may have the key only.
-            whole = rows.filter(pa.array(inserts)) if self._by_key else rows
-            if missing := null_in_required(whole):
-                row = self._shown(whole, _first_with_null(whole))
-                raise BadInputError(f"{where} has NULL in the required column {missing}{row}")
-            yield rows, kinds
+            known = self._rows.known(batch, where)
+            self._counts["ignored"] += known.ignored
+            yield known.rows, known.kinds
 
     def rest(self) -> Iterator[Changes]:
         """Yield the changes that were kept to be merged with later ones, once all units are read."""
@@ -259,33 +232,3 @@ class _Changes:
             inserts = (kinds == INSERT) | (kinds == UPDATE_AFTER)
             self._counts["rows"] += int(np.count_nonzero(inserts))
             yield rows, kinds
-
-    def _shown(self, rows: pa.RecordBatch, index: int) -> str:
-        """Return a row as the end of a message; empty if it cannot be written as text."""
-        schema = self._schema.select(*rows.schema.names)
-        try:
-            lines = json_lines(rows.slice(index, 1), schema)
-        except BadInputError:
-            return ""
-        return f", in the row {lines[0].as_py().strip()[:_SHOWN]}"
-
-
-def _where(
-    chosen: npt.NDArray[np.bool_], rows: pa.RecordBatch, kinds: Kinds
-) -> tuple[pa.RecordBatch, Kinds]:
-    return rows.filter(pa.array(chosen)), kinds[chosen]
-
-
-def _first_with_null(rows: pa.RecordBatch) -> int:
-    """Return the index of the first row with NULL in a required column; there must be one."""
-
-    def is_within(last: int) -> bool:
-        return null_in_required(rows.slice(0, last + 1)) is not None
-
-    return bisect_left(range(rows.num_rows), True, key=is_within)  # noqa: FBT003 - the value searched for
-
-
-def source_schema(schema: Schema, kinds: str) -> Schema:
-    """Return the columns of a change log, all optional: a row that is deleted by key may lack most columns."""
-    fields = [field.model_copy(update={"required": False}) for field in schema.fields]
-    return Schema(*fields, NestedField(schema.highest_field_id + 1, kinds, StringType()))

@@ -76,7 +76,12 @@ def check_key(schema: Schema, spec: PartitionSpec, key_ids: Sequence[int], mode:
         raise RefusedError("a change log needs a key: columns that identify a row")
     check_columns(schema, key_ids)
     if mode == UPSERT:
-        check_partitions(schema, spec, key_ids, hint=f"{Option.CHANGES_MODE} retract")
+        check_partitions(
+            schema,
+            spec,
+            key_ids,
+            hint=f"{Option.DELETES} position or {Option.CHANGES_MODE} retract",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class LoadResult:
         rows_written: rows of the source that were written to data files.
         rows_inserted: rows with keys that the table did not contain; None if the load does not read the table's rows.
         rows_updated: rows with keys that the table contained; None as for `rows_inserted`.
+        rows_deleted: rows with keys that a change log deletes; None for loads that do not count them.
         rows_rejected: rows that were set aside.
         rows_stale: rows that are older than the table's; None if the load does not compare their ages.
         rows_skipped: rows with keys that the table contained and keeps; None for loads that replace such rows.
@@ -39,6 +40,7 @@ class LoadResult:
     rows_written: int = 0
     rows_inserted: int | None = 0
     rows_updated: int | None = 0
+    rows_deleted: int | None = None
     rows_rejected: int = 0
     rows_stale: int | None = None
     rows_skipped: int | None = None
@@ -55,6 +57,7 @@ class LoadResult:
     def values(self) -> dict[str, Any]:
         """Return the values of the JSON output."""
         special = {
+            "rows_deleted": self.rows_deleted,
             "rows_stale": self.rows_stale,
             "rows_skipped": self.rows_skipped,
             "deletes_ignored": self.deletes_ignored,

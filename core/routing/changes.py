@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from lake.core.changelog_load.row_kinds import UNKNOWN, row_kinds, unknown_kind
-from lake.core.changelog_load.tasks import source_schema
 from lake.core.deletes.delta_writer import INSERT, UPDATE_AFTER, UPSERT
 from lake.core.errors import BadInputError
+from lake.core.upsert.change_rows import source_schema
+from lake.core.upsert.row_kinds import UNKNOWN, row_kinds, unknown_kind
 
 if TYPE_CHECKING:
     from lake.core.changelog_load.plan import ChangeOptions

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap
 
 from lake.core import locations
 from lake.core.engine.shuffle import ShuffleBuffer
 from lake.core.engine.tasks import TaskContext
 from lake.core.ingest.checksummed_batches import batch_file, batches_in
-from lake.core.keys.encoding import Int64s, hash_keys, partition_of
+from lake.core.keys.encoding import Int64s, Mask, hash_keys, partition_of
 from lake.core.keys.index import KeyIndex
 from lake.core.plain import PlainData
 
 _BATCH_ROWS = 256 * 1024
+# The column that says which changes delete the row of their key, beside the key and the order.
+DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class BucketReport(PlainData):
         losers: the file of rows that are replaced by another row with the same key; None if there is none.
         lost: the number of these rows.
         merged: the file of the merged rows of the keys; None if rows are not merged.
+        deleted: for a change log, a serialised bitmap of the keys whose last change is a delete; else None.
+        late: the number of these keys that have an older insert after it in the input.
     """
 
     bucket: int
@@ -73,6 +78,8 @@ class BucketReport(PlainData):
     losers: str | None = None
     lost: int = 0
     merged: str | None = None
+    deleted: bytes | None = None
+    late: int = 0
 
 
 def deduplicate(task: DeduplicateTask, context: TaskContext) -> Iterator[BucketReport]:
@@ -129,7 +136,7 @@ def _deduplicate(
     context.check_cancelled()
     width = task.key_columns
     keys = _first(table, width)
-    order = [name for name in table.column_names[width:] if name not in {"unit", "row"}]
+    order = [name for name in table.column_names[width:] if name not in {DELETED, "unit", "row"}]
     strength = ranks(table, order) if order else None
     if task.first:
         strength = -(np.arange(table.num_rows) if strength is None else strength)
@@ -147,13 +154,28 @@ def _deduplicate(
         kept[winners] = True
         losers = locations.join(task.folder, f"{name}-losers.arrow")
         write_table(context, losers, table.select(["unit", "row"]).filter(pa.array(~kept)))
-    return BucketReport(
+    report = BucketReport(
         bucket=task.bucket,
         keys=path,
         rows=len(winners),
         losers=losers,
         lost=lost,
     )
+    if DELETED not in table.column_names:
+        return report
+    deleted = table[DELETED].to_numpy()
+    return replace(
+        report,
+        deleted=BitMap(np.flatnonzero(deleted[winners]).tolist()).serialize(),
+        late=_late_inserts(keys, index, deleted) if order and lost else 0,
+    )
+
+
+def _late_inserts(keys: pa.Table, index: KeyIndex, deleted: Mask) -> int:
+    """Return the number of keys that are deleted although an insert, older by the order, comes after the delete."""
+    winners = np.concatenate([index.find(batch) for batch in keys.to_batches()])
+    late = ~deleted & deleted[winners] & (np.arange(keys.num_rows) > winners)
+    return len(np.unique(winners[late]))
 
 
 def ranks(table: pa.Table, order: list[str]) -> Int64s:

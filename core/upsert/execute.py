@@ -46,6 +46,7 @@ from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import Staging
+from lake.core.upsert.change_rows import source_schema
 from lake.core.upsert.dedup_tasks import (
     BucketReport,
     DeduplicateTask,
@@ -117,6 +118,24 @@ class _Source:
         return sum(len(bits) for bits in self.dropped)
 
     @property
+    def skipped(self) -> int:
+        return sum(unit.skipped for unit in self.units)
+
+    @property
+    def deleted(self) -> list[BitMap]:
+        """By bucket, the keys whose last change is a delete."""
+        return [
+            BitMap() if bucket.deleted is None else BitMap.deserialize(bucket.deleted)
+            for bucket in self.buckets
+        ]
+
+    @property
+    def unwritten(self) -> list[BitMap]:
+        """By bucket, the keys of which no row is written."""
+        dropped = self.dropped or [BitMap() for _ in self.buckets]
+        return [one | other for one, other in zip(dropped, self.deleted, strict=True)]
+
+    @property
     def lost(self) -> int:
         return sum(bucket.lost for bucket in self.buckets)
 
@@ -178,7 +197,16 @@ class _Upsert(Load):
     def write(self) -> LoadResult:
         """Write the source's rows, each key once."""
         self._source = source = self._load()
-        self.keep_rejects([unit.rejects for unit in source.units], self.plan.schema)
+        schema, kinds = self.plan.schema, self.upsert.options.changes_column
+        self.keep_rejects(
+            [unit.rejects for unit in source.units],
+            schema if kinds is None else source_schema(schema, kinds),
+        )
+        if late := sum(bucket.late for bucket in source.buckets):
+            self.session.warn(
+                f"the change log has a delete and then an older row of {late} {'key' if late == 1 else 'keys'}: the "
+                "delete decides, but the table does not keep it, so an older row in a later load is added again"
+            )
         if not source.keys:
             warn_of_no_rows(self.session, self.plan)
         return self._result(None)
@@ -197,7 +225,12 @@ class _Upsert(Load):
             updated = matched.updated - sum(len(bits) for bits in matched.stale)
             stale = matched.stale_rows
         elif matched is not None:
-            updated = matched.updated - source.rows_dropped
+            # Nothing was searched for deletes by key alone.
+            found = matched.found or [BitMap() for _ in source.buckets]
+            updated = sum(
+                len(keys - unwritten)
+                for keys, unwritten in zip(found, source.unwritten, strict=True)
+            )
         written = source.rows + (updated if self.upsert.is_partial else 0)
         first = self.upsert.keeps_first
         return LoadResult(
@@ -208,11 +241,27 @@ class _Upsert(Load):
             # A load that deletes by key alone does not know what was there.
             rows_inserted=None if blind else written - updated,
             rows_updated=None if blind else updated,
+            rows_deleted=self._rows_deleted(matched),
+            deletes_ignored=self._deletes_ignored(),
             rows_rejected=source.rejected,
             rows_stale=None if self.upsert.sequence is None else stale,
             rows_skipped=source.rows_dropped if first else None,
             base_snapshot_id=matched.base.snapshot_id if matched and matched.base else None,
         )
+
+    def _rows_deleted(self, matched: KeyMatches | None) -> int | None:
+        """Return the number of keys that a change log deletes from the table; None for other sources."""
+        if self.upsert.options.changes_column is None:
+            return None
+        if matched is None:
+            return 0
+        by_bucket = zip(matched.found, matched.stale, self._source.deleted, strict=True)
+        return sum(len((found & deleted) - stale) for found, stale, deleted in by_bucket)
+
+    def _deletes_ignored(self) -> int | None:
+        if not self.upsert.options.ignore_deletes:
+            return None
+        return sum(unit.ignored for unit in self._source.units)
 
     # The source
 
@@ -225,6 +274,7 @@ class _Upsert(Load):
             return source
         if source.lost:
             self._write_again(source, [])
+        self._check_keys(source)
         self._check_rows(source)
         return source
 
@@ -235,7 +285,7 @@ class _Upsert(Load):
         source.files = self._write_rows(losers=[*losers, *dropped]).files
 
     def _check_keys(self, source: _Source) -> None:
-        expected = source.rows_read - source.rejected
+        expected = source.rows_read - source.rejected - source.skipped
         if source.keys + source.lost != expected:
             raise LakeError(
                 f"{expected} rows were to be merged, but there are {source.keys + source.lost}: "
@@ -243,7 +293,7 @@ class _Upsert(Load):
             )
 
     def _check_rows(self, source: _Source) -> None:
-        expected = source.rows_read - source.rejected - source.lost - source.rows_dropped
+        expected = source.keys - sum(len(bits) for bits in source.unwritten)
         if source.rows != expected:
             raise LakeError(
                 f"{expected} rows were to be written, but there are {source.rows}: "
@@ -296,6 +346,8 @@ class _Upsert(Load):
             order=self.upsert.order,
             sequence=self.upsert.sequence,
             columns=self.upsert.columns,
+            kinds=self.upsert.options.changes_column,
+            ignore_deletes=self.upsert.options.ignore_deletes,
             losers=losers,
             folder=ingest.table.data_location,
             name=self.temporary_name,

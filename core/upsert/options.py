@@ -59,6 +59,9 @@ class UpsertOptions:
         merge: what becomes of a source row whose key the table contains, one of `MERGES`.
         match_where: a filter; only the table's rows that it selects are compared with the source's keys.
         null_overwrites: with `PARTIAL_UPDATE`, the columns in which NULL replaces the table's value.
+        changes_column: the column of a change log that contains the row kind; None if the source's rows are not
+            changes. The changes of a key are applied in their order, and the last one is compared with the table.
+        ignore_deletes: whether rows of kind -D are left out.
     """
 
     key: Sequence[str] = ()
@@ -69,8 +72,12 @@ class UpsertOptions:
     merge: str = DEDUPLICATE
     match_where: str | None = None
     null_overwrites: Sequence[str] = ()
+    changes_column: str | None = None
+    ignore_deletes: bool = False
 
     def __post_init__(self) -> None:
+        if self.changes_column is not None:
+            self._check_changes()
         if self.merge not in MERGES:
             raise InvalidRequestError(
                 f"{Option.MERGE} {self.merge!r} is not one of {', '.join(MERGES)}"
@@ -93,6 +100,19 @@ class UpsertOptions:
         if self.deletes not in {None, *MODES}:
             raise InvalidRequestError(
                 f"{Option.DELETES} {self.deletes!r} is not one of {', '.join(MODES)}"
+            )
+
+    def _check_changes(self) -> None:
+        if self.deletes not in {POSITION, COPY_ON_WRITE}:
+            raise InvalidRequestError(
+                f"{Option.CHANGES_COLUMN} needs {Option.DELETES} {POSITION} or {COPY_ON_WRITE} if the table's rows "
+                "are read"
+            )
+        if self.merge != DEDUPLICATE or self.order_by:
+            option = Option.ORDER_BY if self.order_by else Option.MERGE
+            raise InvalidRequestError(
+                f"{Option.CHANGES_COLUMN} and {option} contradict each other: the changes of a key are applied in "
+                "their order"
             )
 
     def _check_partial_update(self) -> None:

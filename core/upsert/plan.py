@@ -114,8 +114,13 @@ def plan_upsert(
             hint=f"use {Option.STAGE} {Option.UPSERT} {Option.DELETES} {EQUALITY}, which deletes by key without "
             "reading the table",
         )
+    if options.changes_column is not None and ingest.from_table:
+        raise InvalidRequestError(
+            f"{Option.CHANGES_COLUMN} needs files: a table's rows have no order"
+        )
     partial = options.merge == PARTIAL_UPDATE
-    plan = plan_ingest(session, identifier, replace(ingest, mode=UPSERT, partial=partial))
+    wanted = replace(ingest, mode=UPSERT, partial=partial, changes_column=options.changes_column)
+    plan = plan_ingest(session, identifier, wanted)
     properties = plan.table.properties
     deletes = NONE if options.merge == FIRST_ROW else deletes_of(properties, options.deletes)
     if plan.is_settled:
@@ -271,6 +276,16 @@ def upsert_of_property(session: Session, plan: IngestPlan) -> UpsertOptions | No
     return UpsertOptions(deletes=EQUALITY)
 
 
+def _described_changes(plan: UpsertPlan) -> dict[str, Any]:
+    if (column := plan.options.changes_column) is None:
+        return {}
+    return {
+        "changes_column": column,
+        "changes_mode": "upsert",
+        "ignore_deletes": plan.options.ignore_deletes,
+    }
+
+
 def _described_merge(plan: UpsertPlan) -> dict[str, Any]:
     options = plan.options
     return {
@@ -290,5 +305,6 @@ def describe_upsert(plan: UpsertPlan) -> dict[str, Any]:
         "order_by": [schema.find_column_name(column) for column in plan.order],
         "deletes": plan.deletes,
         **_described_merge(plan),
+        **_described_changes(plan),
         "table_bytes": plan.table_bytes,
     }

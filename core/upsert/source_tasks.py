@@ -33,6 +33,8 @@ from lake.core.rows.reader import prefetch
 from lake.core.rows.sorted_writer import open_ordered_writer
 from lake.core.sources.acceptance import RowCheck, RowProblem
 from lake.core.types.transforms import group_rows, partition_number
+from lake.core.upsert.change_rows import ChangeRows
+from lake.core.upsert.dedup_tasks import DELETED
 from lake.core.upsert.merge_tasks import column_name
 
 
@@ -45,6 +47,8 @@ class KeySettings(PlainData):
         order: columns that decide which of several rows with one key is written.
         sequence: the first of them, if the table's rows are compared by it too.
         columns: top-level columns that are written beside the key, for rows that are merged.
+        kinds: for a change log, the column with the row kind; else None.
+        ignore_deletes: whether its rows of kind -D are left out.
         losers: files of rows to skip; None to write the keys.
         folder: the folder for files of keys.
         name: the prefix of their names.
@@ -54,6 +58,8 @@ class KeySettings(PlainData):
     order: Sequence[int]
     sequence: int | None = None
     columns: Sequence[int] = ()
+    kinds: str | None = None
+    ignore_deletes: bool = False
     losers: Sequence[str] | None
     folder: str
     name: str
@@ -77,6 +83,8 @@ class UnitReport(PlainData):
         keys: the file of their keys; None if there is none.
         key_bytes: the size of the keys in memory.
         rejects: the rows that are set aside.
+        skipped: the number of changes without an effect.
+        ignored: the number of those among them that are deletes.
     """
 
     place: int
@@ -85,6 +93,8 @@ class UnitReport(PlainData):
     keys: str | None = None
     key_bytes: int = 0
     rejects: RejectReport = field(default_factory=RejectReport)
+    skipped: int = 0
+    ignored: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +160,24 @@ def receive_rows(
 def _read_schema(task: KeyedSourceTask) -> Schema:
     """Return the schema for reading; a missing key makes a row unusable, and is not replaced by a default value."""
     keys = task.keys
+    if (changes := _changes(task)) is not None:
+        return changes.schema
     sequence = [] if keys.sequence is None else [keys.sequence]
     return without_write_defaults(task.write.schema, [*keys.ids, *sequence])
+
+
+def _changes(task: KeyedSourceTask) -> ChangeRows | None:
+    keys = task.keys
+    if keys.kinds is None:
+        return None
+    return ChangeRows(
+        task.write.schema,
+        keys.kinds,
+        list(keys.ids),
+        by_key=True,
+        ignore_deletes=keys.ignore_deletes,
+        also=() if keys.sequence is None else (keys.sequence,),
+    )
 
 
 def _units(
@@ -223,6 +249,9 @@ class _UnitRows:
     def __init__(self, task: KeyedSourceTask, unit: SourceUnit, context: TaskContext) -> None:
         keys, schema = task.keys, task.write.schema
         self._usable = 0
+        self._skipped = self._ignored = 0
+        self._changes = _changes(task)
+        self._where = unit.path
         self._key_bytes = 0
         self._storage = context.storage
         self._place = unit.place
@@ -245,15 +274,24 @@ class _UnitRows:
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch to write."""
+        inserts = None
+        if self._changes is not None:
+            known = self._changes.known(batch, self._where)
+            self._skipped += batch.num_rows - known.rows.num_rows
+            self._ignored += known.ignored
+            batch, inserts = known.rows, known.inserts
         start, self._usable = self._usable, self._usable + batch.num_rows
         if self._losers is None:
-            self._keep_keys(self._with_columns(cut(batch, [*self._key, *self._order]), batch))
-            return batch
+            keys = self._with_columns(cut(batch, [*self._key, *self._order]), batch)
+            if inserts is not None:
+                keys = keys.append_column(DELETED, pa.array(~inserts))
+            self._keep_keys(keys)
+            return batch if inserts is None else batch.filter(pa.array(inserts))
         inside = np.searchsorted(self._losers, [start, self._usable])
         lost = self._losers[inside[0] : inside[1]]
-        if not len(lost):
+        if not len(lost) and inserts is None:
             return batch
-        wins = np.ones(batch.num_rows, np.bool_)
+        wins = np.ones(batch.num_rows, np.bool_) if inserts is None else inserts
         wins[lost - start] = False
         return batch.filter(pa.array(wins))
 
@@ -280,11 +318,13 @@ class _UnitRows:
         """Return the unit's report for the driver, with its rejected rows."""
         return UnitReport(
             place=self._place,
-            rows_read=self._usable + rejects.count,
+            rows_read=self._usable + self._skipped + rejects.count,
             rows=self._usable,
             keys=None if self._keys is None else self._path,
             key_bytes=self._key_bytes,
             rejects=rejects.report(),
+            skipped=self._skipped,
+            ignored=self._ignored,
         )
 
 

@@ -63,6 +63,25 @@ def test_java_reads_the_rows_that_a_log_leaves(
     assert kinds == {(1, "PARQUET" if version == 2 else "PUFFIN"), (2, "PARQUET")}
 
 
+@pytest.mark.parametrize(
+    ("version", "deletes"), [(1, "copy-on-write"), (2, "position"), (3, "position")]
+)
+def test_java_reads_one_row_of_a_key_that_moved_to_another_partition(
+    lake: CommandLine, java: JavaPeer, tmp_path: Path, version: int, deletes: str
+) -> None:
+    model = Model(["id"], seed=version)
+    creation = ["--create", "--property", f"format-version={version}", "--partition-by", "part"]
+    for number in range(3):
+        path = write_log(tmp_path / "log.parquet", model.upserts(60))
+        options = ["--changes-column", "op", "--changes-mode", _UPSERT, "--key", "id"]
+        options += ["--deletes", deletes]
+        lake.ok("ingest", "db.t", path, *options, *([] if number else creation))
+
+        assert shown(java_rows(java, lake.warehouse)) == shown(list(model.rows.values()))
+    found = java.sql(lake.warehouse, "SELECT DISTINCT content FROM {c}.db.t.delete_files")
+    assert [row["content"] for row in found] == ([] if version == 1 else [1])
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_what_a_log_left_java_compacts_to_the_same_rows(
     lake: CommandLine, java: JavaPeer, tmp_path: Path, version: int

@@ -16,7 +16,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType, TimestampType
 from support.tables.random_rows import write_settings
 
-from lake.core.changelog_load.row_kinds import UNKNOWN, row_kinds
 from lake.core.changelog_load.tasks import ChangesTask, send_changes
 from lake.core.deletes.delta_writer import (
     DELETE,
@@ -31,6 +30,7 @@ from lake.core.errors import BadInputError
 from lake.core.ingest.payloads import SourceUnit
 from lake.core.sources.discovery import Source
 from lake.core.storage.storage import Storage
+from lake.core.upsert.row_kinds import UNKNOWN, row_kinds
 
 SCHEMA = Schema(
     NestedField(1, "id", DoubleType(), required=False),
