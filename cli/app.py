@@ -48,6 +48,7 @@ VERBS = {
     "tables": "List a catalog's tables: format version, rows, files, bytes and last commit.",
     "show": "Show a table's columns, partitioning, properties, refs, sizes, writers and readers.",
     "inspect": "Show or write one of Iceberg's metadata tables, with the columns that Spark shows.",
+    "check": "Read all metadata of a table, and report what is missing, damaged or contradictory.",
     "snapshots": "Show a table's snapshots, newest first.",
     "partitions": "Show a table's partitions: files, rows, bytes, delete files and last change.",
     "ref": "List a table's branches and tags; drop one; create or move a branch.",
@@ -74,6 +75,7 @@ VERBS = {
 # The package of a verb's module below `lake.commands`; the other verbs are modules of `lake.commands` itself.
 PACKAGES = {
     "alter": "metadata",
+    "check": "metadata",
     "cherry-pick": "branching",
     "clean": "maintenance",
     "compact": "maintenance",

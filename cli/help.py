@@ -198,6 +198,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "lake inspect db.events files --where 'record_count < 1000' --output small.parquet",
         "lake inspect db.events partitions --snapshot monthly",
     ),
+    "check": (
+        "lake check db.events",
+        "lake --json check db.events",
+        "lake --verbose check db.events",
+    ),
     "partitions": (
         "lake partitions db.events",
         "lake partitions db.events --idle 15m --where \"day = '2026-01-31'\"",

@@ -692,6 +692,15 @@ def _partitions(outcome: Outcome) -> str:
     return f"{text}, {f'{idle:,}' if idle else 'none'} idle" if rows else text
 
 
+def _check(outcome: Outcome) -> str:
+    result = outcome.result
+    read = counted(result["manifests"], "manifest")
+    if not result["findings"]:
+        return f"read {read}, found nothing wrong"
+    errors, warnings = counted(result["errors"], "error"), counted(result["warnings"], "warning")
+    return f"read {read}, found {errors} and {warnings}"
+
+
 def _tables(outcome: Outcome) -> str:
     rows, views = outcome.result.get("tables", ()), outcome.result.get("views", ())
     failed = sum(row["error"] is not None for row in rows)
@@ -807,6 +816,7 @@ def _clean(outcome: Outcome) -> str:
 
 _SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
     "alter": _alter,
+    "check": _check,
     "cherry-pick": _pick,
     "clean": _clean,
     "compact": _compact,

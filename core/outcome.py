@@ -24,6 +24,8 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
     ALREADY_RUNNING = "already-running"
     FAILED = "failed"
+    SUSPECT = "suspect"
+    DAMAGED = "damaged"
 
 
 class Detail(NamedTuple):
@@ -81,5 +83,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0, or 6 if only a part was done."""
-        return 6 if self.status is Status.PARTIAL else 0
+        """0; 6 if only a part was done or a check has warnings; 7 if a check found errors."""
+        if self.status is Status.DAMAGED:
+            return 7
+        return 6 if self.status in {Status.PARTIAL, Status.SUSPECT} else 0

@@ -123,6 +123,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("show", "db.t"),
         ("inspect", "db.t", "refs"),
         ("inspect", "db.t", "files"),
+        ("check", "db.t"),
         ("partitions", "db.t", "--idle", "1h"),
         ("create", "db.new", "id long not null", "--dry-run"),
         ("create", "db.new", "id long not null", "name string"),

@@ -1,0 +1,19 @@
+"""`lake check`: report damage of a table's metadata."""
+
+from __future__ import annotations
+
+import typer
+
+from lake.commands.context import session_of
+from lake.commands.options import TableArgument
+from lake.core.outcome import Outcome
+
+
+def check(context: typer.Context, table: TableArgument) -> Outcome:
+    """Read all metadata of a table, and report what is missing, damaged or contradictory.
+
+    The exit code is 0 without findings, 6 with warnings, and 7 with errors. Nothing is changed.
+    """
+    from lake.core.checking.check import check_table
+
+    return check_table(session_of(context).table(table))

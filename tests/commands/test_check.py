@@ -1,0 +1,122 @@
+"""`lake check` through the command line, on tables that are damaged by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli.command_line import CommandLine
+from support.tables import flink_fixtures
+from support.tables.flink_fixtures import FlinkFixture
+from support.tables.iceberg_tables import pyiceberg_catalog
+
+
+@pytest.fixture
+def table(lake: CommandLine, tmp_path: Path) -> CommandLine:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,name\n1,a\n2,b\n")
+    lake.ok("ingest", "db.t", rows, "--create")
+    lake.ok("ingest", "db.t", rows)
+    return lake
+
+
+def _metadata(lake: CommandLine) -> Path:
+    location = pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata_location
+    return Path(location.removeprefix("file://"))
+
+
+def _lists(lake: CommandLine) -> list[Path]:
+    return sorted(_metadata(lake).parent.glob("snap-*.avro"))
+
+
+def _manifests(lake: CommandLine) -> list[Path]:
+    return [p for p in sorted(_metadata(lake).parent.glob("*.avro")) if p not in _lists(lake)]
+
+
+def _edited(change: Callable[[Any], None]) -> Callable[[CommandLine], None]:
+    def edit(lake: CommandLine) -> None:
+        path = _metadata(lake)
+        document = json.loads(path.read_text())
+        change(document)
+        path.write_text(json.dumps(document))
+
+    return edit
+
+
+def _statistics(document: Any, snapshot_id: int | None = None) -> None:
+    document["statistics"] = [
+        {
+            "snapshot-id": snapshot_id or document["current-snapshot-id"],
+            "statistics-path": document["location"] + "/metadata/none.puffin",
+            "file-size-in-bytes": 10,
+            "file-footer-size-in-bytes": 5,
+            "blob-metadata": [],
+        }
+    ]
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _total(key: str, value: str, index: int = -1) -> Callable[[Any], None]:
+    return lambda document: document["snapshots"][index]["summary"].update({key: value})
+
+
+def _member(key: str, value: int) -> Callable[[Any], None]:
+    return lambda document: document["snapshots"][-1].update({key: value})
+
+
+def _swap(document: Any) -> None:
+    first, second = document["snapshots"]
+    first["manifest-list"] = second["manifest-list"]
+
+
+DAMAGES = {
+    "a manifest list is gone": ("L001", lambda lake: _lists(lake)[0].unlink()),
+    "a manifest list is cut": ("L002", lambda lake: _cut(_lists(lake)[0])),
+    "a manifest list is empty": ("L002", lambda lake: _lists(lake)[0].write_bytes(b"")),
+    "a manifest list is not Avro": ("L002", lambda lake: _lists(lake)[0].write_bytes(b"x" * 99)),
+    "a manifest is gone": ("M001", lambda lake: _manifests(lake)[0].unlink()),
+    "a manifest is cut": ("M002", lambda lake: _cut(_manifests(lake)[0])),
+    "a manifest is empty": ("M002", lambda lake: _manifests(lake)[0].write_bytes(b"")),
+    "a list is too short": ("L003", _edited(_total("total-data-files", "9", 0))),
+    "a total no list explains": ("T001", _edited(_total("total-data-files", "9"))),
+    "rows are miscounted": ("T001", _edited(_total("total-records", "9"))),
+    "files are miscounted": ("T001", _edited(_total("total-data-files", "1"))),
+    "statistics are gone": ("S002", _edited(_statistics)),
+    "statistics of nothing": ("S001", _edited(lambda document: _statistics(document, 7))),
+    "a schema does not exist": ("R002", _edited(_member("schema-id", 77))),
+    "a list of a later snapshot": ("L004", _edited(_swap)),
+    "a snapshot beyond the table": ("R003", _edited(_member("sequence-number", 99))),
+}
+
+
+def test_a_table_without_damage_has_no_findings(table: CommandLine) -> None:
+    found = table.ok("check", "db.t")
+    assert found["status"] == "done"
+    assert found["result"]["findings"] == []
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_named_by_its_code(table: CommandLine, name: str) -> None:
+    code, damage = DAMAGES[name]
+    damage(table)
+    found = table("--json", "check", "db.t")
+    document = json.loads(found.stdout)
+    assert code in {item["code"] for item in document["result"]["findings"]}, document
+    damaged = document["result"]["errors"] > 0
+    assert document["status"] == ("damaged" if damaged else "suspect")
+    assert found.exit_code == (7 if damaged else 6)
+
+
+@pytest.mark.parametrize("name", flink_fixtures.names(catalog="jdbc"))
+def test_tables_that_flink_wrote_have_no_findings(
+    flink: Callable[[str], FlinkFixture], name: str
+) -> None:
+    fixture = flink(name)
+    found = CommandLine(fixture.warehouse).ok("check", fixture.table)
+    assert found["result"]["findings"] == []
