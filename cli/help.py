@@ -208,6 +208,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "lake partitions db.events --idle 15m --where \"day = '2026-01-31'\"",
         "lake partitions db.events --wait-for \"day = '2026-01-31'\" --idle 15m --timeout 2h",
     ),
+    "deletes": (
+        "lake deletes db.events",
+        "lake deletes db.events --branch audit",
+        "lake --json deletes db.events",
+    ),
     "tag": (
         "lake tag db.events before-migration --retain 30d",
         "lake tag db.events --auto daily --zone Europe/Berlin --delay 10m --keep 90",

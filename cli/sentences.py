@@ -701,6 +701,13 @@ def _check(outcome: Outcome) -> str:
     return f"read {read}, found {errors} and {warnings}"
 
 
+def _deletes(outcome: Outcome) -> str:
+    rows = outcome.result.get("delete_files", ())
+    dangling = sum(row["dangling"] is True for row in rows)
+    text = counted(len(rows), "delete file")
+    return f"{text}, {f'{dangling:,}' if dangling else 'none'} dangling" if rows else text
+
+
 def _tables(outcome: Outcome) -> str:
     rows, views = outcome.result.get("tables", ()), outcome.result.get("views", ())
     failed = sum(row["error"] is not None for row in rows)
@@ -822,6 +829,7 @@ _SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
     "compact": _compact,
     "config": _config,
     "create": _create,
+    "deletes": _deletes,
     "demo": _demo,
     "drop": _drop,
     "expire": _expire,

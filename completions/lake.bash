@@ -9,7 +9,7 @@ _lake() {
     COMPREPLY=()
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case "$word" in
-            ingest|scan|tables|show|inspect|check|snapshots|partitions|ref|tag|rollback|cherry-pick|publish|create|alter|rename|register|drop|compact|manifests|stats|expire|expire-partitions|clean|consumers|replay|config|demo) verb=$word; break ;;
+            ingest|scan|tables|show|inspect|check|snapshots|partitions|deletes|ref|tag|rollback|cherry-pick|publish|create|alter|rename|register|drop|compact|manifests|stats|expire|expire-partitions|clean|consumers|replay|config|demo) verb=$word; break ;;
         esac
     done
     case "$verb $previous" in
@@ -56,6 +56,7 @@ _lake() {
         "partitions --where") _lake_names columns; return ;;
         "partitions --idle"|"partitions --wait-for"|"partitions --timeout") return ;;
         "partitions --branch") _lake_names branches; return ;;
+        "deletes --branch") _lake_names branches; return ;;
         "ref --branch-create"|"ref --at"|"ref --retain"|"ref --drop"|"ref --fast-forward"|"ref --to") return ;;
         "tag --auto") words="hourly daily weekly" ;;
         "tag --at"|"tag --drop"|"tag --retain"|"tag --zone"|"tag --delay"|"tag --format"|"tag --keep") return ;;
@@ -93,7 +94,7 @@ _lake() {
     esac
     if [[ -z "$words" ]]; then
         case "$verb" in
-            "") words="ingest scan tables show inspect check snapshots partitions ref tag rollback cherry-pick publish create alter rename register drop compact manifests stats expire expire-partitions clean consumers replay config demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
+            "") words="ingest scan tables show inspect check snapshots partitions deletes ref tag rollback cherry-pick publish create alter rename register drop compact manifests stats expire expire-partitions clean consumers replay config demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
             ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --write-parallelism --route --max-tables --run-id --upsert --no-upsert --key --deletes --order-by --sequence --merge --null-overwrites --match-where --repair-duplicates --changes-column --changes-mode --ignore-deletes --local-merge --stage --discard --rejects --max-rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --watch --follow --on-gap --start --from-snapshot --inclusive --start-at --stream --state --once --commit-interval --commit-size --commit-files --settle --done --on-rewrite --bad-files --resume --then-compact --kafka --brokers --kafka-conf --kafka-conf-file --kafka-metadata --avro-schema --wait --branch --on-commit --dry-run --help -h" ;;
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --prune-with --on --prune-limit --prune-overflow --matching --no-prune --output --output-format --replace --branch --follow --state --start --start-at --once --until --max-epochs --epoch-size --epoch-markers --non-append --on-gap --schema --order --watermark-column --watermark-unit --monitor-interval --max-planning-snapshots --max-planning-failures --max-pending-splits --consumer --consumer-ttl --metrics-file --wait --status --help -h" ;;
             tables) words="--all-catalogs --help -h" ;;
@@ -102,6 +103,7 @@ _lake() {
             check) words="--help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             partitions) words="--where --idle --wait-for --timeout --branch --help -h" ;;
+            deletes) words="--branch --help -h" ;;
             ref) words="--branch-create --at --retain --drop --fast-forward --to --dry-run --help -h" ;;
             tag) words="--at --move --drop --retain --auto --zone --delay --format --keep --backfill --branch --dry-run --help -h" ;;
             rollback) words="--any --branch --dry-run --help -h" ;;
@@ -124,7 +126,7 @@ _lake() {
             demo) words="--help -h" ;;
         esac
         if [[ -n "$verb" && "$current" != -* ]]; then
-            case "$verb" in ingest|scan|tables|show|inspect|check|snapshots|partitions|ref|tag|rollback|cherry-pick|publish|create|alter|rename|register|drop|compact|manifests|stats|expire|expire-partitions|clean|consumers|replay) _lake_names tables ;; esac
+            case "$verb" in ingest|scan|tables|show|inspect|check|snapshots|partitions|deletes|ref|tag|rollback|cherry-pick|publish|create|alter|rename|register|drop|compact|manifests|stats|expire|expire-partitions|clean|consumers|replay) _lake_names tables ;; esac
             return
         fi
     fi

@@ -125,6 +125,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("inspect", "db.t", "files"),
         ("check", "db.t"),
         ("partitions", "db.t", "--idle", "1h"),
+        ("deletes", "db.t"),
         ("create", "db.new", "id long not null", "--dry-run"),
         ("create", "db.new", "id long not null", "name string"),
         ("create", "db.new", "id long", "--if-not-exists"),

@@ -195,6 +195,34 @@ class _Intervals:
         """The number of delete files for each data file."""
         return self.end - self.start
 
+    def covered(self, numbers: Int64s, records: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+        """Return the delete files that apply to data files, and the data files and their rows for each.
+
+        Args:
+            numbers: the sequence number of each data file.
+            records: its number of rows.
+
+        Returns:
+            The ordinals of the delete files, and for each the number of data files, the sum of their rows, and
+            the lowest of their sequence numbers.
+        """
+        files, rows = (np.zeros(len(self.ordinals) + 1, np.int64) for _ in range(2))
+        for sums, values in ((files, np.ones_like(records)), (rows, records)):
+            np.add.at(sums, self.start, values)
+            np.subtract.at(sums, self.end, values)
+        # All intervals of a scope have the same end, and that of its oldest data file contains the others.
+        some = np.flatnonzero(self.counts > 0)
+        some = some[np.lexsort((numbers[some], self.start[some], self.end[some]))]
+        some = some[np.unique(self.end[some], return_index=True)[1]]
+        oldest = np.repeat(numbers[some], self.counts[some])
+        hit = np.cumsum(files[:-1]) > 0
+        return (
+            self.ordinals[hit],
+            np.cumsum(files[:-1])[hit],
+            np.cumsum(rows[:-1])[hit],
+            oldest,
+        )
+
     def without(self, rows: Mask) -> _Intervals:
         """Return the intervals, with those of some data files empty."""
         return _Intervals(self.ordinals, self.start, np.where(rows, self.start, self.end))
@@ -294,6 +322,26 @@ class DeletePairing:
         named = vectors + self._by_path.total(counts) + self._by_partition.total(counts)
         by_key = self._keys.counts + self._global_keys.counts > 0
         return vectors, np.where(by_key, records, np.minimum(named, records))
+
+    def reach(self, records: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """Return to how much each delete file of the index may apply, before key bounds are compared.
+
+        Args:
+            records: the number of rows of each data file.
+
+        Returns:
+            For each delete file, by its ordinal: the number of data files, the sum of their rows, and the lowest
+            of their sequence numbers (the greatest int64 if there are none).
+        """
+        files, rows = (np.zeros(self._index.count, np.int64) for _ in range(2))
+        oldest = np.full(self._index.count, np.iinfo(np.int64).max, np.int64)
+        numbers = _numbers([self._entries], "sequence_number")
+        for intervals in self._all():
+            found, some_files, some_rows, lowest = intervals.covered(numbers, records)
+            files[found] += some_files
+            rows[found] += some_rows
+            oldest[found] = np.minimum(oldest[found], lowest)
+        return files, rows, oldest
 
     def ordinals(self, rows: Int64s) -> Int64s:
         """Return the distinct delete files of some data files (given as row numbers), in order."""

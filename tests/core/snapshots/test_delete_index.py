@@ -182,6 +182,14 @@ def test_pairs_are_those_of_the_specification(
             assert pairs.counts[row] == len(wanted)
             own = [n for n in wanted if ordered[n].referenced_data_file is not None]
             assert pairs.deleted_rows[row] == 10 * len(own)
+        records = np.arange(1, len(files) + 1)
+        reached = [found.tolist() for found in pairs.reach(records)]
+        for n in range(len(ordered)):
+            own = [row for row, wanted in enumerate(expected) if n in wanted]
+            assert reached[0][n] == len(own)
+            assert reached[1][n] == sum(row + 1 for row in own)
+            if own:
+                assert reached[2][n] == min(files[row].sequence_number for row in own)
         some = sorted(choice.draw(st.sets(st.integers(0, len(files) - 1))))
         union = sorted({n for row in some for n in expected[row]})
         found = pairs.ordinals(np.array(some, np.int64))
