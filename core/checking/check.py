@@ -138,11 +138,12 @@ class _Check:
             if rows is None:
                 continue
             paths = normalize_locations(rows["manifest_path"]).to_pylist()
-            is_new = pa.array([path not in seen for path in paths], pa.bool_())
+            is_new = []
             for path in paths:
+                is_new.append(path not in seen)
                 seen.setdefault(path, len(seen))
             self._lists[snapshot.snapshot_id] = np.array([seen[path] for path in paths], np.int64)
-            parts.append(rows.select(MANIFEST_SCHEMA.names).filter(is_new))
+            parts.append(rows.select(MANIFEST_SCHEMA.names).filter(pa.array(is_new, pa.bool_())))
         self.manifests = pa.concat_tables([self.manifests, *parts])
 
     def _list(self, snapshot: Snapshot) -> tuple[pa.Table | None, Finding | None]:
@@ -225,10 +226,6 @@ class _Check:
         beyond = pc.fill_null(pc.greater(end, live["file_size_in_bytes"]), fill_value=False)
         for path in live["file_path"].filter(beyond).to_pylist():
             yield Finding("E003", path, "a deletion vector ends after the end of its file")
-        newest = getattr(self.metadata, "last_sequence_number", 0)
-        late = pc.fill_null(pc.greater(live["sequence_number"], newest), fill_value=False)
-        for path in live["file_path"].filter(late).to_pylist():
-            yield Finding("E004", path, f"its sequence number is above the table's, {newest}")
 
     def _heads(self) -> Iterator[Finding]:
         """Check what the heads of branches and tags contain as a whole."""
@@ -254,7 +251,7 @@ class _Check:
             if item.snapshot_id not in known:
                 yield Finding("S001", place, f"snapshot {item.snapshot_id} does not exist")
             try:
-                size = len(self.table.storage.read(place))
+                size = self.table.storage.size(place)
             except BadInputError as error:
                 yield Finding("S002", place, error.message)
                 continue

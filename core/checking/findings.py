@@ -40,7 +40,6 @@ KINDS = {
     "E001": Kind(ERROR, "readers return its rows twice", "roll back to an earlier snapshot"),
     "E002": Kind(ERROR, "readers fail, or return deleted rows", "roll back to an earlier snapshot"),
     "E003": Kind(ERROR, "readers fail, or return deleted rows", "roll back to an earlier snapshot"),
-    "E004": Kind(ERROR, "deletes may apply to wrong files", "roll back to an earlier snapshot"),
     "T001": Kind(
         WARNING, "planners that use the summary plan badly", "nothing; rows are not affected"
     ),

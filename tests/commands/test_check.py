@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
@@ -75,7 +76,65 @@ def _swap(document: Any) -> None:
     first["manifest-list"] = second["manifest-list"]
 
 
+def _entries(change: Callable[[list[Any]], None]) -> Callable[[CommandLine], None]:
+    """Change the entries of the first snapshot's only manifest; its list declares the new length."""
+
+    def edit(lake: CommandLine) -> None:
+        first = pyiceberg_catalog(lake.warehouse).load_table("db.t").snapshots()[0]
+        place = Path(first.manifest_list.removeprefix("file://"))
+        (row,), _, _ = _avro(place)
+        manifest = Path(row["manifest_path"].removeprefix("file://"))
+        entries, schema, header = _avro(manifest)
+        change(entries)
+        is_data = entries[0]["data_file"]["content"] == 0
+        _write(manifest, entries, schema, header | {"content": "data" if is_data else "deletes"})
+        for path in _lists(lake):
+            rows, schema, header = _avro(path)
+            for row in rows:
+                if row["manifest_path"].endswith(manifest.name):
+                    row["manifest_length"] = manifest.stat().st_size
+                    row["content"] = int(not is_data)
+                    row["added_files_count"] = len(entries)
+                    row["added_rows_count"] = sum(
+                        entry["data_file"]["record_count"] for entry in entries
+                    )
+            _write(path, rows, schema, header)
+
+    return edit
+
+
+def _avro(path: Path) -> tuple[list[Any], Any, dict[str, str]]:
+    with path.open("rb") as file:
+        reader = fastavro.reader(file)
+        return list(reader), json.loads(reader.metadata["avro.schema"]), dict(reader.metadata)
+
+
+def _write(path: Path, rows: list[Any], schema: Any, header: dict[str, str]) -> None:
+    kept = {key: value for key, value in header.items() if not key.startswith(("avro.", "lake."))}
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, rows, codec="deflate", metadata=kept)
+
+
+def _file(**values: Any) -> Callable[[list[Any]], None]:
+    return lambda entries: entries[0]["data_file"].update(values)
+
+
+def _specs(document: Any) -> None:
+    document["partition-specs"][0]["spec-id"] = document["default-spec-id"] = 7
+
+
 DAMAGES = {
+    "a branch of no snapshot": (
+        "R001",
+        _edited(lambda document: document["refs"].update(x={"type": "tag", "snapshot-id": 7})),
+    ),
+    "a spec does not exist": ("M003", _edited(_specs)),
+    "a file is in a snapshot twice": ("E001", _entries(lambda found: found.append(found[0]))),
+    "an equality delete has no columns": ("E002", _entries(_file(content=2))),
+    "an entry newer than its manifest": (
+        "M002",
+        _entries(lambda found: found[0].update(sequence_number=99)),
+    ),
     "a manifest list is gone": ("L001", lambda lake: _lists(lake)[0].unlink()),
     "a manifest list is cut": ("L002", lambda lake: _cut(_lists(lake)[0])),
     "a manifest list is empty": ("L002", lambda lake: _lists(lake)[0].write_bytes(b"")),
@@ -107,16 +166,18 @@ def test_damage_is_named_by_its_code(table: CommandLine, name: str) -> None:
     damage(table)
     found = table("--json", "check", "db.t")
     document = json.loads(found.stdout)
-    assert code in {item["code"] for item in document["result"]["findings"]}, document
+    found_codes = {item["code"]: item["message"] for item in document["result"]["findings"]}
+    assert code in found_codes
     damaged = document["result"]["errors"] > 0
     assert document["status"] == ("damaged" if damaged else "suspect")
     assert found.exit_code == (7 if damaged else 6)
 
 
-@pytest.mark.parametrize("name", flink_fixtures.names(catalog="jdbc"))
+@pytest.mark.parametrize("name", flink_fixtures.names())
 def test_tables_that_flink_wrote_have_no_findings(
     flink: Callable[[str], FlinkFixture], name: str
 ) -> None:
     fixture = flink(name)
-    found = CommandLine(fixture.warehouse).ok("check", fixture.table)
+    lake = CommandLine(fixture.warehouse, catalog_type=fixture.catalog_type)
+    found = lake.ok("check", fixture.table)
     assert found["result"]["findings"] == []
