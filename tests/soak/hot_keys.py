@@ -139,7 +139,7 @@ class LakeThread:
                 *("position", "equality", "copy-on-write", "first-row", "sequence"),
                 *("append", "overwrite", "compact", "expire"),
             ],
-            [18, 10, 15, 6, 6, 15, 8, 12, 5],
+            [18, 10 * self._race.by_equality, 15, 6, 6, 15, 8, 12, 5],
         )[0]
         if kind in {"compact", "expire"}:
             self._maintain(kind)
@@ -322,6 +322,7 @@ class Race:
         place: the peer's name of the catalog: the warehouse, or the server's address.
         prefix: global options of each `lake` command.
         metadata_folder: the folder of the table's metadata files.
+        by_equality: whether `lake` writes equality deletes.
     """
 
     def __init__(
@@ -331,8 +332,11 @@ class Race:
         place: str,
         prefix: Sequence[str],
         metadata_folder: Path,
+        *,
+        by_equality: bool,
     ) -> None:
         self.folder = folder
+        self.by_equality = by_equality
         self.prefix = list(prefix)
         self.ledger = Ledger()
         self._java = java
@@ -522,7 +526,12 @@ def race(
             (folder / "warehouse").mkdir()
             place, prefix = str(folder / "warehouse"), ["--warehouse", str(folder / "warehouse")]
             _make_database(folder / "warehouse")
-        found = Race(folder, java, place, prefix, metadata)
+        # Iceberg Java's copy-on-write DELETE and UPDATE look for new delete files by the bounds of the columns in
+        # their filter. They miss an equality delete of another key in a file that they rewrite: its row comes back.
+        # Source: validateNoNewDeletesForDataFiles in MergingSnapshotProducer, Iceberg 1.12.
+        rewrites = {properties["write.update.mode"], properties["write.delete.mode"]}
+        by_equality = "copy-on-write" not in rewrites
+        found = Race(folder, java, place, prefix, metadata, by_equality=by_equality)
         found.make_table(version, properties, f"file://{metadata.parent}")
         found.run(operations, seed)
     return found.ledger
