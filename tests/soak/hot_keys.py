@@ -281,7 +281,8 @@ class JavaThread:
         listed = ", ".join(map(str, command.ids))
         name = f"{{c}}.{_TABLE}"
         if command.kind == "delete":
-            return f"DELETE FROM {name} WHERE id IN ({listed})"
+            # Spark deletes whole files without the session's snapshot properties, if a filter of bounds selects them.
+            return f"DELETE FROM {name} WHERE id IN ({listed}) AND length(v) > 0"
         if command.kind == "update":
             return f"UPDATE {name} SET v = '{command.token}', n = n + 1 WHERE id IN ({listed})"
         rows = ", ".join(f"({key}L, '{command.token}', 0L)" for key in command.ids)
