@@ -7,7 +7,7 @@ are in ``lower_bounds`` and ``upper_bounds``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -331,10 +331,9 @@ class FileTables:
             np.add.at(sums, codes[mask], 1 if name is None else joined[name][mask])
             return sums
 
-        specs = np.zeros(count, np.int64)
-        np.maximum.at(specs, codes, joined["spec_id"])
         snapshots = np.concatenate([part["snapshot_id"].fill_null(-1).to_numpy() for part in parts])
-        times, newest = self._last_updates(codes, snapshots, count)
+        pairs = np.unique(np.stack([codes, snapshots, joined["spec_id"]]), axis=1)
+        times, newest, specs = self._last_updates(pairs.T.tolist(), count)
         values = {
             "partition": pa.concat_arrays(keys).take(pa.array(first)),
             "spec_id": specs,
@@ -357,21 +356,29 @@ class FileTables:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _last_updates(
-        self, codes: Any, snapshots: Any, count: int
-    ) -> tuple[list[int | None], list[int | None]]:
-        """Return the time (microseconds) and id of the newest known snapshot of each partition's files."""
+        self, found: Iterable[tuple[int, int, int]], count: int
+    ) -> tuple[list[int | None], list[int | None], list[int]]:
+        """Return the time (microseconds) and id of the newest known snapshot of each partition, and its spec.
+
+        Args:
+            found: the distinct (partition, snapshot id, spec id) of the files.
+            count: the number of partitions.
+        """
         known = ancestry.snapshots_by_id(self._metadata)
         times: list[int | None] = [None] * count
         newest: list[int | None] = [None] * count
-        pairs = np.unique(np.stack([codes, snapshots]), axis=1)
-        for code, snapshot_id in pairs.T.tolist():
+        specs = [0] * count
+        for code, snapshot_id, spec_id in found:
             snapshot = known.get(snapshot_id)
+            earlier = times[code]
             if snapshot is None:
+                if earlier is None:
+                    specs[code] = max(specs[code], spec_id)
                 continue
             time = snapshot.timestamp_ms * 1000
-            if (earlier := times[code]) is None or earlier < time:
-                times[code], newest[code] = time, snapshot_id
-        return times, newest
+            if earlier is None or earlier < time:
+                times[code], newest[code], specs[code] = time, snapshot_id, spec_id
+        return times, newest, specs
 
 
 _SAME = ("content", "partition_spec_id", "added_snapshot_id")
@@ -386,8 +393,15 @@ KINDS = ("files", "data-files", "delete-files", "entries", "manifests", "partiti
 def unified_partition_type(metadata: TableMetadata) -> StructType:
     """Return the fields of all partition specs by id, named as in the newest spec that has them.
 
-    Source: Iceberg's Partitioning.partitionType.
+    Fields whose source column was dropped are left out. Source: Iceberg's Partitioning.partitionType.
     """
+    schema = metadata.schema()
+    active = {
+        field.field_id
+        for spec in metadata.specs().values()
+        for field in spec.fields
+        if schema.find_column_name(field.source_id) is not None
+    }
     found: dict[int, NestedField] = {}
     void: set[int] = set()
     for _, spec in sorted(metadata.specs().items(), reverse=True):
@@ -395,13 +409,15 @@ def unified_partition_type(metadata: TableMetadata) -> StructType:
             spec.fields, partition_type(spec, _schemas(metadata)).fields, strict=True
         ):
             earlier = found.get(field.field_id)
+            if field.field_id not in active:
+                continue
             if earlier is None:
                 found[field.field_id] = kind
                 if isinstance(field.transform, VoidTransform):
                     void.add(field.field_id)
             elif field.field_id in void and not isinstance(field.transform, VoidTransform):
                 void.remove(field.field_id)
-                found[field.field_id] = _field(field.field_id, field.name, kind.field_type)
+                found[field.field_id] = _field(field.field_id, earlier.name, kind.field_type)
     return StructType(*(found[number] for number in sorted(found)))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import error as StructError  # noqa: N812 - a class with a module's name
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
 from pyiceberg.conversions import from_bytes
 
+from lake.core.errors import BadInputError
 from lake.core.types.single_values import partition_type, source_type
 
 if TYPE_CHECKING:
@@ -42,9 +44,17 @@ def human_value(
         schemas: the schemas to search for its source column.
         kind: the type of the value.
         value: the value in Iceberg's single-value form.
+
+    Raises:
+        BadInputError: it is not a value of the type.
     """
     source = source_type(field.source_id, schemas)
-    internal = _internal(value, kind)
+    try:
+        internal = _internal(value, kind)
+    except (StructError, ValueError) as error:
+        raise BadInputError(
+            f"the partition field {field.name} has a value that is not {kind}"
+        ) from error
     try:
         return field.transform.to_human_string(source, internal)
     except OverflowError:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.transforms import YearTransform
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_catalog
 
@@ -193,3 +196,62 @@ def test_a_manifest_that_cannot_be_read_ends_the_command(inspected: CommandLine)
     failed = inspected("--json", "inspect", "db.t", "files")
 
     assert failed.exit_code == 7
+
+
+def test_a_field_that_was_dropped_and_another_of_its_name_are_both_shown(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,day\n1,2026-01-30\n")
+    version = ("--property", "format-version=1")
+    lake.ok("ingest", "db.t", rows, "--create", "--partition-by", "month(day)", *version)
+    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_spec() as update:
+        update.remove_field("day_month")
+    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_spec() as update:
+        update.add_field("day", YearTransform(), "day_month")
+    lake.ok("ingest", "db.t", rows)
+
+    for kind in ("files", "partitions"):
+        shown = lake.ok("inspect", "db.t", kind, "--select", "partition")["result"]["preview"]
+        assert [len(row["partition"]) for row in shown] == [2, 2]
+
+
+def test_a_field_whose_column_was_dropped_is_left_out(lake: CommandLine, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,day,r\n1,2026-01-30,a\n2,2026-01-30,b\n")
+    lake.ok("ingest", "db.t", rows, "--create", "--partition-by", "r")
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    with table.update_spec() as update:
+        update.remove_field("r")
+        update.add_identity("day")
+    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as change:
+        change.delete_column("r")
+    rows.write_text("id,day\n9,2026-01-30\n")
+    lake.ok("ingest", "db.t", rows)
+
+    shown = lake.ok("inspect", "db.t", "partitions")["result"]["preview"]
+
+    assert [(row["partition"], row["record_count"]) for row in shown] == [
+        ({"day": "2026-01-30"}, 1),
+        ({"day": None}, 2),
+    ]
+
+
+@pytest.mark.parametrize(("field", "value"), [(0, b"\x01"), (1, b"\xff\xfe")])
+def test_a_bound_of_another_type_is_damage(
+    lake: CommandLine, tmp_path: Path, field: int, value: bytes
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,day,r\n1,2026-01-30,a\n")
+    lake.ok("ingest", "db.t", rows, "--create", "--partition-by", "day,r")
+    (place,) = lake.warehouse.rglob("snap-*.avro")
+    with place.open("rb") as file:
+        reader = fastavro.reader(file)
+        schema, found = json.loads(reader.metadata["avro.schema"]), list(reader)
+    found[0]["partitions"][field]["lower_bound"] = value
+    with place.open("wb") as file:
+        fastavro.writer(file, schema, found)
+
+    failed = lake("--json", "inspect", "db.t", "manifests")
+
+    assert (failed.exit_code, failed.json()["error"]["kind"]) == (7, "bad-input")
