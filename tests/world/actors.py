@@ -97,7 +97,8 @@ def first_row(world: World, random: Random) -> None:
     branch = _branch(world, random)
     rows = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
     arguments = ["--upsert", "--key", "id", "--merge", "first-row"]
-    operation = Operation("first row", keeping_first(rows), branch)
+    keys = frozenset(row["id"] for row in rows)
+    operation = Operation("first row", keeping_first(rows), branch, keeps=keys)
     world.step(operation, "ingest", world.source(rows), *arguments, "--branch", branch)
 
 
@@ -107,7 +108,8 @@ def sequence(world: World, random: Random) -> None:
     rows = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
     mode = random.choice(["position", "copy-on-write"])
     arguments = ["--upsert", "--key", "id", "--sequence", "value", "--deletes", mode]
-    operation = Operation(f"sequence {mode}", sequencing(rows), branch)
+    keys = frozenset(row["id"] for row in rows)
+    operation = Operation(f"sequence {mode}", sequencing(rows), branch, keeps=keys)
     world.step(operation, "ingest", world.source(rows), *arguments, "--branch", branch)
 
 

@@ -31,6 +31,8 @@ class Operation:
         branch: the branch.
         floats: whether it may be ordered before concurrent commits (``snapshot`` isolation); otherwise it is ordered
             at its commit.
+        keeps: the keys of an operation that drops rows because of the table's rows. It may be ordered before
+            concurrent operations that add no row with such a key: if they delete those rows, they do not conflict.
         refs: refs that it may move, create or drop.
         may_drop: whether it may drop refs that exceed their maximum age.
         names: columns by name when it began.
@@ -51,6 +53,7 @@ class Operation:
     effect: Effect | None = None
     branch: str = "main"
     floats: bool = False
+    keeps: frozenset[int] = frozenset()
     refs: frozenset[str] = frozenset()
     may_drop: bool = False
     names: Mapping[str, int] = field(default_factory=lambda: NAMES)
@@ -127,15 +130,28 @@ class Model:
         effect = operation.effect or _nothing
         known = {**names, **operation.names}
         yield effect(self.rows(parent), known)
-        if not operation.floats:
+        if not (operation.floats or operation.keeps):
             return
         between = list(self._between(operation.base, parent))
         for start in range(len(between)):
+            if not operation.floats and any(
+                self._adds_some(snapshot_id, operation.keeps) for snapshot_id in between[start:]
+            ):
+                continue
             state = effect(self.rows(self._parents[between[start]]), known)
             for snapshot_id in between[start:]:
                 other = self._by[snapshot_id]
                 state = (other.effect or _nothing)(state, {**names, **other.names})
             yield state
+
+    def _adds_some(self, snapshot_id: int, keys: frozenset[int]) -> bool:
+        """Whether a snapshot has a row with one of the keys that its parent does not have."""
+        before = self.rows(self._parents[snapshot_id])
+        return any(
+            dict(row)[ID] in keys
+            for value, row in self.rows(snapshot_id).items()
+            if before.get(value) != row
+        )
 
     def _between(self, base: int | None, parent: int | None) -> list[int]:
         chain: list[int] = []

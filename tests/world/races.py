@@ -84,7 +84,8 @@ class Command:
             effect = replacing(lambda row: limit is None or row[ID] < limit, rows)
             floats = world.config.isolation == "snapshot"
         if self.verb != "expire":
-            return Operation(self.name, effect, floats=floats)
+            keeps = frozenset(self.ids if self.effect in {keeping_first, sequencing} else ())
+            return Operation(self.name, effect, floats=floats, keeps=keeps)
         return Operation(self.name, may_drop=True, expires=Expiry(older_ms=DAY_MS))
 
 
