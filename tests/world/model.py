@@ -140,9 +140,18 @@ class Model:
                 continue
             state = effect(self.rows(self._parents[between[start]]), known)
             for snapshot_id in between[start:]:
-                other = self._by[snapshot_id]
-                state = (other.effect or _nothing)(state, {**names, **other.names})
+                state = self._again(snapshot_id, state, names)
             yield state
+
+    def _again(self, snapshot_id: int, state: State, names: Mapping[str, int]) -> State:
+        """Apply the operation that created a snapshot to other rows, which it may not have read."""
+        other = self._by[snapshot_id]
+        if not other.keeps:
+            return (other.effect or _nothing)(state, {**names, **other.names})
+        # It decided by the rows of its parent which rows to drop.
+        before, after = self.rows(self._parents[snapshot_id]), self.rows(snapshot_id)
+        kept = {value: row for value, row in state.items() if value in after or value not in before}
+        return {**kept, **{value: row for value, row in after.items() if value not in before}}
 
     def _adds_some(self, snapshot_id: int, keys: frozenset[int]) -> bool:
         """Whether a snapshot has a row with one of the keys that its parent does not have."""
