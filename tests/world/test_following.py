@@ -31,6 +31,19 @@ def follows(tmp_path_factory: pytest.TempPathFactory, mortals: Mortals) -> Follo
     return Follows(tmp_path_factory.mktemp("follows"), mortals)
 
 
+def _kill_at_every(follows: Follows, every: int, *, loader: bool = False) -> None:
+    """Run a follow, and kill another one at some of its points, each time continued by the next run."""
+    whole = follows.run(loader=loader)
+    assert whole.code == 0, whole
+    follows.check("not killed")
+
+    points = list(follows.points(whole.calls))[::every]
+    killed = sum(kill_and_continue(follows, point, loader=loader) for point in points)
+
+    # Threads finish in any order, so the last points may not be reached.
+    assert killed >= len(points) - 2
+
+
 @pytest.mark.parametrize(
     ("loader", "every"),
     [
@@ -44,15 +57,7 @@ def test_a_killed_follow_is_continued_by_the_next_run(
     follows: Follows, *, loader: bool, every: int
 ) -> None:
     follows.reset()
-    whole = follows.run(loader=loader)
-    assert whole.code == 0, whole
-    follows.check("not killed")
-
-    points = list(follows.points(whole.calls))[::every]
-    killed = sum(kill_and_continue(follows, point, loader=loader) for point in points)
-
-    # Threads finish in any order, so the last points may not be reached.
-    assert killed >= len(points) - 2
+    _kill_at_every(follows, every, loader=loader)
 
 
 @pytest.mark.parametrize("every", [37, pytest.param(_SLOW, marks=pytest.mark.slow)])
@@ -64,14 +69,7 @@ def test_a_killed_follow_with_keys_is_continued_by_the_next_run(
     # The keys are more than the limit, so they are in two files.
     options = ["--prune-with", str(keys), "--on", "id", "--matching", "--prune-limit", "8B"]
     follows = Follows(tmp_path / "follows", mortals, options=options)
-    whole = follows.run()
-    assert whole.code == 0, whole
-    follows.check("not killed")
-
-    points = list(follows.points(whole.calls))[::every]
-    killed = sum(kill_and_continue(follows, point, loader=False) for point in points)
-
-    assert killed >= len(points) - 2
+    _kill_at_every(follows, every)
 
 
 @pytest.mark.parametrize("every", [37, pytest.param(_SLOW, marks=pytest.mark.slow)])
@@ -79,14 +77,7 @@ def test_a_killed_follow_in_a_hadoop_catalog_is_continued(
     tmp_path: Path, mortals: Mortals, every: int
 ) -> None:
     follows = Follows(tmp_path, mortals, kind="hadoop")
-    whole = follows.run()
-    assert whole.code == 0, whole
-    follows.check("not killed")
-
-    points = list(follows.points(whole.calls))[::every]
-    killed = sum(kill_and_continue(follows, point, loader=False) for point in points)
-
-    assert killed >= len(points) - 2
+    _kill_at_every(follows, every)
 
 
 @pytest.mark.parametrize("every", [29, pytest.param(_SLOW, marks=pytest.mark.slow)])
