@@ -69,6 +69,28 @@ else:
 from lake.cli.main import main
 sys.exit(main(sys.argv[2:]))
 """
+# Kills the process around the request that commits the table, or around the moment when the rejects appear.
+_MORTAL_WITH_REJECTS = """
+import os, signal, sys
+from lake.core.catalogs.catalog import Table
+moment, place = sys.argv[1:3]
+def killing(owner, name, is_meant):
+    real = getattr(owner, name)
+    def call(*arguments, **options):
+        if moment == "before" and is_meant(arguments):
+            os.kill(os.getpid(), signal.SIGKILL)
+        done = real(*arguments, **options)
+        if is_meant(arguments):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+    setattr(owner, name, call)
+if place == "commit":
+    killing(Table, "send", lambda _: True)
+else:
+    killing(os, "replace", lambda paths: "bad-epoch-" in str(paths[1]))
+from lake.cli.main import main
+sys.exit(main(sys.argv[3:]))
+"""
 YEAR_2024_MS = 1_704_067_200_123
 METADATA = [
     f"--kafka-metadata={column}={name}"
@@ -583,6 +605,56 @@ def test_messages_that_do_not_fit_are_set_aside_with_their_offsets(
         (f"{topic.name}-0", "3"),
         (f"{topic.name}-0", "5"),
     ]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("place", ["rejects", "commit"])
+@pytest.mark.parametrize(
+    ("good", "later"),
+    [(range(2, 20), True), (range(0), False)],
+    ids=["more messages arrive", "all are bad"],
+)
+def test_a_load_that_is_killed_keeps_each_bad_message(
+    lake: CommandLine,
+    topic: Topic,
+    tmp_path: Path,
+    moment: str,
+    place: str,
+    good: Sequence[int],
+    later: bool,
+) -> None:
+    rejects = ("--rejects", tmp_path / "bad.csv")
+    topic.send([0, 1])
+    result_of(lake, topic)
+    topic.send_raw(b'{"id": "w"}')
+    result_of(lake, topic, *rejects)
+    first = set(tmp_path.glob("bad-epoch-*"))
+    topic.send(good)
+    topic.send_raw(b'{"id": "x"}', b'{"id": "y"}')
+    arguments = lake.arguments(*topic.arguments("--once", *rejects))
+    command = [sys.executable, "-c", _MORTAL_WITH_REJECTS, moment, place, *arguments]
+
+    killed = subprocess.run(command, check=False)
+
+    is_committed = (moment, place) == ("after", "commit")
+    assert killed.returncode == -signal.SIGKILL
+    assert ids(lake) == [0, 1, *(good if is_committed else ())]
+    if later:
+        topic.send_raw(b'{"id": "z"}', b'{"id": 99}')
+    second, third = result_of(lake, topic, *rejects), result_of(lake, topic, *rejects)
+
+    assert (second["epochs"], third["epochs"]) == (int(later or not is_committed), 0)
+    assert ids(lake) == sorted([0, 1, *good, *([99] if later else ())])
+    files = sorted(tmp_path.glob("bad-epoch-*.csv"))
+    assert first < set(files)
+    found = [row for file in files for row in csv.DictReader(file.open())]
+    places = [(row["_file"], row["_line"]) for row in found]
+    wanted = {"w", "x", "y", *(["z"] if later else [])}
+    assert {json.loads(row["_row"])["id"] for row in found} == wanted
+    assert len(set(places)) == len(wanted)
+    # Only messages that were read again with later ones may be in the file of the killed run too.
+    is_repeated = later and not is_committed and (moment, place) != ("before", "rejects")
+    assert len(places) == len(wanted) + (2 if is_repeated else 0)
 
 
 def rows_of(lake: CommandLine) -> list[dict[str, Any]]:
