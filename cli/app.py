@@ -59,6 +59,7 @@ VERBS = {
     "publish": "Apply the snapshot that was staged under a WAP id to a branch; once only.",
     "create": "Create an empty table.",
     "alter": "Change a table's columns, partitioning, sort order, properties or format version.",
+    "add-files": "Add existing Parquet files to a table in one commit; they are neither copied nor rewritten.",
     "rename": "Rename a table in its catalog; its files stay where they are.",
     "register": "Add a table that has a metadata file to the catalog; no file is changed.",
     "drop": "Drop a table from its catalog; its files stay unless they are purged.",
@@ -75,6 +76,7 @@ VERBS = {
 }
 # The package of a verb's module below `lake.commands`; the other verbs are modules of `lake.commands` itself.
 PACKAGES = {
+    "add-files": "metadata",
     "alter": "metadata",
     "check": "metadata",
     "cherry-pick": "branching",

@@ -223,6 +223,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "lake ref db.events --branch-create audit --at @2026-01-31 --retain 30d",
         "lake ref db.events --fast-forward main --to audit --dry-run",
     ),
+    "add-files": (
+        "lake add-files db.events exports/2026-01/*.parquet --dry-run",
+        "lake add-files db.events s3://landing/events/ --run-id landing-2026-01-31",
+        "lake add-files db.events /data/events/country=DE /data/events/country=FR --branch staging",
+    ),
     "rename": (
         "lake rename db.events db.events_2025 --dry-run",
         "lake rename db.events db.events_2025",

@@ -648,6 +648,18 @@ def _drop(outcome: Outcome) -> str:
     return f"{'dry run: ' * dry}{text}{_NOTHING_WRITTEN * dry}"
 
 
+def _add_files(outcome: Outcome) -> str:
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "nothing to do: the branch contains this run already"
+    plan = _Facts(outcome.plan)
+    dry = outcome.status is Status.DRY_RUN
+    files, rows = counted(plan["added_files"], "file"), counted(plan["added_rows"], "row")
+    text = f"{'would add' if dry else 'added'} {files} with {rows} to {outcome.table}"
+    if plan["sets_name_mapping"]:
+        text += ", and set the table's name mapping"
+    return f"{'dry run: ' * dry}{text}{_NOTHING_WRITTEN * dry}"
+
+
 def _pick(outcome: Outcome) -> str:
     plan = _Facts(outcome.plan)
     dry = outcome.status is Status.DRY_RUN
@@ -822,6 +834,7 @@ def _clean(outcome: Outcome) -> str:
 
 
 _SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
+    "add-files": _add_files,
     "alter": _alter,
     "check": _check,
     "cherry-pick": _pick,

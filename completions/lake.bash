@@ -9,7 +9,7 @@ _lake() {
     COMPREPLY=()
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case "$word" in
-            ingest|scan|tables|show|inspect|check|snapshots|partitions|deletes|ref|tag|rollback|cherry-pick|publish|create|alter|rename|register|drop|compact|manifests|stats|expire|expire-partitions|clean|consumers|replay|config|demo) verb=$word; break ;;
+            ingest|scan|tables|show|inspect|check|snapshots|partitions|deletes|ref|tag|rollback|cherry-pick|publish|create|alter|add-files|rename|register|drop|compact|manifests|stats|expire|expire-partitions|clean|consumers|replay|config|demo) verb=$word; break ;;
         esac
     done
     case "$verb $previous" in
@@ -69,6 +69,8 @@ _lake() {
         "create --partition-by"|"create --sort-by"|"create --key") _lake_names columns; return ;;
         "alter --set"|"alter --unset"|"alter --add-column"|"alter --rename-column"|"alter --drop-column"|"alter --widen"|"alter --format-version") return ;;
         "alter --partition-by"|"alter --sort-by") _lake_names columns; return ;;
+        "add-files --run-id"|"add-files --wait"|"add-files --on-commit") return ;;
+        "add-files --branch") _lake_names branches; return ;;
         "compact --strategy") words="binpack sort zorder" ;;
         "compact --job-order") words="none bytes-asc bytes-desc files-asc files-desc" ;;
         "compact --by"|"compact --where") _lake_names columns; return ;;
@@ -94,7 +96,7 @@ _lake() {
     esac
     if [[ -z "$words" ]]; then
         case "$verb" in
-            "") words="ingest scan tables show inspect check snapshots partitions deletes ref tag rollback cherry-pick publish create alter rename register drop compact manifests stats expire expire-partitions clean consumers replay config demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
+            "") words="ingest scan tables show inspect check snapshots partitions deletes ref tag rollback cherry-pick publish create alter add-files rename register drop compact manifests stats expire expire-partitions clean consumers replay config demo --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
             ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --write-parallelism --route --max-tables --run-id --upsert --no-upsert --key --deletes --order-by --sequence --merge --null-overwrites --match-where --repair-duplicates --changes-column --changes-mode --ignore-deletes --local-merge --stage --discard --rejects --max-rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --watch --follow --on-gap --start --from-snapshot --inclusive --start-at --stream --state --once --commit-interval --commit-size --commit-files --settle --done --on-rewrite --bad-files --resume --then-compact --kafka --brokers --kafka-conf --kafka-conf-file --kafka-metadata --avro-schema --wait --branch --on-commit --dry-run --help -h" ;;
             scan) words="--snapshot --from-snapshot --inclusive --to-snapshot --changes --key --where --select --limit --ignore-case --plan --split-size --split-lookback --split-open-cost --prune-with --on --prune-limit --prune-overflow --matching --no-prune --output --output-format --replace --branch --follow --state --start --start-at --once --until --max-epochs --epoch-size --epoch-markers --non-append --on-gap --schema --order --watermark-column --watermark-unit --monitor-interval --max-planning-snapshots --max-planning-failures --max-pending-splits --consumer --consumer-ttl --metrics-file --wait --status --help -h" ;;
             tables) words="--all-catalogs --help -h" ;;
@@ -111,6 +113,7 @@ _lake() {
             publish) words="--wap-id --branch --dry-run --help -h" ;;
             create) words="--from --partition-by --sort-by --key --property --format-version --if-not-exists --dry-run --help -h" ;;
             alter) words="--set --unset --add-column --rename-column --drop-column --widen --partition-by --sort-by --format-version --dry-run --help -h" ;;
+            add-files) words="--run-id --branch --wait --on-commit --dry-run --help -h" ;;
             rename) words="--dry-run --help -h" ;;
             register) words="--dry-run --help -h" ;;
             drop) words="--purge --yes --dry-run --help -h" ;;
@@ -126,7 +129,7 @@ _lake() {
             demo) words="--help -h" ;;
         esac
         if [[ -n "$verb" && "$current" != -* ]]; then
-            case "$verb" in ingest|scan|tables|show|inspect|check|snapshots|partitions|deletes|ref|tag|rollback|cherry-pick|publish|create|alter|rename|register|drop|compact|manifests|stats|expire|expire-partitions|clean|consumers|replay) _lake_names tables ;; esac
+            case "$verb" in ingest|scan|tables|show|inspect|check|snapshots|partitions|deletes|ref|tag|rollback|cherry-pick|publish|create|alter|add-files|rename|register|drop|compact|manifests|stats|expire|expire-partitions|clean|consumers|replay) _lake_names tables ;; esac
             return
         fi
     fi

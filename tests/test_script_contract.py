@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 
@@ -82,6 +84,8 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
     (folder / "one.csv").write_text("id,day,name\n1,2026-01-01,z\n")
     (folder / "bad.csv").write_text("id,day,name\nx,2026-01-01,a\n")
     rows, changes = folder / "rows.csv", folder / "changes.csv"
+    existing = folder / "existing.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), existing)
     by_day = ("--partition-by", "day")
     upsert = ("--upsert", "--key", "id,day")
     partial = ("--merge", "partial-update", "--sequence", "id")
@@ -131,6 +135,8 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("create", "db.new", "id long", "--if-not-exists"),
         ("alter", "db.new", "--add-column", "x int", "--dry-run"),
         ("alter", "db.new", "--add-column", "x int", "--sort-by", "id"),
+        ("add-files", "db.new", existing, "--dry-run"),
+        ("add-files", "db.new", existing),
         ("rename", "db.new", "db.newer", "--dry-run"),
         ("rename", "db.new", "db.newer"),
         ("register", "db.more", folder / "none.metadata.json"),

@@ -192,7 +192,7 @@ def _resolve(
     if any(_has_ids(item) for item in file_schema):
         _check_ids(file_schema, wanted, file.path)
     elif settings.name_mapping:
-        file_schema = _mapped(file_schema, settings.name_mapping, file.path)
+        file_schema = with_mapped_ids(file_schema, settings.name_mapping, file.path)
     elif file.format != "PARQUET":
         # Iceberg Java matches other formats by name.
         file_schema = _by_names(file_schema, settings.schema)
@@ -234,8 +234,12 @@ def _with_id(item: pa.Field, number: int) -> pa.Field:
     return item.with_metadata({FIELD_ID: str(number).encode()})
 
 
-def _mapped(file_schema: pa.Schema, text: str, path: str) -> pa.Schema:
-    """Return a file's schema with the ids of the table's name mapping."""
+def with_mapped_ids(file_schema: pa.Schema, text: str, path: str) -> pa.Schema:
+    """Return a file's schema with the ids of the table's name mapping; -1 for a field that the mapping lacks.
+
+    Raises:
+        CorruptFileError: the mapping cannot be read.
+    """
     try:
         mapping = parse_mapping_from_json(text)
     except ValueError as error:

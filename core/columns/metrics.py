@@ -194,8 +194,8 @@ def _add_bounds(metrics: Metrics, leaf: Leaf, chunks: list[Any], mode: Mode) -> 
             if statistics is not None and statistics.null_count == chunk.num_values:
                 continue  # only NULLs: the bounds of the other chunks suffice
             return
-        lows.append(_ordered(statistics.min_raw, leaf.kind))
-        highs.append(_ordered(statistics.max_raw, leaf.kind))
+        lows.append(ordered_value(statistics.min_raw, leaf.kind))
+        highs.append(ordered_value(statistics.max_raw, leaf.kind))
     if not lows or _unordered([*lows, *highs]):
         return
     lower = encode_ordered(min(lows), leaf.kind, mode.length, upper=False)
@@ -211,7 +211,7 @@ def _unordered(values: list[Any]) -> bool:
     return any(isinstance(value, float) and isnan(value) for value in values)
 
 
-def _ordered(raw: Any, kind: IcebergType) -> Any:
+def ordered_value(raw: Any, kind: IcebergType) -> Any:
     """Return a footer's raw value in a form that compares in Iceberg's order."""
     if isinstance(kind, DecimalType):
         return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)

@@ -174,12 +174,13 @@ def _partition_at(
     index = pa.array(rows, pa.int64())
     kinds = [field.field_type for field in partition_type(spec, [schema]).fields]
     values = [
-        single_values(_typed(column.take(index), kind), kind)
+        single_values(typed(column.take(index), kind), kind)
         for column, kind in zip(columns, kinds, strict=True)
     ]
     return list(zip(*values, strict=True))
 
 
-def _typed(column: pa.Array, kind: Any) -> pa.Array:
+def typed(column: pa.Array, kind: Any) -> pa.Array:
+    """Return partition values with the Arrow type of their Iceberg type."""
     expected = from_single_values([], kind).type
     return column if column.type == expected else column.cast(expected)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from lake.core.columns.file_slice import ReadSettings
-from lake.core.columns.metrics import Mode, footer_metrics, leaves
+from lake.core.columns.metrics import Leaf, Metrics, Mode, footer_metrics, leaves
 from lake.core.columns.row_ranges import RowRange
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.manifests.data_files import DataFile
@@ -70,6 +70,33 @@ def matching_ranges(
         mask = np.zeros(len(ranges), np.bool_)
         mask[kept] = settings.keys.groups_match(entries.take(pa.array(kept)), settings.schema)
     return [row_range for row_range, keep in zip(ranges, mask.tolist(), strict=True) if keep]
+
+
+def column_metrics(
+    metadata: Any, columns: Sequence[tuple[int, Leaf]], chosen: Mapping[int, Mode]
+) -> Metrics:
+    """Return the metrics of chosen Parquet columns of a file.
+
+    Args:
+        metadata: the file's footer.
+        columns: positions in the file, each with the table's column, which has the same type; with another type, a
+            column's mode must not contain bounds.
+        chosen: the mode of each column.
+    """
+    positions = [position for position, _ in columns]
+    return footer_metrics(_Chosen(metadata, positions), [leaf for _, leaf in columns], chosen, {})
+
+
+class _Chosen:
+    """A footer with only the given columns."""
+
+    def __init__(self, metadata: Any, positions: Sequence[int]) -> None:
+        self._metadata = metadata
+        self._positions = positions
+        self.num_row_groups: int = metadata.num_row_groups
+
+    def row_group(self, index: int) -> _OneGroup:
+        return _OneGroup(self._metadata.row_group(index), self._positions)
 
 
 class _OneGroup:
