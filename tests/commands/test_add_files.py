@@ -7,6 +7,7 @@ import os
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -430,3 +431,135 @@ def test_encrypted_files_are_refused(lake: CommandLine, folder: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(b"PARE" + data[4:-4] + b"PARE")
     assert lake("add-files", "db.t", path).exit_code in {3, 7}
+
+
+def test_partitions_come_from_bounds_that_leave_one_value(lake: CommandLine, folder: Path) -> None:
+    create(lake, "id long", "ts timestamp", "s string", by="day(ts), truncate(2, s), bucket(4, id)")
+    days = [datetime(1969, 12, 31, 1), datetime(1969, 12, 31, 23, 59, 59, 999999)]
+    whole = {"id": [7, 7], "ts": days, "s": ["abc", "abd"]}
+    lake.ok("add-files", "db.t", write(folder / "a.parquet", whole))
+    nothing = {"id": [8], "ts": pa.nulls(1, pa.timestamp("us")), "s": pa.nulls(1, pa.string())}
+    done = lake.ok("add-files", "db.t", write(folder / "b.parquet", nothing))
+    assert done["result"]["partitions"] == 1
+    # The same partitions as if the rows were loaded.
+    lake.ok("ingest", "db.t", folder / "a.parquet", folder / "b.parquet")
+    (first, *more) = lake.ok("partitions", "db.t")["result"]["partitions"]
+    assert {item["files"] for item in (first, *more)} == {2}
+    assert ids_in(lake.warehouse) == [7, 7, 7, 7, 8, 8]
+    assert len(rows(lake, "--where", "ts < '1970-01-01' and s = 'abc' and id = 7")) == 2
+
+
+@pytest.mark.parametrize(
+    ("by", "values", "said"),
+    [
+        ("id", {"id": [1, 2]}, "may have rows of several partitions: its column id"),
+        ("id", {"id": [1, None]}, "may have rows of several partitions: its column id"),
+        ("bucket(1, id)", {"id": [1, 2]}, "may have rows of several partitions: its column id"),
+        ("day(ts)", {"ts": [datetime(2026, 1, 1), datetime(2026, 1, 2)]}, "its column ts"),
+        ("truncate(1, s)", {"s": ["a", "b"]}, "its column s"),
+        ("x", {"x": [1.0]}, "does not show the values of the column x"),
+        ("ts", {"ts": pa.array([1], pa.timestamp("ms"))}, "does not show the values of the column"),
+        ("day(ts)", {"id": [1]}, "has no column ts, and no folder ts=VALUE"),
+        ("s", {"id": [1]}, "has no column s, and no folder s=VALUE"),
+    ],
+)
+def test_a_partition_that_the_footer_does_not_show_is_refused(
+    lake: CommandLine, folder: Path, by: str, values: dict[str, Any], said: str
+) -> None:
+    create(lake, "id long", "ts timestamp", "s string", "x double", by=by)
+    assert said in refused(lake, write(folder / "a.parquet", values))
+
+
+def test_a_partition_without_statistics_is_refused(lake: CommandLine, folder: Path) -> None:
+    create(lake, "id long", by="id")
+    path = write(folder / "a.parquet", {"id": [1]}, write_statistics=False)
+    assert "does not show the values of the column id" in refused(lake, path)
+
+
+def test_the_values_of_folders_are_those_of_columns_that_files_do_not_have(
+    lake: CommandLine, folder: Path
+) -> None:
+    create(lake, "id long", "country string", "day date", "n int", by="country, day, n")
+    for number, (country, day, n) in enumerate(
+        [("D%2FE", "2026-01-31", "07"), ("a b", "1969-12-31", "__HIVE_DEFAULT_PARTITION__")]
+    ):
+        path = folder / f"country={country}" / f"day={day}" / f"n={n}" / "a.parquet"
+        write(path, {"id": [number]})
+    done = lake.ok("add-files", "db.t", folder)["result"]
+    assert (done["added_files"], done["partitions"]) == (2, 2)
+    expected = [
+        {"id": 0, "country": "D/E", "day": "2026-01-31", "n": 7},
+        {"id": 1, "country": "a b", "day": "1969-12-31", "n": None},
+    ]
+    assert sorted(rows(lake), key=lambda row: row["id"]) == expected
+    assert rows(lake, "--where", "country = 'D/E' and n = 7") == expected[:1]
+    assert rows(lake, "--where", "n is null") == expected[1:]
+    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    assert sorted((row["id"], row["country"], row["n"]) for row in found if row["n"]) == [
+        (0, "D/E", 7)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "values", "said"),
+    [
+        ("country=DE", {"id": [1], "country": ["FR"]}, "its column country has another value"),
+        ("country=DE", {"id": [1], "country": [None]}, "its column country has another value"),
+        ("country=null", {"id": [1]}, "means NULL or the text null"),
+        ("country=DE/country=FR", {"id": [1]}, "several folders for the column country"),
+        ("country=DE/id=1", {"name": ["a"]}, "they would be lost"),
+        (
+            "country=__HIVE_DEFAULT_PARTITION__",
+            {"id": [1], "country": ["__HIVE_DEFAULT_PARTITION__"]},
+            "another value",
+        ),
+    ],
+)
+def test_folders_that_contradict_files_or_the_table_are_refused(
+    lake: CommandLine, folder: Path, where: str, values: dict[str, Any], said: str
+) -> None:
+    create(lake, "id long", "country string", "name string", by="country")
+    if values.get("country") == [None]:
+        values = {**values, "country": pa.nulls(1, pa.string())}
+    assert said in refused(lake, write(folder / where / "a.parquet", values))
+
+
+def test_a_folder_that_agrees_with_the_column_is_accepted_and_other_texts_are_not(
+    lake: CommandLine, folder: Path
+) -> None:
+    create(lake, "id long not null", "n int", by="n, id")
+    good = {"id": [5], "n": pa.array([7], pa.int16())}
+    lake.ok("add-files", "db.t", write(folder / "n=07" / "id=5" / "a.parquet", good))
+    absent = write(folder / "n=8" / "id=6" / "b.parquet", {"n": pa.array([8], pa.int32())})
+    lake.ok("add-files", "db.t", absent)
+    assert sorted(row["id"] * 10 + row["n"] for row in rows(lake)) == [57, 68]
+    for where in ("n=x", "n=7.5", "n=99999999999", "id=__HIVE_DEFAULT_PARTITION__/n=1"):
+        path = write(folder / where / "c.parquet", {"n": pa.array([1], pa.int32())})
+        assert lake("add-files", "db.t", path).exit_code == 3
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_damaged_file_is_refused_or_read_as_it_was_described(
+    lake: CommandLine, folder: Path, seed: int
+) -> None:
+    create(lake, "id long", "name string", "x double")
+    made = pa.table({"id": [1, 2, 3], "name": ["a", "b", None], "x": [0.5, 1.5, 2.5]})
+    data = write(folder / "a.parquet", made).read_bytes()
+    path = folder / "b.parquet"
+    chance = Random(f"added {seed}")
+    end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    found = bytearray(data)
+    for _ in range(chance.choice((1, 2))):
+        found[chance.randrange(end, len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(bytes(found))
+    done = lake("add-files", "db.t", path)
+    assert done.exit_code in {0, 3, 7}, done
+    if done.exit_code:
+        assert "b.parquet" in done.stderr
+        assert pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot() is None
+    else:
+        assert lake("scan", "db.t", "--output", "-", "--output-format", "json").exit_code in {
+            0,
+            3,
+            7,
+        }

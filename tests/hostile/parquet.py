@@ -139,16 +139,17 @@ class Bombs:
             "a text of 1 KiB 300,000 times": lambda: make.dictionary_bomb(300_000, 2**10),
             **{f"{levels} levels": lambda n=levels: make.deep(n, 10) for levels in (50, 100, 1000)},
         }
-        self.count = 3 * len(self._bombs)
+        self.count = 4 * len(self._bombs)
 
     def attempt(self, number: int) -> str:
-        name, make = list(self._bombs.items())[number // 3]
+        name, make = list(self._bombs.items())[number // 4]
         self._path.write_bytes(make())
         line = [
             ["ingest", "db.loaded", self._path, "--create"],
             ["ingest", "db.loaded", self._path, "--create", "--dry-run"],
             ["ingest", NAME, self._path, "--upsert", "--key", "id", "--evolve"],
-        ][number % 3]
+            ["add-files", NAME, self._path],
+        ][number % 4]
         try:
             result = self._commands.line("--json", *line)
         finally:

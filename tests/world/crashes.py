@@ -97,6 +97,7 @@ class Crashes:
         command = self._command
         self._words = {
             "source": self._source("source", command.rows) if command.rows else "",
+            "numbered": self._source("numbered", command.rows, ids=True) if command.rows else "",
             "evolving": self._source("evolving", rows(90, value=0, more=1)),
             "checkpoint": self.place.warehouse / "checkpoint",
             "drop": self.place.warehouse / "drop",
@@ -130,9 +131,16 @@ class Crashes:
         ended = self.run(arguments=arguments)
         assert ended.code == 0, ended
 
-    def _source(self, name: str, given: Sequence[Mapping[str, Any]]) -> Path:
+    def _source(self, name: str, given: Sequence[Mapping[str, Any]], *, ids: bool = False) -> Path:
         path = self._folder / f"{name}.parquet"
-        pq.write_table(pa.Table.from_pylist([dict(row) for row in given]), path)
+        table = pa.Table.from_pylist([dict(row) for row in given])
+        if ids:
+            fields = [
+                item.with_metadata({"PARQUET:field_id": str(number)})
+                for number, item in enumerate(table.schema, 1)
+            ]
+            table = table.cast(pa.schema(fields))
+        pq.write_table(table, path)
         return path
 
     def run(

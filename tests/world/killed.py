@@ -28,9 +28,9 @@ class Command:
     """A command line.
 
     Args:
-        arguments: after the catalog; ``{source}`` represents a file of the rows, ``{evolving}`` one with
-            another column, ``{oldest}`` the first snapshot, ``{checkpoint}``, ``{drop}`` and ``{state}``
-            folders.
+        arguments: after the catalog; ``{source}`` represents a file of the rows, ``{numbered}`` one with
+            field ids, ``{evolving}`` one with another column, ``{oldest}`` the first snapshot,
+            ``{checkpoint}``, ``{drop}`` and ``{state}`` folders.
         rows: the rows that it loads.
         leaves: whether a killed run may leave files that no snapshot references.
         first: command lines that are run before it.
@@ -63,6 +63,7 @@ def rows(*ids: int, value: int, **more: Any) -> list[dict[str, Any]]:
 JOB = "a" * 32
 _RUN = ("--run-id", "run-1")
 _INGEST = ("ingest", "db.t", "{source}")
+_ADD = ("add-files", "db.t", "{numbered}")
 _UPSERT = (*_INGEST, "--upsert", "--key", "id")
 _CHANGES = (*_INGEST, "--changes-column", "op", "--key", "id", "--changes-mode")
 _STAGE = (*_INGEST, "--stage", *_RUN)
@@ -312,6 +313,8 @@ COMMANDS: Mapping[str, Command] = {
         rows=_NEW,
         again=REFUSED,
     ),
+    "add files": Command(arguments=_ADD, rows=_NEW, again=REFUSED),
+    "add files, with run id": Command(arguments=(*_ADD, *_RUN), rows=_NEW),
     "clean": Command(arguments=(*_CLEAN, "--delete"), prepare=orphans, leaves=False),
     "clean to the trash": Command(arguments=(*_CLEAN, "--quarantine"), prepare=orphans),
     "replay": Command(arguments=_REPLAY, rows=_NEW, first=(_STAGE,)),
