@@ -200,8 +200,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "check": (
         "lake check db.events",
+        "lake check db.events --files",
         "lake --json check db.events",
-        "lake --verbose check db.events",
     ),
     "partitions": (
         "lake partitions db.events",

@@ -102,7 +102,7 @@ _lake() {
             tables) words="--all-catalogs --help -h" ;;
             show) words="--branch --help -h" ;;
             inspect) words="--branch --snapshot --where --select --limit --output --output-format --replace --help -h" ;;
-            check) words="--help -h" ;;
+            check) words="--files --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             partitions) words="--where --idle --wait-for --timeout --branch --help -h" ;;
             deletes) words="--branch --help -h" ;;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from lake.commands.context import session_of
@@ -9,11 +11,20 @@ from lake.commands.options import TableArgument
 from lake.core.outcome import Outcome
 
 
-def check(context: typer.Context, table: TableArgument) -> Outcome:
+def check(
+    context: typer.Context,
+    table: TableArgument,
+    files: Annotated[
+        bool, typer.Option("--files", help="Also check that all files exist with their sizes.")
+    ] = False,
+) -> Outcome:
     """Read all metadata of a table, and report what is missing, damaged or contradictory.
 
     The exit code is 0 without findings, 6 with warnings, and 7 with errors. Nothing is changed.
     """
     from lake.core.checking.check import check_table
+    from lake.core.checking.findings import Level
 
-    return check_table(session_of(context).table(table))
+    session = session_of(context)
+    level = Level.FILES if files else Level.METADATA
+    return check_table(session, session.table(table), level)

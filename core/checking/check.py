@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.checking.findings import ERROR, KINDS, Finding
+from lake.core.arrow import one_array
+from lake.core.checking.findings import ERROR, WARNING, Finding, Findings, Level
+from lake.core.checking.stored_files import StoredFiles
 from lake.core.errors import BadInputError, NotFoundError
+from lake.core.keys.encoding import hash_keys
 from lake.core.manifests.api import DELETED, read_manifest_list, read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.read import runs
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.outcome import Detail, Outcome, Status
+from lake.core.progress import Meter, shown
 from lake.core.snapshots.completeness import verify_manifest_list
 from lake.core.storage.location_columns import normalize_locations
 
@@ -23,7 +28,10 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.catalogs.catalog import Table
+    from lake.core.session import Session
 
+# Checks of a table whose snapshots expire meanwhile.
+_ATTEMPTS = 3
 _WINDOW_BYTES = 32 * 1024 * 1024
 _EQUALITY = 2
 _COLUMNS = (
@@ -38,67 +46,81 @@ _COLUMNS = (
     "content_offset",
     "content_size_in_bytes",
 )
+# The live entries of all manifests. Paths are hashed: the names of millions of files would not fit into memory.
 _LIVE = pa.schema(
     [
-        ("path", pa.string()),
-        ("manifest", pa.int64()),
+        ("path", pa.uint64()),
+        ("manifest", pa.int32()),
         ("is_data", pa.bool_()),
         ("records", pa.int64()),
     ]
 )
+_FILE = ("file_path", "file_size_in_bytes", "content_offset")
 
 
-def check_table(table: Table) -> Outcome:
-    """Check a table's metadata: refs, snapshots, manifest lists, manifests, entries and statistics.
+def check_table(session: Session, table: Table, level: Level) -> Outcome:
+    """Check a table: refs, snapshots, manifest lists, manifests, entries and statistics, and files if wanted.
 
-    Manifests are read in windows of a bounded size, each manifest once.
+    Manifests are read in windows of a bounded size, each manifest once. If there are errors and snapshots expired
+    meanwhile, the table as it is then is checked instead.
 
     Raises:
         StorageError: the storage does not answer.
     """
-    check = _Check(table)
-    found = check.run()
-    errors = sum(KINDS[item.code].severity == ERROR for item in found)
-    status = Status.DAMAGED if errors else Status.SUSPECT if found else Status.DONE
-    rows = [
-        {
-            "code": item.code,
-            "severity": KINDS[item.code].severity,
-            "place": item.place,
-            "message": item.message,
-            "effect": KINDS[item.code].effect,
-            "remedy": KINDS[item.code].remedy,
-        }
-        for item in found
-    ]
-    shown = ("code", "severity", "place", "message")
+    for _ in range(_ATTEMPTS):
+        check = _Check(table, level)
+        with shown(session.progress, Meter("checking")):
+            found = Findings.of(check.run())
+        if not found.count(ERROR):
+            break
+        now = table.refreshed()
+        if _ids(table) <= _ids(now):
+            break
+        table = now
+    errors, warnings = found.count(ERROR), found.count(WARNING)
+    status = Status.DAMAGED if errors else Status.SUSPECT if warnings else Status.DONE
+    rows = found.rows()
+    shown_columns = ("code", "severity", "place", "message")
     return Outcome(
         command="check",
         table=table.identifier,
         status=status,
         base_snapshot_id=table.metadata.current_snapshot_id,
         result={
+            "level": level.name.lower(),
             "findings": rows,
             "errors": errors,
-            "warnings": len(rows) - errors,
+            "warnings": warnings,
             "snapshots": len(table.metadata.snapshots),
             "manifests": check.manifests.num_rows,
             "entries": check.entries,
+            "files": check.files,
         },
-        details=[Detail("findings", shown, [[row[key] for key in shown] for row in rows])]
+        details=[
+            Detail("findings", shown_columns, [[row[key] for key in shown_columns] for row in rows])
+        ]
         if rows
         else [],
     )
 
 
+def _ids(table: Table) -> set[int]:
+    return {item.snapshot_id for item in table.metadata.snapshots}
+
+
 class _Check:
     """The state of one check."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, level: Level) -> None:
         self.table = table
+        self.level = level
         self.metadata = table.metadata
         self.manifests = MANIFEST_SCHEMA.empty_table()
         self.entries = 0
+        # The number of different files whose presence was checked.
+        self.files = 0
+        self._stored = StoredFiles(table)
+        self._seen = np.empty(0, np.uint64)
         # The indices in `manifests` of each snapshot whose list could be read.
         self._lists: dict[int, Any] = {}
         self._unread: set[int] = set()
@@ -198,24 +220,37 @@ class _Check:
         chosen = self.manifests.take(pa.array(window, pa.int64()))
         read = read_manifests(self.table.storage, chosen, self.metadata, columns=_COLUMNS)
         found: list[Finding] = []
+        parts = []
         names = chosen["manifest_path"].combine_chunks()
         for entries in read.values():
             self.entries += entries.num_rows
             live = entries.filter(pc.not_equal(entries["status"], DELETED))
             found += self._entry_findings(live)
             owners = pc.index_in(live["manifest_path"].cast(pa.string()), value_set=names)
-            positions = pa.array(window, pa.int64()).take(owners.combine_chunks())
+            positions = pa.array(window, pa.int32()).take(owners.combine_chunks())
             part = pa.table(
                 [
-                    pa.chunked_array([normalize_locations(live["file_path"])]),
+                    pa.chunked_array([pa.array(_hashes(live))]),
                     pa.chunked_array([positions]),
                     pc.equal(live["content"], DATA),
                     live["record_count"],
                 ],
                 schema=_LIVE,
             )
-            self._live = pa.concat_tables([self._live, part])
+            parts.append(part)
+            if self.level >= Level.FILES:
+                found += self._file_findings(live)
+        self._live = pa.concat_tables([self._live, *parts])
         return found
+
+    def _file_findings(self, live: pa.Table) -> Iterator[Finding]:
+        """Check the files that were not checked before."""
+        hashes, first = np.unique(_hashes(live, _FILE), return_index=True)
+        is_new = ~np.isin(hashes, self._seen, assume_unique=True)
+        self._seen = np.union1d(self._seen, hashes[is_new])
+        new = live.take(pa.array(np.sort(first[is_new])))
+        self.files += new.num_rows
+        yield from self._stored.findings(new)
 
     def _entry_findings(self, live: pa.Table) -> Iterator[Finding]:
         lengths = pc.fill_null(pc.list_value_length(live["equality_ids"]), 0)
@@ -238,11 +273,35 @@ class _Check:
                 pc.is_in(self._live["manifest"], value_set=pa.array(wanted, pa.int64()))
             )
             data = held.filter(held["is_data"])
-            counts = pc.value_counts(data["path"])
-            twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-            for path in twice.to_pylist():
+            for path in self._duplicates(data):
                 yield Finding("E001", path, f"snapshot {snapshot_id} contains the file twice")
             yield from _totals(by_id[snapshot_id], data, held.num_rows - data.num_rows)
+
+    def _duplicates(self, data: pa.Table) -> list[str]:
+        """Return the paths that several entries of one snapshot have."""
+        hashes, counts = np.unique(data["path"].to_numpy(), return_counts=True)
+        suspect = pa.array(hashes[counts > 1], pa.uint64())
+        if not len(suspect):
+            return []
+        # Different paths may have one hash, so the paths are read again.
+        owners = data.filter(pc.is_in(data["path"], value_set=suspect))["manifest"].unique()
+        by_spec = read_manifests(
+            self.table.storage,
+            self.manifests.take(owners),
+            self.metadata,
+            columns=("status", "content", "file_path"),
+            live_only=True,
+        )
+        paths = []
+        for entries in by_spec.values():
+            chosen = pc.and_(
+                pc.equal(entries["content"], DATA),
+                pc.is_in(pa.array(_hashes(entries)), value_set=suspect),
+            )
+            paths.append(normalize_locations(entries["file_path"].filter(chosen)))
+        counted = pc.value_counts(pa.concat_arrays(paths))
+        twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
+        return sorted(twice.to_pylist())
 
     def _statistics(self) -> Iterator[Finding]:
         known = {item.snapshot_id for item in self.metadata.snapshots}
@@ -258,6 +317,15 @@ class _Check:
             if size != item.file_size_in_bytes:
                 text = f"has {size} bytes, the metadata declares {item.file_size_in_bytes}"
                 yield Finding("S002", place, text)
+
+
+def _hashes(entries: pa.Table, columns: Sequence[str] = _FILE[:1]) -> npt.NDArray[np.uint64]:
+    """Return a hash per entry, equal for entries of the same file."""
+    arrays = [
+        normalize_locations(entries[name]) if name == "file_path" else one_array(entries[name])
+        for name in columns
+    ]
+    return hash_keys(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
 
 
 def _totals(snapshot: Snapshot, data: pa.Table, deletes: int) -> Iterator[Finding]:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
 
+# The most findings of one code that are described; the others are counted.
+MOST_DESCRIBED = 1000
 ERROR = "error"
 WARNING = "warning"
+
+
+class Level(IntEnum):
+    """How much a check reads; each level includes those before it."""
+
+    METADATA = 0
+    FILES = 1
 
 
 class Kind(NamedTuple):
@@ -40,6 +52,9 @@ KINDS = {
     "E001": Kind(ERROR, "readers return its rows twice", "roll back to an earlier snapshot"),
     "E002": Kind(ERROR, "readers fail, or return deleted rows", "roll back to an earlier snapshot"),
     "E003": Kind(ERROR, "readers fail, or return deleted rows", "roll back to an earlier snapshot"),
+    "F001": Kind(ERROR, "the snapshots that use it cannot be read", _RESTORE),
+    "F002": Kind(ERROR, "readers fail, or return deleted rows", _RESTORE),
+    "F003": Kind(ERROR, "readers may fail or miss rows", _RESTORE),
     "T001": Kind(
         WARNING, "planners that use the summary plan badly", "nothing; rows are not affected"
     ),
@@ -63,3 +78,46 @@ class Finding:
     code: str
     place: str
     message: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """The findings of a check.
+
+    Args:
+        described: the first findings of each code.
+        counts: the number of findings by code.
+    """
+
+    described: list[Finding] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, found: Iterable[Finding]) -> Findings:
+        """Collect findings."""
+        findings = cls()
+        for item in found:
+            findings.counts[item.code] += 1
+            if findings.counts[item.code] <= MOST_DESCRIBED:
+                findings.described.append(item)
+        return findings
+
+    def count(self, severity: str) -> int:
+        """Return the number of findings of a severity."""
+        return sum(
+            number for code, number in self.counts.items() if KINDS[code].severity == severity
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the described findings with what their codes mean."""
+        return [
+            {
+                "code": item.code,
+                "severity": KINDS[item.code].severity,
+                "place": item.place,
+                "message": item.message,
+                "effect": KINDS[item.code].effect,
+                "remedy": KINDS[item.code].remedy,
+            }
+            for item in self.described
+        ]

@@ -154,10 +154,57 @@ DAMAGES = {
 }
 
 
+def _data(lake: CommandLine) -> list[Path]:
+    return sorted(_metadata(lake).parent.parent.glob("data/**/*.parquet"))
+
+
+def _link(lake: CommandLine) -> None:
+    path = _data(lake)[0]
+    moved = path.rename(path.with_suffix(".moved"))
+    path.symlink_to(moved)
+
+
+def _lengthen(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"x")
+
+
+def _delete_file(change: Callable[[Path], None]) -> Callable[[CommandLine], None]:
+    """Upsert a key, and damage the delete file."""
+
+    def damage(lake: CommandLine) -> None:
+        before = _data(lake)
+        rows = lake.warehouse.parent / "rows.csv"
+        rows.write_text("id,name\n1,c\n")
+        upsert = ("--upsert", "--key", "id", "--deletes", "position")
+        lake.ok("ingest", "db.t", rows, *upsert, "--repair-duplicates")
+        path = next(path for path in _data(lake) if path not in before and "deletes" in path.name)
+        change(path)
+
+    return damage
+
+
+FILE_DAMAGES = {
+    "a data file is gone": ("F001", lambda lake: _data(lake)[0].unlink()),
+    "a data file is a link": ("F001", _link),
+    "a delete file is gone": ("F002", _delete_file(Path.unlink)),
+    "a data file is cut": ("F003", lambda lake: _cut(_data(lake)[0])),
+    "a data file has more bytes": ("F003", lambda lake: _lengthen(_data(lake)[0])),
+    "a data file is empty": ("F003", lambda lake: _data(lake)[0].write_bytes(b"")),
+    "a delete file is cut": ("F003", _delete_file(_cut)),
+}
+
+
 def test_a_table_without_damage_has_no_findings(table: CommandLine) -> None:
     found = table.ok("check", "db.t")
     assert found["status"] == "done"
     assert found["result"]["findings"] == []
+    assert found["result"]["level"] == "metadata"
+
+
+def test_each_file_is_looked_up_once(table: CommandLine) -> None:
+    table.ok("manifests", "db.t", "--target-size", "1KB")
+    result = table.ok("check", "db.t", "--files")["result"]
+    assert (result["level"], result["files"], result["findings"]) == ("files", 2, [])
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -173,11 +220,24 @@ def test_damage_is_named_by_its_code(table: CommandLine, name: str) -> None:
     assert found.exit_code == (7 if damaged else 6)
 
 
+@pytest.mark.parametrize("name", FILE_DAMAGES)
+def test_damaged_files_are_named_by_their_code(table: CommandLine, name: str) -> None:
+    code, damage = FILE_DAMAGES[name]
+    damage(table)
+    assert table.ok("check", "db.t")["result"]["findings"] == []
+
+    found = table("--json", "check", "db.t", "--files")
+
+    (finding,) = json.loads(found.stdout)["result"]["findings"]
+    assert finding["code"] == code
+    assert found.exit_code == 7
+
+
 @pytest.mark.parametrize("name", flink_fixtures.names())
 def test_tables_that_flink_wrote_have_no_findings(
     flink: Callable[[str], FlinkFixture], name: str
 ) -> None:
     fixture = flink(name)
     lake = CommandLine(fixture.warehouse, catalog_type=fixture.catalog_type)
-    found = lake.ok("check", fixture.table)
+    found = lake.ok("check", fixture.table, "--files")
     assert found["result"]["findings"] == []
