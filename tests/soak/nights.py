@@ -118,10 +118,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--seed", default="soak", help="prefix of the worlds' seeds")
     parser.add_argument(
-        "--singles", type=int, default=1820, help="races with one other command [1820]"
+        "--singles", type=int, default=1960, help="races with one other command [1960]"
     )
     parser.add_argument(
-        "--pairs", type=int, default=21_560, help="races with two other commands [21560]"
+        "--pairs", type=int, default=27_440, help="races with two other commands [27440]"
     )
     parser.add_argument("--windows", type=int, default=2000, help="races with three to six [2000]")
     parser.add_argument(

@@ -126,6 +126,24 @@ def change_log(world: World, random: Random) -> None:
     world.step(operation, "ingest", source, *arguments, "--branch", branch)
 
 
+def look_up(world: World, random: Random) -> None:
+    """Load a change log whose old rows are found in all partitions; only the last change of a key has an effect."""
+    branch = _branch(world, random)
+    ids = _ids(world, random, branch)
+    cut = random.randint(0, len(ids) - 1)
+    rows = [row for one in ids[cut:] for row in world.new_rows([one], random.choice(PARTS))]
+    # A delete may have the key only.
+    gone = [{"id": one, "part": None, "value": None} for one in ids[:cut]]
+    early = world.new_rows(random.sample(ids, random.randint(0, len(ids))), random.choice(PARTS))
+    log = [{**row, "op": random.choice(["+I", "-U", "+U", "-D"])} for row in early]
+    log += [*({**row, "op": "-D"} for row in gone), *({**row, "op": "+U"} for row in rows)]
+    mode = random.choice(["position", "copy-on-write"])
+    arguments = ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"]
+    arguments += ["--deletes", mode, "--branch", branch]
+    operation = Operation(f"look up {mode}", upserting(rows, ids[:cut]), branch)
+    world.step(operation, "ingest", world.source(log), *arguments)
+
+
 def retract(world: World, random: Random) -> None:
     """Load a change log that contains the old rows too: rows that it does not retract are kept."""
     branch = _branch(world, random)
@@ -350,6 +368,7 @@ STEPS: dict[Step, int] = {
     first_row: 2,
     sequence: 3,
     change_log: 4,
+    look_up: 4,
     retract: 3,
     staging.stage: 3,
     staging.end: 5,

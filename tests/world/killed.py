@@ -86,12 +86,20 @@ _SOME = [
     *rows(53, value=9),
     {"id": 53, "part": "z", "value": None},
 ]
+_LOOKUP = (*_CHANGES, "upsert", "--deletes")
 _UPSERTED = [*rows(1, 54, value=9, op="+I"), *rows(2, 3, value=9, op="-D")]
 _RETRACTED = [
     *rows(54, 55, value=9, op="+I"),
     *rows(1, value=0, op="-U"),
     *rows(1, value=9, op="+U"),
     *rows(8, value=2, op="-D"),
+]
+# Two changes move a row to another partition, one deletes a row by the key only, and one has no row.
+_MOVED = [
+    *rows(1, 54, value=9, op="+I"),
+    {"id": 1, "part": "z", "value": 10, "op": "+U"},
+    {"id": 4, "part": "x", "value": 11, "op": "+U"},
+    *({"id": one, "part": None, "value": None, "op": "-D"} for one in (2, 77)),
 ]
 _WITH_DELETES = (2, 3)
 
@@ -171,6 +179,12 @@ def _watching() -> dict[str, Command]:
             prepare=dropped(_UPSERTED[:2], _UPSERTED[2:]),
             versions=_WITH_DELETES,
         ),
+        "watch moving changes": Command(
+            arguments=(*watch, "keep", *changes, "--deletes", "position"),
+            prepare=dropped(_MOVED[:2], _MOVED[2:]),
+            versions=_WITH_DELETES,
+            table=_BY_PART,
+        ),
         "watch and create": Command(
             arguments=(*watch, "keep", "--create", *_BY_PART), prepare=files, table=None
         ),
@@ -240,6 +254,16 @@ def _commands() -> dict[str, Command]:
         ),
         "retracted changes": Command(
             arguments=(*_CHANGES, "retract"), rows=_RETRACTED, again=ONCE, versions=_WITH_DELETES
+        ),
+        "changes by position": Command(
+            arguments=(*_LOOKUP, "position"),
+            rows=_MOVED,
+            again=SAME,
+            versions=_WITH_DELETES,
+            table=_BY_PART,
+        ),
+        "changes by copying": Command(
+            arguments=(*_LOOKUP, "copy-on-write"), rows=_MOVED, again=SAME, table=_BY_PART
         ),
         "create": Command(
             arguments=(*_INGEST, "--create", *_BY_PART), rows=_NEW, again=ONCE, table=None

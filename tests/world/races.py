@@ -64,7 +64,7 @@ class Command:
         if self.effect is merging:
             rows = [{"id": row["id"], "value": row["value"]} for row in rows]
         words: list[object] = list(self.arguments)
-        if self.name == "change log":
+        if self.deleted:
             log = [*({**row, "op": "+I"} for row in rows)]
             log += [{**row, "op": "-D"} for row in world.new_rows(self.deleted, "x")]
             words.insert(0, world.source(log))
@@ -90,6 +90,7 @@ class Command:
 
 
 _UPSERT = ["--upsert", "--key", "id", "--deletes"]
+_CHANGES = ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"]
 COMMANDS = {
     item.name: item
     for item in (
@@ -121,7 +122,15 @@ COMMANDS = {
         Command(
             "change log",
             "ingest",
-            ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"],
+            _CHANGES,
+            [1, 50],
+            [2, 12],
+            keyed=True,
+        ),
+        Command(
+            "change log by position",
+            "ingest",
+            [*_CHANGES, "--deletes", "position"],
             [1, 50],
             [2, 12],
             keyed=True,
@@ -350,13 +359,13 @@ class Races:
 
 
 def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield isolation, command, phase and the concurrent operation: 1,820."""
+    """Yield isolation, command, phase and the concurrent operation: 1,960."""
     for isolation, command, phase, other in itertools.product(ISOLATIONS, COMMANDS, PHASES, OTHERS):
         yield isolation, command, phase, (other,)
 
 
 def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with each ordered pair of concurrent operations: 25,480."""
+    """Yield the same with each ordered pair of concurrent operations: 27,440."""
     for isolation, command, phase, one, two in itertools.product(
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):
