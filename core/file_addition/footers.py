@@ -15,7 +15,7 @@ from lake.core.columns.metrics import Mode, ordered_value
 from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.file_addition.columns import FileColumns, FileLeaf, compare_columns
 from lake.core.file_addition.partition_values import folder_values, partition_of
-from lake.core.formats.parquet.footer import open_parquet
+from lake.core.formats.parquet.footer import check_chunks, open_parquet
 from lake.core.formats.parquet.row_groups import column_metrics, row_groups_of
 from lake.core.manifests.data_files import DataFile
 from lake.core.sources.discovery import readable
@@ -73,6 +73,7 @@ def describe(storage: Storage, path: str, target: Target) -> FoundFile:
             raise CorruptFileError(f"{path} has too many row groups")
         if metadata.num_rows == 0:
             raise RefusedError(f"{path} has no rows", hint="leave it out")
+        check_chunks(metadata, size)
         columns = compare_columns(
             schema_of_file(parquet),
             target.schema.fields,

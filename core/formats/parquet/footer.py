@@ -5,7 +5,10 @@ Format: https://parquet.apache.org/docs/file-format/ and https://parquet.apache.
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +26,7 @@ _MAGIC = b"PAR1"
 _FETCHED_BYTES = 64 * 1024
 # A file with encrypted columns may have a readable footer, which is followed by a nonce and a tag.
 _SIGNATURE_BYTES = 28
+_PROBED_BYTES = 4096
 
 
 def open_parquet(source: Any, path: str, *, pre_buffer: bool = False) -> Any:
@@ -70,6 +74,64 @@ def batches_of_group(
             except pa.ArrowNotImplementedError as of_column:
                 raise unsupported_file(path, f"column {name}: {of_column}") from error
         raise
+
+
+class _NoBytes(io.RawIOBase):
+    """A file of a size of which nothing can be read."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = begin + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, _size: int = -1) -> bytes:
+        raise _ReachedRowsError
+
+
+class _ReachedRowsError(Exception):
+    """A reader has accepted the footer's description of a row group, and reads its first bytes."""
+
+
+def check_chunks(metadata: Any, size: int) -> None:
+    """Let PyArrow check a footer's description of every column chunk, without reading from the file.
+
+    The checks are the same when chunks are described (`metadata.row_group(…).column(…)`), but there a failure ends
+    the process.
+
+    Args:
+        metadata: the footer.
+        size: the size of the file in bytes.
+
+    Raises:
+        OSError, pyarrow.ArrowException: a description is not valid, or has a feature that PyArrow does not support.
+    """
+    source = pa.PythonFile(_NoBytes(size), mode="r")
+    parquet = pq.ParquetFile(source, metadata=metadata, buffer_size=_PROBED_BYTES)
+    for group in range(metadata.num_row_groups):
+        with suppress(_ReachedRowsError):
+            next(parquet.iter_batches(1, row_groups=[group], use_threads=False), None)
+        described = metadata.row_group(group)
+        if described.num_columns != metadata.num_columns:
+            raise pa.ArrowInvalid(f"row group {group} has {described.num_columns} columns")
+        for position in range(metadata.num_columns):
+            # PyArrow checks this when it decodes statistics only.
+            found = described.column(position).physical_type
+            if found != metadata.schema.column(position).physical_type:
+                raise pa.ArrowInvalid(f"column {position} has values of the type {found}")
 
 
 def _metadata(source: Any, path: str) -> Any:

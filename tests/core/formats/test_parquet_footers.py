@@ -1,0 +1,37 @@
+"""Footers of Parquet files with wrong values: PyArrow must not end the process when it describes them."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lake.core.formats.parquet.footer import check_chunks
+
+_END = 8
+
+
+def test_every_bit_of_a_footer_may_be_wrong_and_what_is_accepted_can_be_described() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2, None]}), sink, store_schema=False)
+    data = sink.getvalue()
+    footer = int.from_bytes(data[-_END:-4], "little")
+    refused = accepted = 0
+    for bit in range(footer * 8):
+        found = bytearray(data)
+        found[len(data) - _END - footer + bit // 8] ^= 1 << bit % 8
+        try:
+            metadata = pq.read_metadata(io.BytesIO(bytes(found)))
+            check_chunks(metadata, len(data))
+        except (OSError, pa.ArrowException, UnicodeDecodeError):
+            refused += 1
+            continue
+        accepted += 1
+        for group in range(metadata.num_row_groups):
+            for position in range(metadata.num_columns):
+                statistics = metadata.row_group(group).column(position).statistics
+                if statistics is not None and statistics.has_min_max:
+                    assert type(statistics.min_raw) is type(statistics.max_raw)
+    assert refused
+    assert accepted
