@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -32,6 +32,7 @@ _SMALL_BLOCKS = threading.Lock()
 _SYNC_BYTES = 16
 LONG_BYTES = 10
 _CRC_BYTES = 4
+_T = TypeVar("_T")
 # The names that Iceberg's `write.avro.compression-codec` uses for Avro's codecs.
 AVRO_CODECS = {
     "gzip": "deflate",
@@ -88,6 +89,20 @@ class Container:
     def size(self) -> int:
         """The number of uncompressed bytes in all blocks."""
         return sum(len(block.data) for block in self.blocks)
+
+
+def runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterator[list[_T]]:
+    """Split items into runs of at most ``limit`` bytes; a larger item is a run of its own."""
+    run: list[_T] = []
+    total = 0
+    for item in items:
+        if run and total + size(item) > limit:
+            yield run
+            run, total = [], 0
+        run.append(item)
+        total += size(item)
+    if run:
+        yield run
 
 
 def read_container(

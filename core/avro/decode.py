@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
-from lake.core.avro.container import Block, plain_container
+from lake.core.avro.container import Block, plain_container, runs
 from lake.core.errors import CorruptFileError
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
@@ -26,6 +26,8 @@ _MAX_SCHEMA_NODES = 20_000
 _MAX_FIXED_BYTES = 64 * 1024
 # The size of the writes that pass the blocks to the decoder.
 _WRITTEN_BYTES = 1024 * 1024
+# The decoder holds all records of a batch as objects, which take many times the bytes of their encoding.
+_RUN_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,12 @@ def _flatten(schema_json: bytes, records: frozenset[int]) -> Layout:
 
 
 def decode(
-    layout: Layout, blocks: Sequence[Block], columns: Sequence[str], *, name: str
+    layout: Layout,
+    blocks: Sequence[Block],
+    columns: Sequence[str],
+    *,
+    name: str,
+    reduced: Callable[[pa.Table], pa.Table] | None = None,
 ) -> pa.Table:
     """Decode columns of blocks that share a layout.
 
@@ -80,15 +87,26 @@ def decode(
         blocks: the records.
         columns: the names of the columns to decode, all in ``layout.columns``; at least one.
         name: the location of the file that contains the blocks, for messages.
+        reduced: returns what is needed of the rows of some blocks, so that less is held at a time; None for all.
 
     Raises:
         CorruptFileError: the bytes do not match the schema.
     """
-    rows = sum(block.objects for block in blocks)
     if any(block.objects * len(layout.blank) > len(block.data) for block in blocks):
         raise CorruptFileError(
             f"{name}: a block is too small for the number of objects that it declares"
         )
+    parts = []
+    for run in list(runs(blocks, lambda block: len(block.data), _RUN_BYTES)) or [[]]:
+        part = _decode_run(layout, run, columns, name)
+        parts.append(part if reduced is None else reduced(part))
+    return pa.concat_tables(parts)
+
+
+def _decode_run(
+    layout: Layout, blocks: Sequence[Block], columns: Sequence[str], name: str
+) -> pa.Table:
+    rows = sum(block.objects for block in blocks)
     # All blocks become one, with a blank record after the last. Surplus or missing bytes shift that
     # record. The decoder does not end when a block has more bytes than its records need, so it is
     # not asked for another batch after the one that ends with the blank record.

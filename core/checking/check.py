@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.arrow import one_array
+from lake.core.avro.container import runs
 from lake.core.checking.findings import ERROR, WARNING, Finding, Findings, Level
 from lake.core.checking.stored_files import StoredFiles
 from lake.core.errors import BadInputError, NotFoundError
 from lake.core.keys.encoding import hash_keys
 from lake.core.manifests.api import DELETED, read_manifest_list, read_manifests
 from lake.core.manifests.data_files import DATA
-from lake.core.manifests.read import runs
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Meter, shown

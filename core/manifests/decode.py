@@ -6,7 +6,7 @@ Format: https://iceberg.apache.org/spec/#manifests, #sequence-number-inheritance
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from lake.core.manifests.schemas import (
     ITEM_NAMES,
     MANIFEST_COLUMNS,
     MANIFEST_PATHS,
+    METRIC_COLUMNS,
     PARTITION_ID,
     PARTITION_PATH,
 )
@@ -128,6 +129,7 @@ def decode_entries(
     wanted: Sequence[str],
     *,
     live_only: bool = False,
+    fields: Collection[int] | None = None,
 ) -> pa.Table:
     """Return the entries of manifests that share a partition spec and a layout.
 
@@ -136,17 +138,18 @@ def decode_entries(
         metadata: the table's metadata, for specs and schemas.
         wanted: the `ENTRY_COLUMNS` to decode, in their order.
         live_only: leave out entries of deleted files.
+        fields: the ids of the columns whose metrics are returned; None for all.
 
     Raises:
         CorruptFileError: a manifest is damaged, or does not match its row in the list.
     """
     try:
-        return _EntryReader(group, metadata).table(wanted, live_only=live_only)
+        return _EntryReader(group, metadata, fields).table(wanted, live_only=live_only)
     except (CorruptFileError, pa.ArrowException) as error:
         if len(group) > 1:
             # One of them is damaged: decode each separately, so that the error names it.
             for opened in group:
-                decode_entries([opened], metadata, wanted)
+                decode_entries([opened], metadata, wanted, fields=fields)
         if isinstance(error, CorruptFileError):
             raise
         raise CorruptFileError(f"{group[0].path} contains invalid values") from error
@@ -155,8 +158,14 @@ def decode_entries(
 class _EntryReader:
     """Decodes manifests that share a spec and a layout into a table of entries."""
 
-    def __init__(self, group: Sequence[Opened], metadata: TableMetadata) -> None:
+    def __init__(
+        self,
+        group: Sequence[Opened],
+        metadata: TableMetadata,
+        fields: Collection[int] | None,
+    ) -> None:
         self._group = group
+        self._fields = None if fields is None else pa.array(sorted(fields), pa.int32())
         self._layout = group[0].layout
         self._name = group[0].path
         self._spec_id = int(group[0].manifest["partition_spec_id"])
@@ -172,7 +181,9 @@ class _EntryReader:
         paths = [ENTRY_PATHS[c] for c in needed if ENTRY_PATHS.get(c) in self._layout.columns]
         partition = self._partition_type() if "partition" in needed else StructType()
         paths += [p for p in _partition_paths(partition) if p in self._layout.columns]
-        self._decoded = decode(self._layout, blocks, paths, name=self._name)
+        self._decoded = decode(
+            self._layout, blocks, paths, name=self._name, reduced=self._with_wanted_metrics
+        )
         self._check()
         columns = {}
         for column in wanted:
@@ -187,6 +198,18 @@ class _EntryReader:
         )
         entries = pa.table(columns)
         return entries.filter(pa.array(self._status() != DELETED)) if live_only else entries
+
+    def _with_wanted_metrics(self, decoded: pa.Table) -> pa.Table:
+        if self._fields is None:
+            return decoded
+        for column in METRIC_COLUMNS:
+            index = decoded.schema.get_field_index(ENTRY_PATHS[column])
+            if index >= 0:
+                raw = one_array(decoded.column(index))
+                maps = _conform(raw, ENTRY_COLUMNS[column], self._name)
+                name = decoded.schema.names[index]
+                decoded = decoded.set_column(index, name, _with_keys(maps, self._fields))
+        return decoded
 
     def _column(self, column: str) -> pa.Array:
         data_type, path = ENTRY_COLUMNS[column], ENTRY_PATHS[column]
@@ -418,6 +441,20 @@ def _conform(column: pa.Array, data_type: pa.DataType, name: str) -> pa.Array:
         return column.cast(data_type)
     except pa.ArrowInvalid as error:
         raise problem from error
+
+
+def _with_keys(maps: pa.ListArray, keys: pa.Array) -> pa.ListArray:
+    """Return maps, which are lists of structs, with the entries of some keys only."""
+    items = maps.values
+    kept = pc.is_in(items.field("key"), value_set=keys)
+    before = np.concatenate(([0], np.cumsum(_flags(kept), dtype=np.int32)))
+    offsets = pa.array(before[maps.offsets.to_numpy()], pa.int32())
+    return pa.ListArray.from_arrays(
+        offsets,
+        items.filter(kept),
+        type=maps.type,
+        mask=maps.is_null() if maps.null_count else None,
+    )
 
 
 def _has_holes(items: pa.Array) -> bool:

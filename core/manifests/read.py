@@ -7,16 +7,16 @@ is a valid shorter one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.arrow import one_array
-from lake.core.avro.container import Container, read_container
+from lake.core.avro.container import Container, read_container, runs
 from lake.core.avro.decode import layout_of
 from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.manifests.decode import (
@@ -34,14 +34,13 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 # Manifests are decoded together up to this size; from this total size on, the work is divided among threads.
-_WINDOW_BYTES = 32 * 1024 * 1024
+_WINDOW_BYTES = 8 * 1024 * 1024
 _SHARED_BYTES = 1024 * 1024
 # Less than the 32-bit offsets of strings in one batch can address.
 _DECODED_BYTES = 256 * 1024 * 1024
 _FETCH_THREADS = 32
 _LISTS_AT_ONCE = 256
 _SHOWN = 10
-_T = TypeVar("_T")
 
 
 def read_manifest_list(storage: Storage, location: str, *, read_twice: bool = False) -> pa.Table:
@@ -173,13 +172,14 @@ def read_manifest(
     return decode_entries([opened], metadata, _wanted(columns), live_only=live_only)
 
 
-def read_manifests(
+def read_manifests(  # noqa: PLR0913 - each option is used alone
     storage: Storage,
     manifests: pa.Table,
     metadata: TableMetadata,
     *,
     columns: Collection[str] | None = None,
     live_only: bool = False,
+    fields: Collection[int] | None = None,
     rewritten: bool = False,
     threads: int | None = None,
 ) -> dict[int, pa.Table]:
@@ -194,6 +194,7 @@ def read_manifests(
         metadata: the table's metadata, for specs and schemas.
         columns: the `ENTRY_COLUMNS` to decode; None for all.
         live_only: leave out entries of deleted files.
+        fields: the ids of the columns whose metrics are returned; None for all.
         rewritten: the entries will be written again.
         threads: the number of threads that decode; None for one per processor.
 
@@ -213,7 +214,7 @@ def read_manifests(
             opened = list(
                 fetchers.map(lambda manifest: _open(storage, manifest, rewritten=rewritten), window)
             )
-            return list(_read_window(opened, metadata, wanted, live_only=live_only))
+            return list(_read_window(opened, metadata, wanted, live_only=live_only, fields=fields))
 
         share = sum(_length(row) for row in rows) // workers + 1
         limit = min(_WINDOW_BYTES, max(_SHARED_BYTES, share))
@@ -243,22 +244,13 @@ def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:
     return opened
 
 
-def runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterator[list[_T]]:
-    """Split items into runs of at most ``limit`` bytes; a larger item is a run of its own."""
-    run: list[_T] = []
-    total = 0
-    for item in items:
-        if run and total + size(item) > limit:
-            yield run
-            run, total = [], 0
-        run.append(item)
-        total += size(item)
-    if run:
-        yield run
-
-
 def _read_window(
-    opened: Sequence[Opened], metadata: TableMetadata, wanted: Sequence[str], *, live_only: bool
+    opened: Sequence[Opened],
+    metadata: TableMetadata,
+    wanted: Sequence[str],
+    *,
+    live_only: bool,
+    fields: Collection[int] | None,
 ) -> Iterator[tuple[int, pa.Table]]:
     """Decode manifests with the same spec and layout together, so that small ones cost as little as large ones."""
     groups: dict[tuple[int, str], list[Opened]] = {}
@@ -267,7 +259,10 @@ def _read_window(
         groups.setdefault(key, []).append(file)
     for (spec_id, _), group in groups.items():
         for part in runs(group, lambda file: file.container.size, _DECODED_BYTES):
-            yield spec_id, decode_entries(part, metadata, wanted, live_only=live_only)
+            yield (
+                spec_id,
+                decode_entries(part, metadata, wanted, live_only=live_only, fields=fields),
+            )
 
 
 def _wanted(columns: Collection[str] | None) -> list[str]:

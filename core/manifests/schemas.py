@@ -72,6 +72,9 @@ ENTRY_COLUMNS: Mapping[str, pa.DataType] = {
     "content_size_in_bytes": pa.int64(),
 }
 
+# The columns with a value for each column of the table. They are most of a manifest's bytes.
+METRIC_COLUMNS = tuple(name for name, kind in ENTRY_COLUMNS.items() if kind in (_COUNTS, _BOUNDS))
+
 MANIFEST_COLUMNS: Mapping[str, pa.DataType] = {
     "manifest_path": pa.string(),
     "manifest_length": pa.int64(),

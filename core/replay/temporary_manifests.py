@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
-from lake.core.avro.container import Container, read_container
+from lake.core.avro.container import Container, read_container, runs
 from lake.core.errors import BadInputError, CorruptFileError
 from lake.core.flink.commits import MANIFESTS_LOCATION
 from lake.core.flink.manifest_names import parse_name
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.decode import Opened, decode_entries, open_manifest
-from lake.core.manifests.read import runs
 from lake.core.manifests.schemas import ENTRY_COLUMNS
 from lake.core.replay.entry_checks import defect, other_schema, outside, schema_of
 from lake.core.replay.model import TemporaryManifest

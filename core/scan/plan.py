@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from lake.core.arrow import one_array
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, InvalidRequestError
-from lake.core.expressions.filters import bind_filter
+from lake.core.expressions.filters import bind_filter, filter_columns
 from lake.core.expressions.parser import parse_filter
 from lake.core.manifests.api import read_manifest_lists, read_manifests
 from lake.core.manifests.data_files import DATA, DeleteFile
@@ -329,7 +329,8 @@ def plan_appends(
     condition, projection = bound(schema, options)
     columns = file_columns(condition, with_bounds=with_bounds or keys is not None)
     pruner = None if keys is None else keys.pruner(schema)
-    found = _appended(table, increment, condition, schema, columns, pruner)
+    fields = None if with_bounds else _compared(condition, keys)
+    found = _appended(table, increment, condition, schema, columns, pruner, fields)
     plan = planned(table, options, increment, found, condition, projection)
     return _with_keys(plan, keys, pruner)
 
@@ -347,7 +348,8 @@ def plan_snapshot(
     condition, projection = bound(schema, options)
     columns = file_columns(condition, with_bounds=with_bounds or keys is not None)
     pruner = None if keys is None else keys.pruner(schema)
-    found = _live(table, snapshot, condition, schema, columns, pruner)
+    fields = None if with_bounds else _compared(condition, keys)
+    found = _live(table, snapshot, condition, schema, columns, pruner, fields)
     whole = Increment(snapshot, () if snapshot is None else (snapshot,), ())
     plan = planned(table, options, whole, found, condition, projection)
     return _with_keys(plan, keys, pruner)
@@ -472,6 +474,12 @@ def file_columns(
     return (*_COLUMNS, *FILTER_COLUMNS) if with_bounds or condition is not None else _COLUMNS
 
 
+def _compared(condition: BooleanExpression | None, keys: ScanKeys | None) -> set[int]:
+    """Return the ids of the columns that files are compared by."""
+    found = set() if condition is None else filter_columns(condition)
+    return found if keys is None else found | set(keys.types)
+
+
 def _live(
     table: Table,
     snapshot: Snapshot | None,
@@ -479,11 +487,19 @@ def _live(
     schema: Schema,
     columns: Sequence[str],
     pruner: KeyPruner | None,
+    fields: Collection[int] | None,
 ) -> LiveFiles:
     if snapshot is None:
         return no_files(table, schema)
     return live_files(
-        table, snapshot, condition, columns=columns, schema=schema, strict=False, keys=pruner
+        table,
+        snapshot,
+        condition,
+        columns=columns,
+        schema=schema,
+        strict=False,
+        keys=pruner,
+        fields=fields,
     )
 
 
@@ -494,6 +510,7 @@ def _appended(
     schema: Schema,
     columns: Sequence[str],
     pruner: KeyPruner | None,
+    fields: Collection[int] | None,
 ) -> LiveFiles:
     """Return the files that the append snapshots added.
 
@@ -511,7 +528,7 @@ def _appended(
     if pruner is not None:
         kept = pruner.prune_manifests(kept, metadata)
     by_spec, skipped = {}, 0
-    found = read_manifests(table.storage, kept, metadata, columns=columns)
+    found = read_manifests(table.storage, kept, metadata, columns=columns, fields=fields)
     for spec_id, entries in found.items():
         own = entries.filter(
             pc.and_(

@@ -182,6 +182,7 @@ def live_files(  # noqa: PLR0913 - each option is used alone
     with_deletes: bool = True,
     strict: bool = True,
     keys: FileChoice | None = None,
+    fields: Collection[int] | None = None,
 ) -> LiveFiles:
     """Read a snapshot's live data files, without those that a bound filter excludes.
 
@@ -193,6 +194,8 @@ def live_files(  # noqa: PLR0913 - each option is used alone
         schema: the schema to which the filter is bound; by default the table's.
         with_deletes: also read the columns that pair the files with delete files, if there are any.
         keys: chooses the files that may contain rows with some keys.
+        fields: the ids of the columns whose metrics are wanted; None for all. If there are delete files to pair with,
+            all are read.
         strict: fail, instead of recording a doubt, if the manifest list may be incomplete.
 
     Raises:
@@ -212,8 +215,10 @@ def live_files(  # noqa: PLR0913 - each option is used alone
         chosen = keys.prune_manifests(chosen, metadata)
     deletes = live_manifests(deletes)
     if with_deletes and columns is not None and deletes.num_rows:
-        columns = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}
-    found = read_manifests(table.storage, chosen, metadata, columns=columns, live_only=True)
+        columns, fields = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}, None
+    found = read_manifests(
+        table.storage, chosen, metadata, columns=columns, live_only=True, fields=fields
+    )
     skipped = 0
     by_spec = {}
     for spec_id, entries in found.items():

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from lake.core import locations
 from lake.core.arrow import one_array
+from lake.core.avro.container import runs
 from lake.core.manifests.api import read_manifest_lists, read_manifests
-from lake.core.manifests.read import runs
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.snapshots.completeness import (
     count_lists,

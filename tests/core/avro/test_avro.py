@@ -10,6 +10,7 @@ import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import patch
 
 import fastavro
 import pyarrow as pa
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tiers import examples
 
+from lake.core.avro import decode as avro_decode
 from lake.core.avro.container import (
     Block,
     Cursor,
@@ -147,8 +149,14 @@ def one_by_one(schema: Any, rows: list[dict[str, Any]], codec: str) -> bytes:
 
 
 @settings(deadline=None, max_examples=examples(80))
-@given(records(), st.sampled_from(["gzip", "zstd", "snappy", "uncompressed"]))
-def test_a_file_with_a_block_for_each_record_is_decoded(drawn: Any, codec: str) -> None:
+@given(
+    records(),
+    st.sampled_from(["gzip", "zstd", "snappy", "uncompressed"]),
+    st.sampled_from([1, 60, 4_000_000]),
+)
+def test_a_file_with_a_block_for_each_record_is_decoded(
+    drawn: Any, codec: str, run_bytes: int
+) -> None:
     schema, table = drawn
     rows = table.to_pylist()
     data = one_by_one(schema, rows, codec)
@@ -156,7 +164,8 @@ def test_a_file_with_a_block_for_each_record_is_decoded(drawn: Any, codec: str) 
         assert list(fastavro.reader(io.BytesIO(data))) == rows
     container = read_container(data, name="x")
     names = [str(number) for number in range(1, table.num_columns + 1)]
-    read = decode(layout(schema), container.blocks, names, name="x")
+    with patch.object(avro_decode, "_RUN_BYTES", run_bytes):
+        read = decode(layout(schema), container.blocks, names, name="x")
     assert read.to_pylist() == renamed(rows)
 
 

@@ -79,6 +79,7 @@ from lake.core.manifests.api import (
     read_manifests,
 )
 from lake.core.manifests.data_files import DataFile
+from lake.core.manifests.schemas import METRIC_COLUMNS
 from lake.core.storage.storage import Storage
 from lake.core.types.single_values import arrow_type, partition_type
 
@@ -332,6 +333,32 @@ def test_what_is_written_is_what_is_read(data: st.DataObject) -> None:
     )
     assert set(read["spec_id"].to_pylist()) == {4}
     assert set(read["manifest_path"].to_pylist()) == {"m.avro"}
+
+
+@PROPERTY
+@given(st.data())
+def test_the_metrics_of_some_columns_are_read_alone(data: st.DataObject) -> None:
+    (version, content), names = data.draw(CASES)
+    schema, spec = table_of(names)
+    drawn = data.draw(rows(version, content, names))
+    known = {key for row in drawn for column in METRIC_COLUMNS for key in row[column] or ()}
+    fields = data.draw(st.sets(st.sampled_from([*sorted(known), 99])))
+    written, listed = manifest_of(
+        entries_table(drawn, schema, spec), schema, spec, version=version, content=content
+    )
+    shelf, metadata = Shelf({listed["manifest_path"]: written}), metadata_of((schema, spec))
+    manifests = pa.Table.from_pylist([listed], MANIFEST_SCHEMA)
+    whole, some = (
+        read_manifests(shelf, manifests, metadata, fields=chosen) for chosen in (None, fields)
+    )
+    expected = {spec_id: table.to_pylist() for spec_id, table in whole.items()}
+    for row in [row for found in expected.values() for row in found]:
+        for column in METRIC_COLUMNS:
+            if row[column] is not None:
+                row[column] = [pair for pair in row[column] if pair["key"] in fields]
+    assert comparable({key: table.to_pylist() for key, table in some.items()}) == comparable(
+        expected
+    )
 
 
 def from_fastavro(value: Any, name: str) -> Any:
