@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from support.tables.replay_plans import take_checkpoint, write_manifest
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.selection import open_catalog
+from lake.core.commit.commit import CommitRequest, commit_snapshot
+from lake.core.commit.operations import AppendFiles
 from lake.core.flink.state import FLINK_SINK
 from lake.core.session import Session
 from lake.core.settings import Settings
@@ -73,6 +76,8 @@ _CHECKPOINT = ("replay", "db.t", "--checkpoint", "{checkpoint}", "--quiet-time",
 _COMPACT = ("compact", "db.t", "--min-input-files", "2", "--delete-file-threshold", "1")
 _EXPIRE = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
 _CLEAN = ("clean", "db.t", "--older-than", "0s", "--unsafe-retention", "--max-share", "100%")
+_STAGED = ("ref", "db.t", "--branch-create", "staged")
+_PUBLISH = ("publish", "db.t", "--wap-id", "w")
 _EVOLVE = ("ingest", "db.t", "{evolving}", "--evolve")
 _AUDIT = ("ingest", "db.t", "{evolving}", "--evolve", "--branch", "audit")
 _ONE_FILE = ("compact", "db.t", "--rewrite-all")
@@ -123,6 +128,16 @@ def leave_checkpoint(
         named[number] = [(write_manifest(table, files, checkpoint_id=number, counter=number), 0)]
     folder.mkdir()
     take_checkpoint(folder, FLINK_SINK, named)
+
+
+def staged(warehouse: Path, kind: str) -> None:
+    """Commit rows to the branch ``staged`` under a WAP id."""
+    settings = Settings(warehouse=str(warehouse), catalog_type=kind)
+    session = Session(settings=settings, catalog=open_catalog(settings))
+    table = session.table("db.t")
+    added = AppendFiles(added=data_files(table, rows(70, 71, value=7)))
+    request = CommitRequest(operation_id=str(uuid.uuid4()), branch="staged")
+    commit_snapshot(session, table, added, request, summary={"wap.id": "w"})
 
 
 def orphans(warehouse: Path, kind: str) -> None:
@@ -339,6 +354,16 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "add files": Command(arguments=_ADD, rows=_NEW, again=REFUSED),
     "add files, with run id": Command(arguments=(*_ADD, *_RUN), rows=_NEW),
+    "publish": Command(
+        arguments=_PUBLISH,
+        rows=_NEW,
+        first=(_STAGED, _INGEST),
+        prepare=staged,
+        again=REFUSED,
+    ),
+    "publish on the head": Command(
+        arguments=_PUBLISH, first=(_STAGED,), prepare=staged, again=REFUSED
+    ),
     "clean": Command(arguments=(*_CLEAN, "--delete"), prepare=orphans, leaves=False),
     "clean to the trash": Command(arguments=(*_CLEAN, "--quarantine"), prepare=orphans),
     "replay": Command(arguments=_REPLAY, rows=_NEW, first=(_STAGE,)),
