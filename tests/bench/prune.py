@@ -7,7 +7,8 @@
 - scan: a fact partitioned by day, 200 days; a dimension of days, of which the filter leaves 20. Compared with Spark's
   join, which prunes dynamically, to Parquet. Both results must have the same number of rows.
 - plan: the plan of a table whose files exist in metadata only, by a file of keys, beside the plan without keys.
-- upsert: 5,000 random UUID keys, of a tenth of the files, into a table sorted by key. Compared with Spark's MERGE.
+- upsert: 5,000 random UUID keys, of a tenth of the files, into a table sorted by key. Compared with Spark's MERGE,
+  and with lake when the keys exclude no file.
 
 All are whole processes. Prints seconds, ratios of medians, and lake's peak memory in MiB.
 """
@@ -39,6 +40,15 @@ _SOURCE_KEYS = 5_000
 _JOIN = """
     INSERT OVERWRITE DIRECTORY '{output}' USING parquet
     SELECT f.* FROM lake.db.fact f JOIN lake.db.days d ON f.day = d.day WHERE d.season = 'summer'
+"""
+# Runs lake; its keys exclude nothing.
+_UNPRUNED = """
+import sys
+from lake.core.keys.key_pruning import KeyPruner
+real = KeyPruner.__init__
+KeyPruner.__init__ = lambda self, keys, schema: real(self, None, schema)
+from lake.cli.main import main
+sys.exit(main(sys.argv[1:]))
 """
 _MERGE = """
     MERGE INTO lake.db.t t USING (SELECT * FROM parquet.`{source}`) s ON t.k = s.k
@@ -168,12 +178,13 @@ def compare_upsert(folder: Path, arguments: argparse.Namespace) -> None:
         make_sorted(used, folder, arguments.table, arguments.table_files)
         used.rename(kept)
     source = folder / "source.parquet"
-    lake = [
-        *(sys.executable, "-m", "lake.cli", "--warehouse", str(used), "--json"),
+    command = [
+        *("--warehouse", str(used), "--json"),
         *("ingest", "db.t", str(source), "--upsert", "--key", "k", "--deletes", "position"),
     ]
+    lake = [sys.executable, "-m", "lake.cli", *command]
     java = [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(used)]
-    seconds: dict[str, list[float]] = {"lake": [], "java": []}
+    seconds: dict[str, list[float]] = {"lake": [], "unpruned": [], "java": []}
     peaks = []
     for _ in range(arguments.rounds):
         copy_of(kept, used)
@@ -181,6 +192,10 @@ def compare_upsert(folder: Path, arguments: argparse.Namespace) -> None:
         seconds["lake"].append(took)
         peaks.append(peak)
         print(f"lake {took:.2f} s, {json.loads(text)['result']}", flush=True)
+        copy_of(kept, used)
+        took, _, _ = timed([sys.executable, "-c", _UNPRUNED, *command])
+        seconds["unpruned"].append(took)
+        print(f"lake without pruning {took:.2f} s", flush=True)
         if not arguments.no_java:
             copy_of(kept, used)
             took, _, _ = timed([*java, _MERGE.format(source=folder / "texts.parquet")])
