@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from support.cli.service_line import Service, csv
 
 
@@ -134,3 +136,34 @@ def test_a_table_is_created_altered_branched_picked_renamed_dropped_and_register
     result = lake.ok("drop", table, "--purge", "--yes")["result"]
     assert result["deleted_files"] == result["files"] == plan["files"]
     assert not service.catalog().table_exists(table)
+
+
+def test_existing_files_are_added_where_they_are(service: Service) -> None:
+    lake, table = service.line(), service.table()
+    lake.ok("create", table, "id long", "name string", "--partition-by", "name")
+    made = service.catalog().load_table(table)
+    base, folder = made.location(), "landing"
+    paths = []
+    for number, name in enumerate(("a", "b")):
+        paths.append(f"{base}/{folder}/name={name}/{number}.parquet")
+        with made.io.new_output(paths[-1]).create() as sink:
+            pq.write_table(pa.table({"id": [number]}), sink)
+    done = lake.ok("add-files", table, f"{base}/{folder}")["result"]
+    assert (done["added_files"], done["partitions"], done["files_in_table"]) == (2, 2, 2)
+    assert service.rows() == [(0, "a"), (1, "b")]
+    again = lake("add-files", table, f"{base}/{folder}/**/0.parquet")
+    assert again.exit_code == 3
+    assert "are or were in" in again.stderr
+    with made.io.new_output(f"{base}/data/x.parquet").create() as sink:
+        pq.write_table(pa.table({"id": [9], "name": ["x"]}), sink)
+    assert "to which" in lake("add-files", table, f"{base}/data/x.parquet").stderr
+    lake.ok("create", f"{table}_other", "id long", "name string")
+    other = lake("add-files", f"{table}_other", f"{base}/data/x.parquet")
+    assert (other.exit_code, "another table" in other.stderr) == (3, True)
+    if service.kind != "postgres":
+        local = service.folder / "local.parquet"
+        pq.write_table(pa.table({"id": [9], "name": ["x"]}), local)
+        assert "its readers may not reach it" in lake("add-files", table, local).stderr
+    assert service.rows() == [(0, "a"), (1, "b")]
+    read = {task.file.file_path for task in service.catalog().load_table(table).scan().plan_files()}
+    assert read == set(paths)
