@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.avro.types import source_schema as source_fields
 from lake.core.formats.orc.reader import OrcStripes
 from lake.core.formats.parquet.batch_sizes import batch_rows
-from lake.core.formats.parquet.footer import batches_of_group, open_parquet
+from lake.core.formats.parquet.footer import batches_of_group, check_chunks, open_parquet
 from lake.core.formats.parquet.legacy_calendar import is_legacy, refuse_old_times
 from lake.core.formats.parquet.row_groups import leaf_indexes
 from lake.core.formats.parquet.types import source_schema, variant_columns
@@ -110,7 +110,11 @@ def _columns(
     with readable(source.path):
         if source.format == PARQUET:
             with storage.open_input(source.path, follow_link=True) as file:
-                return _parquet_schema(open_parquet(file, source.path), source.path)
+                parquet = open_parquet(file, source.path)
+                # A feature of a column that is not read does not matter.
+                with suppress(pa.ArrowNotImplementedError):
+                    check_chunks(parquet.metadata, file.size())
+                return _parquet_schema(parquet, source.path)
         if source.format in (ORC, AVRO):
             with storage.open_input(source.path, follow_link=True) as file:
                 opened = _opened(file, source)

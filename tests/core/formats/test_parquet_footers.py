@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.cli.command_line import CommandLine
 
 from lake.core.formats.parquet.footer import check_chunks
 
@@ -35,3 +37,27 @@ def test_every_bit_of_a_footer_may_be_wrong_and_what_is_accepted_can_be_describe
                     assert type(statistics.min_raw) is type(statistics.max_raw)
     assert refused
     assert accepted
+
+
+def test_a_source_whose_chunks_cannot_be_described_is_refused(lake: CommandLine) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2, None]}), sink, store_schema=False)
+    data = sink.getvalue()
+    footer = int.from_bytes(data[-_END:-4], "little")
+    path = lake.warehouse.parent / "bad.parquet"
+    tried = 0
+    for bit in range(footer * 8):
+        found = bytearray(data)
+        found[len(data) - _END - footer + bit // 8] ^= 1 << bit % 8
+        with suppress(OSError, pa.ArrowException, UnicodeDecodeError):
+            metadata = pq.read_metadata(io.BytesIO(bytes(found)))
+            try:
+                check_chunks(metadata, len(data))
+            except OSError:
+                path.write_bytes(bytes(found))
+                result = lake("ingest", "db.t", path, "--create", "--dry-run")
+                assert result.exit_code == 7, result
+                tried += 1
+        if tried == 5:
+            return
+    raise AssertionError
