@@ -172,9 +172,18 @@ def remembered_decoding() -> Iterator[None]:
         yield
 
 
-def _decode(layout: Any, blocks: Any, columns: Any, *, name: str) -> Any:
+def _decode(
+    layout: Any,
+    blocks: Any,
+    columns: Any,
+    *,
+    name: str,
+    reduced: Callable[[Any], Any] | None = None,
+) -> Any:
     data = tuple((block.objects, bytes(block.data)) for block in blocks)
-    return _decode_once(layout, data, tuple(columns), name)
+    # Readers want different parts of the same rows.
+    decoded = _decode_once(layout, data, tuple(columns), name)
+    return decoded if reduced is None else reduced(decoded)
 
 
 @functools.lru_cache(_KEPT_TABLES)
