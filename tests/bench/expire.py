@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
@@ -47,10 +49,17 @@ _OLDER = "2025-07-01T00:00:00Z"
 class History:
     """A table whose manifests are written one by one, and its metadata at the end."""
 
-    def __init__(self, warehouse: Path, snapshots: int) -> None:
+    def __init__(
+        self,
+        warehouse: Path,
+        snapshots: int,
+        *,
+        schema: Schema = SCHEMA,
+        spec: PartitionSpec = SPEC,
+    ) -> None:
         self.warehouse = warehouse
         self._count = snapshots
-        self._made = make_table(warehouse, schema=SCHEMA, spec=SPEC)
+        self._made = make_table(warehouse, schema=schema, spec=spec)
         self.location = self._made.metadata.location
         self._snapshots: list[dict[str, Any]] = []
         self._templates: dict[int, pa.Table] = {}
@@ -69,6 +78,10 @@ class History:
             given["sequence_number"] = pa.repeat(pa.scalar(number, pa.int64()), len(files))
             given["file_sequence_number"] = given["sequence_number"]
         part = pa.table({name: given.get(name, rows[name]) for name in ENTRY_COLUMNS})
+        return self.manifest_of(number, part)
+
+    def manifest_of(self, number: int, part: pa.Table) -> dict[str, Any]:
+        """Write the manifest of some entries of a snapshot; return its row in the list."""
         kind = {"spec": self._made.spec(), "schema": self._made.schema(), "content": 0}
         context = ManifestContext(format_version=2, **kind)
         data = encode_manifest(part, context)
@@ -78,8 +91,12 @@ class History:
             location=self._write("m", data),
             length=len(data),
             sequence_number=number + 1,
-            added_snapshot_id=_FIRST_ID + number,
+            added_snapshot_id=self.snapshot_id(number),
         )
+
+    def snapshot_id(self, number: int) -> int:
+        """Return the id of a snapshot."""
+        return _FIRST_ID + number
 
     def data_file(self, number: int) -> str:
         """Return the location of a data file."""
@@ -93,7 +110,9 @@ class History:
         for number in range(count):
             Path(self._local(self.data_file(number))).write_bytes(b"PAR1" * 25)
 
-    def snapshot(self, number: int, manifests: pa.Table) -> bytes:
+    def snapshot(
+        self, number: int, manifests: pa.Table, summary: dict[str, str] | None = None
+    ) -> bytes:
         """Add a snapshot that has these manifests; return its list."""
         data = encode_manifest_list(
             manifests,
@@ -104,10 +123,12 @@ class History:
                 sequence_number=number + 1,
             ),
         )
-        self.snapshot_of(number, data)
+        self.snapshot_of(number, data, summary)
         return data
 
-    def snapshot_of(self, number: int, manifest_list: bytes) -> None:
+    def snapshot_of(
+        self, number: int, manifest_list: bytes, summary: dict[str, str] | None = None
+    ) -> None:
         """Add a snapshot with a given list."""
         self._snapshots.append(
             {
@@ -116,7 +137,8 @@ class History:
                 "sequence-number": number + 1,
                 "timestamp-ms": _END_MS - (self._count - number) * _STEP_MS,
                 "manifest-list": self._write(f"snap-{number}", manifest_list),
-                "summary": {
+                "summary": summary
+                or {
                     "operation": "overwrite",
                     "added-data-files": "20",
                     "deleted-data-files": "20",

@@ -18,25 +18,20 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
+from appends import make_appends  # noqa: E402
 from compact import medians, timed  # noqa: E402
-from support.tables.iceberg_tables import make_table  # noqa: E402
 
 _IMPORTS = "import lake.cli.main, lake.commands.data.scan, pyarrow.parquet, pyiceberg.catalog.sql"
 
 
 def make(warehouse: Path, appends: int, rows: int) -> None:
     """Make ``db.t`` with one file an append."""
-    table = make_table(warehouse)
-    for number in range(appends):
-        ids = np.arange(number * rows, (number + 1) * rows)
-        names = np.char.add("name-", (ids % 1000).astype(str))
-        table.append(pa.table({"id": pa.array(ids, pa.int64()), "name": pa.array(names)}))
+    make_appends(warehouse, (range(each * rows, (each + 1) * rows) for each in range(appends)))
 
 
 def rows_and_sum(folder: Path) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
+from appends import make_appends  # noqa: E402
 from compact import medians, timed  # noqa: E402
 from support.peers.java_peer import session  # noqa: E402
 from support.tables.iceberg_tables import make_table  # noqa: E402
@@ -37,12 +38,13 @@ def rows_of(ids: np.ndarray, version: int) -> pa.Table:
 
 def make(warehouse: Path, upserts: int, rows: int, changed: int, *, append: bool) -> None:
     """Make ``db.t``: an append of all rows, then one transaction an upsert."""
+    if append:
+        later = (range(each * rows, each * rows + changed) for each in range(1, upserts + 1))
+        make_appends(warehouse, [range(rows), *later])
+        return
     table = make_table(warehouse)
     table.append(rows_of(np.arange(rows), 0))
     for number in range(1, upserts + 1):
-        if append:
-            table.append(rows_of(np.arange(number * rows, number * rows + changed), number))
-            continue
         start = number * changed % rows
         end = min(start + changed, rows)
         replaced = rows_of(np.arange(start, end), number)
