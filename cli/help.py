@@ -210,7 +210,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "deletes": (
         "lake deletes db.events",
-        "lake deletes db.events --branch audit",
+        "lake deletes db.events --convert --dry-run",
         "lake --json deletes db.events",
     ),
     "tag": (

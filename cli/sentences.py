@@ -714,10 +714,24 @@ def _check(outcome: Outcome) -> str:
 
 
 def _deletes(outcome: Outcome) -> str:
+    if outcome.plan:
+        return _conversion(outcome)
     rows = outcome.result.get("delete_files", ())
     dangling = sum(row["dangling"] is True for row in rows)
     text = counted(len(rows), "delete file")
     return f"{text}, {f'{dangling:,}' if dangling else 'none'} dangling" if rows else text
+
+
+def _conversion(outcome: Outcome) -> str:
+    plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if not plan["equality_deletes"]:
+        return "the branch has no equality delete files"
+    files = counted(plan["equality_deletes"], "equality delete file")
+    if outcome.status is Status.DRY_RUN:
+        read = counted(plan["data_files"], "data file")
+        return f"dry run: would convert {files} that may apply to {read}{_NOTHING_WRITTEN}"
+    rows = counted(result["deleted_rows"], "row")
+    return f"converted {files}: {rows} of {counted(result['changed_data_files'], 'data file')} deleted by position"
 
 
 def _tables(outcome: Outcome) -> str:

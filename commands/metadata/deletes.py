@@ -1,20 +1,67 @@
-"""`lake deletes`: list a table's delete files."""
+"""`lake deletes`: list a table's delete files, or convert equality deletes."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
-from lake.commands.context import session_of
-from lake.commands.options import Branch, TableArgument
+from lake.commands.context import report_commits, session_of
+from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait
+from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
+from lake.core.units import parse_duration_ms
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
 
 
-def deletes(context: typer.Context, table: TableArgument, branch: Branch = "main") -> Outcome:
+def deletes(
+    context: typer.Context,
+    table: TableArgument,
+    convert: Annotated[
+        bool,
+        typer.Option("--convert", help="Convert equality deletes to position deletes or vectors."),
+    ] = False,
+    branch: Branch = "main",
+    wait: Wait = None,
+    on_commit: OnCommit = None,
+    dry_run: DryRun = False,
+) -> Outcome:
     """Show a table's delete files: kind, rows, bytes, and the data files that they apply to.
 
     A delete file that applies to no data file is dangling: it deletes nothing.
     """
     from lake.core.inspection.deletes import list_deletes
 
+    if not convert:
+        if dry_run or wait is not None or on_commit is not None:
+            raise InvalidRequestError("--dry-run, --wait and --on-commit need --convert")
+        return list_deletes(session_of(context).table(table), branch=branch)
+    return _convert(context, table, branch, wait=wait, on_commit=on_commit, dry_run=dry_run)
+
+
+def _convert(
+    context: typer.Context,
+    table: str,
+    branch: str,
+    *,
+    wait: str | None,
+    on_commit: str | None,
+    dry_run: bool,
+) -> Outcome:
+    from lake.core.delete_conversion.execute import execute, preview
+    from lake.core.delete_conversion.plan import plan_conversion
+    from lake.core.locks.table_lock import with_table_lock
+
+    report_commits(context, on_commit)
+    wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)
-    return list_deletes(session.table(table), branch=branch)
+    loaded = session.table(table)
+    if dry_run:
+        return preview(plan_conversion(loaded, branch))
+
+    def work(now: Table, operation_id: str) -> Outcome:
+        return execute(session, now, branch, operation_id)
+
+    return with_table_lock(session, loaded, work, command="deletes", branch=branch, wait_ms=wait_ms)

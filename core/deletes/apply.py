@@ -116,6 +116,9 @@ class Deletes:
             CorruptFileError: a delete file contradicts its format or the table's metadata.
             RefusedError: its format is not known.
         """
+        return self._of(file)
+
+    def _of(self, file: FileSlice) -> _FileDeletes | None:
         if file not in self._known:
             raise ValueError(f"{file.path} is not one of the files that were given")
         found = _FileDeletes(self, file.sequence_number, [], [])
@@ -135,6 +138,21 @@ class Deletes:
         found = RowPositions()
         if (positions := self._positions.of(file)) is not None:
             found.update(positions)
+        return found
+
+    def all_positions_of(self, file: FileSlice) -> RowPositions:
+        """Return all deleted rows of a file, whether by position, by a vector or by their keys; reads its keys."""
+        found = RowPositions()
+        own = self._of(file)
+        if own is None:
+            return found
+        for positions in own.positions:
+            found.update(positions)
+        if own.groups:
+            for start, keys in read_keys(self._storage, file, self._settings, own.key_ids):
+                keep = own.keep(start, keys.num_rows, keys)
+                if keep is not None:
+                    found.add(np.flatnonzero(~keep) + start)
         return found
 
     def _groups_of(self, file: FileSlice) -> list[Group]:

@@ -1,0 +1,1 @@
+"""Conversion of equality deletes to position deletes or deletion vectors."""
