@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,9 +154,8 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
     meter = Meter("deleting files", tasks=files.num_rows)
     deleted = 0
     with shown(session.progress, meter):
-        for kind in (*KINDS, _METADATA):
-            paths = files.filter(pc.equal(files["kind"], kind))["path"].to_pylist()
-            if kind == _METADATA and failed:
+        for kind, paths in _steps(files):
+            if failed and kind == _METADATA:
                 # The metadata still shows which files are left.
                 break
             for start in range(0, len(paths), _BATCH):
@@ -178,6 +178,18 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
         )
     status = Status.PARTIAL if failed else Status.DONE
     return _outcome(plan, status, deleted=deleted, failed=failed)
+
+
+def _steps(files: pa.Table) -> Iterator[tuple[str, list[str]]]:
+    """Yield files with their kind in the order of deletion; a step's files are deleted in parallel.
+
+    The current metadata file is the last one: who is killed before it can register the table and go on.
+    """
+    for kind in (*KINDS, _METADATA):
+        paths = files.filter(pc.equal(files["kind"], kind))["path"].to_pylist()
+        last = paths[-1:] if kind == _METADATA else []
+        yield kind, paths[: len(paths) - len(last)]
+        yield kind, last
 
 
 def _outcome(

@@ -12,6 +12,7 @@ from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, ResetError
 from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
+from support.servers.s3_server import S3
 from world.crashes import Crashes
 from world.killed import COMMANDS
 from world.mortal import Mortals
@@ -44,10 +45,17 @@ def behind(on_rest: Service, proxy: Proxy) -> Service:
 class Killing:
     """A fault that kills the sender of the request, before or after the server has it, or holds it back."""
 
-    def __init__(self, service: Service, proxy: Proxy, *arguments: object, arrives: bool) -> None:
+    def __init__(
+        self,
+        service: Service,
+        proxy: Proxy,
+        *arguments: object,
+        arrives: bool,
+        request: tuple[str, str] = ("POST", COMMIT),
+    ) -> None:
         self.held: list[Forward] = []
         self._arrives = arrives
-        proxy.fail("POST", COMMIT, self)
+        proxy.fail(*request, self)
         line = service.line()
         (line.warehouse.parent).mkdir(parents=True, exist_ok=True)
         self._process: subprocess.Popen[bytes] = line.start(*arguments)
@@ -102,7 +110,47 @@ def test_what_may_still_be_committed_is_not_discarded(behind: Service, proxy: Pr
     assert behind.unreferenced() == set()
 
 
-@pytest.mark.parametrize("name", ["append, with run id", "expire"])
+_CHANGES = {
+    "drop": ("DELETE", r"/tables/t(\?|$)"),
+    "rename": ("POST", r"/tables/rename$"),
+    "register": ("POST", r"/register$"),
+}
+
+
+@pytest.mark.parametrize("arrives", [True, False], ids=["unread", "unsent"])
+@pytest.mark.parametrize("verb", list(_CHANGES))
+def test_an_entry_is_changed_or_not_when_its_sender_is_killed(
+    behind: Service, proxy: Proxy, s3: S3, verb: str, arrives: bool
+) -> None:
+    # This server gives keys for the storage with a table only.
+    behind.properties = {**s3.properties(), **behind.properties}
+    name, other = behind.table(), behind.table("renamed")
+    document = behind.catalog().load_table(name).metadata_location
+    words = {"drop": [name], "rename": [name, other], "register": [name, document]}[verb]
+    if verb == "register":
+        behind.line().ok("drop", name)
+    before, files = _names(behind), behind.list_files()
+    after = {"drop": [], "rename": ["renamed"], "register": ["t"]}[verb]
+
+    Killing(behind, proxy, verb, *words, arrives=arrives, request=_CHANGES[verb])
+    killed = _names(behind)
+    again = behind.line()("--json", verb, *words)
+
+    assert killed == (after if arrives else before)
+    assert again.exit_code == (7 if arrives and verb != "register" else 0), again
+    assert _names(behind) == after
+    # A lock may be left by who was killed.
+    assert behind.list_files() >= files
+    if verb == "drop":
+        behind.line().ok("register", name, document)
+    assert behind.rows(after[0] if after else "t") == [(0,)]
+
+
+def _names(service: Service) -> list[str]:
+    return sorted(name[-1] for name in service.catalog().list_tables(service.namespace))
+
+
+@pytest.mark.parametrize("name", ["append, with run id", "expire", "drop and purge", "rename"])
 def test_who_was_killed_around_the_database_s_commit_is_ended_by_the_next_run(
     postgres: Postgres, tmp_path: Path, name: str
 ) -> None:
@@ -113,8 +161,9 @@ def test_who_was_killed_around_the_database_s_commit_is_ended_by_the_next_run(
         points = [
             point
             for point in crashes.points()
-            if kinds[point[0]] in {"commit_table", "_write_metadata", "do_commit"}
+            if kinds[point[0]]
+            in {"commit_table", "_write_metadata", "drop_table", "rename_table", "do_commit"}
         ]
 
         assert [crashes.kill(point) for point in points] == [1] * len(points)
-        assert len(points) >= 6
+        assert len(points) >= 4

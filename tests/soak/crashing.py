@@ -26,7 +26,7 @@ def jobs(kind: str, most: int, *, in_turn: bool = False) -> Iterator[tuple[str, 
         most: the number of points of a command.
         in_turn: whether each command runs in one of its format versions per catalog, not in all of them.
     """
-    from world.killed import COMMANDS
+    from world.killed import COMMANDS, ENTRIES
     from world.places import PLACES
 
     for turn, place in enumerate(PLACES if most else ()):
@@ -35,6 +35,7 @@ def jobs(kind: str, most: int, *, in_turn: bool = False) -> Iterator[tuple[str, 
                 name
                 for number, (name, command) in enumerate(COMMANDS.items(), turn)
                 if version in command.versions
+                and not (place == "hadoop" and name in ENTRIES)
                 and (not in_turn or command.versions[number % len(command.versions)] == version)
             ]
             for start in range(0, len(names), _CHUNK):

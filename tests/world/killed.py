@@ -32,8 +32,8 @@ class Command:
 
     Args:
         arguments: after the catalog; ``{source}`` represents a file of the rows, ``{numbered}`` one with
-            field ids, ``{evolving}`` one with another column, ``{oldest}`` the first snapshot,
-            ``{checkpoint}``, ``{drop}`` and ``{state}`` folders.
+            field ids, ``{evolving}`` one with another column, ``{oldest}`` the first snapshot, ``{metadata}``
+            its last metadata file, ``{checkpoint}``, ``{drop}`` and ``{state}`` folders.
         rows: the rows that it loads.
         leaves: whether a killed run may leave files that no snapshot references.
         first: command lines that are run before it.
@@ -44,6 +44,8 @@ class Command:
         versions: the table's format versions.
         table: how the table is created; None if the command creates it.
         parts: whether a killed run may leave some of its rows: it commits several times.
+        resume: command lines that end a killed run which no second run can end; they fail if nothing is left of it.
+        keeps: whether every file that was there stays.
     """
 
     arguments: Sequence[str]
@@ -56,6 +58,8 @@ class Command:
     versions: Sequence[int] = (1, 2, 3)
     table: Sequence[str] | None = ()
     parts: bool = False
+    resume: Sequence[Sequence[str]] = ()
+    keeps: bool = False
 
 
 def rows(*ids: int, value: int, **more: Any) -> list[dict[str, Any]]:
@@ -81,6 +85,9 @@ _PUBLISH = ("publish", "db.t", "--wap-id", "w")
 _EVOLVE = ("ingest", "db.t", "{evolving}", "--evolve")
 _AUDIT = ("ingest", "db.t", "{evolving}", "--evolve", "--branch", "audit")
 _ONE_FILE = ("compact", "db.t", "--rewrite-all")
+_DROP = ("drop", "db.t")
+_PURGE = (*_DROP, "--purge", "--yes")
+_REGISTER = ("register", "db.t", "{metadata}")
 _NEW = rows(50, 51, 52, value=9)
 _KEYED = rows(1, 2, 53, value=9)
 _PARTIAL = ("--merge", "partial-update")
@@ -297,9 +304,23 @@ def _commands() -> dict[str, Command]:
     return {**by_run, **ways}
 
 
+# Of catalogs with an entry for each table; in a Hadoop catalog a table is its folder.
+ENTRIES: Mapping[str, Command] = {
+    "drop": Command(arguments=_DROP, then=_REGISTER, again=GONE, keeps=True),
+    "drop and purge": Command(
+        arguments=_PURGE,
+        first=(_ONE_FILE, ("stats", "db.t")),
+        leaves=False,
+        again=GONE,
+        resume=(_REGISTER, _PURGE),
+    ),
+    "rename": Command(arguments=("rename", "db.t", "other.renamed"), again=GONE, keeps=True),
+    "register": Command(arguments=_REGISTER, first=(_DROP,), keeps=True),
+}
 COMMANDS: Mapping[str, Command] = {
     **_commands(),
     **_watching(),
+    **ENTRIES,
     "stage": Command(arguments=_STAGE, rows=_NEW, then=_REPLAY),
     "stage changes": Command(
         arguments=(*_CHANGES, "upsert", "--stage", *_RUN),

@@ -237,12 +237,14 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
             (SqlCatalog, "load_table"),
             (SqlCatalog, "_write_metadata"),
             (SqlCatalog, "create_namespace_if_not_exists"),
+            *((SqlCatalog, name) for name in _ENTRIES),
             (DefaultDialect, "do_commit"),
             (HadoopCatalog, "commit_table"),
             (HadoopCatalog, "load_table"),
             (HadoopCatalog, "create_namespace"),
             (BoundedRestCatalog, "commit_table"),
             (BoundedRestCatalog, "load_table"),
+            *((BoundedRestCatalog, name) for name in _ENTRIES),
             (atomic_files, "_write"),
             (atomic_files, "_link"),
             (disposal, "move"),
@@ -260,6 +262,7 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
         yield
 
 
+_ENTRIES = ("drop_table", "rename_table", "register_table")
 _SYSTEM = (
     *((os, name) for name in ("mkdir", "rename", "replace", "fsync", "unlink", "link")),
     (shutil, "rmtree"),

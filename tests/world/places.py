@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,10 @@ class Place:
 
     def tables(self) -> list[TableMetadata]:
         """Return the current tables, by name."""
-        return [_read(location) for location in self._locations()]
+        return [_read(location) for location in self.locations().values()]
 
-    def _locations(self) -> Sequence[str]:
+    def locations(self) -> Mapping[str, str]:
+        """Return the metadata files of the tables by name, in the order of names."""
         return _located(self.warehouse / "catalog.db")
 
     def files(self) -> frozenset[str]:
@@ -77,8 +78,8 @@ class FolderPlace(Place):
     def arguments(self) -> list[str]:
         return [*super().arguments, "--catalog-type", "hadoop"]
 
-    def _locations(self) -> Sequence[str]:
-        found = []
+    def locations(self) -> Mapping[str, str]:
+        found = {}
         for folder in sorted((self.warehouse / "db").glob("*/metadata")):
             # The hint may be outdated: the highest version is the current one.
             named = {
@@ -87,7 +88,7 @@ class FolderPlace(Place):
                 if (match := _VERSION.fullmatch(path.name))
             }
             if named:
-                found.append(named[max(named)])
+                found[f"db.{folder.parent.name}"] = named[max(named)]
         return found
 
 
@@ -113,9 +114,10 @@ class ServedPlace(Place):
     def arguments(self) -> list[str]:
         return ["--catalog", "prod"]
 
-    def _locations(self) -> Sequence[str]:
+    def locations(self) -> Mapping[str, str]:
         rows = self._select("iceberg_tables")
-        return [row["metadata_location"] for row in sorted(rows, key=lambda row: row["table_name"])]
+        found = {_name(row): str(row["metadata_location"]) for row in rows}
+        return dict(sorted(found.items()))
 
     def _select(self, table: str) -> list[dict[str, Any]]:
         if not inspect(self._engine).has_table(table):
@@ -142,14 +144,21 @@ class ServedPlace(Place):
         return super().restore(name)
 
 
-def _located(database: Path) -> list[str]:
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['table_namespace']}.{row['table_name']}"
+
+
+def _located(database: Path) -> dict[str, str]:
     if not database.exists():
-        return []
+        return {}
     with closing(sqlite3.connect(database)) as connection:
         if not _has_tables(connection):
-            return []
-        query = "SELECT metadata_location FROM iceberg_tables ORDER BY table_name"
-        return [row[0] for row in connection.execute(query)]
+            return {}
+        query = (
+            "SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg_tables"
+            " ORDER BY table_namespace, table_name"
+        )
+        return dict(connection.execute(query))
 
 
 def _has_tables(connection: Any) -> bool:
