@@ -183,7 +183,7 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
 def _steps(files: pa.Table) -> Iterator[tuple[str, list[str]]]:
     """Yield files with their kind in the order of deletion; a step's files are deleted in parallel.
 
-    The current metadata file is the last one: who is killed before it can register the table and go on.
+    The current metadata file is the last one: as long as it exists, the table can be registered and dropped again.
     """
     for kind in (*KINDS, _METADATA):
         paths = files.filter(pc.equal(files["kind"], kind))["path"].to_pylist()

@@ -263,7 +263,7 @@ class Crashes:
             assert len(found.snapshots) == len(self.after.snapshots), description
         lost = found.lost - self.after.lost
         if TABLE not in found.names:
-            # The lock of a process that is gone holds up nobody: it belongs to no table now.
+            # The lock of a process that is gone blocks no process: it belongs to no table now.
             lost = {name for name in lost if not name.endswith("/lake.lock")}
         assert self._command.leaves or not lost, (description, lost)
         # Nothing is left that could be mistaken for uncommitted rows, or that makes others wait.
