@@ -1,13 +1,25 @@
-"""`lake deletes --convert` through the command line; rows are read again by PyIceberg where it can."""
+"""`lake deletes --convert` through the command line; PyIceberg reads the tables afterwards."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.table import StaticTable
 from support.cli.command_line import CommandLine
+from support.tables import flink_fixtures
+from support.tables.delete_files import commit_deletes, equality_file
+from support.tables.flink_fixtures import canonical_rows
+from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 from support.tables.partitioned_tables import add
+from support.tiers import examples
 
 import lake.core.compaction.execute as compaction
 import lake.core.delete_conversion.execute as conversion
@@ -58,8 +70,109 @@ def test_the_rows_stay_and_no_equality_delete_is_left(lake: CommandLine, version
     assert lake.ok("deletes", "db.t", "--convert")["status"] == "nothing-to-do"
 
 
+IDS = st.none() | st.integers(1, 4)
+NUMBERS = st.none() | st.sampled_from([math.nan, 0.5, -7.0])
+ROWS = st.lists(st.tuples(IDS, NUMBERS, st.sampled_from("ab")), min_size=1, max_size=5)
+KEYS = st.sampled_from([("id",), ("number",), ("number", "id"), ("id", "more")])
+MOVES = st.one_of(
+    st.tuples(st.just("append"), ROWS),
+    st.tuples(st.just("delete"), KEYS, ROWS),
+    st.tuples(st.just("rename"), st.just(())),
+    st.tuples(st.just("partition"), st.booleans()),
+    st.tuples(st.just("convert"), st.just(())),
+)
+NAMES = ("id", "number", "part")
+
+
+def same(value: Any) -> Any:
+    """Make NaNs equal."""
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+@settings(deadline=None, max_examples=examples(12))
+@given(
+    st.lists(MOVES, min_size=2, max_size=8), st.sampled_from(["2", "3"]), st.booleans(), st.data()
+)
+def test_the_rows_are_those_of_a_model(
+    moves: list[Any], version: str, partitioned: bool, data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as folder:
+        lake = CommandLine(Path(folder) / "warehouse", engine="inline")
+        by = ("--partition-by", "part") if partitioned else ()
+        columns = ("id long", "number double", "part string", "more long")
+        lake.ok("create", "db.t", *columns, "--format-version", version, *by)
+        model: list[dict[str, Any]] = []
+        for move, *given_ in moves:
+            if move == "append":
+                added = [dict(zip(NAMES, row, strict=True)) | {"more": None} for row in given_[0]]
+                source = Path(folder) / "rows.parquet"
+                kinds_ = (pa.int64(), pa.float64(), pa.string())
+                arrays = [
+                    pa.array([row[name] for row in added], kind)
+                    for name, kind in zip(NAMES, kinds_, strict=True)
+                ]
+                pq.write_table(pa.table(dict(zip(NAMES, arrays, strict=True))), source)
+                lake.ok("ingest", "db.t", source)
+                model += [{**row, "by_part": partitioned} for row in added]
+            elif move == "delete":
+                keys, rows_ = given_
+                wanted = [dict(zip(NAMES, row, strict=True)) | {"more": None} for row in rows_]
+                part = data.draw(st.sampled_from("ab"))
+                table = open_session(lake.warehouse).table("db.t")
+                chosen = [{name: row[name] for name in keys} for row in wanted]
+                where = (part.encode(),) if partitioned else ()
+                commit_deletes(table, equality_file(table, chosen, keys, partition=where))
+                gone = {tuple(same(row[name]) for name in keys) for row in wanted}
+                model = [
+                    row
+                    for row in model
+                    if (partitioned and not (row["by_part"] and row["part"] == part))
+                    or tuple(same(row[name]) for name in keys) not in gone
+                ]
+            elif move == "rename":
+                lake.ok("alter", "db.t", "--rename-column", "more=other")
+                lake.ok("alter", "db.t", "--rename-column", "other=more")
+            elif move == "partition":
+                partitioned = given_[0]
+                lake.ok("alter", "db.t", "--partition-by", "part" if partitioned else "")
+            else:
+                lake.ok("deletes", "db.t", "--convert")
+        lake.ok("deletes", "db.t", "--convert")
+
+        read = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow()
+        assert "equality" not in kinds(lake)
+        expected, found = (
+            sorted(str([same(row[name]) for name in (*NAMES, "more")]) for row in table_rows)
+            for table_rows in (model, read.to_pylist())
+        )
+        assert found == expected
+        assert lake.ok("check", "db.t")["result"]["errors"] == 0
+
+
+@pytest.mark.parametrize("name", flink_fixtures.names(deletes=True))
+def test_tables_of_flink_keep_their_rows(name: str, tmp_path: Path) -> None:
+    with flink_fixtures.lent(name) as fixture:
+        lake = CommandLine(fixture.warehouse, catalog_type=fixture.catalog_type, engine="inline")
+        done = lake.ok("deletes", fixture.table, "--convert")
+        output = tmp_path / "rows.parquet"
+        lake.ok("scan", fixture.table, "--output", output)
+        location = lake.ok("show", fixture.table)["result"]["metadata_location"]
+        read = StaticTable.from_metadata(location).scan().to_arrow()
+
+        assert done["result"]["removed_equality_deletes"] > 0
+        assert canonical_rows(pq.read_table(output)) == fixture.rows()
+        assert canonical_rows(read) == fixture.rows()
+
+
+def test_a_table_of_version_1_is_refused(lake: CommandLine) -> None:
+    load(lake, "id\n1\n", "--create", "--property", "format-version=1")
+    result = lake("deletes", "db.t", "--convert")
+    assert result.exit_code == 3
+    assert "format version 1" in result.stderr
+
+
 @pytest.mark.parametrize("version", ["2", "3"])
-def test_null_and_negative_zero_are_keys(lake: CommandLine, version: str) -> None:
+def test_null_and_negative_zero_are_compared(lake: CommandLine, version: str) -> None:
     created = ("--create", "--property", f"format-version={version}")
     load(lake, "k,n,x\n1.5,1,1\nNaN,2,1\n,3,1\n-0.0,4,1\n0.0,4,1\n2.5,,1\n", *created)
     upsert(lake, "k,n,x\n1.5,1,2\n-0.0,4,2\n", "k,n")

@@ -340,6 +340,12 @@ COMMANDS: Mapping[str, Command] = {
     "compact and remove deletes": Command(
         arguments=(*_COMPACT, "--remove-dangling-deletes"), versions=_WITH_DELETES
     ),
+    "convert deletes": Command(
+        arguments=("deletes", "db.t", "--convert"),
+        rows=_KEYED,
+        first=((*_UPSERT, "--deletes", "equality"),),
+        versions=_WITH_DELETES,
+    ),
     "expire": Command(arguments=_EXPIRE, first=(_ONE_FILE,), leaves=False),
     "expire, keeping files": Command(arguments=(*_EXPIRE, "--keep-files"), first=(_ONE_FILE,)),
     "expire and clean metadata": Command(
