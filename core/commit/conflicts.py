@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _ADDS_DATA = frozenset({"append", "overwrite"})
 _ADDS_DELETES = frozenset({"overwrite", "delete", "replace"})
+_ALL = _ADDS_DATA | _ADDS_DELETES
 Partition = tuple[int, tuple[Any, ...]]
 
 
@@ -86,6 +87,10 @@ class CommitsSince:
         """Yield entries of data files added since, one table per spec."""
         return self._added(0, _ADDS_DATA)
 
+    def written_data(self) -> Iterator[pa.Table]:
+        """Yield entries of data files added since, also of rewritten ones, one table per spec."""
+        return self._added(0, _ALL)
+
     def added_deletes(self) -> Iterator[pa.Table]:
         """Yield entries of delete files added since, one table per spec."""
         return self._added(1, _ADDS_DELETES)
@@ -107,6 +112,17 @@ def refuse_new_data(
             mask = prune_files(entries, spec, since.metadata.schema(), matching)
             entries = entries.filter(mask)  # noqa: PLW2901
         _refuse_any(since, entries, partitions, "files")
+
+
+def refuse_old_data(since: CommitsSince) -> None:
+    """Refuse data files written since with an older data sequence number, to which earlier deletes may apply.
+
+    Raises:
+        CommitConflictError: there is such a file.
+    """
+    for entries in since.written_data():
+        is_old = pc.not_equal(entries["sequence_number"], entries["file_sequence_number"])
+        _refuse_any(since, entries.filter(pc.fill_null(is_old, fill_value=True)), None, "files")
 
 
 def refuse_new_deletes(since: CommitsSince, partitions: frozenset[Partition] | None = None) -> None:

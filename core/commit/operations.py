@@ -128,6 +128,8 @@ class RowDelta:
             reference must still be live and must not have other new deletes.
         conflict_filter: bound filter of the rows that were searched for; None means any row.
         isolation: with ``serializable``, a concurrent data file that may contain such rows is a conflict too.
+        ignore_equality: whether equality deletes committed since are not a conflict: they still apply to the data
+            files, which keep their sequence numbers.
         sole_spec: the only partition spec that data files may have, if the equality deletes do not apply to others;
             a data file with another spec, e.g. from a writer that began before the spec changed, is a conflict.
     """
@@ -139,6 +141,7 @@ class RowDelta:
     validates: bool = True
     conflict_filter: BooleanExpression | None = None
     isolation: str = SERIALIZABLE
+    ignore_equality: bool = False
     sole_spec: int | None = None
 
 

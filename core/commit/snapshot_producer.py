@@ -365,7 +365,9 @@ class SnapshotProducer:
             if since.head_id != since.base_id:
                 if operation.isolation == SERIALIZABLE:
                     conflicts.refuse_new_data(since, operation.conflict_filter)
-                conflicts.refuse_new_deletes_for(since, files.partitions, ignore_equality=False)
+                conflicts.refuse_new_deletes_for(
+                    since, files.partitions, ignore_equality=operation.ignore_equality
+                )
         return Removal(deletes=replaced)
 
     def _replaced(

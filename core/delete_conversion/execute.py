@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lake.core.commit.commit import CommitRequest, Committed, commit_snapshots
+from lake.core.commit.conflicts import CommitsSince, refuse_old_data
 from lake.core.commit.operations import DeleteKey, RowDelta, SnapshotStep
 from lake.core.commit.preconditions import require_writable
 from lake.core.delete_conversion.plan import ConversionPlan, plan_conversion
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 _ROUNDS = 3
 _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
-_APPEND = "append"
 
 
 def preview(plan: ConversionPlan) -> Outcome:
@@ -144,6 +144,7 @@ def _deletes_of(plan: ConversionPlan, numbers: Sequence[int]) -> tuple[Any, ...]
 def _commit(
     session: Session, plan: ConversionPlan, done: _Converted, operation_id: str
 ) -> Committed:
+    base = plan.base.snapshot_id if plan.base else None
     step = SnapshotStep(
         operation=RowDelta(
             added=[],
@@ -152,37 +153,20 @@ def _commit(
                 *(DeleteKey(item.path) for item in plan.equality),
                 *_superseded(plan, done),
             ],
-            base_snapshot_id=plan.base.snapshot_id if plan.base else None,
+            base_snapshot_id=base,
             isolation=SNAPSHOT,
+            ignore_equality=True,
         )
     )
 
     def decide(now: Table) -> Sequence[SnapshotStep]:
-        _refuse_changes(now, plan)
+        head = ancestry.head_id(now.metadata, plan.branch)
+        # To a new data file none of the removed deletes applies, but to one that keeps an older sequence number.
+        refuse_old_data(CommitsSince(now.storage, now.metadata, head, base))
         return (step,)
 
     request = CommitRequest(operation_id=operation_id, branch=plan.branch)
     return commit_snapshots(session, plan.table, decide, request)
-
-
-def _refuse_changes(now: Table, plan: ConversionPlan) -> None:
-    """Refuse a head that may have other data files with lower sequence numbers than the equality deletes.
-
-    An append adds data files to which none of them applies. Any other commit, e.g. a rollback or a compaction that
-    keeps sequence numbers, may not: the removed equality deletes could be needed for its files.
-
-    Raises:
-        CommitConflictError: the plan must be made again.
-    """
-    base = plan.base.snapshot_id if plan.base else None
-    head = ancestry.head_id(now.metadata, plan.branch)
-    between, complete = ancestry.since(now.metadata, head, base)
-    known = all(item.summary and item.summary.operation.value == _APPEND for item in between)
-    if not (complete and known):
-        raise CommitConflictError(
-            f"{plan.branch} of {now.identifier} was changed by another writer meanwhile",
-            hint="run the command again",
-        )
 
 
 def _superseded(plan: ConversionPlan, done: _Converted) -> list[DeleteKey]:

@@ -223,9 +223,38 @@ def test_a_concurrent_writer_loses_nothing(
         "compaction": ["1,1", "2,2", "3,1"],
     }
     assert rows(lake) == expected[other]
-    assert "equality" not in kinds(lake)
-    # The plan holds after an append only.
-    assert len(calls) == (1 if other == "append" else 2)
+    # The deletes of the other upsert stay for the next conversion.
+    assert ("equality" in kinds(lake)) == (other == "upsert")
+    assert len(calls) == (2 if other == "compaction" else 1)
+    lake.ok("deletes", "db.t", "--convert")
+    assert (rows(lake), "equality" in kinds(lake)) == (expected[other], False)
+
+
+@pytest.mark.parametrize("other", ["compaction", "rollback"])
+def test_data_files_of_earlier_commits_are_planned_for(
+    lake: CommandLine, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(lake, "id,x\n1,1\n3,1\n", "--create")
+    start = lake.ok("snapshots", "db.t")["result"]["snapshots"][0]["snapshot_id"]
+    upsert(lake, "id,x\n2,2\n", "id")
+    real = conversion._commit
+    calls: list[int] = []
+
+    def overtaken(*given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1 and other == "rollback":
+            lake.ok("rollback", "db.t", start)
+        elif len(calls) == 1:
+            session, plan = given[:2]
+            options = CompactionOptions(rewrite_all=True)
+            compaction.execute(session, plan_compaction(plan.table, options))
+        return real(*given)
+
+    monkeypatch.setattr(conversion, "_commit", overtaken)
+    done = lake.ok("deletes", "db.t", "--convert")
+    assert rows(lake) == (["1,1", "3,1"] if other == "rollback" else ["1,1", "2,2", "3,1"])
+    assert done["status"] == ("nothing-to-do" if other == "rollback" else "done")
+    assert len(calls) == (1 if other == "rollback" else 2)
 
 
 def test_options_of_a_conversion_need_it(lake: CommandLine) -> None:
