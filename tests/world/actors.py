@@ -214,6 +214,12 @@ def compact(world: World, random: Random) -> None:
     world.step(Operation("compact", branch=branch), "compact", *options, "--branch", branch)
 
 
+def convert(world: World, random: Random) -> None:
+    branch = _branch(world, random)
+    operation = Operation("convert", branch=branch)
+    world.step(operation, "deletes", "--convert", "--branch", branch)
+
+
 def expire(world: World, random: Random) -> None:
     ages = {"0s": 0, "1d": DAY_MS, "2d": 2 * DAY_MS}
     age, keep = random.choice(list(ages)), random.choice([1, 1, 3])
@@ -375,6 +381,7 @@ STEPS: dict[Step, int] = {
     overwrite_where: 3,
     replace_partitions: 2,
     compact: 10,
+    convert: 4,
     expire: 6,
     wait: 3,
     read: 3,

@@ -143,6 +143,7 @@ COMMANDS = {
             "compact",
             ["--rewrite-all", "--no-starting-sequence-number", "--partial-progress"],
         ),
+        Command("convert deletes", "deletes", ["--convert"]),
         Command("expire", "expire", ["--older-than", "1d", "--retain-last", "1"]),
     )
 }
@@ -195,18 +196,20 @@ def _delete_place(wanted: int) -> Callable[[World], object]:
     return work
 
 
-def _delete_keys(world: World) -> object:
-    table = world.table()
-    if not table.spec.is_unpartitioned():
-        return None
-    ids = (2, 13)
+def _delete_keys(ids: Sequence[int]) -> Callable[[World], object]:
+    def work(world: World) -> object:
+        table = world.table()
+        if not table.spec.is_unpartitioned():
+            return None
 
-    def commit() -> None:
-        file = foreign.equality_file(table, [{"id": one} for one in ids], ["id"])
-        foreign.commit(world, table, RowDelta(added=[], deletes=[file], validates=False))
+        def commit() -> None:
+            file = foreign.equality_file(table, [{"id": one} for one in ids], ["id"])
+            foreign.commit(world, table, RowDelta(added=[], deletes=[file], validates=False))
 
-    effect = replacing(lambda row: row[ID] in ids)
-    return world.other_writer(Operation("their key deletes", effect), commit)
+        effect = replacing(lambda row: row[ID] in ids)
+        return world.other_writer(Operation("their key deletes", effect), commit)
+
+    return work
 
 
 def _by_lake(name: str) -> Callable[[World], object]:
@@ -265,10 +268,11 @@ OTHERS: dict[str, Callable[[World], object]] = {
     "append of the same keys": _append([3, 50, 90], "x"),
     "delete of a touched row": _delete_place(TOUCHED),
     "delete of another row": _delete_place(UNTOUCHED),
-    "delete by key": _delete_keys,
+    "delete by key": _delete_keys((2, 13)),
     "upsert": _by_lake("upsert by copying"),
     "overwrite": _by_lake("overwrite"),
     "compact": _by_lake("compact"),
+    "convert deletes": _by_lake("convert deletes"),
     "expire": _by_lake("expire"),
     "tag": _tag,
     "commit to a branch": _commit_to_branch,
@@ -332,7 +336,9 @@ class Races:
         COMMANDS["upsert by copying"].run(world)
         world.clock.now += 2 * DAY_MS
         _delete_place(14)(world)
-        world.clock.now += 2 * DAY_MS
+        world.clock.now += DAY_MS
+        _delete_keys((6,))(world)
+        world.clock.now += DAY_MS
 
     def race(self, command: str, phase: str, others: Sequence[str]) -> Counter[str]:
         """Run one; whatever breaks a rule raises."""
@@ -359,13 +365,13 @@ class Races:
 
 
 def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield isolation, command, phase and the concurrent operation: 1,960."""
+    """Yield isolation, command, phase and the concurrent operation: 2,250."""
     for isolation, command, phase, other in itertools.product(ISOLATIONS, COMMANDS, PHASES, OTHERS):
         yield isolation, command, phase, (other,)
 
 
 def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with each ordered pair of concurrent operations: 27,440."""
+    """Yield the same with each ordered pair of concurrent operations: 33,750."""
     for isolation, command, phase, one, two in itertools.product(
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):
