@@ -410,6 +410,7 @@ FOCUS: dict[str, set[Step]] = {
     "jobs": {flink.flink, flink.replay, wait, expire},
     "history": {expire, wait, append, compact, foreign.roll_back},
     "runs": {staging.stage, staging.end, append_run},
+    "deletes": {convert, compact, upsert, change_log, foreign.delete_by_key},
 }
 _MORE = 5
 

@@ -110,7 +110,7 @@ class Config:
             stay=random.choice([0.3, 0.7, 0.9]),
             properties=properties,
             respecs=random.random() < 0.5,
-            focus=random.choices(["all", "expiry", "jobs", "runs"], [5, 1, 1, 1])[0],
+            focus=random.choices(["all", "expiry", "jobs", "runs", "deletes"], [5, 1, 1, 1, 1])[0],
         )
 
 

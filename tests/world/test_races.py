@@ -11,8 +11,8 @@ from world.races import ISOLATIONS, Races, pairs, singles
 
 
 def test_there_are_as_many_races_as_there_should_be() -> None:
-    assert len(list(singles())) == 1960
-    assert len(list(pairs())) == 27_440
+    assert len(list(singles())) == 2250
+    assert len(list(pairs())) == 33_750
 
 
 @pytest.mark.parametrize("version", [2, 3])
