@@ -14,7 +14,7 @@ from lake.core.arrow import one_array
 from lake.core.avro.container import runs
 from lake.core.checking.findings import ERROR, WARNING, Finding, Findings, Level
 from lake.core.checking.stored_files import StoredFiles
-from lake.core.errors import BadInputError, NotFoundError
+from lake.core.errors import BadInputError, CommitConflictError, NotFoundError
 from lake.core.keys.encoding import hash_keys
 from lake.core.manifests.api import DELETED, read_manifest_list, read_manifests
 from lake.core.manifests.data_files import DATA
@@ -61,22 +61,28 @@ _FILE = ("file_path", "file_size_in_bytes", "content_offset")
 def check_table(session: Session, table: Table, level: Level) -> Outcome:
     """Check a table: refs, snapshots, manifest lists, manifests, entries and statistics, and files if wanted.
 
-    Manifests are read in windows of a bounded size, each manifest once. If there are errors and snapshots expired
+    Manifests are read in windows of a bounded size, each manifest once. If files are missing and snapshots expired
     meanwhile, the table as it is then is checked instead.
 
     Raises:
+        CommitConflictError: snapshots expired during each check, so what is missing may have been theirs.
         StorageError: the storage does not answer.
     """
     for _ in range(_ATTEMPTS):
         check = _Check(table, level)
         with shown(session.progress, Meter("checking")):
             found = Findings.of(check.run())
-        if not found.count(ERROR):
+        if not found.count(ERROR) and not found.counts["S002"]:
             break
         now = table.refreshed()
         if _ids(table) <= _ids(now):
             break
         table = now
+    else:
+        raise CommitConflictError(
+            f"snapshots of {table.identifier} expired during each of {_ATTEMPTS} checks",
+            hint="run the command again while no snapshots expire",
+        )
     errors, warnings = found.count(ERROR), found.count(WARNING)
     status = Status.DAMAGED if errors else Status.SUSPECT if warnings else Status.DONE
     rows = found.rows()

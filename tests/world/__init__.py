@@ -4,7 +4,8 @@ The invariants, and where each is checked:
 
 - I1: the rows of every new snapshot are the model's, and at the end those of all retained ones, as stored on disk:
   `World._check_snapshot`, `World.check_all`.
-- I2: every file of every retained snapshot exists with its length, statistics included: `World.check`.
+- I2: every file of every retained snapshot exists with its length, statistics included: `World.check`. `lake check`
+  reports no damage, also while others write: `World.check_by_lake`.
 - I3: no deleted file is reachable, named by a job's state or outside the table, and no expired snapshot is too young
   or needed by a job: `World._check_deletable`, `flink.pending`, `World._check_expired`.
 - I4: manifests and live files of a snapshot are listed once: `reference.Reference`.

@@ -291,6 +291,11 @@ def read(world: World, random: Random) -> None:
         world.counts["scan: done"] += 1
 
 
+def check(world: World, _: Random) -> None:
+    """Check the table while others work: an expiry may remove what the check is about to read."""
+    world.check_by_lake()
+
+
 def read_changes(world: World, random: Random) -> None:
     """Read the changes between two snapshots, and compare them with the difference of their rows."""
     metadata = world.metadata
@@ -385,6 +390,7 @@ STEPS: dict[Step, int] = {
     expire: 6,
     wait: 3,
     read: 3,
+    check: 2,
     read_changes: 2,
     read_increment: 2,
     dry: 2,
@@ -406,7 +412,7 @@ STEPS: dict[Step, int] = {
 # The actors of worlds that concentrate on one subject.
 FOCUS: dict[str, set[Step]] = {
     "all": set(),
-    "expiry": {expire, wait, append, read, foreign.change_ref},
+    "expiry": {expire, wait, append, read, check, foreign.change_ref, foreign.change_statistics},
     "jobs": {flink.flink, flink.replay, wait, expire},
     "history": {expire, wait, append, compact, foreign.roll_back},
     "runs": {staging.stage, staging.end, append_run},
