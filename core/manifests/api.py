@@ -17,6 +17,7 @@ from lake.core.manifests.encode import (
 from lake.core.manifests.entries import entries_of, files_of
 from lake.core.manifests.read import (
     live_manifests,
+    read_list_additions,
     read_manifest,
     read_manifest_list,
     read_manifest_lists,
@@ -47,6 +48,7 @@ __all__ = [
     "entries_of",
     "files_of",
     "live_manifests",
+    "read_list_additions",
     "read_manifest",
     "read_manifest_list",
     "read_manifest_lists",

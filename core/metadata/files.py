@@ -122,7 +122,10 @@ def check(metadata: TableMetadata, name: str) -> None:
     if metadata.current_schema_id not in {schema.schema_id for schema in metadata.schemas}:
         raise CorruptFileError(f"the metadata of {name} lacks the current schema")
     for snapshot in metadata.snapshots:
-        summary: dict[str, Any] = snapshot.summary.additional_properties if snapshot.summary else {}
+        # The truth value of a summary is slow: PyIceberg computes its length.
+        if snapshot.summary is None:
+            continue
+        summary: dict[str, Any] = snapshot.summary.additional_properties
         for key, value in summary.items():
             if not isinstance(value, str):
                 summary[key] = str(value)

@@ -17,7 +17,7 @@ from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.expressions.filters import bind_filter, filter_columns
 from lake.core.expressions.parser import parse_filter
-from lake.core.manifests.api import read_manifest_lists, read_manifests
+from lake.core.manifests.api import read_list_additions, read_manifests
 from lake.core.manifests.data_files import DATA, DeleteFile
 from lake.core.manifests.schemas import ADDED, MANIFEST_SCHEMA
 from lake.core.options import Option
@@ -28,7 +28,7 @@ from lake.core.snapshots import ancestry
 from lake.core.snapshots.completeness import (
     check_list,
     has_only_own_manifests,
-    missing_added_files_message,
+    missing_added_files_messages,
     read_list,
 )
 from lake.core.snapshots.live_files import LiveFiles, live_files, no_files
@@ -563,27 +563,24 @@ def _added_manifests(
     by_list: dict[str, list[Snapshot]] = {}
     for item in increment.appends:
         by_list.setdefault(item.manifest_list, []).append(item)
-    doubts: list[str] = []
-    added: dict[int, pa.Table] = {}
-    # Lists are decoded many at a time: to decode each by itself takes most of the time of a long increment.
-    for locations, sizes, rows in read_manifest_lists(table.storage, list(by_list)):
-        start = 0
-        for location, size in zip(locations, sizes, strict=True):
-            listed = rows.slice(start, size)
-            start += size
-            is_added = pc.is_in(listed["added_snapshot_id"], value_set=chosen)
-            own = listed.filter(pc.and_(pc.equal(listed["content"], DATA), is_added))
-            for snapshot in by_list[location]:
-                check_list(table.metadata, snapshot, listed)
-                if message := missing_added_files_message(table.metadata, snapshot, listed):
-                    doubts.append(message)
-                added[snapshot.snapshot_id] = own
-    tables = [added[item.snapshot_id] for item in increment.appends]
-    found = pa.concat_tables([MANIFEST_SCHEMA.empty_table(), *tables])
+    snapshots: list[Snapshot] = []
+    parts = [MANIFEST_SCHEMA.empty_table()]
+    for addition in read_list_additions(table.storage, list(by_list)):
+        for snapshot in by_list[addition.location]:
+            # The rows of the list before it are those of an earlier snapshot.
+            if addition.rows.num_rows or not addition.inherited:
+                check_list(table.metadata, snapshot, addition.rows)
+            snapshots.append(snapshot)
+            parts.append(addition.rows)
+    listed = pa.concat_tables(parts)
+    sizes = [part.num_rows for part in parts[1:]]
+    doubts = missing_added_files_messages(table.metadata, snapshots, listed, sizes)
+    is_added = pc.is_in(listed["added_snapshot_id"], value_set=chosen)
+    added = listed.filter(pc.and_(pc.equal(listed["content"], DATA), is_added))
     first = {
-        path: row for row, path in reversed(list(enumerate(found["manifest_path"].to_pylist())))
+        path: row for row, path in reversed(list(enumerate(added["manifest_path"].to_pylist())))
     }
-    return found.take(pa.array(sorted(first.values()), pa.int64())), tuple(sorted(doubts))
+    return added.take(pa.array(sorted(first.values()), pa.int64())), tuple(sorted(doubts))
 
 
 def _pieces(by_spec: Mapping[int, pa.Table], options: SplitOptions) -> Pieces:

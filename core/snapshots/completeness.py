@@ -125,7 +125,7 @@ def count_lists(manifests: pa.Table, sizes: Sequence[int]) -> list[FileCounts]:
     live = sum(pc.fill_null(column, 0).to_numpy().astype(np.int64) for column in counts)
     unknown = np.logical_or(*(column.is_null().to_numpy() for column in counts))
     is_data = manifests["content"].to_numpy() == DATA
-    ends = np.cumsum(sizes)
+    ends = np.cumsum(sizes, dtype=np.int64)
     found = []
     for mask in (is_data, ~is_data):
         known = _sums(np.where(mask, live, 0), ends, sizes)
@@ -153,8 +153,34 @@ def missing_added_files_message(
     metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table
 ) -> str | None:
     """Return a message if a list names fewer files added by its snapshot than the summary counts."""
-    own = manifests.filter(pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id))
-    return _fewer(metadata, snapshot, count_list(own), "added", "added", "")
+    found = missing_added_files_messages(metadata, [snapshot], manifests, [manifests.num_rows])
+    return found[0] if found else None
+
+
+def missing_added_files_messages(
+    metadata: TableMetadata,
+    snapshots: Sequence[Snapshot],
+    manifests: pa.Table,
+    sizes: Sequence[int],
+) -> list[str]:
+    """Return messages about lists that name fewer files added by their snapshots than the summaries count.
+
+    Args:
+        metadata: the table's metadata.
+        snapshots: the snapshots.
+        manifests: the concatenated rows of their lists; those that the snapshots did not add may be left out.
+        sizes: the number of rows of each list.
+    """
+    ids = np.array([snapshot.snapshot_id for snapshot in snapshots], np.int64)
+    owners = np.repeat(np.arange(len(snapshots)), np.asarray(sizes, np.int64))
+    is_own = pc.fill_null(
+        pc.equal(manifests["added_snapshot_id"], pa.array(ids[owners])), fill_value=False
+    )
+    own = manifests.filter(is_own)
+    own_sizes = np.bincount(owners[is_own.to_numpy()], minlength=len(snapshots))
+    found = zip(snapshots, count_lists(own, own_sizes.tolist()), strict=True)
+    messages = [_fewer(metadata, item, counts, "added", "added", "") for item, counts in found]
+    return [message for message in messages if message]
 
 
 def _fewer(

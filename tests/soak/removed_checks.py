@@ -979,6 +979,13 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             (_LISTS,),
         ),
         RemovedCheck(
+            "a list that repeats a manifest of the list before it is read",
+            "core/manifests/read.py",
+            "    if len(first) != len(every):\n",
+            "    if False:\n",
+            (_LISTS,),
+        ),
+        RemovedCheck(
             "a list on which a commit builds is read once",
             "core/manifests/read.py",
             "    if read_twice and storage.read(location) != data:\n",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
+
+import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -9,10 +13,13 @@ from hypothesis import strategies as st
 from support.faults.memory_storage import MemoryStorage
 from support.tiers import examples
 
+from lake.core.avro.container import Block, Container, read_container, write_container
 from lake.core.errors import CorruptFileError, NotFoundError
+from lake.core.manifests import read as read_module
 from lake.core.manifests.api import (
     ManifestListHeader,
     encode_manifest_list,
+    read_list_additions,
     read_manifest_list,
     read_manifest_lists,
 )
@@ -125,3 +132,114 @@ def test_a_list_that_names_a_manifest_twice_lacks_another() -> None:
         read_manifest_list(storage, "l")
     with pytest.raises(CorruptFileError, match="l names a manifest twice"):
         read(storage, ["m", "l"])
+
+
+def additions(storage: MemoryStorage, locations: list[str]) -> dict[str, list[str]]:
+    """Return the manifests of each list, put together from what the lists add to those before them."""
+    found: dict[str, list[str]] = {}
+    before: list[str] = []
+    for location, inherited, rows in read_list_additions(storage, locations):
+        assert inherited in {0, len(before)}
+        before = [*(before if inherited else []), *rows["manifest_path"].to_pylist()]
+        found[location] = before
+    return found
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([2, 2, 2, 3]),
+            st.integers(0, 3),
+            st.sampled_from(["before", "before", "after", "between", "other", "fewer"]),
+            st.integers(1, 3),
+        ),
+        max_size=12,
+    ),
+    st.integers(1, 4),
+)
+def test_what_lists_add_to_each_other_makes_up_their_rows(
+    lists: list[tuple[int, int, str, int]], at_once: int
+) -> None:
+    storage, names, expected = MemoryStorage({}), list[str](), dict[str, list[str]]()
+    for number, (version, count, order, blocks) in enumerate(lists):
+        new = [f"{number}-{item}" for item in range(count)]
+        half = len(names) // 2
+        names = {
+            "before": [*new, *names],
+            "after": [*names, *new],
+            "between": [*names[:half], *new, *names[half:]],
+            "other": new,
+            "fewer": names[:half],
+        }[order]
+        location = f"l{number}"
+        storage.files[location] = in_blocks(list_of(version, names), blocks)
+        expected[location] = names
+    locations = list(expected)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read_module, "_LISTS_AT_ONCE", at_once)
+        found = additions(storage, locations)
+
+    assert {name: sorted(rows) for name, rows in found.items()} == {
+        name: sorted(rows) for name, rows in expected.items()
+    }
+
+
+def test_equal_rows_are_decoded_once() -> None:
+    names = [f"m{number}" for number in range(50)]
+    storage = MemoryStorage({})
+    for number in range(1, 50):
+        # As Iceberg Java writes them: those of the commit first.
+        storage.files[f"l{number}"] = list_of(2, names[:number][::-1])
+    found = list(read_list_additions(storage, list(storage.files)))
+    assert [(item.inherited, item.rows.num_rows) for item in found] == [
+        (number, 1) for number in range(49)
+    ]
+
+
+@pytest.mark.parametrize("at_once", [1, 10])
+def test_a_list_that_names_a_manifest_of_the_list_before_it_again_is_refused(at_once: int) -> None:
+    lists = {"a": ["x", "y"], "b": ["x", "y", "z"], "c": ["x", "y", "z", "file:/x"], "d": ["x"]}
+    storage = MemoryStorage({name: list_of(2, rows) for name, rows in lists.items()})
+    storage.files["c"] = list_of(2, ["x", "y", "z", "y"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read_module, "_LISTS_AT_ONCE", at_once)
+        with pytest.raises(CorruptFileError, match="c names a manifest twice"):
+            list(read_list_additions(storage, list(lists)))
+
+
+@pytest.mark.parametrize("damage", ["cut", "surplus"])
+def test_a_damaged_list_after_others_is_named(damage: str) -> None:
+    storage = MemoryStorage({"a": list_of(2, ["x"]), "c": list_of(2, ["x", "y", "z", "w"])})
+    container = read_container(list_of(2, ["x", "y"]), name="b")
+    data = b"".join(block.data for block in container.blocks)
+    objects = 2 if damage == "cut" else 1
+    bad = data[:-3] if damage == "cut" else data
+    storage.files["b"] = rewritten(container, [Block(objects, bad)])
+    with pytest.raises(CorruptFileError, match=r"^b\b"):
+        list(read_list_additions(storage, ["a", "b", "c"]))
+
+
+def in_blocks(data: bytes, size: int) -> bytes:
+    """Return a list with at most ``size`` rows in each block."""
+    container = read_container(data, name="l")
+    schema = json.loads(container.metadata["avro.schema"])
+    rows = fastavro.reader(io.BytesIO(data))
+    records = []
+    for row in rows:
+        sink = io.BytesIO()
+        fastavro.schemaless_writer(sink, schema, row)
+        records.append(sink.getvalue())
+    parts = [records[start : start + size] for start in range(0, len(records), size)]
+    return rewritten(container, [Block(len(part), b"".join(part)) for part in parts])
+
+
+def rewritten(container: Container, blocks: list[Block]) -> bytes:
+    header = {
+        key: value.decode()
+        for key, value in container.metadata.items()
+        if not key.startswith(("avro.", "lake."))
+    }
+    schema = json.loads(container.metadata["avro.schema"])
+    return write_container(schema, blocks, metadata=header, codec="uncompressed")
