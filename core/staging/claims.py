@@ -29,7 +29,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core import locations
-from lake.core.errors import BadInputError, CommitConflictError, CommitUnknownError, RefusedError
+from lake.core.errors import (
+    BadInputError,
+    CommitConflictError,
+    CommitUnknownError,
+    NotFoundError,
+    RefusedError,
+)
 from lake.core.options import Option
 from lake.core.process_identity import process_name, still_runs
 from lake.core.snapshots import ancestry
@@ -53,6 +59,8 @@ if TYPE_CHECKING:
     from lake.core.session import Session
 
 _DOUBT_MS = 10 * 60_000
+# Searches for a run's files while snapshots expire.
+_ATTEMPTS = 3
 _CLAIM, _WITHDRAWAL = "lake-commit", "lake-withdrawal"
 _LIMIT = 4096
 
@@ -185,17 +193,14 @@ def discard_run(
         _write(session, table, marker, process_name())
         claims = _claims(table, marks.name)
         _refuse_claims(session, table, marks, claims, own_operation)
-        current = table.refreshed()
-        found = _files_of(table, marks)
-        referenced = find_referenced(table.storage, current.metadata, found, known=known)
+        rest = _rest_of(table.refreshed(), marks, known, _ATTEMPTS)
         unreferenced = [
             path
-            for path in found
-            if locations.canonical(path) not in referenced | session.protected_files
+            for path in rest.found
+            if locations.canonical(path) not in rest.referenced | session.protected_files
         ]
-        own_metadata = _prepared(current, marks, known=known)
         has_begun = True
-        outcome = table.storage.delete([*unreferenced, *own_metadata])
+        outcome = table.storage.delete([*unreferenced, *rest.metadata])
         failed = list(outcome.failed) or remove_manifests(table, marks.name)
     except BaseException:
         if not has_begun:
@@ -204,8 +209,32 @@ def discard_run(
     if not failed:
         table.storage.delete([*claims, marker])
     return Discarded(
-        sum(path not in outcome.failed for path in unreferenced), len(referenced), tuple(failed)
+        sum(path not in outcome.failed for path in unreferenced),
+        len(rest.referenced),
+        tuple(failed),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What a run left: its files, those of them that snapshots reference, and metadata files that none uses."""
+
+    found: list[str]
+    referenced: frozenset[str]
+    metadata: list[str]
+
+
+def _rest_of(table: Table, marks: RunMarks, known: TableMetadata | None, attempts: int) -> _Rest:
+    """Search for a run's files; again in the newer table if an expiry removes what this one needs."""
+    try:
+        found = _files_of(table, marks)
+        referenced = find_referenced(table.storage, table.metadata, found, known=known)
+        return _Rest(found, referenced, _prepared(table, marks, known=known))
+    except NotFoundError:
+        now = table.refreshed()
+        if attempts == 1 or now.metadata_location == table.metadata_location:
+            raise
+    return _rest_of(now, marks, known, attempts - 1)
 
 
 def _files_of(table: Table, marks: RunMarks) -> list[str]:

@@ -676,7 +676,7 @@ def _runs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a discard deletes committed files",
             "core/staging/claims.py",
-            "            if locations.canonical(path) not in referenced | session.protected_files\n",
+            "            if locations.canonical(path) not in rest.referenced | session.protected_files\n",
             "",
             (_STAGES, f"{_CORE}/staging/test_staged_run.py"),
         ),

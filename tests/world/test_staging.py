@@ -1,4 +1,4 @@
-"""A staged run that is ended twice at once, in every two ways, at calls spread over the first one's."""
+"""A staged run that is ended twice at once, in every two ways, or discarded while snapshots expire."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from random import Random
 
 import pytest
 
-from world import staging
+from lake.core.outcome import Outcome
+from world import foreign, staging
+from world.expiring import Expiring
+from world.model import Operation
 from world.simulation import Config, World
 
 # Not a divisor of how many calls there are: with the others' starts every call comes.
@@ -48,3 +51,28 @@ def test_a_staged_run_is_ended_once(tmp_path: Path, one: str, other: str) -> Non
             world.check_all()
             staging.settle(world)
     assert number > 2 * _APART
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_run_is_discarded_while_snapshots_expire(tmp_path: Path, times: int) -> None:
+    world = World(tmp_path / "w", "discards", Config(version=2))
+    with world.inside():
+        world.make_table()
+        staging.stage(world, Random("discards"))
+        (run,) = world.kept["runs"]
+        foreign.append(world, Random(1))
+        restore = world.save()
+        number, came = 1, times
+        while came:
+            restore()
+            at = Expiring(world, number, times)
+            world.watch = at
+            operation = Operation("discard a run", lays_down=True)
+            done = world.step(operation, "ingest", "--discard", run.run_id)
+            world.watch = None
+            assert isinstance(done, Outcome), (number, done)
+            assert done.status == "done"
+            assert not [name for name in world.leftovers() if "lake-withdrawal" in name]
+            staging.settle(world)
+            came, number = at.came, number + 1
+    assert number > 5
