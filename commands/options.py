@@ -33,6 +33,19 @@ OnCommit = Annotated[
     ),
 ]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Branch to work on.")]
+OutputPath = Annotated[
+    str | None,
+    typer.Option("--output", metavar="PATH|-", help="Write to a file, a folder, or stdout."),
+]
+OutputFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--output-format",
+        metavar="|".join(EXPORT_FORMATS),
+        help="Format [default: from the output's name].",
+    ),
+]
+ReplaceOutput = Annotated[bool, typer.Option("--replace", help="Replace an existing output.")]
 Where = Annotated[
     str | None,
     typer.Option("--where", metavar="EXPR", help="Row filter, e.g. \"id > 5 and name = 'x'\"."),

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from lake.commands.context import announce_warnings, session_of
-from lake.commands.options import EXPORT_FORMATS, Branch, TableArgument, Wait, Where
+from lake.commands.options import (
+    EXPORT_FORMATS,
+    Branch,
+    OutputFormat,
+    OutputPath,
+    ReplaceOutput,
+    TableArgument,
+    Wait,
+    Where,
+)
 from lake.commands.parsing import parse_choice, parse_names
 from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
@@ -111,18 +120,9 @@ def scan(
     no_prune: Annotated[
         bool, typer.Option("--no-prune", help="Skip no files because of --prune-with.")
     ] = False,
-    output: Annotated[
-        str | None, typer.Option(metavar="PATH|-", help="Write to a file, a folder, or stdout.")
-    ] = None,
-    output_format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="|".join(EXPORT_FORMATS), help="Format [default: from the output's name]."
-        ),
-    ] = None,
-    replace_output: Annotated[
-        bool, typer.Option("--replace", help="Replace an existing output.")
-    ] = False,
+    output: OutputPath = None,
+    output_format: OutputFormat = None,
+    replace_output: ReplaceOutput = False,
     branch: Branch = "main",
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on reading what is appended or changed.")

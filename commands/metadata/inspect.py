@@ -8,7 +8,13 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.data.scan import output_of
-from lake.commands.options import EXPORT_FORMATS, TableArgument, Where
+from lake.commands.options import (
+    OutputFormat,
+    OutputPath,
+    ReplaceOutput,
+    TableArgument,
+    Where,
+)
 from lake.commands.parsing import parse_choice, parse_names
 from lake.core.outcome import Outcome
 
@@ -33,18 +39,9 @@ def inspect(
     where: Where = None,
     select: Annotated[str | None, typer.Option(metavar="a,b", help="Columns to show.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Show at most N rows.")] = None,
-    output: Annotated[
-        str | None, typer.Option(metavar="PATH|-", help="Write to a file, a folder, or stdout.")
-    ] = None,
-    output_format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="|".join(EXPORT_FORMATS), help="Format [default: from the output's name]."
-        ),
-    ] = None,
-    replace_output: Annotated[
-        bool, typer.Option("--replace", help="Replace an existing output.")
-    ] = False,
+    output: OutputPath = None,
+    output_format: OutputFormat = None,
+    replace_output: ReplaceOutput = False,
 ) -> Outcome:
     """Show or write one of Iceberg's metadata tables, with the columns that Spark shows.
 
