@@ -11,12 +11,8 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import (
     after,
     applied_then,
-    inject,
-    open_session,
     pyiceberg_catalog,
 )
-
-from lake.core.session import Session
 
 _COLUMNS = ("id int not null", "day date", "place struct<x: float>", "tags list<int>")
 
@@ -200,19 +196,9 @@ def test_a_change_that_breaks_the_table_is_refused(
     assert metadata_of(lake) == before
 
 
-def faulty(lake: CommandLine, fault: Any) -> CommandLine:
-    session = open_session(lake.warehouse)
-
-    def opened(_: object) -> Session:
-        return session
-
-    inject(session, [fault])
-    return CommandLine(lake.warehouse, open_session=opened)
-
-
 def test_a_change_is_planned_again_on_the_table_of_another_writer(lake: CommandLine) -> None:
     create(lake)
-    other = faulty(lake, after(lambda: lake.ok("alter", "db.t", "--add-column", "theirs int")))
+    other = lake.with_faults(after(lambda: lake.ok("alter", "db.t", "--add-column", "theirs int")))
     other.ok("alter", "db.t", "--add-column", "ours int", "--partition-by", "day(day)")
 
     schema = metadata_of(lake).schema()
@@ -222,14 +208,14 @@ def test_a_change_is_planned_again_on_the_table_of_another_writer(lake: CommandL
 
 def test_a_change_that_does_not_fit_any_more_is_a_conflict(lake: CommandLine) -> None:
     create(lake)
-    other = faulty(lake, after(lambda: lake.ok("alter", "db.t", "--add-column", "x string")))
+    other = lake.with_faults(after(lambda: lake.ok("alter", "db.t", "--add-column", "x string")))
     assert other("alter", "db.t", "--add-column", "x int").exit_code == 4
     assert str(metadata_of(lake).schema().find_type("x")) == "string"
 
 
 def test_a_change_whose_answer_is_lost_is_recognised(lake: CommandLine) -> None:
     create(lake)
-    other = faulty(lake, applied_then(TimeoutError("no answer")))
+    other = lake.with_faults(applied_then(TimeoutError("no answer")))
     assert other.ok("alter", "db.t", "--drop-column", "day")["status"] == "done"
 
 

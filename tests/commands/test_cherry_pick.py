@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import after, applied_then, ids_in, inject, open_session
+from support.tables.iceberg_tables import after, applied_then, ids_in
 from support.tables.metadata_edits import edit_metadata, read_metadata
-
-from lake.core.session import Session
 
 
 def add(lake: CommandLine, *numbers: int, options: tuple[object, ...] = ()) -> str:
@@ -181,23 +179,12 @@ def test_wap_ids_that_are_unknown_published_or_not_unique_are_refused(lake: Comm
     assert ids_in(lake.warehouse) == [1, 2, 5]
 
 
-def opened_with(lake: CommandLine, *faults: Any) -> CommandLine:
-    session = open_session(lake.warehouse)
-
-    def opened(settings: Any) -> Session:
-        session.settings = settings
-        return session
-
-    inject(session, list(faults))
-    return CommandLine(lake.warehouse, open_session=opened)
-
-
 def test_of_two_processes_that_apply_one_snapshot_one_succeeds(lake: CommandLine) -> None:
     add(lake, 1)
     lake.ok("ref", "db.t", "--branch-create", "audit")
     second = on_audit(lake, 2)
     add(lake, 3)
-    other = opened_with(lake, after(lambda: lake.ok("cherry-pick", "db.t", second)))
+    other = lake.with_faults(after(lambda: lake.ok("cherry-pick", "db.t", second)))
     assert other("cherry-pick", "db.t", second).exit_code == 3
     assert ids_in(lake.warehouse) == [1, 2, 3]
 
@@ -207,7 +194,7 @@ def test_a_commit_by_another_process_does_not_prevent_an_append(lake: CommandLin
     lake.ok("ref", "db.t", "--branch-create", "audit")
     second = on_audit(lake, 2)
     add(lake, 3)
-    opened_with(lake, after(lambda: add(lake, 4))).ok("cherry-pick", "db.t", second)
+    lake.with_faults(after(lambda: add(lake, 4))).ok("cherry-pick", "db.t", second)
     assert ids_in(lake.warehouse) == [1, 2, 3, 4]
 
 
@@ -218,7 +205,7 @@ def test_a_snapshot_that_expires_meanwhile_is_not_applied(lake: CommandLine) -> 
     lake.ok("ref", "db.t", "--drop", "audit")
     add(lake, 3)
     expire = ("expire", "db.t", "--snapshot", second)
-    other = opened_with(lake, after(lambda: lake.ok(*expire)))
+    other = lake.with_faults(after(lambda: lake.ok(*expire)))
     assert other("cherry-pick", "db.t", second).exit_code == 7
     assert ids_in(lake.warehouse) == [1, 3]
 
@@ -230,6 +217,6 @@ def test_a_response_that_is_lost_after_the_commit_is_found_and_not_repeated(
     lake.ok("ref", "db.t", "--branch-create", "audit")
     second = on_audit(lake, 2)
     add(lake, 3)
-    lost = opened_with(lake, applied_then(OSError("connection reset")))
+    lost = lake.with_faults(applied_then(OSError("connection reset")))
     assert lost.ok("cherry-pick", "db.t", second)["status"] == "done"
     assert ids_in(lake.warehouse) == [1, 2, 3]

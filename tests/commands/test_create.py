@@ -16,13 +16,10 @@ from support.tables.iceberg_tables import (
     after,
     applied_then,
     files_below,
-    inject,
-    open_session,
     pyiceberg_catalog,
 )
 
 from lake.core.errors import InvalidRequestError
-from lake.core.session import Session
 from lake.core.types.type_syntax import parse_columns
 from lake.core.types.type_text import type_text
 
@@ -83,26 +80,14 @@ def test_an_existing_table_is_refused_or_left_as_it_is(lake: CommandLine) -> Non
 def test_a_table_that_another_process_creates_meanwhile_is_not_changed(
     lake: CommandLine, option: tuple[str, ...], code: int
 ) -> None:
-    session = open_session(lake.warehouse)
-
-    def opened(_: object) -> Session:
-        return session
-
-    inject(session, [after(lambda: lake.ok("create", "db.t", "theirs long"))])
-    other = CommandLine(lake.warehouse, open_session=opened)
+    other = lake.with_faults(after(lambda: lake.ok("create", "db.t", "theirs long")))
 
     assert other("create", "db.t", "ours long", *option).exit_code == code
     assert metadata_of(lake).schema().column_names == ["theirs"]
 
 
 def test_a_table_whose_creation_was_not_answered_is_recognised(lake: CommandLine) -> None:
-    session = open_session(lake.warehouse)
-
-    def opened(_: object) -> Session:
-        return session
-
-    inject(session, [applied_then(TimeoutError("no answer"))])
-    other = CommandLine(lake.warehouse, open_session=opened)
+    other = lake.with_faults(applied_then(TimeoutError("no answer")))
 
     assert other.ok("create", "db.t", "id long")["status"] == "done"
 

@@ -16,14 +16,9 @@ from support.tables.iceberg_tables import (
     applied_then,
     files_below,
     ids_in,
-    inject,
     make_table,
-    open_session,
     pyiceberg_catalog,
 )
-
-from lake.core.session import Session
-from lake.core.settings import Settings
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("op", pa.string())])
 EMPTY = SCHEMA.empty_table()
@@ -152,17 +147,6 @@ def test_a_dry_run_makes_nothing(lake: CommandLine, warehouse: Path, tmp_path: P
     assert not warehouse.exists()
 
 
-def racing(warehouse: Path, fault: Callable[[Callable[[], Any]], Any]) -> CommandLine:
-    """Return a command line whose next commit runs through a fault."""
-
-    def opened(_: Settings) -> Session:
-        session = open_session(warehouse)
-        inject(session, [fault])
-        return session
-
-    return CommandLine(warehouse, open_session=opened)
-
-
 def test_of_two_runs_that_create_a_table_one_reports_the_other(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:
@@ -174,7 +158,7 @@ def test_of_two_runs_that_create_a_table_one_reports_the_other(
 
     # The folder of a catalog is made before its session is opened.
     lake.ok("ingest", "db.first", source, "--create")
-    late = racing(warehouse, after(create))("ingest", "db.t", source, "--create")
+    late = lake.with_faults(after(create))("ingest", "db.t", source, "--create")
 
     assert late.exit_code == 4, late
     assert ids_in(warehouse) == [1]
@@ -189,7 +173,7 @@ def test_a_creation_whose_answer_is_lost_is_found(
     source = parquet(tmp_path)
     lake.ok("ingest", "db.first", source, "--create")
 
-    lost = racing(warehouse, applied_then(ConnectionError("gone")))
+    lost = lake.with_faults(applied_then(ConnectionError("gone")))
     document = lost.ok("ingest", "db.t", source, "--create")
 
     assert document["status"] == "done"

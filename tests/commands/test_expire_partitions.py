@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import LongType, NestedField, TimestampType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import inject, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_catalog
 from support.tables.partitioned_tables import add, backdate
 
 NOW = dt.datetime.now(dt.UTC).replace(tzinfo=None)
@@ -225,13 +225,7 @@ def test_a_file_that_is_added_meanwhile_goes_too_and_a_younger_one_stays(
         lake.ok("ingest", "db.t", late)
         return real()
 
-    def racing(given: Any) -> Any:
-        session = open_session(lake.warehouse)
-        session.settings = given
-        inject(session, [meanwhile])
-        return session
-
-    other = CommandLine(lake.warehouse, open_session=racing)
+    other = lake.with_faults(meanwhile)
     done = other.ok("expire-partitions", "db.t", "--by", "day", "--older-than", "30d")
     assert done["result"]["data_files"] == 2
     assert ids(lake) == [2, 4]

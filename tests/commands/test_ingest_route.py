@@ -13,14 +13,12 @@ import pytest
 from support.cli.command_line import CommandLine, Result
 from support.faults.killed_runs import SENDING, SENT, killed
 from support.tables.iceberg_tables import (
-    inject,
     open_session,
     pyiceberg_catalog,
     refused_with,
     stopped,
 )
 
-from lake.core.clock import SystemClock
 from lake.core.errors import RefusedError
 from lake.core.session import Session
 from lake.core.settings import Settings
@@ -363,28 +361,15 @@ def test_a_killed_run_is_ended_by_its_repetition(
     assert routed(lake, day, *AGAIN)["status"] == "nothing-to-do"
 
 
-class _Hurried(SystemClock):
-    """The machine's clock, which does not wait."""
-
-    def sleep(self, seconds: float) -> None:
-        pass
-
-
 def test_an_unknown_outcome_is_reported_without_secrets_and_repeated(
     lake: CommandLine, day: Path
 ) -> None:
-    def opened(_settings: Settings) -> Session:
-        session = open_session(lake.warehouse, _Hurried())
-        inject(session, [refused_with(TimeoutError("504 password=hunter2hunter2"))])
-        return session
-
     routed(lake, day, "--create")
-    lake.open_session = opened
     shown = route(lake, day, *AGAIN, "--dry-run")
-    result = route(lake, day, *AGAIN)
+    unanswered = refused_with(TimeoutError("504 password=hunter2hunter2"))
+    result = route(lake.with_faults(unanswered), day, *AGAIN)
     words = [*AGAIN[:-1], "another"]
-    text = lake("ingest", "audit.{kind}", day, "--route", "kind", *words)
-    lake.open_session = None
+    text = lake.with_faults(unanswered)("ingest", "audit.{kind}", day, "--route", "kind", *words)
 
     assert (shown.exit_code, result.exit_code) == (0, 6), result
     shown_texts = "".join(part for one in (result, text) for part in (one.stdout, one.stderr))
@@ -397,15 +382,8 @@ def test_an_unknown_outcome_is_reported_without_secrets_and_repeated(
 
 
 def test_a_stopped_run_reports_the_tables_that_were_loaded(lake: CommandLine, day: Path) -> None:
-    def opened(_settings: Settings) -> Session:
-        session = open_session(lake.warehouse)
-        inject(session, [stopped])
-        return session
-
     routed(lake, day, "--create")
-    lake.open_session = opened
-    document = routed(lake, day, *AGAIN, code=143)
-    lake.open_session = None
+    document = routed(lake.with_faults(stopped), day, *AGAIN, code=143)
 
     assert document["error"]["kind"] == "stopped"
     assert [item["table"] for item in document["result"]["tables"]] == ["audit.login"]

@@ -13,11 +13,8 @@ from typing import Any
 import pytest
 from support.cli.command_line import CommandLine, Result
 from support.faults.killed_runs import SENDING, SENT, killed
-from support.tables.iceberg_tables import inject, open_session, pyiceberg_catalog, refused_with
+from support.tables.iceberg_tables import pyiceberg_catalog, refused_with
 
-from lake.core.clock import SystemClock
-from lake.core.session import Session
-from lake.core.settings import Settings
 from lake.core.snapshots.streams import STREAM
 
 # Where a run dies: around each write of the state, which notes what is offered, divided and committed.
@@ -165,27 +162,16 @@ def test_a_killed_epoch_is_repeated_for_the_tables_that_lack_it(
     assert drop.load(*done)["status"] == "nothing-to-do"
 
 
-class _Hurried(SystemClock):
-    """The machine's clock, which does not wait."""
-
-    def sleep(self, seconds: float) -> None:
-        pass
-
-
 def test_a_table_that_fails_keeps_its_epoch_open_and_the_others_get_it_once(drop: Drop) -> None:
     drop.put("1.json", a=1, b=2, c=3)
     drop.load()
     drop.put("2.json", a=4, b=5, c=6)
     drop.put("3.json", a=7)
 
-    def opened(_settings: Settings) -> Session:
-        session = open_session(drop.lake.warehouse, _Hurried())
-        inject(session, [None, refused_with(TimeoutError("504"))])
-        return session
-
-    drop.lake.open_session = opened
+    lake = drop.lake
+    drop.lake = lake.with_faults(None, refused_with(TimeoutError("504")))
     document = drop.fail(6, "--commit-files", "1")
-    drop.lake.open_session = None
+    drop.lake = lake
 
     assert (document["status"], document["result"]["stopped_by"]) == ("partial", "error")
     statuses = {name: item["status"] for name, item in tables(document).items()}

@@ -709,7 +709,7 @@ def test_a_run_without_an_id_that_is_replayed_while_its_writer_commits_is_commit
             table("--json", "replay", "db.t", "--job", manifest.name[:32], "--completed", "1")
         )
 
-    document = _with(table, after(replay)).ok("ingest", "db.t", path, *CHANGES)
+    document = table.with_faults(after(replay)).ok("ingest", "db.t", path, *CHANGES)
 
     assert (document["status"], results[0].json()["status"]) == ("nothing-to-do", "done")
     assert len(heads(table)) == len(before) + 1
@@ -759,35 +759,12 @@ def test_two_processes_with_one_run_id_make_one_commit(table: CommandLine, tmp_p
 # Failed
 
 
-def _with(lake: CommandLine, *faults: Any) -> CommandLine:
-    def opened(_: Any) -> Any:
-        session = open_session(lake.warehouse)
-        session.clock = _Hurried()
-        inject(session, list(faults))
-        return session
-
-    return CommandLine(lake.warehouse, open_session=opened)
-
-
-class _Hurried:
-    """The machine's clock, which does not wait."""
-
-    def __init__(self) -> None:
-        from lake.core.clock import SystemClock
-
-        real = SystemClock()
-        self.now_ms, self.monotonic = real.now_ms, real.monotonic
-
-    def sleep(self, seconds: float) -> None:
-        pass
-
-
 @pytest.mark.parametrize("mode", [APPEND, UPSERT, CHANGES], ids=lambda mode: "".join(mode[-1:]))
 def test_a_run_that_is_refused_leaves_nothing(
     table: CommandLine, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:
     before = files_below(table.warehouse)
-    refusing = _with(table, *[refused_with(CommitFailedException("409"))] * 25)
+    refusing = table.with_faults(*[refused_with(CommitFailedException("409"))] * 25)
 
     result = refusing("--json", "ingest", "db.t", source(tmp_path, mode), *mode, "--run-id", RUN)
 
@@ -800,7 +777,7 @@ def test_a_run_whose_outcome_is_unknown_is_finished_by_the_next(
 ) -> None:
     path = source(tmp_path, CHANGES)
     fault = refused_with(TimeoutError("504"))
-    unknown = _with(table, fault)("--json", "ingest", "db.t", path, *CHANGES, "--run-id", RUN)
+    unknown = table.with_faults(fault)("--json", "ingest", "db.t", path, *CHANGES, "--run-id", RUN)
     assert unknown.exit_code == 5
     assert len(temporary_manifests(table.warehouse)) == 2
     assert table("ingest", "db.t", "--discard", RUN).exit_code == 3
@@ -822,7 +799,9 @@ def test_a_commit_that_lands_after_its_run_gave_up_is_not_repeated(
         late.append(commit)
         raise TimeoutError("504")
 
-    unknown = _with(table, delayed)("--json", "ingest", "db.t", path, *CHANGES, "--run-id", RUN)
+    unknown = table.with_faults(delayed)(
+        "--json", "ingest", "db.t", path, *CHANGES, "--run-id", RUN
+    )
     assert unknown.exit_code == 5
     late[0]()
     before = heads(table)

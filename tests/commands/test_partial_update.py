@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,11 @@ from support.tables.iceberg_tables import (
     after,
     files_below,
     make_table,
-    open_session,
     pyiceberg_catalog,
 )
 from support.tiers import examples
 
 from lake.core.catalogs import pyiceberg_patches
-from lake.core.session import Session
-from lake.core.settings import Settings
 from lake.core.upsert import dedup_tasks, match_tasks
 from lake.core.upsert import execute as upsert_execution
 
@@ -101,27 +98,6 @@ def held(warehouse: Path) -> set[str]:
 
 def data_files(warehouse: Path) -> set[str]:
     return {name for name in files_below(warehouse) if name.startswith("db/t/data/")}
-
-
-def racing(lake: CommandLine, other: Callable[[], Any]) -> CommandLine:
-    """Return a command line before whose first commit another writer commits."""
-
-    def opened(options: Settings) -> Session:
-        session = open_session(lake.warehouse)
-        session.settings = options
-        handle = session.catalog.handle
-        real, faults = handle.commit_table, [after(other)]
-
-        def commit(table: Any, requirements: Any, updates: Any) -> Any:
-            def send() -> Any:
-                return real(table, requirements, updates)
-
-            return faults.pop()(send) if faults else send()
-
-        handle.commit_table = commit  # type: ignore[method-assign]
-        return session
-
-    return CommandLine(lake.warehouse, engine="inline", open_session=opened)
 
 
 ROWS = st.lists(
@@ -268,7 +244,7 @@ def test_the_loser_of_a_race_merges_into_the_winners_row(
     make_table(warehouse, schema=SCHEMA)
     load(lake, source(tmp_path, [{"id": 1, "part": "old", "at": 1.0}, {"id": 2, "at": 1.0}]))
     other = source(tmp_path, [{"id": 1, "tags": ["theirs"]}, {"id": 3, "tags": ["theirs"]}])
-    race = racing(lake, lambda: load(lake, other, "--deletes", mode))
+    race = lake.with_faults(after(lambda: load(lake, other, "--deletes", mode)))
     mine = source(tmp_path, [{"id": key, "part": "ours"} for key in (1, 3, 4)])
     done = load(race, mine, "--deletes", mode)
     assert rows_of(warehouse) == in_order(
@@ -296,7 +272,7 @@ def test_a_row_that_is_deleted_meanwhile_does_not_come_back(
     changes = ("--changes-column", "op", "--key", "id", "--changes-mode", "upsert")
     kept = source(tmp_path, rows[1:])
     deletion = (log, *changes) if kind == "equality" else (kept, "--overwrite-where", "part = 'a'")
-    race = racing(lake, lambda: lake.ok("ingest", "db.t", *deletion))
+    race = lake.with_faults(after(lambda: lake.ok("ingest", "db.t", *deletion)))
     load(race, source(tmp_path, [{"id": 1, "tags": ["ours"]}]), "--deletes", mode)
     # PyIceberg does not read equality deletes.
     out = tmp_path / "rows.parquet"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import after, ids_in, inject, open_session, pyiceberg_catalog
-
-from lake.core.session import Session
+from support.tables.iceberg_tables import after, ids_in, pyiceberg_catalog
 
 
 def add(lake: CommandLine, number: int, *options: object) -> int:
@@ -91,13 +89,7 @@ def test_a_branch_that_another_writer_moves_meanwhile_is_not_moved(lake: Command
     add(lake, 1)
     lake.ok("ref", "db.t", "--branch-create", "audit")
     add(lake, 2, "--branch", "audit")
-    session = open_session(lake.warehouse)
-
-    def opened(_: object) -> Session:
-        return session
-
-    inject(session, [after(lambda: add(lake, 3))])
-    other = CommandLine(lake.warehouse, open_session=opened)
+    other = lake.with_faults(after(lambda: add(lake, 3)))
 
     assert other("ref", "db.t", "--fast-forward", "main", "--to", "audit").exit_code == 4
     assert ids_in(lake.warehouse) == [1, 3]

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import ids_in, inject, open_session, pyiceberg_catalog
-
-from lake.core.session import Session
+from support.tables.iceberg_tables import ids_in, pyiceberg_catalog
 
 
 def add(lake: CommandLine, number: int, *options: object) -> int:
@@ -95,13 +93,7 @@ def test_a_commit_that_arrives_meanwhile_is_not_hidden(lake: CommandLine, wareho
         add(lake, 3)
         return real()
 
-    def opened(settings: Any) -> Session:
-        session = open_session(warehouse)
-        session.settings = settings
-        inject(session, [appending])
-        return session
-
-    other = CommandLine(warehouse, open_session=opened)
+    other = lake.with_faults(appending)
     assert other("rollback", "db.t", first).exit_code == 4
     assert ids_in(lake.warehouse) == [1, 2, 3]
 
@@ -116,13 +108,7 @@ def test_an_answer_that_is_lost_after_the_commit_is_found_out(
         real()
         raise ConnectionError("the answer was lost")
 
-    def opened(settings: Any) -> Session:
-        session = open_session(warehouse)
-        session.settings = settings
-        inject(session, [lost])
-        return session
-
-    other = CommandLine(warehouse, open_session=opened)
+    other = lake.with_faults(lost)
     assert other("rollback", "db.t", first).exit_code == 0
     assert ids_in(lake.warehouse) == [1]
 

@@ -11,14 +11,9 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import (
     applied_then,
-    inject,
     make_table,
-    open_session,
     pyiceberg_catalog,
 )
-
-from lake.core.session import Session
-from lake.core.settings import Settings
 
 
 def rows(start: int, count: int) -> pa.Table:
@@ -113,16 +108,6 @@ def files_of(warehouse: Path) -> list[Path]:
     return sorted(warehouse.rglob("*.stats"))
 
 
-def interrupted(warehouse: Path, event: Any) -> CommandLine:
-    def opened(settings: Settings) -> Session:
-        session = open_session(warehouse)
-        session.settings = settings
-        inject(session, [event])
-        return session
-
-    return CommandLine(warehouse, engine="inline", open_session=opened)
-
-
 def test_the_file_is_removed_if_the_snapshot_expires_meanwhile(warehouse: Path, table: Any) -> None:
     described = table.metadata.current_snapshot_id
 
@@ -132,7 +117,7 @@ def test_the_file_is_removed_if_the_snapshot_expires_meanwhile(warehouse: Path, 
         now.maintenance.expire_snapshots().by_id(described).commit()
         return commit()
 
-    result = interrupted(warehouse, expire)("--json", "stats", "db.t")
+    result = CommandLine(warehouse, engine="inline").with_faults(expire)("--json", "stats", "db.t")
 
     assert result.exit_code == 4
     assert "expired meanwhile" in result.json()["error"]["message"]
@@ -142,9 +127,9 @@ def test_the_file_is_removed_if_the_snapshot_expires_meanwhile(warehouse: Path, 
 def test_the_file_is_kept_if_the_outcome_of_the_commit_is_unknown(
     warehouse: Path, table: Any
 ) -> None:
-    result = interrupted(warehouse, applied_then(ConnectionError("lost")))(
-        "--json", "stats", "db.t"
-    )
+    result = CommandLine(warehouse, engine="inline").with_faults(
+        applied_then(ConnectionError("lost"))
+    )("--json", "stats", "db.t")
 
     assert result.exit_code in {0, 5}
     assert len(files_of(warehouse)) == 1

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import (
     FixedClock,
-    inject,
     open_session,
     pyiceberg_catalog,
 )
@@ -164,13 +163,7 @@ def test_a_snapshot_that_expires_before_it_is_tagged_is_a_conflict(
         lake.ok("expire", "db.t", "--snapshot", first)
         return real()
 
-    def opened(settings: Any) -> Session:
-        session = open_session(warehouse)
-        session.settings = settings
-        inject(session, [expiring])
-        return session
-
-    other = CommandLine(warehouse, open_session=opened)
+    other = lake.with_faults(expiring)
     assert other("tag", "db.t", "a", "--at", first).exit_code in {4, 7}
     assert refs(lake) == {}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
@@ -52,8 +51,6 @@ from lake.core.commit.operations import RowDelta
 from lake.core.ingest.execute import execute as execute_ingest
 from lake.core.ingest.load import Load
 from lake.core.ingest.plan import IngestOptions, plan_ingest
-from lake.core.session import Session
-from lake.core.settings import Settings
 from lake.core.upsert import dedup_tasks, match_tasks
 from lake.core.upsert import execute as upsert_execution
 
@@ -543,27 +540,6 @@ def test_an_unknown_key_column_is_reported(
 # Races and failures
 
 
-def racing(lake: CommandLine, other: Callable[[], Any]) -> CommandLine:
-    """Return a command line before whose first commit another writer commits."""
-
-    def opened(options: Settings) -> Session:
-        session = open_session(lake.warehouse)
-        session.settings = options
-        handle = session.catalog.handle
-        real, faults = handle.commit_table, [after(other)]
-
-        def commit(table: Any, requirements: Any, updates: Any) -> Any:
-            def send() -> Any:
-                return real(table, requirements, updates)
-
-            return faults.pop()(send) if faults else send()
-
-        handle.commit_table = commit  # type: ignore[method-assign]
-        return session
-
-    return CommandLine(lake.warehouse, engine="inline", open_session=opened)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("theirs", MODES)
 @pytest.mark.parametrize("ours", MODES)
@@ -575,7 +551,7 @@ def test_two_racing_upserts_of_a_key_leave_one_row(
     upsert(lake, source(tmp_path, [(1, "old", 1.0), (2, "old", 1.0)]))
     other = source(tmp_path, [(1, "theirs", 2.0), (3, "theirs", 2.0)])
     mine = source(tmp_path, [(1, "ours", 3.0), (3, "ours", 3.0)])
-    race = racing(lake, lambda: upsert(lake, other, "--key", "id", "--deletes", theirs))
+    race = lake.with_faults(after(lambda: upsert(lake, other, "--key", "id", "--deletes", theirs)))
     found = upsert(race, mine, "--key", "id", "--deletes", ours)
     assert rows_of(lake, tmp_path) == [(1, "ours", 3.0), (2, "old", 1.0), (3, "ours", 3.0)]
     if ours != "equality":
@@ -588,7 +564,7 @@ def test_a_lost_race_leaves_no_files_of_the_first_try(
 ) -> None:
     make_table(warehouse, schema=SCHEMA)
     upsert(lake, source(tmp_path, [(1, "old", 1.0)]))
-    race = racing(lake, lambda: upsert(lake, source(tmp_path, [(1, "theirs", 2.0)])))
+    race = lake.with_faults(after(lambda: upsert(lake, source(tmp_path, [(1, "theirs", 2.0)]))))
     upsert(race, source(tmp_path, [(1, "ours", 3.0)]))
     held = {
         row["file_path"].removeprefix(f"file://{warehouse}/")
@@ -604,7 +580,7 @@ def test_two_racing_upserts_into_an_empty_table_leave_one_row(
 ) -> None:
     make_table(warehouse, schema=SCHEMA)
     other = source(tmp_path, [(1, "theirs", 2.0)])
-    race = racing(lake, lambda: upsert(lake, other))
+    race = lake.with_faults(after(lambda: upsert(lake, other)))
     found = upsert(race, source(tmp_path, [(1, "ours", 3.0)]), "--key", "id", "--deletes", mode)
     assert rows_of(lake, tmp_path) == [(1, "ours", 3.0)]
     assert mode == "equality" or inserted_and_updated(found) == (0, 1)
@@ -617,7 +593,7 @@ def test_an_upsert_that_races_a_compaction_still_replaces_its_rows(
     make_table(warehouse, schema=SCHEMA)
     for number in range(4):
         upsert(lake, source(tmp_path, [(number, "old", 1.0), (10 + number, "old", 1.0)]))
-    race = racing(lake, lambda: lake.ok("compact", "db.t", "--rewrite-all"))
+    race = lake.with_faults(after(lambda: lake.ok("compact", "db.t", "--rewrite-all")))
     mine = source(tmp_path, [(1, "ours", 3.0), (99, "ours", 3.0)])
     found = upsert(race, mine, "--key", "id", "--deletes", mode)
     assert mode == "equality" or inserted_and_updated(found) == (1, 1)
@@ -651,7 +627,7 @@ def test_a_new_partition_spec_beside_a_blind_upsert_is_a_conflict(
 
     before = rows_of(lake, tmp_path)
     path = source(tmp_path, [(1, "b", 3.0)])
-    failed = racing(lake, repartition)(
+    failed = lake.with_faults(after(repartition))(
         "ingest", "db.t", path, "--upsert", "--key", "id", "--deletes", "equality"
     )
     assert failed.exit_code == 4
@@ -671,7 +647,7 @@ def test_a_writer_of_the_old_partition_spec_beside_a_blind_upsert_is_a_conflict(
         update.remove_field("id_bucket")
         update.add_field("id", BucketTransform(3))
     path = source(tmp_path, [(1, "b", 3.0)])
-    race = racing(lake, lambda: execute_ingest(stale, late))
+    race = lake.with_faults(after(lambda: execute_ingest(stale, late)))
     failed = race("ingest", "db.t", path, "--upsert", "--key", "id", "--deletes", "equality")
     assert failed.exit_code in {3, 4}
     assert "other partition specs" in " ".join(failed.stderr.split())
@@ -687,7 +663,7 @@ def test_a_column_that_came_meanwhile_stays_in_the_rows_that_are_copied(
     wider = tmp_path / "wider.parquet"
     pq.write_table(pa.table({"id": [2], "part": ["b"], "value": [2.0], "more": ["new"]}), wider)
     copying = ("--key", "id", "--deletes", "copy-on-write")
-    race = racing(lake, lambda: upsert(lake, wider, *copying, "--evolve"))
+    race = lake.with_faults(after(lambda: upsert(lake, wider, *copying, "--evolve")))
     upsert(race, source(tmp_path, [(1, "ours", 3.0)]), *copying)
     out = tmp_path / "rows.parquet"
     lake.ok("scan", "db.t", "--output", out)

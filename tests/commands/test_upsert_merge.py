@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,10 @@ from support.tables.iceberg_tables import (
     after,
     files_below,
     make_table,
-    open_session,
     pyiceberg_catalog,
 )
 from support.tiers import examples
 
-from lake.core.session import Session
-from lake.core.settings import Settings
 from lake.core.upsert import dedup_tasks, match_tasks
 from lake.core.upsert import execute as upsert_execution
 
@@ -69,27 +65,6 @@ def rows_of(warehouse: Path) -> list[Row]:
 def operations(warehouse: Path) -> list[str]:
     table = pyiceberg_catalog(warehouse).load_table("db.t")
     return [item.summary.operation.value for item in table.snapshots() if item.summary]
-
-
-def racing(lake: CommandLine, other: Callable[[], Any]) -> CommandLine:
-    """Return a command line before whose first commit another writer commits."""
-
-    def opened(options: Settings) -> Session:
-        session = open_session(lake.warehouse)
-        session.settings = options
-        handle = session.catalog.handle
-        real, faults = handle.commit_table, [after(other)]
-
-        def commit(table: Any, requirements: Any, updates: Any) -> Any:
-            def send() -> Any:
-                return real(table, requirements, updates)
-
-            return faults.pop()(send) if faults else send()
-
-        handle.commit_table = commit  # type: ignore[method-assign]
-        return session
-
-    return CommandLine(lake.warehouse, engine="inline", open_session=opened)
 
 
 SOURCE_ROWS = st.lists(
@@ -209,7 +184,7 @@ def test_the_loser_of_a_race_compares_sequences_again(
     options = ("--sequence", "at", "--deletes", mode)
     load(lake, source(tmp_path, [(1, "old", 1.0), (2, "old", 1.0)]), *options)
     other = source(tmp_path, [(1, "theirs", 5.0)])
-    race = racing(lake, lambda: load(lake, other, *options))
+    race = lake.with_faults(after(lambda: load(lake, other, *options)))
     done = load(race, source(tmp_path, [(1, "ours", mine), (2, "ours", 2.0)]), *options)
     first = (1, "theirs", 5.0) if stale else (1, "ours", mine)
     assert rows_of(warehouse) == [first, (2, "ours", 2.0)]
@@ -227,7 +202,7 @@ def test_a_row_that_was_stale_is_loaded_if_the_newer_one_is_gone_at_the_commit(
     make_table(warehouse, schema=SCHEMA)
     load(lake, source(tmp_path, [(1, "old", 5.0), (2, "old", 5.0)]), "--sequence", "at")
     path = source(tmp_path, [(3, "new", 1.0)])
-    race = racing(lake, lambda: lake.ok("ingest", "db.t", path, "--overwrite"))
+    race = lake.with_faults(after(lambda: lake.ok("ingest", "db.t", path, "--overwrite")))
     mine = source(tmp_path, [(1, "ours", 4.0), (2, "ours", 6.0), (3, "ours", 0.0)])
     done = load(race, mine, "--sequence", "at")
     assert rows_of(warehouse) == [(1, "ours", 4.0), (2, "ours", 6.0), (3, "new", 1.0)]
@@ -241,7 +216,7 @@ def test_a_merge_that_races_a_compaction_gives_each_key_once(
     make_table(warehouse, schema=SCHEMA)
     for number in range(3):
         load(lake, source(tmp_path, [(number, "old", 5.0), (10 + number, "old", 5.0)]))
-    race = racing(lake, lambda: lake.ok("compact", "db.t", "--rewrite-all"))
+    race = lake.with_faults(after(lambda: lake.ok("compact", "db.t", "--rewrite-all")))
     mine = source(tmp_path, [(0, "ours", 4.0), (1, "ours", 6.0), (99, "ours", 4.0)])
     load(race, mine, *options)
     newer = (
@@ -260,7 +235,7 @@ def test_two_racing_first_rows_give_one_row_and_appends(
     make_table(warehouse, schema=SCHEMA, format_version=version)
     options = ("--merge", "first-row")
     other = source(tmp_path, [(1, "theirs", 1.0)])
-    race = racing(lake, lambda: load(lake, other, *options))
+    race = lake.with_faults(after(lambda: load(lake, other, *options)))
     done = load(race, source(tmp_path, [(1, "ours", 2.0), (2, "ours", 2.0)]), *options)
     assert rows_of(warehouse) == [(1, "theirs", 1.0), (2, "ours", 2.0)]
     assert (done["result"]["rows_skipped"], done["result"]["rows_inserted"]) == (1, 1)

@@ -15,14 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from lake.cli.main import main
+from lake.core.clock import SystemClock
 from lake.core.session import Session
 from lake.core.settings import Settings
 from support.cli.lasting_engine import end_shared_spark, session_on_shared_spark
+from support.tables.iceberg_tables import Fault, inject, open_session
 
 _OWN_SPARK = {"--engine", "--master", "--remote", "--spark-conf"}
 
 # A reference to an option that did not become a flag (lake/core/options.py); JSON escapes the mark.
 _REFERENCE = re.compile(r"(\ufdd0|\\ufdd0)[a-z_]+")
+
+
+class _Hurried(SystemClock):
+    """The machine's clock, which does not wait."""
+
+    def sleep(self, seconds: float) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,21 @@ class CommandLine:
         result = Result(code, _text(out), _text(err))
         assert not _REFERENCE.search(result.stdout + result.stderr), result
         return result
+
+    def with_faults(self, *faults: Fault | None) -> CommandLine:
+        """Return a command line whose next commits run through faults, one a commit; None lets one pass.
+
+        It does not wait before it tries a commit again.
+        """
+        remaining = list(faults)
+
+        def opened(settings: Settings) -> Session:
+            session = open_session(self.warehouse, _Hurried())
+            session.settings = settings
+            inject(session, remaining)
+            return session
+
+        return CommandLine(self.warehouse, engine=self.engine, open_session=opened)
 
     def _sharing(self, arguments: Sequence[object]) -> Callable[[Settings], Session] | None:
         """Let commands on Spark share one, which takes seconds to start, unless one asks for another."""

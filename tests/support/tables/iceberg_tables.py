@@ -22,6 +22,8 @@ from lake.core.manifests.data_files import DataFile
 from lake.core.session import Session
 from lake.core.settings import Settings
 
+# Is given a commit as a function without arguments, and may call it or not.
+Fault = Callable[[Callable[[], Any]], Any]
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
     NestedField(2, "name", StringType(), required=False),
@@ -103,7 +105,7 @@ def ids_in(warehouse: Path, name: str = "db.t", snapshot_id: int | None = None) 
     return sorted(table.scan(snapshot_id=snapshot_id).to_arrow()["id"].to_pylist())
 
 
-def inject(session: Session, faults: list[Callable[[Callable[[], Any]], Any] | None]) -> None:
+def inject(session: Session, faults: list[Fault | None]) -> None:
     """Let the catalog's next commits run through faults, one a commit; None lets one pass.
 
     A fault is given the real commit as a function without arguments and may call it or not.
@@ -120,7 +122,7 @@ def inject(session: Session, faults: list[Callable[[Callable[[], Any]], Any] | N
     handle.commit_table = commit  # type: ignore[method-assign]
 
 
-def applied_then(error: Exception) -> Callable[[Callable[[], Any]], Any]:
+def applied_then(error: Exception) -> Fault:
     """The commit happens, and its answer is an error."""
 
     def fault(commit: Callable[[], Any]) -> Any:
@@ -130,7 +132,7 @@ def applied_then(error: Exception) -> Callable[[Callable[[], Any]], Any]:
     return fault
 
 
-def refused_with(error: Exception) -> Callable[[Callable[[], Any]], Any]:
+def refused_with(error: Exception) -> Fault:
     """The commit does not happen."""
 
     def fault(_: Callable[[], Any]) -> Any:
@@ -145,7 +147,7 @@ def stopped(commit: Callable[[], Any]) -> Any:
     return commit()
 
 
-def after(other: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:
+def after(other: Callable[[], Any]) -> Fault:
     """Another writer commits just before."""
 
     def fault(commit: Callable[[], Any]) -> Any:
