@@ -17,7 +17,7 @@ The invariants, and where each is checked:
 - I9: increments and changes equal the model's difference, or a gap is reported: `actors.read_increment`,
   `actors.read_changes`.
 - I10: a command that is repeated at once, or that only reads, changes and deletes nothing: `actors.append_run`,
-  `flink.settle`, `staging.settle`, `World.come_to_rest`, `World.no_change`.
+  `flink.settle`, `staging.settle`, `World.come_to_rest`, `World.no_change`. `lake clean` finds orphan files once.
 - I11: after the faults stop, one more run of each command reaches the same state: `World.stop_faults`,
   `World.come_to_rest`.
 - I12: an acknowledged change is present, a refused one is not, and one with an unknown outcome is present completely

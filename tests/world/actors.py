@@ -11,7 +11,8 @@ from random import Random
 import pyarrow.parquet as pq
 
 from lake.core.errors import BadInputError
-from world import flink, foreign, staging
+from world import branching, flink, foreign, staging
+from world.branching import some_branch
 from world.model import (
     FOREVER_MS,
     ID,
@@ -33,13 +34,6 @@ Step = Callable[[World, Random], object]
 _FRESH = 10_000
 
 
-def _branch(world: World, random: Random) -> str:
-    """Return main, or sometimes another branch."""
-    refs = world.metadata.refs
-    others = [name for name, ref in refs.items() if ref.snapshot_ref_type == "branch"]
-    return random.choice(sorted(others)) if random.random() < 0.2 else MAIN
-
-
 def _ids(world: World, random: Random, branch: str = MAIN) -> list[int]:
     """Return ids of existing rows, and of new ones."""
     state = world.model.rows(world.head(branch))
@@ -51,7 +45,7 @@ def _ids(world: World, random: Random, branch: str = MAIN) -> list[int]:
 def append(world: World, random: Random) -> None:
     ids = random.sample(range(_FRESH), random.randint(1, 8))
     rows = world.new_rows(ids, random.choice(PARTS))
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     operation = Operation("append", adding(rows), branch)
     world.step(operation, "ingest", world.source(rows), "--branch", branch)
 
@@ -73,7 +67,7 @@ def append_run(world: World, random: Random) -> None:
 
 
 def upsert(world: World, random: Random) -> None:
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     rows = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
     mode = random.choice(["position", "equality", "copy-on-write"])
     arguments = ["--upsert", "--key", "id", "--deletes", mode, "--branch", branch]
@@ -83,7 +77,7 @@ def upsert(world: World, random: Random) -> None:
 
 def partial_update(world: World, random: Random) -> None:
     """Change the value of rows, and keep their other columns."""
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     loaded = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
     rows = [{"id": row["id"], "value": row["value"]} for row in loaded]
     mode = random.choice(["position", "copy-on-write"])
@@ -94,7 +88,7 @@ def partial_update(world: World, random: Random) -> None:
 
 def first_row(world: World, random: Random) -> None:
     """Load rows of which only those with new keys are added."""
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     rows = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
     arguments = ["--upsert", "--key", "id", "--merge", "first-row"]
     keys = frozenset(row["id"] for row in rows)
@@ -104,7 +98,7 @@ def first_row(world: World, random: Random) -> None:
 
 def sequence(world: World, random: Random) -> None:
     """Load rows that are newer than those of their keys, unless others load newer ones meanwhile."""
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     rows = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
     mode = random.choice(["position", "copy-on-write"])
     arguments = ["--upsert", "--key", "id", "--sequence", "value", "--deletes", mode]
@@ -114,7 +108,7 @@ def sequence(world: World, random: Random) -> None:
 
 
 def change_log(world: World, random: Random) -> None:
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     ids = _ids(world, random, branch)
     cut = random.randint(0, len(ids) - 1)
     rows = world.new_rows(ids[cut:], random.choice(PARTS))
@@ -128,7 +122,7 @@ def change_log(world: World, random: Random) -> None:
 
 def look_up(world: World, random: Random) -> None:
     """Load a change log whose old rows are found in all partitions; only the last change of a key has an effect."""
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     ids = _ids(world, random, branch)
     cut = random.randint(0, len(ids) - 1)
     rows = [row for one in ids[cut:] for row in world.new_rows([one], random.choice(PARTS))]
@@ -146,7 +140,7 @@ def look_up(world: World, random: Random) -> None:
 
 def retract(world: World, random: Random) -> None:
     """Load a change log that contains the old rows too: rows that it does not retract are kept."""
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     metadata = world.metadata
     state = world.model.rows(world.head(branch))
     rows = [dict(row) for row in state.values()]
@@ -169,7 +163,7 @@ def retract(world: World, random: Random) -> None:
 
 def overwrite_where(world: World, random: Random) -> None:
     limit = random.choice([500, 3000, _FRESH])
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     ids = [one for one in _ids(world, random, branch) if one < limit]
     rows = world.new_rows(ids, random.choice(PARTS))
     effect = replacing(lambda row: row[ID] < limit, rows)
@@ -210,14 +204,55 @@ def compact(world: World, random: Random) -> None:
             ["--strategy", "zorder", "--by", "id, value", "--min-input-files", "2", "--verify"],
         ]
     )
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     world.step(Operation("compact", branch=branch), "compact", *options, "--branch", branch)
 
 
 def convert(world: World, random: Random) -> None:
-    branch = _branch(world, random)
+    branch = some_branch(world, random)
     operation = Operation("convert", branch=branch)
     world.step(operation, "deletes", "--convert", "--branch", branch)
+
+
+def manifests(world: World, random: Random) -> None:
+    options = random.choice([[], ["--rewrite-all"], ["--rewrite-all", "--target-size", "5KB"]])
+    branch = some_branch(world, random)
+    operation = Operation("manifests", branch=branch)
+    world.step(operation, "manifests", *options, "--branch", branch)
+
+
+def stats(world: World, random: Random) -> None:
+    branch = some_branch(world, random)
+    options = random.choice([[], ["--select", "id,part"]])
+    world.step(Operation("stats", branch=branch), "stats", *options, "--branch", branch)
+
+
+def alter(world: World, random: Random) -> None:
+    """Change the columns that not all rows have, the order of new files, or a property."""
+    extra = [name for name in world.metadata.schema().column_names if name.startswith("extra")]
+    name = f"extra_{random.getrandbits(24)}"
+    choices = [
+        ["--sort-by", random.choice(["id", "part desc, id", ""])],
+        ["--set", f"commit.manifest.min-count-to-merge={random.choice([2, 100])}"],
+        ["--unset", "commit.manifest.min-count-to-merge"],
+    ]
+    if extra:
+        old = random.choice(extra)
+        choices += [["--rename-column", f"{old}={name}"], ["--drop-column", old]]
+    if len(extra) < 4:
+        choices.append(["--add-column", f"{name} string"])
+    world.step(Operation("alter"), "alter", *random.choice(choices))
+
+
+def add_files(world: World, random: Random) -> None:
+    """Add a file that another program wrote, also with a run id twice."""
+    ids = random.sample(range(_FRESH), random.randint(1, 3))
+    rows = world.new_rows(ids, random.choice(PARTS))
+    branch, run = some_branch(world, random), f"run-{random.getrandbits(48)}"
+    path = foreign.file_elsewhere(world, rows)
+    for _ in range(random.randint(1, 2)):
+        operation = Operation("add files", adding(rows), branch, holds=frozenset({run}))
+        world.step(operation, "add-files", path, "--run-id", run, "--branch", branch)
 
 
 def expire(world: World, random: Random) -> None:
@@ -231,7 +266,7 @@ def expire(world: World, random: Random) -> None:
     if kind == "clean":
         words.append("--clean-metadata")
     elif kind == "branch":
-        branch = _branch(world, random)
+        branch = some_branch(world, random)
         words += ["--branch", branch]
         expiry = replace(expiry, branch=branch)
     elif kind == "named":
@@ -387,6 +422,10 @@ STEPS: dict[Step, int] = {
     replace_partitions: 2,
     compact: 10,
     convert: 4,
+    manifests: 3,
+    stats: 2,
+    alter: 2,
+    add_files: 3,
     expire: 6,
     wait: 3,
     read: 3,
@@ -406,6 +445,11 @@ STEPS: dict[Step, int] = {
     foreign.change_statistics: 2,
     foreign.change_ref: 4,
     foreign.roll_back: 1,
+    branching.change_ref: 3,
+    branching.roll_back: 1,
+    branching.cherry_pick: 3,
+    branching.stage_by_wap: 2,
+    branching.publish: 3,
 }
 
 

@@ -24,9 +24,9 @@ from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles, DeleteKey, RowDelta
 from lake.core.commit.operations import Operation as TableOperation
 from lake.core.manifests.data_files import DataFile
-from world.model import ID, VALUE, Operation, adding, replacing, without
+from world.model import ID, NAMES, VALUE, Operation, adding, replacing, without
 from world.reference import POSITIONS, Entry, vector
-from world.simulation import DAY_MS, MAIN, PARTS, World
+from world.simulation import DAY_MS, ELSEWHERE, MAIN, PARTS, World
 
 _NEWEST_IDS = 10_000
 _REMEMBERED_MS = 7 * DAY_MS
@@ -196,6 +196,16 @@ def delete_by_key(world: World, random: Random) -> None:
         commit(world, table, delta)
 
     world.other_writer(operation, work)
+
+
+def file_elsewhere(world: World, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Write rows to a file outside of the table, which nothing may delete."""
+    schema = schema_to_pyarrow(world.metadata.schema().select(*NAMES))
+    path = world.folder / ELSEWHERE / f"{uuid.uuid4()}.parquet"
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(list(rows), schema), path)
+    world.born(f"file://{path}")
+    return path
 
 
 # Schema, specs and refs

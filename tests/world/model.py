@@ -112,6 +112,10 @@ class Model:
         """The name of the operation that created a snapshot."""
         return self._by[snapshot_id].name
 
+    def holds(self, snapshot_id: int) -> frozenset[Any]:
+        """The `holds` of the operation that created a snapshot."""
+        return self._by[snapshot_id].holds
+
     def saved(self) -> Callable[[], None]:
         """Return a function that restores the current state of the model."""
         known = dict(self._states), dict(self._parents), dict(self._by)

@@ -50,6 +50,8 @@ from world.time import START_MS, SimClock, SimIds
 TABLE = "db.t"
 MAIN = "main"
 CONSUMER = "lake-consumer-"
+# The folder of files that belong to a user and were added to the table where they are.
+ELSEWHERE = "elsewhere"
 COLUMNS = {"id": pa.int64(), "part": pa.string(), "value": pa.int64()}
 PARTS = ["x", "y z"]
 DAY_MS = 24 * 3_600_000
@@ -502,7 +504,7 @@ class World:
         expiry = operation.expires
         assert expiry is not None, f"{operation.name} forgot snapshots"
         heads = {
-            name: _chain(before, ref.snapshot_id)
+            name: history_of(before, ref.snapshot_id)
             for name, ref in before.refs.items()
             if ref.snapshot_ref_type == "branch"
             and name in after.refs
@@ -514,7 +516,7 @@ class World:
         # What is asked of one branch is not asked of the others: the table's properties hold there, for what
         # was on them when the expiry began.
         others = {
-            name: _chain(before, operation.heads[name])
+            name: history_of(before, operation.heads[name])
             for name in heads
             if expiry.branch not in {None, name} and name in operation.heads
         }
@@ -537,7 +539,7 @@ class World:
             lost = unread(before) & {item.snapshot_id for item in gone}
             assert not lost, f"{operation.name} forgot {lost}, which {consumer} has not read"
         for name, chain in heads.items():
-            self._check_jobs(expiry, chain, _chain(after, after.refs[name].snapshot_id))
+            self._check_jobs(expiry, chain, history_of(after, after.refs[name].snapshot_id))
 
     def _check_jobs(
         self, expiry: Expiry, before: Sequence[Snapshot], after: Sequence[Snapshot]
@@ -575,6 +577,7 @@ class World:
             assert path not in needed, f"{location} is deleted but a job's state names it"
         else:
             assert str(self.folder) in path, f"{location} is outside"
+            assert f"/{ELSEWHERE}/" not in path, f"{location} does not belong to the table"
 
     def check(self) -> None:
         """Check that all files of every retained snapshot are there."""
@@ -684,6 +687,17 @@ class World:
             # What other writers wrote and did not commit is their own.
             own = [name for name in self.leftovers() if not _THEIRS.search(name)]
             assert not own, f"left behind: {own[:5]}"
+        self._clean()
+
+    def _clean(self) -> None:
+        """Delete what nothing needs, once: each deleted file is checked, and `lake check` finds all others."""
+        words = ["--delete", "--older-than", "0s", "--unsafe-retention", "--max-share", "100%"]
+        for _ in range(2):
+            deletes = self.counts["deletes"]
+            done = self.step(Operation("clean", lays_down=True), "clean", *words)
+            assert isinstance(done, Outcome), repr(done)
+        assert done.status is Status.NOTHING_TO_DO, f"clean finds files again: {done.result}"
+        assert deletes == self.counts["deletes"]
 
     def _compact_until_done(self, usual: Sequence[object]) -> None:
         """Compact in one way until nothing is left to do, then ask for the same once more."""
@@ -740,7 +754,7 @@ def _statistics(metadata: TableMetadata) -> dict[str, int | None]:
     return found
 
 
-def _chain(metadata: TableMetadata, snapshot_id: int) -> list[Snapshot]:
+def history_of(metadata: TableMetadata, snapshot_id: int) -> list[Snapshot]:
     by_id = {item.snapshot_id: item for item in metadata.snapshots}
     found: list[Snapshot] = []
     at: int | None = snapshot_id

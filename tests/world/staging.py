@@ -8,8 +8,9 @@ from random import Random
 from lake.core.errors import LakeError
 from lake.core.flink.commits import job_id_of
 from lake.core.outcome import Outcome
+from world.branching import some_branch
 from world.model import ID, Effect, Operation, adding, upserting
-from world.simulation import DAY_MS, MAIN, PARTS, World
+from world.simulation import DAY_MS, PARTS, World
 
 _FRESH = 10_000
 ENDS = ("finish", "replay", "discard")
@@ -31,9 +32,7 @@ class Run:
 
 def stage(world: World, random: Random) -> None:
     """Stage a run."""
-    refs = world.metadata.refs
-    others = sorted(name for name, ref in refs.items() if ref.snapshot_ref_type == "branch")
-    branch = random.choice(others) if random.random() < 0.2 else MAIN
+    branch = some_branch(world, random)
     state = world.model.rows(world.head(branch))
     known = sorted({dict(row)[ID] for row in state.values()})
     ids = random.sample(known, min(len(known), random.randint(0, 2)))
