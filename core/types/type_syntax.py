@@ -69,13 +69,13 @@ _HINT = "write it as: id long not null, tags list<string>, place struct<x: doubl
 
 
 def parse_columns(texts: list[str]) -> Schema:
-    """Parse columns such as ``id long not null``; their ids are placeholders.
+    """Parse columns such as ``id long not null``, one or several with commas in a text; their ids are placeholders.
 
     Raises:
-        InvalidRequestError: a text is not a column, or two columns have one name.
+        InvalidRequestError: a text does not contain columns, or two columns have one name.
     """
     ids = count(1)
-    fields = [_Parser(text, lambda: next(ids)).column() for text in texts]
+    fields = [field for text in texts for field in _Parser(text, lambda: next(ids)).columns()]
     names = [item.name for item in fields]
     for name in names:
         if names.count(name) > 1:
@@ -106,7 +106,7 @@ class _Token:
 
 
 class _Parser:
-    """A parser by recursive descent of one column or type."""
+    """A parser by recursive descent of columns or one type."""
 
     def __init__(self, text: str, new_id: Callable[[], int]) -> None:
         self._text = text
@@ -154,11 +154,13 @@ class _Parser:
         if self._at < len(self._tokens):
             raise self._wrong(f"{self._tokens[self._at].text!r} was not expected")
 
-    def column(self) -> NestedField:
-        """Parse the whole text as a column."""
-        field = self._field(0)
+    def columns(self) -> list[NestedField]:
+        """Parse the whole text as columns that are separated by commas."""
+        fields = [self._field(0)]
+        while self._take(","):
+            fields.append(self._field(0))
         self.end()
-        return field
+        return fields
 
     def _field(self, depth: int) -> NestedField:
         field_id = self._new_id()

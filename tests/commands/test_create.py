@@ -135,6 +135,24 @@ _TYPES = st.recursive(
 )
 
 
+def test_columns_may_be_in_one_argument_or_in_several(lake: CommandLine) -> None:
+    one = (
+        "id long not null, tags list<string>, price decimal(9, 2) comment 'a, b', map map<int, int>"
+    )
+    lake.ok("create", "db.t", one, "day date")
+    names = ["id", "tags", "price", "map", "day"]
+    assert [item.name for item in metadata_of(lake).schema().fields] == names
+    lake.ok("alter", "db.t", "--add-column", "x int, y struct<a: int, b: int>")
+    assert [item.name for item in metadata_of(lake).schema().fields] == [*names, "x", "y"]
+
+
+@pytest.mark.parametrize(
+    "text", ["id long,", ",", "id long,, x int", "id long x int", "a int, a int"]
+)
+def test_columns_that_are_not_separated_by_commas_are_refused(lake: CommandLine, text: str) -> None:
+    assert lake("create", "db.t", text).exit_code == 2
+
+
 @given(_TYPES)
 def test_a_type_that_is_printed_is_parsed_as_the_same_type(text: str) -> None:
     assert type_text(parse_columns([f"x {text}"]).fields[0].field_type) == text
