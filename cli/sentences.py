@@ -540,8 +540,16 @@ def _stats(outcome: Outcome) -> str:
     if outcome.status is Status.NOTHING_TO_DO:
         return "the snapshot has these statistics, or no rows to describe"
     if outcome.status is Status.DRY_RUN:
-        return f"dry run: would read {counted(plan['rows'], 'row')} and describe {columns}{_NOTHING_WRITTEN}"
-    return f"described {columns} of {counted(plan['rows'], 'row')}"
+        return f"dry run: would read {_rows_or_less(plan, 'rows')} and describe {columns}{_NOTHING_WRITTEN}"
+    return f"described {columns} of {_rows_or_less(plan, 'rows')}"
+
+
+def _rows_or_less(facts: _Facts, name: str) -> str:
+    """Return an exact number of rows, or the most that there can be; empty if neither is known."""
+    if name in facts:
+        return counted(facts[name], "row")
+    most = f"{name}_at_most"
+    return f"{counted(facts[most], 'row')} or less" if most in facts else ""
 
 
 def _rollback(outcome: Outcome) -> str:
@@ -550,8 +558,9 @@ def _rollback(outcome: Outcome) -> str:
         return "the branch is at this snapshot"
     dry = outcome.status is Status.DRY_RUN
     text = f"{'would set' if dry else 'set'} the branch to snapshot {plan['to_snapshot']}"
-    if "rows_before" in plan and "rows_after" in plan:
-        text += f" ({plan['rows_before']:,} → {counted(plan['rows_after'], 'row')})"
+    before, after = (_rows_or_less(plan, name) for name in ("rows_before", "rows_after"))
+    if before and after:
+        text += f" ({before.removesuffix(' rows').removesuffix(' row')} → {after})"
     hidden = plan["hidden_snapshots"] or ()
     if hidden:
         text += f"; {counted(len(hidden), 'snapshot')} {'goes' if len(hidden) == 1 else 'go'} out of sight"
@@ -628,8 +637,8 @@ def _register(outcome: Outcome) -> str:
         return "the table is registered already; nothing to do"
     plan, dry = _Facts(outcome.plan), outcome.status is Status.DRY_RUN
     text = f"{'would register' if dry else 'registered'} the table at {plan['location']}"
-    if plan["rows"] is not None:
-        text += f" with {counted(plan['rows'], 'row')}"
+    if rows := _rows_or_less(plan, "rows"):
+        text += f" with {rows}"
     return f"{'dry run: ' * dry}{text}{_NOTHING_WRITTEN * dry}"
 
 

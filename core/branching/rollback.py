@@ -15,7 +15,8 @@ from lake.core.outcome import Detail, Outcome, Status
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.run_ids import RUN_ID
 from lake.core.snapshots.streams import STREAM, StreamEpoch
-from lake.core.units import iso_time, natural_number
+from lake.core.snapshots.summary import declared_totals
+from lake.core.units import iso_time
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
@@ -52,12 +53,14 @@ class RollbackPlan:
 
     def facts(self) -> dict[str, Any]:
         """Return the plan by its names in the output."""
-        before, after = _total(self.head), _total(self.target)
+        before, after = declared_totals(self.head), declared_totals(self.target)
         return {
             "from_snapshot": str(self.head.snapshot_id),
             "to_snapshot": str(self.target.snapshot_id),
-            "rows_before": before,
-            "rows_after": after,
+            "rows_before": before["rows"],
+            "rows_before_at_most": before["rows_at_most"],
+            "rows_after": after["rows"],
+            "rows_after_at_most": after["rows_at_most"],
             "hidden_snapshots": [str(item.snapshot_id) for item in self.hidden],
         }
 
@@ -174,9 +177,3 @@ def _warnings(plan: RollbackPlan) -> list[str]:
             "does not commit them again"
         )
     return warnings
-
-
-def _total(snapshot: Snapshot) -> int | None:
-    """Return the rows of a snapshot by its summary; None if it does not contain their number."""
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    return natural_number(summary.get("total-records", ""))

@@ -18,8 +18,8 @@ from lake.core.metadata.files import is_metadata_name, read_metadata
 from lake.core.metadata.format_upgrades import refuse_encrypted
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
+from lake.core.snapshots.summary import declared_totals
 from lake.core.storage.storage import Storage
-from lake.core.units import natural_number
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -45,9 +45,7 @@ class RegistrationPlan:
 
     def facts(self) -> dict[str, Any]:
         """Return the plan by its names in the output."""
-        snapshot = self.metadata.current_snapshot()
-        found = snapshot.summary if snapshot else None
-        summary = found.additional_properties if found else {}
+        totals = declared_totals(self.metadata.current_snapshot())
         return {
             "metadata_location": self.location,
             "location": self.metadata.location,
@@ -55,7 +53,8 @@ class RegistrationPlan:
             "format_version": self.metadata.format_version,
             "columns": column_rows(self.metadata.schema()),
             "snapshots": len(self.metadata.snapshots),
-            "rows": natural_number(summary.get("total-records", "" if snapshot else "0")),
+            "rows": totals["rows"],
+            "rows_at_most": totals["rows_at_most"],
         }
 
 

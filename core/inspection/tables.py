@@ -14,7 +14,8 @@ from lake.core.errors import LakeError, NotATableError, NotFoundError
 from lake.core.inspection.names import namespaces_of
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Meter, shown
-from lake.core.units import iso_time, natural_number
+from lake.core.snapshots.summary import TOTALS, declared_totals
+from lake.core.units import iso_time
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -23,14 +24,7 @@ if TYPE_CHECKING:
     from lake.core.session import Session
 
 _THREADS = 16
-# Keys of the snapshot summary by their names in the output.
-_TOTALS = {
-    "rows_at_most": "total-records",
-    "files": "total-data-files",
-    "delete_files": "total-delete-files",
-    "bytes": "total-files-size",
-}
-_UNKNOWN = ("table_uuid", "location", "format_version", "rows", *_TOTALS, "last_commit")
+_UNKNOWN = ("table_uuid", "location", "format_version", "rows", *TOTALS, "last_commit")
 
 
 def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = False) -> Outcome:
@@ -181,22 +175,10 @@ def _row(catalog: Catalog, namespace: str, name: str) -> dict[str, Any] | str | 
 
 
 def sizes_of(metadata: TableMetadata) -> dict[str, Any]:
-    """Return what the summary of a table's current snapshot declares; None for a total that it lacks.
-
-    ``rows`` is None if there are delete files, which delete some of the ``rows_at_most`` rows. A table without a
-    snapshot is empty.
-    """
+    """Return the totals that a table's current snapshot declares (`declared_totals`), and its time."""
     snapshot = metadata.current_snapshot()
-    if snapshot is None:
-        return {"rows": 0, **dict.fromkeys(_TOTALS, 0), "last_commit": None}
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    totals = {name: natural_number(summary.get(key) or "") for name, key in _TOTALS.items()}
-    certain = totals["delete_files"] == 0
-    return {
-        "rows": totals["rows_at_most"] if certain else None,
-        **totals,
-        "last_commit": iso_time(snapshot.timestamp_ms),
-    }
+    time = None if snapshot is None else iso_time(snapshot.timestamp_ms)
+    return {**declared_totals(snapshot), "last_commit": time}
 
 
 def _failed(catalog: str, namespace: str, name: str | None, error: LakeError) -> dict[str, Any]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
 
 # Marks a snapshot that replaced the partitions it added files to.
 REPLACE_PARTITIONS = "replace-partitions"
@@ -35,6 +36,14 @@ _TOTALS = {
     "total-delete-files": ("added-delete-files", "removed-delete-files"),
     "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
     "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+}
+
+# The totals by the names that they have in lake's output.
+TOTALS = {
+    "rows_at_most": "total-records",
+    "files": "total-data-files",
+    "delete_files": "total-delete-files",
+    "bytes": "total-files-size",
 }
 
 
@@ -72,6 +81,20 @@ def engine_marks() -> dict[str, str]:
         "engine-version": own,
         "iceberg-version": f"lake {own}, PyIceberg {version('pyiceberg')}",
     }
+
+
+def declared_totals(snapshot: Snapshot | None) -> dict[str, int | None]:
+    """Return the `TOTALS` that a snapshot's summary declares, and its rows; None for what it does not.
+
+    ``rows`` is None if there are delete files, which delete some of the ``rows_at_most`` rows. Without a snapshot,
+    all are 0.
+    """
+    if snapshot is None:
+        return {"rows": 0, **dict.fromkeys(TOTALS, 0)}
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    totals = {name: natural_number(summary.get(key) or "") for name, key in TOTALS.items()}
+    is_exact = totals["delete_files"] == 0
+    return {"rows": totals["rows_at_most"] if is_exact else None, **totals}
 
 
 @dataclass(slots=True)

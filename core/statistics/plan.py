@@ -68,10 +68,12 @@ class StatisticsPlan:
 
     def facts(self) -> dict[str, Any]:
         """Return the plan as it is shown."""
+        least, most = self.scan.row_bounds()
         return {
             "columns": [field.name for field in self.fields],
             "data_files": self.scan.found.count,
-            "rows": self.scan.records,
+            "rows": least if least == most else None,
+            "rows_at_most": most,
             "bytes": self.scan.bytes,
         }
 

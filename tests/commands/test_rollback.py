@@ -24,7 +24,9 @@ def test_a_branch_is_set_back_and_forward_again(lake: CommandLine) -> None:
         "from_snapshot": str(third),
         "to_snapshot": str(first),
         "rows_before": 3,
+        "rows_before_at_most": 3,
         "rows_after": 1,
+        "rows_after_at_most": 1,
         "hidden_snapshots": [str(third), str(second)],
     }
     assert ids_in(lake.warehouse) == [1, 2, 3]
@@ -36,6 +38,15 @@ def test_a_branch_is_set_back_and_forward_again(lake: CommandLine) -> None:
     assert ids_in(lake.warehouse) == [1, 2, 3]
     add(lake, 4)
     assert ids_in(lake.warehouse) == [1, 2, 3, 4]
+
+
+def test_rows_that_deletes_remove_are_not_counted_as_rows(lake: CommandLine) -> None:
+    add(lake, 1)
+    second = add(lake, 1, "--upsert", "--key", "id", "--deletes", "position")
+    lake.ok("compact", "db.t")
+    shown = lake.ok("rollback", "db.t", second, "--dry-run")["plan"]
+    assert (shown["rows_before"], shown["rows_after"], shown["rows_after_at_most"]) == (1, None, 2)
+    assert "(1 → 2 rows or less)" in lake("rollback", "db.t", second).stderr
 
 
 def test_snapshots_that_a_tag_or_another_branch_contains_stay_in_sight(lake: CommandLine) -> None:

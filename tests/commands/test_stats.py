@@ -42,6 +42,7 @@ def test_the_distinct_values_of_each_column_are_counted(
         "columns": ["id", "name"],
         "data_files": 2,
         "rows": 40,
+        "rows_at_most": 40,
         "bytes": plan["plan"]["bytes"],
     }
     assert statistics(warehouse) == []
