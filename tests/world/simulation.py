@@ -145,6 +145,8 @@ class World:
         # What several steps of one actor share, e.g. a job's state.
         self.kept: dict[str, Any] = {}
         self.open_outcomes: set[str] = set()
+        # Statistics files that others of the same snapshot replaced: only `lake clean` removes them.
+        self._replaced: set[str] = set()
         self._operations: dict[str | None, Operation] = {}
         self._processes = Processes(self.scheduler.actor)
         # Called at every hook, with what is about to be done and where.
@@ -426,6 +428,7 @@ class World:
         self._check_refs(operation, before, after)
         if before is not None:
             self._check_expired(operation, before, after)
+            self._replaced |= _replaced_statistics(before, after)
         known = {item.snapshot_id for item in before.snapshots} if before else set()
         last = getattr(before, "last_sequence_number", 0)
         for snapshot in after.snapshots:
@@ -685,7 +688,8 @@ class World:
         assert (before, deletes) == (self.catalog.location(TABLE), self.counts["deletes"])
         if not self.open_outcomes:
             # What other writers wrote and did not commit is their own.
-            own = [name for name in self.leftovers() if not _THEIRS.search(name)]
+            left = {f"file://{name}" for name in self.leftovers()} - self._replaced
+            own = [name for name in left if not _THEIRS.search(name)]
             assert not own, f"left behind: {own[:5]}"
         self._clean()
 
@@ -752,6 +756,16 @@ def _statistics(metadata: TableMetadata) -> dict[str, int | None]:
         file.statistics_path: file.file_size_in_bytes for file in files if file.snapshot_id in kept
     }
     return found
+
+
+def _replaced_statistics(before: TableMetadata, after: TableMetadata) -> set[str]:
+    kept = {item.snapshot_id for item in after.snapshots}
+    named = {file.statistics_path for file in after.statistics}
+    return {
+        file.statistics_path
+        for file in before.statistics
+        if file.snapshot_id in kept and file.statistics_path not in named
+    }
 
 
 def history_of(metadata: TableMetadata, snapshot_id: int) -> list[Snapshot]:
