@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from lake.core.arrow import one_array
 from lake.core.errors import BadInputError
-from lake.core.manifests.api import read_manifest_lists, read_manifests
+from lake.core.manifests.api import ListAdditions, read_list_additions, read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.snapshots.completeness import (
     FileCounts,
-    count_lists,
+    RunningCounts,
     missing_files_message,
     verify_manifest_list,
 )
@@ -192,12 +192,17 @@ class Reachability:
         """Return the distinct manifests of snapshots."""
         locations = list(dict.fromkeys(snapshot.manifest_list for snapshot in snapshots))
         new = [location for location in locations if location not in self._lists]
-        for names, counts, rows in read_manifest_lists(self.storage, new, unreadable):
-            self._remember(names, counts, rows)
+        running = RunningCounts()
+        before = _NO_INDICES
+        for found in read_list_additions(self.storage, new, unreadable):
+            before = self._remember(found, before)
+            self._counts.update(zip(found.locations, running.of(found), strict=True))
         for snapshot in snapshots:
             self._check(metadata, snapshot, unreadable)
-        indices = [self._lists[location] for location in locations if location in self._lists]
-        return self._known.take(pa.array(np.unique(np.concatenate([_NO_INDICES, *indices]))))
+        is_used = np.zeros(self._known.num_rows, bool)
+        for location in locations:
+            is_used[self._lists.get(location, _NO_INDICES)] = True
+        return self._known.filter(pa.array(is_used))
 
     def _check(
         self, metadata: TableMetadata, snapshot: Snapshot, unreadable: list[str] | None
@@ -216,17 +221,31 @@ class Reachability:
                 raise
             unreadable.append(location)
 
-    def _remember(self, locations: Sequence[str], counts: Sequence[int], rows: pa.Table) -> None:
-        """Store the manifests of new lists, each once, because many lists share manifests."""
-        paths = normalize_locations(rows["manifest_path"])
+    def _remember(self, found: ListAdditions, before: Any) -> Any:
+        """Store the manifests of new lists, each once, because many lists share manifests.
+
+        Args:
+            found: what the lists add to those before them.
+            before: the indices of the manifests of the list before the first one.
+
+        Returns:
+            the indices of the manifests of the last list.
+        """
+        paths = normalize_locations(found.rows["manifest_path"])
         is_new = pc.invert(pc.is_in(paths, value_set=self._names))
-        new = _first_rows(rows.filter(is_new), paths.filter(is_new))
+        new = _first_rows(found.rows.filter(is_new), paths.filter(is_new))
         self._known = pa.concat_tables([self._known, new])
         self._names = pa.concat_arrays([self._names, paths.filter(is_new).unique()])
         indices = pc.index_in(paths, value_set=self._names).to_numpy().astype(np.int64)
-        pieces = np.split(indices, np.cumsum(counts)[:-1])
-        self._lists.update(zip(locations, pieces, strict=True))
-        self._counts.update(zip(locations, count_lists(rows, counts), strict=True))
+        start = 0
+        for location, inherited, size in zip(
+            found.locations, found.inherited, found.sizes, strict=True
+        ):
+            own = indices[start : start + size]
+            before = np.concatenate((before, own)) if inherited else own
+            self._lists[location] = before
+            start += size
+        return before
 
     def _expired_manifests(
         self,

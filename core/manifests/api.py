@@ -16,6 +16,7 @@ from lake.core.manifests.encode import (
 )
 from lake.core.manifests.entries import entries_of, files_of
 from lake.core.manifests.read import (
+    ListAdditions,
     live_manifests,
     read_list_additions,
     read_manifest,
@@ -39,6 +40,7 @@ __all__ = [
     "EXISTING",
     "MANIFEST_COLUMNS",
     "MANIFEST_SCHEMA",
+    "ListAdditions",
     "ManifestContext",
     "ManifestListHeader",
     "decode_manifest_rows",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -112,56 +112,89 @@ def read_manifest_lists(
                     yield from _decoded_lists(run, unreadable)
 
 
-class ListAddition(NamedTuple):
-    """The rows of a manifest list that the list before it does not have.
+class ListAdditions(NamedTuple):
+    """What some manifest lists add to the lists before them.
 
     Args:
-        location: the list's location.
-        inherited: the number of rows that it has in common with the list before it: all rows of that list, or 0.
-        rows: its other rows (`MANIFEST_COLUMNS`).
+        locations: the lists' locations.
+        inherited: how many rows each has in common with the list before it: all rows of that list, or 0.
+        sizes: how many other rows each has.
+        rows: the other rows of all (`MANIFEST_COLUMNS`), concatenated.
     """
 
-    location: str
-    inherited: int
+    locations: Sequence[str]
+    inherited: Sequence[int]
+    sizes: Sequence[int]
     rows: pa.Table
 
 
-def read_list_additions(storage: Storage, locations: Sequence[str]) -> Iterator[ListAddition]:
-    """Yield what each list adds to the list before it.
+def read_list_additions(
+    storage: Storage, locations: Sequence[str], unreadable: list[str] | None = None
+) -> Iterator[ListAdditions]:
+    """Yield what each list adds to the list before it, some lists at a time.
 
     Most commits write all rows of their parent's list again, before or after their own. Such rows have the same
     bytes in both lists, so they are compared and not decoded: n commits cost n rows, and not n²/2.
 
     Args:
         storage: the storage that contains the lists.
-        locations: their locations, in the order of the commits.
+        locations: their locations, in the order of the commits: in another order more rows are decoded.
+        unreadable: receives the locations of lists that cannot be read; None to stop at the first one.
 
     Raises:
         CorruptFileError: a list is damaged, or names a manifest twice.
         NotFoundError: a list does not exist.
     """
-    previous: Container | None = None
-    # The names of the manifests of the last list that was read.
-    names = pa.array([], pa.string())
+    chain = _Chain()
     with ThreadPoolExecutor(_FETCH_THREADS) as fetchers:
-        for start in range(0, len(locations), _LISTS_AT_ONCE):
-            rests: list[Container] = []
-            shared: list[int] = []
-            batch = locations[start : start + _LISTS_AT_ONCE]
-            # Long lists inflate to much more memory than what is kept of them.
-            for part in runs(batch, lambda _: 1, _FETCH_THREADS):
-                for opened in fetchers.map(lambda location: _open_joined(storage, location), part):
-                    rest = None if previous is None else _without_rows_of(previous, opened)
-                    shared.append(0 if previous is None or rest is None else previous.objects)
-                    rests.append(opened if rest is None else rest)
-                    previous = opened
-            rows = _decoded_in_order(rests)
-            sizes = [container.objects for container in rests]
-            names = _checked_names(rows, batch, sizes, shared, names)
-            begin = 0
-            for location, inherited, size in zip(batch, shared, sizes, strict=True):
-                yield ListAddition(location, inherited, rows.slice(begin, size))
-                begin += size
+        for batch in runs(locations, lambda _: 1, _LISTS_AT_ONCE):
+            try:
+                found = _additions(fetchers, storage, batch, chain)
+            except BadInputError:
+                if unreadable is None:
+                    raise
+                chain = _Chain()
+                found = _each_alone(storage, batch, unreadable)
+            yield found
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The last list that was read, and the normalized names of its manifests."""
+
+    last: Container | None = None
+    names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+
+
+def _additions(
+    fetchers: ThreadPoolExecutor, storage: Storage, batch: Sequence[str], chain: _Chain
+) -> ListAdditions:
+    rests: list[Container] = []
+    inherited: list[int] = []
+    # Long lists inflate to much more memory than what is kept of them.
+    for part in runs(batch, lambda _: 1, _FETCH_THREADS):
+        for opened in fetchers.map(lambda location: _open_joined(storage, location), part):
+            rest = None if chain.last is None else _without_rows_of(chain.last, opened)
+            inherited.append(0 if chain.last is None or rest is None else chain.last.objects)
+            rests.append(opened if rest is None else rest)
+            chain.last = opened
+    sizes = [container.objects for container in rests]
+    found = ListAdditions(batch, inherited, sizes, _decoded_in_order(rests))
+    chain.names = _checked_names(found, chain.names)
+    return found
+
+
+def _each_alone(storage: Storage, batch: Sequence[str], unreadable: list[str]) -> ListAdditions:
+    """Read lists of which at least one cannot be read, each as if there were no list before it."""
+    found: dict[str, pa.Table] = {}
+    for location in batch:
+        try:
+            found[location] = read_manifest_list(storage, location)
+        except BadInputError:
+            unreadable.append(location)
+    rows = pa.concat_tables([MANIFEST_SCHEMA.empty_table(), *found.values()])
+    sizes = [table.num_rows for table in found.values()]
+    return ListAdditions(list(found), [0] * len(found), sizes, rows)
 
 
 def _without_rows_of(previous: Container, container: Container) -> Container | None:
@@ -212,39 +245,30 @@ def _decoded_in_order(lists: Sequence[Container]) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _checked_names(
-    rows: pa.Table,
-    lists: Sequence[str],
-    sizes: Sequence[int],
-    inherited: Sequence[int],
-    names: pa.Array,
-) -> pa.Array:
+def _checked_names(found: ListAdditions, names: pa.Array) -> pa.Array:
     """Check that no list names a manifest twice, which may hide that another is missing.
 
     Args:
-        rows: the rows that the lists add, concatenated.
-        lists: the lists' locations.
-        sizes: how many rows each list adds.
-        inherited: how many rows each list has in common with the one before it.
+        found: what the lists add.
         names: the normalized names of the manifests of the list before the first one.
 
     Returns:
         the normalized names of the manifests of the last list.
     """
-    if inherited[0] == 0:
+    if found.inherited[0] == 0:
         names = names.slice(0, 0)
-    # All lists of a chain, in which each begins or ends with the one before it, must have different names.
-    chains = np.cumsum(np.asarray(inherited) == 0)
-    owners = np.concatenate((np.zeros(len(names), np.int64), np.repeat(chains, sizes)))
-    spelled = one_array(rows["manifest_path"]).dictionary_encode()
+    # All lists of a chain, in which each begins or ends with the one before it, must add different names.
+    chains = np.cumsum(np.asarray(found.inherited) == 0)
+    owners = np.concatenate((np.zeros(len(names), np.int64), np.repeat(chains, found.sizes)))
+    spelled = one_array(found.rows["manifest_path"]).dictionary_encode()
     normal = normalize_locations(spelled.dictionary).take(spelled.indices)
     every = pa.concat_arrays([names, normal])
     codes = every.dictionary_encode().indices.to_numpy().astype(np.int64)
     _, first = np.unique(owners * (len(every) + 1) + codes, return_index=True)
     if len(first) != len(every):
         twice = np.setdiff1d(np.arange(len(every)), first)[0] - len(names)
-        found = np.searchsorted(np.cumsum(sizes), twice, side="right")
-        raise CorruptFileError(f"{lists[found]} names a manifest twice")
+        number = np.searchsorted(np.cumsum(found.sizes), twice, side="right")
+        raise CorruptFileError(f"{found.locations[number]} names a manifest twice")
     return every.filter(pa.array(owners == chains[-1]))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.manifests.api import read_manifest_lists, read_manifests
+from lake.core.manifests.api import read_list_additions, read_manifests
 from lake.core.metadata.files import read_metadata
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def _earlier(
     ]
     lists = _existing(pa.array([item.manifest_list for item in gone], pa.string()), listed, names)
     parts = [names.of(pa.array(statistics, pa.string())), names.of(lists)]
-    for _, _, manifests in read_manifest_lists(table.storage, lists.to_pylist()):
-        parts += _manifest_names(table, metadata, manifests, listed, names)
+    for found in read_list_additions(table.storage, lists.to_pylist()):
+        parts += _manifest_names(table, metadata, found.rows, listed, names)
     return parts
 
 

@@ -565,13 +565,17 @@ def _added_manifests(
         by_list.setdefault(item.manifest_list, []).append(item)
     snapshots: list[Snapshot] = []
     parts = [MANIFEST_SCHEMA.empty_table()]
-    for addition in read_list_additions(table.storage, list(by_list)):
-        for snapshot in by_list[addition.location]:
-            # The rows of the list before it are those of an earlier snapshot.
-            if addition.rows.num_rows or not addition.inherited:
-                check_list(table.metadata, snapshot, addition.rows)
-            snapshots.append(snapshot)
-            parts.append(addition.rows)
+    for locations, inherited, added_rows, rows in read_list_additions(table.storage, list(by_list)):
+        start = 0
+        for location, shared, size in zip(locations, inherited, added_rows, strict=True):
+            own = rows.slice(start, size)
+            start += size
+            for snapshot in by_list[location]:
+                # The rows of the list before it are those of an earlier snapshot.
+                if size or not shared:
+                    check_list(table.metadata, snapshot, own)
+                snapshots.append(snapshot)
+                parts.append(own)
     listed = pa.concat_tables(parts)
     sizes = [part.num_rows for part in parts[1:]]
     doubts = missing_added_files_messages(table.metadata, snapshots, listed, sizes)

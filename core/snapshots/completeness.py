@@ -18,7 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.errors import CorruptFileError
-from lake.core.manifests.api import live_manifests, read_manifest_list, read_manifests
+from lake.core.manifests.api import (
+    ListAdditions,
+    live_manifests,
+    read_manifest_list,
+    read_manifests,
+)
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import DELETED
 from lake.core.properties.table_properties import IGNORE_TOTALS
@@ -51,6 +56,14 @@ class FileCounts:
     manifests: int
     data: int | None
     deletes: int | None
+
+    def plus(self, other: FileCounts) -> FileCounts:
+        """Return the sums, unknown if a part is unknown."""
+        data = None if self.data is None or other.data is None else self.data + other.data
+        deletes = (
+            None if self.deletes is None or other.deletes is None else self.deletes + other.deletes
+        )
+        return FileCounts(self.manifests + other.manifests, data, deletes)
 
 
 def read_list(
@@ -134,6 +147,23 @@ def count_lists(manifests: pa.Table, sizes: Sequence[int]) -> list[FileCounts]:
             [None if bad else int(number) for number, bad in zip(known, lacking, strict=True)]
         )
     return [FileCounts(*of_one) for of_one in zip(sizes, *found, strict=True)]
+
+
+class RunningCounts:
+    """Counts the live files of lists of which only what each adds to the one before it was decoded."""
+
+    def __init__(self) -> None:
+        self._last = FileCounts(0, 0, 0)
+
+    def of(self, found: ListAdditions) -> list[FileCounts]:
+        """Return the counts of the next lists."""
+        counts = []
+        for own, inherited in zip(
+            count_lists(found.rows, found.sizes), found.inherited, strict=True
+        ):
+            self._last = self._last.plus(own) if inherited else own
+            counts.append(self._last)
+        return counts
 
 
 def _sums(values: Any, ends: Any, sizes: Sequence[int]) -> Any:

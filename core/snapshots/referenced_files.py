@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from lake.core import locations
 from lake.core.arrow import one_array
 from lake.core.avro.container import runs
-from lake.core.manifests.api import read_manifest_lists, read_manifests
+from lake.core.manifests.api import read_list_additions, read_manifest_list, read_manifests
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.snapshots.completeness import (
-    count_lists,
+    RunningCounts,
     missing_files_message,
     verify_manifest_list,
 )
@@ -122,19 +122,18 @@ def _distinct(lists: Iterable[pa.Table], seen: pa.Array) -> pa.Table:
 def _lists(
     storage: Storage, metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of manifest lists, all complete: a file missing from one would look uncommitted."""
+    """Yield what manifest lists add, all complete: a file missing from one would look uncommitted."""
     owners: dict[str, list[Snapshot]] = {}
     for snapshot in snapshots:
         owners.setdefault(snapshot.manifest_list, []).append(snapshot)
-    for names, sizes, rows in read_manifest_lists(storage, list(owners)):
-        starts = np.cumsum([0, *sizes]).tolist()
-        for name, start, counts in zip(names, starts, count_lists(rows, sizes), strict=False):
-            for snapshot in owners[name]:
+    running = RunningCounts()
+    for found in read_list_additions(storage, list(owners)):
+        for location, counts in zip(found.locations, running.of(found), strict=True):
+            for snapshot in owners[location]:
                 if missing_files_message(metadata, snapshot, counts):
-                    verify_manifest_list(
-                        storage, metadata, snapshot, rows.slice(start, counts.manifests)
-                    )
-        yield rows
+                    manifests = read_manifest_list(storage, location)
+                    verify_manifest_list(storage, metadata, snapshot, manifests)
+        yield found.rows
 
 
 def _windows(manifests: pa.Table) -> Iterator[pa.Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 
 import fastavro
@@ -134,14 +135,19 @@ def test_a_list_that_names_a_manifest_twice_lacks_another() -> None:
         read(storage, ["m", "l"])
 
 
-def additions(storage: MemoryStorage, locations: list[str]) -> dict[str, list[str]]:
+def additions(
+    storage: MemoryStorage, locations: list[str], unreadable: list[str] | None = None
+) -> dict[str, list[str]]:
     """Return the manifests of each list, put together from what the lists add to those before them."""
     found: dict[str, list[str]] = {}
     before: list[str] = []
-    for location, inherited, rows in read_list_additions(storage, locations):
-        assert inherited in {0, len(before)}
-        before = [*(before if inherited else []), *rows["manifest_path"].to_pylist()]
-        found[location] = before
+    for lists, inherited, sizes, rows in read_list_additions(storage, locations, unreadable):
+        names = iter(rows["manifest_path"].to_pylist())
+        for location, shared, size in zip(lists, inherited, sizes, strict=True):
+            assert shared in {0, len(before)}
+            before = [*(before if shared else []), *itertools.islice(names, size)]
+            found[location] = before
+        assert next(names, None) is None
     return found
 
 
@@ -153,16 +159,18 @@ def additions(storage: MemoryStorage, locations: list[str]) -> dict[str, list[st
             st.integers(0, 3),
             st.sampled_from(["before", "before", "after", "between", "other", "fewer"]),
             st.integers(1, 3),
+            st.sampled_from(["whole"] * 9 + ["cut", "missing", "twice"]),
         ),
         max_size=12,
     ),
     st.integers(1, 4),
 )
 def test_what_lists_add_to_each_other_makes_up_their_rows(
-    lists: list[tuple[int, int, str, int]], at_once: int
+    lists: list[tuple[int, int, str, int, str]], at_once: int
 ) -> None:
     storage, names, expected = MemoryStorage({}), list[str](), dict[str, list[str]]()
-    for number, (version, count, order, blocks) in enumerate(lists):
+    bad = []
+    for number, (version, count, order, blocks, state) in enumerate(lists):
         new = [f"{number}-{item}" for item in range(count)]
         half = len(names) // 2
         names = {
@@ -173,14 +181,23 @@ def test_what_lists_add_to_each_other_makes_up_their_rows(
             "fewer": names[:half],
         }[order]
         location = f"l{number}"
-        storage.files[location] = in_blocks(list_of(version, names), blocks)
-        expected[location] = names
-    locations = list(expected)
+        data = in_blocks(list_of(version, names), blocks)
+        if state == "twice":
+            data = list_of(version, [*names, "one", "one"])
+        if state != "missing":
+            storage.files[location] = data[:-1] if state == "cut" else data
+        if state == "whole":
+            expected[location] = names
+        else:
+            bad.append(location)
+    locations = [f"l{number}" for number in range(len(lists))]
+    unreadable: list[str] = []
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(read_module, "_LISTS_AT_ONCE", at_once)
-        found = additions(storage, locations)
+        found = additions(storage, locations, unreadable)
 
+    assert sorted(unreadable) == sorted(bad)
     assert {name: sorted(rows) for name, rows in found.items()} == {
         name: sorted(rows) for name, rows in expected.items()
     }
@@ -192,10 +209,8 @@ def test_equal_rows_are_decoded_once() -> None:
     for number in range(1, 50):
         # As Iceberg Java writes them: those of the commit first.
         storage.files[f"l{number}"] = list_of(2, names[:number][::-1])
-    found = list(read_list_additions(storage, list(storage.files)))
-    assert [(item.inherited, item.rows.num_rows) for item in found] == [
-        (number, 1) for number in range(49)
-    ]
+    [found] = read_list_additions(storage, list(storage.files))
+    assert (found.inherited, found.sizes, found.rows.num_rows) == (list(range(49)), [1] * 49, 49)
 
 
 @pytest.mark.parametrize("at_once", [1, 10])
