@@ -16,12 +16,22 @@ from lake.core.checking.findings import ERROR, WARNING, Finding, Findings, Level
 from lake.core.checking.stored_files import StoredFiles
 from lake.core.errors import BadInputError, CommitConflictError, NotFoundError
 from lake.core.keys.encoding import hash_keys
-from lake.core.manifests.api import DELETED, read_manifest_list, read_manifests
+from lake.core.manifests.api import (
+    DELETED,
+    read_list_additions,
+    read_manifest_list,
+    read_manifests,
+)
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Meter, shown
-from lake.core.snapshots.completeness import verify_manifest_list
+from lake.core.snapshots.completeness import (
+    FileCounts,
+    RunningCounts,
+    missing_files_message,
+    verify_manifest_list,
+)
 from lake.core.storage.location_columns import normalize_locations
 
 if TYPE_CHECKING:
@@ -127,7 +137,7 @@ class _Check:
         self.files = 0
         self._stored = StoredFiles(table)
         self._seen = np.empty(0, np.uint64)
-        # The indices in `manifests` of each snapshot whose list could be read.
+        # The indices in `manifests` of each head whose list could be read.
         self._lists: dict[int, Any] = {}
         self._unread: set[int] = set()
         self._live = _LIVE.empty_table()
@@ -151,8 +161,6 @@ class _Check:
     def _snapshots(self) -> Iterator[Finding]:
         schemas = {item.schema_id for item in self.metadata.schemas}
         newest = getattr(self.metadata, "last_sequence_number", 0)
-        seen: dict[str, int] = {}
-        parts = []
         for snapshot in self.metadata.snapshots:
             place = f"snapshot {snapshot.snapshot_id}"
             if snapshot.schema_id is not None and snapshot.schema_id not in schemas:
@@ -160,40 +168,67 @@ class _Check:
             if (snapshot.sequence_number or 0) > newest:
                 text = f"sequence number {snapshot.sequence_number} is above the table's, {newest}"
                 yield Finding("R003", place, text)
-            rows, finding = self._list(snapshot)
-            if finding:
-                yield finding
-            if rows is None:
-                continue
-            paths = normalize_locations(rows["manifest_path"]).to_pylist()
-            is_new = []
-            for path in paths:
-                is_new.append(path not in seen)
-                seen.setdefault(path, len(seen))
-            self._lists[snapshot.snapshot_id] = np.array([seen[path] for path in paths], np.int64)
-            parts.append(rows.select(MANIFEST_SCHEMA.names).filter(pa.array(is_new, pa.bool_())))
-        self.manifests = pa.concat_tables([self.manifests, *parts])
+        yield from self._manifest_lists()
 
-    def _list(self, snapshot: Snapshot) -> tuple[pa.Table | None, Finding | None]:
+    def _manifest_lists(self) -> Iterator[Finding]:
+        owners: dict[str, list[Snapshot]] = {}
+        for snapshot in self.metadata.snapshots:
+            owners.setdefault(snapshot.manifest_list, []).append(snapshot)
+        heads = {ref.snapshot_id for ref in self.metadata.refs.values()}
+        seen: dict[str, int] = {}
+        parts, unreadable = [], list[str]()
+        running, newest = RunningCounts(), 0
+        indices = np.zeros(0, np.int64)
+        for found in read_list_additions(self.table.storage, list(owners), unreadable):
+            is_new = []
+            start = 0
+            paths = normalize_locations(found.rows["manifest_path"]).to_pylist()
+            sequence_numbers = found.rows["sequence_number"].to_numpy()
+            counts = running.of(found)
+            for number, location in enumerate(found.locations):
+                end = start + found.sizes[number]
+                is_new += [path not in seen for path in paths[start:end]]
+                own = np.array([seen.setdefault(path, len(seen)) for path in paths[start:end]], int)
+                own_newest = max(sequence_numbers[start:end].tolist(), default=0)
+                if found.inherited[number]:
+                    own = np.concatenate((indices, own))
+                    own_newest = max(newest, own_newest)
+                start, indices, newest = end, own, own_newest
+                for snapshot in owners[location]:
+                    if snapshot.snapshot_id in heads:
+                        self._lists[snapshot.snapshot_id] = indices
+                    yield from self._list(snapshot, newest, counts[number])
+            parts.append(
+                found.rows.select(MANIFEST_SCHEMA.names).filter(pa.array(is_new, pa.bool_()))
+            )
+        self.manifests = pa.concat_tables([self.manifests, *parts])
+        for location in unreadable:
+            yield self._unreadable(location)
+
+    def _list(self, snapshot: Snapshot, newest: int, counts: FileCounts) -> Iterator[Finding]:
         place = snapshot.manifest_list
-        try:
-            rows = read_manifest_list(self.table.storage, place)
-        except NotFoundError as error:
-            return None, Finding("L001", place, error.message)
-        except BadInputError as error:
-            return None, Finding("L002", place, error.message)
-        newest = pc.max(rows["sequence_number"]).as_py()
-        if newest is not None and newest > (snapshot.sequence_number or 0):
+        if newest > (snapshot.sequence_number or 0):
             text = (
                 f"a manifest has sequence number {newest}, the snapshot {snapshot.sequence_number}"
             )
-            return rows, Finding("L004", place, text)
+            yield Finding("L004", place, text)
+        elif missing_files_message(self.metadata, snapshot, counts):
+            storage = self.table.storage
+            try:
+                # Asks the entries too: summaries and counts of some writers are wrong without damage.
+                rows = read_manifest_list(storage, place)
+                verify_manifest_list(storage, self.metadata, snapshot, rows)
+            except BadInputError as error:
+                yield Finding("L003", place, error.message)
+
+    def _unreadable(self, location: str) -> Finding:
         try:
-            # Asks the entries too: summaries and counts of some writers are wrong without damage.
-            verify_manifest_list(self.table.storage, self.metadata, snapshot, rows)
+            read_manifest_list(self.table.storage, location)
+        except NotFoundError as error:
+            return Finding("L001", location, error.message)
         except BadInputError as error:
-            return rows, Finding("L003", place, error.message)
-        return rows, None
+            return Finding("L002", location, error.message)
+        return Finding("L002", location, "two reads of the list differ")
 
     def _manifest_files(self) -> Iterator[Finding]:
         specs = self.metadata.specs()
