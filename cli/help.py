@@ -210,8 +210,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "deletes": (
         "lake deletes db.events",
+        "lake deletes db.events --rewrite",
         "lake deletes db.events --convert --dry-run",
-        "lake --json deletes db.events",
     ),
     "tag": (
         "lake tag db.events before-migration --retain 30d",

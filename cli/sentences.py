@@ -724,7 +724,8 @@ def _check(outcome: Outcome) -> str:
 
 def _deletes(outcome: Outcome) -> str:
     if outcome.plan:
-        return _conversion(outcome)
+        is_conversion = "equality_deletes" in outcome.plan
+        return _conversion(outcome) if is_conversion else _deletes_rewrite(outcome)
     rows = outcome.result.get("delete_files", ())
     dangling = sum(row["dangling"] is True for row in rows)
     text = counted(len(rows), "delete file")
@@ -741,6 +742,25 @@ def _conversion(outcome: Outcome) -> str:
         return f"dry run: would convert {files} that may apply to {read}{_NOTHING_WRITTEN}"
     rows = counted(result["deleted_rows"], "row")
     return f"converted {files}: {rows} of {counted(result['changed_data_files'], 'data file')} deleted by position"
+
+
+def _deletes_rewrite(outcome: Outcome) -> str:
+    plan, result = _Facts(outcome.plan), _Facts(outcome.result)
+    if not plan["position_deletes"]:
+        return "no position delete file can be replaced"
+    files = counted(plan["position_deletes"], "position delete file")
+    dangling = f" ({plan['dangling']:,} dangling)" * bool(plan["dangling"])
+    if outcome.status is Status.DRY_RUN:
+        of = counted(plan["data_files"], "data file")
+        return f"dry run: would replace {files}{dangling} of {of}{_NOTHING_WRITTEN}"
+    if not result["added_deletes"]:
+        return f"removed {files} that deleted nothing"
+    added = counted(
+        result["added_deletes"], "deletion vector" if plan["kind"] == "vector" else "file"
+    )
+    dropped = result["dropped_rows"]
+    text = f"replaced {files}{dangling} by {added}, {counted(result['deleted_rows'], 'row')} stay deleted"
+    return f"{text}, {counted(dropped, 'record')} dropped" if dropped else text
 
 
 def _tables(outcome: Outcome) -> str:

@@ -130,6 +130,8 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("check", "db.t"),
         ("partitions", "db.t", "--idle", "1h"),
         ("deletes", "db.t"),
+        ("deletes", "db.t", "--rewrite", "--dry-run"),
+        ("deletes", "db.t", "--rewrite"),
         ("deletes", "db.t", "--convert", "--dry-run"),
         ("deletes", "db.t", "--convert"),
         ("create", "db.new", "id long not null", "--dry-run"),

@@ -1,4 +1,4 @@
-"""`lake deletes`: list a table's delete files, or convert equality deletes."""
+"""`lake deletes`: list a table's delete files, compact them, or convert equality deletes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from lake.core.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
+    from lake.core.delete_conversion.plan import DeletePlan
 
 
 def deletes(
     context: typer.Context,
     table: TableArgument,
+    rewrite: Annotated[
+        bool,
+        typer.Option("--rewrite", help="Replace many position delete files by few, or by vectors."),
+    ] = False,
     convert: Annotated[
         bool,
         typer.Option("--convert", help="Convert equality deletes to position deletes or vectors."),
@@ -32,36 +37,54 @@ def deletes(
 
     A delete file that applies to no data file is dangling: it deletes nothing.
     """
+    if rewrite and convert:
+        raise InvalidRequestError(
+            "--rewrite and --convert exclude each other", hint="run one after the other"
+        )
+    if rewrite or convert:
+        return _change(
+            context,
+            table,
+            branch,
+            rewrite=rewrite,
+            wait=wait,
+            on_commit=on_commit,
+            dry_run=dry_run,
+        )
+    if dry_run or wait is not None or on_commit is not None:
+        raise InvalidRequestError("--dry-run, --wait and --on-commit need --rewrite or --convert")
     from lake.core.inspection.deletes import list_deletes
 
-    if not convert:
-        if dry_run or wait is not None or on_commit is not None:
-            raise InvalidRequestError("--dry-run, --wait and --on-commit need --convert")
-        return list_deletes(session_of(context).table(table), branch=branch)
-    return _convert(context, table, branch, wait=wait, on_commit=on_commit, dry_run=dry_run)
+    return list_deletes(session_of(context).table(table), branch=branch)
 
 
-def _convert(
+def _change(
     context: typer.Context,
     table: str,
     branch: str,
     *,
+    rewrite: bool,
     wait: str | None,
     on_commit: str | None,
     dry_run: bool,
 ) -> Outcome:
     from lake.core.delete_conversion.execute import execute, preview
     from lake.core.delete_conversion.plan import plan_conversion
+    from lake.core.delete_conversion.rewrite_plan import plan_rewrite
     from lake.core.locks.table_lock import with_table_lock
 
     report_commits(context, on_commit)
     wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)
     loaded = session.table(table)
+
+    def plan(now: Table) -> DeletePlan:
+        return plan_rewrite(now, branch) if rewrite else plan_conversion(now, branch)
+
     if dry_run:
-        return preview(plan_conversion(loaded, branch))
+        return preview(plan(loaded))
 
     def work(now: Table, operation_id: str) -> Outcome:
-        return execute(session, now, branch, operation_id)
+        return execute(session, now, branch, operation_id, plan)
 
     return with_table_lock(session, loaded, work, command="deletes", branch=branch, wait_ms=wait_ms)

@@ -146,6 +146,28 @@ class RowDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteDeletes:
+    """Replace delete files by others that delete the same rows; data files stay.
+
+    The caller refuses data files that were written since and keep an older sequence number.
+
+    Args:
+        deletes: the new delete files.
+        replaced_deletes: the delete files that they replace; one that is no longer live is a conflict.
+        referenced_paths: the data files whose rows the new ones delete; one that is no longer live is a conflict.
+        base_snapshot_id: the snapshot that the rewrite had read.
+        data_sequence_number: the greatest of those of the replaced files, so that the new ones apply to no data file
+            that is added later.
+    """
+
+    deletes: Files
+    replaced_deletes: Sequence[DeleteKey]
+    referenced_paths: Sequence[str]
+    base_snapshot_id: int | None
+    data_sequence_number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteManifests:
     """Write the live entries of manifests again, into manifests of about one size, sorted by partition.
 
@@ -161,7 +183,13 @@ class RewriteManifests:
 
 
 Operation = (
-    AppendFiles | OverwriteFiles | ReplacePartitions | RewriteFiles | RowDelta | RewriteManifests
+    AppendFiles
+    | OverwriteFiles
+    | ReplacePartitions
+    | RewriteFiles
+    | RowDelta
+    | RewriteDeletes
+    | RewriteManifests
 )
 
 

@@ -24,6 +24,7 @@ from lake.core.commit.operations import (
     Operation,
     OverwriteFiles,
     ReplacePartitions,
+    RewriteDeletes,
     RewriteFiles,
     RewriteManifests,
     RowDelta,
@@ -181,7 +182,7 @@ class SnapshotProducer:
 
     def declare_deletes(self, delete_conflicts: DeleteConflicts) -> None:
         """Declare the delete files that the operation adds and replaces."""
-        if isinstance(self.operation, RowDelta):
+        if isinstance(self.operation, RowDelta | RewriteDeletes):
             _, deletes = self._entry_tables(self.table.metadata)
             delete_conflicts.declare_deletes(
                 [part.entries for part in deletes], self.operation.replaced_deletes
@@ -288,16 +289,18 @@ class SnapshotProducer:
         """Return the added data files and the added delete files."""
         if self._data is None:
             assert not isinstance(self.operation, RewriteManifests)  # noqa: S101 - it adds no file
-            deletes = self.operation.deletes if isinstance(self.operation, RowDelta) else ()
+            operation = self.operation
+            deletes = operation.deletes if isinstance(operation, RowDelta | RewriteDeletes) else ()
             self._deletes = entry_tables(deletes, metadata)
-            self._data = entry_tables(self.operation.added, metadata)
+            data = () if isinstance(operation, RewriteDeletes) else operation.added
+            self._data = entry_tables(data, metadata)
         return self._data, self._deletes
 
     def _operation_name(self, removal: Removal) -> str:
         operation = self.operation
         if isinstance(operation, AppendFiles):
             return "append"
-        if isinstance(operation, RewriteFiles | RewriteManifests):
+        if isinstance(operation, RewriteFiles | RewriteDeletes | RewriteManifests):
             return "replace"
         if isinstance(operation, ReplacePartitions):
             return "overwrite"
@@ -331,6 +334,8 @@ class SnapshotProducer:
             return self._replaced(metadata, operation, parent, since, data)
         if isinstance(operation, RowDelta):
             return self._superseded(metadata, operation, parent, since, data, deletes)
+        if isinstance(operation, RewriteDeletes):
+            return self._rewritten_deletes(metadata, operation, parent, deletes)
         removed = frozenset(operation.removed_paths)
         files = find_live(storage, metadata, parent.manifests, removed)
         if head_id != operation.base_snapshot_id:
@@ -368,6 +373,19 @@ class SnapshotProducer:
                 conflicts.refuse_new_deletes_for(
                     since, files.partitions, ignore_equality=operation.ignore_equality
                 )
+        return Removal(deletes=replaced)
+
+    def _rewritten_deletes(
+        self,
+        metadata: TableMetadata,
+        operation: RewriteDeletes,
+        parent: Parent,
+        deletes: list[EntryTable],
+    ) -> Removal:
+        replaced = frozenset(operation.replaced_deletes)
+        added = [part.entries for part in deletes]
+        parent.delete_conflicts.check(metadata, parent.manifests, added, replaced)
+        find_live(self.storage, metadata, parent.manifests, frozenset(operation.referenced_paths))
         return Removal(deletes=replaced)
 
     def _replaced(
@@ -447,9 +465,9 @@ class SnapshotProducer:
         return [_at_sequence(row, sequence_number) for added in self._added for row in added.rows]
 
     def _added_of(self, metadata: TableMetadata, part: EntryTable, content: int) -> _Added:
-        rewrite = self.operation if isinstance(self.operation, RewriteFiles) else None
-        entries = part.entries
-        number = rewrite.data_sequence_number if rewrite else None
+        operation, entries, number = self.operation, part.entries, None
+        if isinstance(operation, RewriteFiles | RewriteDeletes):
+            number = operation.data_sequence_number
         for column, value in (("snapshot_id", self.snapshot_id), ("sequence_number", number)):
             values = pa.repeat(pa.scalar(value, pa.int64()), entries.num_rows)
             entries = _with(entries, column, values)

@@ -1,1 +1,1 @@
-"""Conversion of equality deletes to position deletes or deletion vectors."""
+"""Replacement of delete files: conversion of equality deletes, and rewrites of position deletes."""

@@ -1,4 +1,4 @@
-"""Find the rows that equality deletes delete, reading the compared columns only, and delete them by position."""
+"""Find the rows that delete files delete, and delete them by position."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from lake.core.deletes.apply import Deletes
+from lake.core.deletes.row_positions import RowPositions
 from lake.core.deletes.writers import DeletedRows, open_position_writer
 from lake.core.engine.tasks import TaskContext
 from lake.core.manifests.data_files import DataFile
@@ -17,20 +18,25 @@ from lake.core.rows.writer import WriteSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertTask(PlainData):
-    """Convert the equality deletes of some data files.
+    """Write the deleted rows of some data files as positions.
 
     Args:
         task: the task's number, part of file names.
-        files: whole data files.
-        reading: the settings for reading them, with all deletes that may apply to them.
+        files: whole data files, in the order in which their positions are written.
+        reading: the settings for reading them, with the deletes.
+        compares_keys: whether equality deletes are applied, and positions stay in other delete files; otherwise
+            all positions are written.
         format_version: the table's.
+        granularity: whether a position delete file is for one data file, or for several of a partition.
         writing: the settings for writing delete files.
     """
 
     task: int
     files: Sequence[FileSlice]
     reading: ReadSettings
+    compares_keys: bool
     format_version: int
+    granularity: str
     writing: WriteSettings
 
 
@@ -39,7 +45,7 @@ class ConvertReport(PlainData):
     """What a task wrote.
 
     Args:
-        hit: the data files of which equality deletes delete rows that no position delete did.
+        hit: the data files of which rows are deleted that no delete file that stays deletes by position.
         deletes: the new delete files.
         rows: the number of these rows.
     """
@@ -50,13 +56,13 @@ class ConvertReport(PlainData):
 
 
 def convert(task: ConvertTask, context: TaskContext) -> Iterator[ConvertReport]:
-    """Write the positions of the rows that equality deletes delete."""
+    """Write the positions of the deleted rows."""
     found: list[DeletedRows] = []
     rows = 0
     with closing(Deletes(context.storage, task.reading, task.files)) as deletes:
         for file in task.files:
             context.check_cancelled()
-            positions, earlier = deletes.all_positions_of(file), deletes.positions_of(file)
+            positions, earlier = _rows_of(file, deletes, compares_keys=task.compares_keys)
             if added := len(positions.without(earlier)):
                 rows += added
                 found.append(
@@ -73,10 +79,24 @@ def convert(task: ConvertTask, context: TaskContext) -> Iterator[ConvertReport]:
         return
     names = task.writing.file_names(task=task.task, attempt=context.attempt)
     with open_position_writer(
-        context.storage, task.writing, format_version=task.format_version, names=names
+        context.storage,
+        task.writing,
+        format_version=task.format_version,
+        names=names,
+        granularity=task.granularity,
     ) as writer:
         for item in found:
             context.check_cancelled()
             writer.add(item)
         written = writer.close()
     yield ConvertReport(hit=[item.path for item in found], deletes=written, rows=rows)
+
+
+def _rows_of(
+    file: FileSlice, deletes: Deletes, *, compares_keys: bool
+) -> tuple[RowPositions, RowPositions]:
+    """Return the deleted rows of a data file, and those that delete files which stay delete by position."""
+    by_position = deletes.positions_of(file)
+    if compares_keys:
+        return deletes.all_positions_of(file), by_position
+    return by_position, RowPositions()

@@ -20,7 +20,12 @@ from lake.core.deletes.row_positions import RowPositions
 from lake.core.errors import RefusedError
 from lake.core.formats.parquet.options import OF_DATA_FILES_ONLY
 from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
-from lake.core.properties.table_properties import DELETE_FILE_BYTES, OF_DELETE_FILES, check
+from lake.core.properties.table_properties import (
+    DELETE_FILE_BYTES,
+    FILE,
+    OF_DELETE_FILES,
+    check,
+)
 from lake.core.rows.file_formats import format_for
 from lake.core.rows.file_names import FileNames, folder_of
 from lake.core.rows.writer import Output, TableWriter, TransactionalWriter, WriteSettings
@@ -138,9 +143,16 @@ class PositionDeleteWriter(TransactionalWriter):
 
     def _write(self, file: NewFile, path: str, positions: Indices) -> None:
         for start in range(0, len(positions), _ROW_GROUP_ROWS):
-            part = positions[start : start + _ROW_GROUP_ROWS]
-            same = pa.DictionaryArray.from_arrays(np.zeros(len(part), np.int32), [path])
-            file.write(pa.Table.from_arrays([same, pa.array(part)], self._format.arrow.names))
+            self._write_group(file, [(path, positions[start : start + _ROW_GROUP_ROWS])])
+
+    def _write_group(self, file: NewFile, parts: Sequence[tuple[str, Indices]]) -> None:
+        paths, positions = zip(*parts, strict=True)
+        numbers = np.repeat(
+            np.arange(len(paths), dtype=np.int32), [len(some) for some in positions]
+        )
+        named = pa.DictionaryArray.from_arrays(numbers, list(paths))
+        columns = [named, pa.array(np.concatenate(positions))]
+        file.write(pa.Table.from_arrays(columns, self._format.arrow.names))
 
     def close(self) -> list[DataFile]:
         """Return the files' entries."""
@@ -150,6 +162,81 @@ class PositionDeleteWriter(TransactionalWriter):
     def abort(self) -> None:
         """Delete everything that was written."""
         self._storage.delete(self._paths)
+
+
+class PartitionDeleteWriter(PositionDeleteWriter):
+    """Writes position deletes for format version 2: files of the target size, each for data files of one partition.
+
+    Data files are added by partition, and within a partition by path: a delete file is sorted by path.
+    """
+
+    def __init__(self, storage: Storage, settings: WriteSettings, names: FileNames) -> None:
+        super().__init__(storage, settings, names)
+        self._target = DELETE_FILE_BYTES.of(settings.properties)
+        self._file: NewFile | None = None
+        self._named: list[DeletedRows] = []
+        self._pending: list[tuple[str, Indices]] = []
+        self._pending_rows = 0
+
+    def add(self, deleted: DeletedRows) -> None:
+        """Write the positions that are not yet deleted, if any."""
+        positions = deleted.positions.without(deleted.earlier).to_numpy()
+        if not len(positions):
+            return
+        if self._named and not self._continues(self._named[-1], deleted):
+            self._finish()
+        if self._file is None:
+            path = self._new_path(deleted)
+            self._paths.append(path)
+            self._file = self._format.create(self._storage, path)
+        self._named.append(deleted)
+        for start in range(0, len(positions), _ROW_GROUP_ROWS):
+            part = positions[start : start + _ROW_GROUP_ROWS]
+            self._pending.append((deleted.path, part))
+            self._pending_rows += len(part)
+            if self._pending_rows >= _ROW_GROUP_ROWS:
+                self._flush()
+
+    def _continues(self, last: DeletedRows, deleted: DeletedRows) -> bool:
+        """Return whether a data file's positions go to the open file."""
+        same = (last.spec_id, last.partition) == (deleted.spec_id, deleted.partition)
+        return same and self._file is not None and self._file.size < self._target
+
+    def _flush(self) -> None:
+        if self._file is not None and self._pending:
+            self._write_group(self._file, self._pending)
+        self._pending, self._pending_rows = [], 0
+
+    def _finish(self) -> None:
+        self._flush()
+        file, named = self._file, self._named
+        if file is None:
+            return
+        sole = named[0].path if len(named) == 1 else None
+        entry = file.close(
+            content=POSITION_DELETES,
+            spec_id=named[0].spec_id,
+            partition=named[0].partition,
+            referenced_data_file=sole,
+        )
+        self._file, self._named = None, []
+        if sole is not None:
+            rest = named[0].positions.without(named[0].earlier)
+            self._files.append(_with_bounds(entry, sole, rest.to_numpy()))
+        else:
+            # As in Iceberg Java: bounds of several data files exclude hardly any other.
+            self._files.append(replace(entry, lower_bounds={}, upper_bounds={}))
+
+    def close(self) -> list[DataFile]:
+        """Return the files' entries."""
+        self._finish()
+        return super().close()
+
+    def abort(self) -> None:
+        """Delete everything that was written."""
+        if self._file is not None:
+            self._file.abandon()
+        super().abort()
 
 
 class VectorWriter(TransactionalWriter):
@@ -200,9 +287,21 @@ PositionWriter = PositionDeleteWriter | VectorWriter
 
 
 def open_position_writer(
-    storage: Storage, settings: WriteSettings, *, format_version: int, names: FileNames
+    storage: Storage,
+    settings: WriteSettings,
+    *,
+    format_version: int,
+    names: FileNames,
+    granularity: str = FILE,
 ) -> PositionWriter:
     """Return a writer for position deletes in the table's format version.
+
+    Args:
+        storage: the storage for the files.
+        settings: the table's settings.
+        format_version: the table's.
+        names: provides the files' names.
+        granularity: whether a position delete file is for one data file, or for several of a partition.
 
     Raises:
         RefusedError: the format version does not support deletes.
@@ -213,7 +312,8 @@ def open_position_writer(
             hint="upgrade the table to version 2",
         )
     if format_version < DELETION_VECTORS_SINCE:
-        return PositionDeleteWriter(storage, settings, names)
+        writer = PositionDeleteWriter if granularity == FILE else PartitionDeleteWriter
+        return writer(storage, settings, names)
     return VectorWriter(storage, names)
 
 

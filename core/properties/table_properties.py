@@ -36,6 +36,8 @@ SERIALIZABLE, SNAPSHOT = "serializable", "snapshot"
 _ISOLATION_LEVELS = (SERIALIZABLE, SNAPSHOT)
 COPY_ON_WRITE, MERGE_ON_READ = "copy-on-write", "merge-on-read"
 _MODES = (COPY_ON_WRITE, MERGE_ON_READ)
+FILE, PARTITION = "file", "partition"
+GRANULARITIES = (FILE, PARTITION)
 NONE, HASH, RANGE = "none", "hash", "range"
 DISTRIBUTIONS = (NONE, HASH, RANGE)
 _AVRO_CODECS = ("gzip", "zstd", "snappy", "uncompressed", "deflate", "zstandard", "null")
@@ -122,6 +124,8 @@ DATA_FORMAT = choice("write.format.default", "parquet", FORMATS)
 DELETE_FORMAT = optional_choice("write.delete.format.default", FORMATS)
 DATA_FILE_BYTES = size("write.target-file-size-bytes", 512 * _MIB)
 DELETE_FILE_BYTES = size("write.delete.target-file-size-bytes", 64 * _MIB)
+# Honoured by rewrites of delete files only.
+DELETE_GRANULARITY = choice("write.delete.granularity", FILE, GRANULARITIES)
 
 
 def _metrics_mode(found: str) -> str | None:
@@ -279,11 +283,11 @@ UNUSED: tuple[Unused, ...] = (
         allowed=_BOOLEAN,
     ),
     _warned(
-        "write.delete.granularity",
+        DELETE_GRANULARITY.name,
         "each position delete file applies to one data file",
         Use.DELETE,
-        harmless=("file",),
-        allowed=("file", "partition"),
+        harmless=(FILE,),
+        allowed=GRANULARITIES,
     ),
     _warned(
         "write.delete.mode",
@@ -355,8 +359,11 @@ UNUSED: tuple[Unused, ...] = (
     ),
 )
 
+# Properties that some commands honour, and others warn about, are among `UNUSED`.
 HONOURED: tuple[Setting[Any], ...] = tuple(
-    value for value in list(globals().values()) if isinstance(value, Setting)
+    value
+    for value in list(globals().values())
+    if isinstance(value, Setting) and value.name not in {item.name for item in UNUSED}
 )
 # Properties of data files that also exist for delete files.
 _OF_DELETE_FILES = (

@@ -300,6 +300,11 @@ class DeletePairing:
         return own, of_deletes
 
     @property
+    def data_files(self) -> int:
+        """The number of data files."""
+        return int(self._entries.num_rows)
+
+    @property
     def counts(self) -> Int64s:
         """The number of delete files that may apply to each data file, before key bounds are compared."""
         total: Int64s = sum(intervals.counts for intervals in self._all())  # type: ignore[assignment]
@@ -357,6 +362,19 @@ class DeletePairing:
         """Return the deletion vectors of some data files."""
         return np.sort(self._vectors.of(rows))
 
+    def position_files(self, rows: Int64s) -> Int64s:
+        """Return the position delete files, other than deletion vectors, of some data files."""
+        return np.union1d(self._by_path.of(rows), self._by_partition.of(rows))
+
+    def count_position_files(self, chosen: Mask) -> Int64s:
+        """Return how many position delete files, other than deletion vectors, apply to each data file.
+
+        Args:
+            chosen: the delete files that are counted, by ordinal.
+        """
+        ones = chosen.astype(np.int64)
+        return self._by_path.total(ones) + self._by_partition.total(ones)
+
     def _all(self) -> tuple[_Intervals, ...]:
         return (
             self._vectors,
@@ -400,12 +418,26 @@ class DeletePairing:
 
     def touched(self) -> Mask:
         """Return to which data files a delete file may apply, also judged by key bounds."""
-        positions = self._vectors.counts + self._by_path.counts + self._by_partition.counts
-        found: Mask = positions > 0
+        by_position = self._by_position()
+        return by_position | self.touched_by_key(by_position)
+
+    def touched_by_key(self, known: Mask | None = None) -> Mask:
+        """Return to which data files an equality delete may apply, also judged by key bounds.
+
+        Args:
+            known: data files that need no answer: theirs is False.
+        """
+        found = np.zeros(self._entries.num_rows, np.bool_)
+        skipped = found if known is None else known
         for intervals in (self._keys, self._global_keys):
-            rows = np.flatnonzero((intervals.counts > 0) & ~found)
+            rows = np.flatnonzero((intervals.counts > 0) & ~(found | skipped))
             for some, matching in self._key_matches(intervals, rows, intervals.of(rows)):
                 found[some] |= matching.any(axis=1)
+        return found
+
+    def _by_position(self) -> Mask:
+        counts = self._vectors.counts + self._by_path.counts + self._by_partition.counts
+        found: Mask = counts > 0
         return found
 
 

@@ -527,9 +527,16 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a rewrite gets a new sequence number",
             "core/commit/snapshot_producer.py",
-            "        number = rewrite.data_sequence_number if rewrite else None\n",
-            "        number = None\n",
+            "            number = operation.data_sequence_number\n",
+            "            number = None\n",
             (_COMPACTION, _RACES),
+        ),
+        RemovedCheck(
+            "deletes of a data file that is gone are written",
+            "core/commit/snapshot_producer.py",
+            "        find_live(self.storage, metadata, parent.manifests, frozenset(operation.referenced_paths))\n",
+            "",
+            ("tests/commands/test_deletes_rewrite.py",),
         ),
         RemovedCheck(
             "rows that a rewrite lost are not noticed",

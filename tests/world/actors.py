@@ -210,8 +210,8 @@ def compact(world: World, random: Random) -> None:
 
 def convert(world: World, random: Random) -> None:
     branch = some_branch(world, random)
-    operation = Operation("convert", branch=branch)
-    world.step(operation, "deletes", "--convert", "--branch", branch)
+    kind = random.choice(["--convert", "--rewrite"])
+    world.step(Operation(kind[2:], branch=branch), "deletes", kind, "--branch", branch)
 
 
 def manifests(world: World, random: Random) -> None:

@@ -346,6 +346,16 @@ COMMANDS: Mapping[str, Command] = {
         first=((*_UPSERT, "--deletes", "equality"),),
         versions=_WITH_DELETES,
     ),
+    "rewrite deletes": Command(
+        arguments=("deletes", "db.t", "--rewrite"),
+        rows=_KEYED,
+        first=(
+            (*_UPSERT, "--deletes", "position"),
+            (*_UPSERT, "--deletes", "position"),
+            ("alter", "db.t", "--set", "write.delete.granularity=partition"),
+        ),
+        versions=(2,),
+    ),
     "expire": Command(arguments=_EXPIRE, first=(_ONE_FILE,), leaves=False),
     "expire, keeping files": Command(arguments=(*_EXPIRE, "--keep-files"), first=(_ONE_FILE,)),
     "expire and clean metadata": Command(

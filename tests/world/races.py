@@ -144,6 +144,7 @@ COMMANDS = {
             ["--rewrite-all", "--no-starting-sequence-number", "--partial-progress"],
         ),
         Command("convert deletes", "deletes", ["--convert"]),
+        Command("rewrite deletes", "deletes", ["--rewrite"]),
         Command("expire", "expire", ["--older-than", "1d", "--retain-last", "1"]),
     )
 }
@@ -273,6 +274,7 @@ OTHERS: dict[str, Callable[[World], object]] = {
     "overwrite": _by_lake("overwrite"),
     "compact": _by_lake("compact"),
     "convert deletes": _by_lake("convert deletes"),
+    "rewrite deletes": _by_lake("rewrite deletes"),
     "expire": _by_lake("expire"),
     "tag": _tag,
     "commit to a branch": _commit_to_branch,

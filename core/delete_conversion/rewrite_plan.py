@@ -1,0 +1,213 @@
+"""Plan a rewrite of position deletes: which delete files others replace, and whose rows these delete.
+
+In format version 2, few position delete files replace many: one for each data file, or those of a partition together.
+In format version 3, deletion vectors replace position delete files. Source: Iceberg Java's
+RewritePositionDeleteFilesSparkAction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lake.core.commit.operations import DeleteKey, RewriteDeletes
+from lake.core.delete_conversion.plan import DeletePlan, Written, head_with_deletes, slices_at
+from lake.core.manifests.data_files import POSITION_DELETES, DeleteFile
+from lake.core.properties.table_properties import DELETE_FILE_BYTES, DELETE_GRANULARITY, FILE
+from lake.core.rows.reader import FileSlice
+from lake.core.snapshots import ancestry
+from lake.core.snapshots.live_files import LiveFiles, live_files
+from lake.core.types.format_versions import DELETION_VECTORS_SINCE
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.types.transforms import Partition
+
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+_TASK_FILES = 10_000
+# A delete file of a partition is small below this part of the target size, as for Iceberg Java.
+_SMALL = 0.75
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewritePlan(DeletePlan):
+    """A planned rewrite of position deletes of one snapshot; data files are in the order of partitions and paths.
+
+    Args:
+        dangling: how many of the chosen delete files apply to no data file.
+    """
+
+    dangling: int = 0
+
+    @property
+    def compares_keys(self) -> bool:
+        """Whether the compared columns of the data files are read."""
+        return False
+
+    @property
+    def input_bytes(self) -> int:
+        """The size of the delete files."""
+        return sum(item.content_size_bytes or item.size_bytes for item in self.chosen)
+
+    def parts(self, parallelism: int) -> Iterator[slice]:  # noqa: ARG002
+        """Yield many data files at once, as each task writes files of its own; shared files need whole partitions."""
+        start = 0
+        for place in range(1, len(self.files)):
+            new = _place(self.files[place]) != _place(self.files[place - 1])
+            if place - start >= _TASK_FILES and (new or self.granularity == FILE):
+                yield slice(start, place)
+                start = place
+        yield slice(start, len(self.files))
+
+    @cached_property
+    def _by_path(self) -> dict[str, list[DeleteFile]]:
+        found = defaultdict(list)
+        for item in self.chosen:
+            if item.referenced_data_file is not None:
+                found[item.referenced_data_file].append(item)
+        return found
+
+    @cached_property
+    def _by_partition(self) -> dict[tuple[int, Partition], list[DeleteFile]]:
+        found = defaultdict(list)
+        for item in self.chosen:
+            if item.referenced_data_file is None:
+                found[item.spec_id, item.partition].append(item)
+        return found
+
+    def deletes_of(self, places: slice) -> tuple[DeleteFile, ...]:
+        """Return the chosen delete files that may apply to some of the data files."""
+        files = self.files[places]
+        shared = dict.fromkeys(_place(file) for file in files)
+        return (
+            *(item for file in files for item in self._by_path.get(file.path, ())),
+            *(item for place in shared for item in self._by_partition.get(place, ())),
+        )
+
+    def operation(self, written: Written) -> RewriteDeletes:
+        """Return the change of the table."""
+        return RewriteDeletes(
+            deletes=written.deletes,
+            replaced_deletes=[DeleteKey(item.path, item.content_offset) for item in self.chosen],
+            referenced_paths=written.hit,
+            base_snapshot_id=self.base_id,
+            data_sequence_number=max(item.sequence_number for item in self.chosen),
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan's figures for the outcome."""
+        return {
+            "position_deletes": len(self.chosen),
+            "position_rows": sum(item.record_count for item in self.chosen),
+            "dangling": self.dangling,
+            "data_files": len(self.files),
+            "input_bytes": self.input_bytes,
+            "kind": self.kind,
+            "granularity": self.granularity,
+        }
+
+    def result(self, written: Written) -> dict[str, Any]:
+        """Return the figures of what was done."""
+        return {
+            "removed_position_deletes": len(self.chosen),
+            "added_deletes": len(written.deletes),
+            "deleted_rows": written.rows,
+            "dropped_rows": sum(item.record_count for item in self.chosen) - written.rows,
+        }
+
+
+def plan_rewrite(table: Table, branch: str = ancestry.MAIN) -> RewritePlan:
+    """Plan the rewrite of a branch's position deletes; reads manifests only.
+
+    Raises:
+        NotFoundError: there is no such branch.
+        InvalidRequestError: a table property for delete files has a value that is not allowed.
+        RefusedError: the format version does not support delete files.
+        CorruptFileError: a manifest does not match its list, or a delete file's entry is not valid.
+    """
+    vectors = table.metadata.format_version >= DELETION_VECTORS_SINCE
+    granularity = FILE if vectors else DELETE_GRANULARITY.of(table.properties)
+    head = head_with_deletes(table, branch)
+    if head is None:
+        return RewritePlan(table=table, branch=branch, base=None, granularity=granularity)
+    found = live_files(table, head)
+    chosen, live = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    if found.delete_manifests.num_rows:
+        live = _applied(found)
+        chosen = _chosen(found, live, granularity, vectors=vectors)
+    return RewritePlan(
+        table=table,
+        branch=branch,
+        base=head,
+        chosen=found.delete_index.describe(chosen) if len(chosen) else (),
+        files=_data_files(found, chosen),
+        granularity=granularity,
+        dangling=int(np.count_nonzero(~live[chosen])),
+    )
+
+
+def _applied(found: LiveFiles) -> Mask:
+    """Return for each delete file whether positions of it, or its vector, apply to a data file."""
+    index = found.delete_index
+    applied = np.zeros(index.count, np.bool_)
+    for pairing in found.pairs.values():
+        every = np.arange(pairing.data_files)
+        applied[pairing.position_files(every)] = True
+        applied[pairing.vectors(every)] = True
+    return applied
+
+
+def _chosen(found: LiveFiles, applied: Mask, granularity: str, *, vectors: bool) -> Int64s:
+    """Return the ordinals of the delete files to replace: those that others can replace, and dangling ones."""
+    index = found.delete_index
+    is_position = index.content == POSITION_DELETES
+    is_file = is_position & ~index.is_vector
+    chosen = is_position & ~applied
+    if vectors:
+        chosen |= is_file
+    elif granularity == FILE:
+        chosen |= is_file & index.paths.is_null().to_numpy(zero_copy_only=False)
+        for pairing in found.pairs.values():
+            several = np.flatnonzero(pairing.count_position_files(is_file) > 1)
+            chosen[pairing.position_files(several)] = True
+    else:
+        chosen[_small(found, np.flatnonzero(is_file & applied))] = True
+    return np.flatnonzero(chosen)
+
+
+def _small(found: LiveFiles, ordinals: Int64s) -> list[int]:
+    """Return the small delete files of partitions that have several."""
+    most = _SMALL * DELETE_FILE_BYTES.of(found.table.properties)
+    groups: dict[tuple[int, Partition], list[int]] = defaultdict(list)
+    described = found.delete_index.describe(ordinals)
+    for ordinal, item in zip(ordinals.tolist(), described, strict=True):
+        if item.size_bytes < most:
+            groups[item.spec_id, item.partition].append(ordinal)
+    return [ordinal for group in groups.values() if len(group) > 1 for ordinal in group]
+
+
+def _data_files(found: LiveFiles, chosen: Int64s) -> Sequence[FileSlice]:
+    """Return the data files to which some of the delete files apply, by partition and path."""
+    if not len(chosen):
+        return ()
+    mask = np.zeros(found.delete_index.count, np.bool_)
+    mask[chosen] = True
+    counts = [found.pairs[spec_id].count_position_files(mask) for spec_id in found.by_spec]
+    files = slices_at(found, np.flatnonzero(np.concatenate([np.zeros(0, np.int64), *counts])))
+    return sorted(files, key=_order)
+
+
+def _place(file: FileSlice) -> tuple[int, Partition]:
+    return file.spec_id, file.partition
+
+
+def _order(file: FileSlice) -> tuple[Any, ...]:
+    values = [(value is not None, value or b"") for value in file.partition]
+    return file.spec_id, values, file.path
