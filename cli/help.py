@@ -210,7 +210,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "deletes": (
         "lake deletes db.events",
-        "lake deletes db.events --rewrite",
+        "lake deletes db.events --rewrite --where \"day = '2026-01-31'\"",
         "lake deletes db.events --convert --dry-run",
     ),
     "tag": (

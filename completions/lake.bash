@@ -56,6 +56,7 @@ _lake() {
         "partitions --where") _lake_names columns; return ;;
         "partitions --idle"|"partitions --wait-for"|"partitions --timeout") return ;;
         "partitions --branch") _lake_names branches; return ;;
+        "deletes --where") _lake_names columns; return ;;
         "deletes --branch") _lake_names branches; return ;;
         "deletes --wait"|"deletes --on-commit") return ;;
         "ref --branch-create"|"ref --at"|"ref --retain"|"ref --drop"|"ref --fast-forward"|"ref --to") return ;;
@@ -106,7 +107,7 @@ _lake() {
             check) words="--files --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             partitions) words="--where --idle --wait-for --timeout --branch --help -h" ;;
-            deletes) words="--rewrite --convert --branch --wait --on-commit --dry-run --help -h" ;;
+            deletes) words="--rewrite --convert --where --branch --wait --on-commit --dry-run --help -h" ;;
             ref) words="--branch-create --at --retain --drop --fast-forward --to --dry-run --help -h" ;;
             tag) words="--at --move --drop --retain --auto --zone --delay --format --keep --backfill --branch --dry-run --help -h" ;;
             rollback) words="--any --branch --dry-run --help -h" ;;

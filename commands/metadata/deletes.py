@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import report_commits, session_of
-from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait
+from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait, Where
 from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
 from lake.core.units import parse_duration_ms
@@ -28,6 +28,7 @@ def deletes(
         bool,
         typer.Option("--convert", help="Convert equality deletes to position deletes or vectors."),
     ] = False,
+    where: Where = None,
     branch: Branch = "main",
     wait: Wait = None,
     on_commit: OnCommit = None,
@@ -47,12 +48,15 @@ def deletes(
             table,
             branch,
             rewrite=rewrite,
+            where=where,
             wait=wait,
             on_commit=on_commit,
             dry_run=dry_run,
         )
-    if dry_run or wait is not None or on_commit is not None:
-        raise InvalidRequestError("--dry-run, --wait and --on-commit need --rewrite or --convert")
+    if dry_run or any(option is not None for option in (where, wait, on_commit)):
+        raise InvalidRequestError(
+            "--where, --dry-run, --wait and --on-commit need --rewrite or --convert"
+        )
     from lake.core.inspection.deletes import list_deletes
 
     return list_deletes(session_of(context).table(table), branch=branch)
@@ -64,6 +68,7 @@ def _change(
     branch: str,
     *,
     rewrite: bool,
+    where: str | None,
     wait: str | None,
     on_commit: str | None,
     dry_run: bool,
@@ -79,7 +84,8 @@ def _change(
     loaded = session.table(table)
 
     def plan(now: Table) -> DeletePlan:
-        return plan_rewrite(now, branch) if rewrite else plan_conversion(now, branch)
+        make = plan_rewrite if rewrite else plan_conversion
+        return make(now, branch, where)
 
     if dry_run:
         return preview(plan(loaded))

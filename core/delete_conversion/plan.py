@@ -13,12 +13,15 @@ import pyarrow as pa
 
 from lake.core.commit.operations import DeleteKey, Operation, RowDelta
 from lake.core.errors import RefusedError
-from lake.core.manifests.data_files import POSITION_DELETES, DataFile, DeleteFile
+from lake.core.expressions.filters import bind_filter
+from lake.core.expressions.parser import parse_filter
+from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DataFile, DeleteFile
 from lake.core.properties.table_properties import FILE, SNAPSHOT
 from lake.core.rows.reader import FileSlice, slices_of
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.delete_scopes import PUFFIN
 from lake.core.snapshots.live_files import LiveFiles, live_files
+from lake.core.snapshots.pruning import prune_files
 from lake.core.types.format_versions import DELETE_FILES_SINCE, DELETION_VECTORS_SINCE
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
 
 Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
 
@@ -110,7 +114,7 @@ class DeletePlan(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionPlan(DeletePlan):
-    """A planned conversion of all equality deletes of one snapshot.
+    """A planned conversion of equality deletes of one snapshot.
 
     Args:
         found: the live files; None for an empty branch.
@@ -191,11 +195,19 @@ class ConversionPlan(DeletePlan):
         }
 
 
-def plan_conversion(table: Table, branch: str = ancestry.MAIN) -> ConversionPlan:
-    """Plan the conversion of all equality deletes of a branch; reads manifests only.
+def plan_conversion(
+    table: Table, branch: str = ancestry.MAIN, where: str | None = None
+) -> ConversionPlan:
+    """Plan the conversion of a branch's equality deletes; reads manifests only.
+
+    Args:
+        table: the table.
+        branch: the branch.
+        where: a filter; equality deletes of partitions that have no such rows stay.
 
     Raises:
-        NotFoundError: there is no such branch.
+        NotFoundError: there is no such branch or column.
+        BadInputError: the filter is not valid.
         RefusedError: the format version does not support delete files.
         CorruptFileError: a manifest does not match its list, or a delete file's entry is not valid.
     """
@@ -203,18 +215,45 @@ def plan_conversion(table: Table, branch: str = ancestry.MAIN) -> ConversionPlan
     if head is None:
         return ConversionPlan(table=table, branch=branch, base=None)
     found = live_files(table, head)
-    equality = found.equality_deletes()
-    masks = [found.pairs[spec_id].touched_by_key() for spec_id in found.by_spec if equality]
+    if not found.delete_manifests.num_rows:
+        return ConversionPlan(table=table, branch=branch, base=head)
+    index = found.delete_index
+    chosen = (index.content == EQUALITY_DELETES) & in_partitions(found, where)
+    masks = [
+        pairing.touched_by_key(pairing.count_equality_files(chosen) == 0)
+        for pairing in found.pairs.values()
+    ]
     affected = np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *masks]))
     return ConversionPlan(
         table=table,
         branch=branch,
         base=head,
         found=found,
-        chosen=equality,
+        chosen=index.describe(np.flatnonzero(chosen)),
         numbers=affected.tolist(),
         files=slices_at(found, affected),
     )
+
+
+def in_partitions(found: LiveFiles, where: str | None) -> Mask:
+    """Return for each delete file, by its ordinal, whether its partition may have rows that match a filter.
+
+    Raises:
+        NotFoundError: there is no such column.
+        BadInputError: the filter is not valid.
+    """
+    condition = None if where is None else bind_filter(parse_filter(where), found.schema)
+    index = found.delete_index
+    masks = [np.zeros(0, np.bool_)]
+    for spec_id, entries in index.by_spec.items():
+        if condition is None:
+            masks.append(np.ones(entries.num_rows, np.bool_))
+            continue
+        # Metrics of delete files exclude nothing, but must be there.
+        described = entries.append_column("nan_value_counts", entries["null_value_counts"])
+        mask = prune_files(described, index.specs[spec_id], found.schema, condition)
+        masks.append(mask.to_numpy(zero_copy_only=False))
+    return np.concatenate(masks)
 
 
 def head_with_deletes(table: Table, branch: str) -> Snapshot | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lake.core.commit.operations import DeleteKey, RewriteDeletes
-from lake.core.delete_conversion.plan import DeletePlan, Written, head_with_deletes, slices_at
+from lake.core.delete_conversion.plan import (
+    DeletePlan,
+    Written,
+    head_with_deletes,
+    in_partitions,
+    slices_at,
+)
 from lake.core.manifests.data_files import POSITION_DELETES, DeleteFile
 from lake.core.properties.table_properties import DELETE_FILE_BYTES, DELETE_GRANULARITY, FILE
 from lake.core.rows.reader import FileSlice
@@ -41,9 +47,12 @@ class RewritePlan(DeletePlan):
     """A planned rewrite of position deletes of one snapshot; data files are in the order of partitions and paths.
 
     Args:
+        read: the delete files whose positions are written again: the chosen ones, and for deletion vectors all others
+            of the data files, as a vector replaces them.
         dangling: how many of the chosen delete files apply to no data file.
     """
 
+    read: Sequence[DeleteFile] = ()
     dangling: int = 0
 
     @property
@@ -54,7 +63,7 @@ class RewritePlan(DeletePlan):
     @property
     def input_bytes(self) -> int:
         """The size of the delete files."""
-        return sum(item.content_size_bytes or item.size_bytes for item in self.chosen)
+        return sum(item.content_size_bytes or item.size_bytes for item in self.read)
 
     def parts(self, parallelism: int) -> Iterator[slice]:  # noqa: ARG002
         """Yield many data files at once, as each task writes files of its own; shared files need whole partitions."""
@@ -69,7 +78,7 @@ class RewritePlan(DeletePlan):
     @cached_property
     def _by_path(self) -> dict[str, list[DeleteFile]]:
         found = defaultdict(list)
-        for item in self.chosen:
+        for item in self.read:
             if item.referenced_data_file is not None:
                 found[item.referenced_data_file].append(item)
         return found
@@ -77,13 +86,13 @@ class RewritePlan(DeletePlan):
     @cached_property
     def _by_partition(self) -> dict[tuple[int, Partition], list[DeleteFile]]:
         found = defaultdict(list)
-        for item in self.chosen:
+        for item in self.read:
             if item.referenced_data_file is None:
                 found[item.spec_id, item.partition].append(item)
         return found
 
     def deletes_of(self, places: slice) -> tuple[DeleteFile, ...]:
-        """Return the chosen delete files that may apply to some of the data files."""
+        """Return the position delete files that may apply to some of the data files."""
         files = self.files[places]
         shared = dict.fromkeys(_place(file) for file in files)
         return (
@@ -98,7 +107,7 @@ class RewritePlan(DeletePlan):
             replaced_deletes=[DeleteKey(item.path, item.content_offset) for item in self.chosen],
             referenced_paths=written.hit,
             base_snapshot_id=self.base_id,
-            data_sequence_number=max(item.sequence_number for item in self.chosen),
+            data_sequence_number=max(item.sequence_number for item in (*self.chosen, *self.read)),
         )
 
     def facts(self) -> dict[str, Any]:
@@ -119,15 +128,24 @@ class RewritePlan(DeletePlan):
             "removed_position_deletes": len(self.chosen),
             "added_deletes": len(written.deletes),
             "deleted_rows": written.rows,
-            "dropped_rows": sum(item.record_count for item in self.chosen) - written.rows,
+            "dropped_rows": sum(item.record_count for item in {*self.chosen, *self.read})
+            - written.rows,
         }
 
 
-def plan_rewrite(table: Table, branch: str = ancestry.MAIN) -> RewritePlan:
+def plan_rewrite(
+    table: Table, branch: str = ancestry.MAIN, where: str | None = None
+) -> RewritePlan:
     """Plan the rewrite of a branch's position deletes; reads manifests only.
 
+    Args:
+        table: the table.
+        branch: the branch.
+        where: a filter; position deletes of partitions that have no such rows stay.
+
     Raises:
-        NotFoundError: there is no such branch.
+        NotFoundError: there is no such branch or column.
+        BadInputError: the filter is not valid.
         InvalidRequestError: a table property for delete files has a value that is not allowed.
         RefusedError: the format version does not support delete files.
         CorruptFileError: a manifest does not match its list, or a delete file's entry is not valid.
@@ -135,21 +153,27 @@ def plan_rewrite(table: Table, branch: str = ancestry.MAIN) -> RewritePlan:
     vectors = table.metadata.format_version >= DELETION_VECTORS_SINCE
     granularity = FILE if vectors else DELETE_GRANULARITY.of(table.properties)
     head = head_with_deletes(table, branch)
-    if head is None:
-        return RewritePlan(table=table, branch=branch, base=None, granularity=granularity)
-    found = live_files(table, head)
-    chosen, live = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-    if found.delete_manifests.num_rows:
-        live = _applied(found)
-        chosen = _chosen(found, live, granularity, vectors=vectors)
-    return RewritePlan(
-        table=table,
-        branch=branch,
-        base=head,
-        chosen=found.delete_index.describe(chosen) if len(chosen) else (),
-        files=_data_files(found, chosen),
-        granularity=granularity,
-        dangling=int(np.count_nonzero(~live[chosen])),
+    nothing = RewritePlan(table=table, branch=branch, base=head, granularity=granularity)
+    found = None if head is None else live_files(table, head)
+    if found is None or not found.delete_manifests.num_rows:
+        return nothing
+    index, applied = found.delete_index, _applied(found)
+    chosen = _chosen(found, applied, in_partitions(found, where), granularity, vectors=vectors)
+    if not chosen.any():
+        return nothing
+    counts = {key: pairing.count_position_files(chosen) for key, pairing in found.pairs.items()}
+    read = chosen & applied
+    for key, pairing in found.pairs.items():
+        if vectors:
+            read[pairing.position_files(np.flatnonzero(counts[key]))] = True
+    return replace(
+        nothing,
+        chosen=index.describe(np.flatnonzero(chosen)),
+        read=index.describe(np.flatnonzero(read)),
+        files=sorted(
+            slices_at(found, np.flatnonzero(np.concatenate([*counts.values()]))), key=_order
+        ),
+        dangling=int(np.count_nonzero(chosen & ~applied)),
     )
 
 
@@ -164,12 +188,14 @@ def _applied(found: LiveFiles) -> Mask:
     return applied
 
 
-def _chosen(found: LiveFiles, applied: Mask, granularity: str, *, vectors: bool) -> Int64s:
-    """Return the ordinals of the delete files to replace: those that others can replace, and dangling ones."""
+def _chosen(
+    found: LiveFiles, applied: Mask, allowed: Mask, granularity: str, *, vectors: bool
+) -> Mask:
+    """Return which of the allowed delete files are removed: those that others can replace, and dangling ones."""
     index = found.delete_index
-    is_position = index.content == POSITION_DELETES
+    is_position = (index.content == POSITION_DELETES) & allowed
     is_file = is_position & ~index.is_vector
-    chosen = is_position & ~applied
+    chosen: Mask = is_position & ~applied
     if vectors:
         chosen |= is_file
     elif granularity == FILE:
@@ -179,7 +205,8 @@ def _chosen(found: LiveFiles, applied: Mask, granularity: str, *, vectors: bool)
             chosen[pairing.position_files(several)] = True
     else:
         chosen[_small(found, np.flatnonzero(is_file & applied))] = True
-    return np.flatnonzero(chosen)
+    chosen &= is_position
+    return chosen
 
 
 def _small(found: LiveFiles, ordinals: Int64s) -> list[int]:
@@ -191,17 +218,6 @@ def _small(found: LiveFiles, ordinals: Int64s) -> list[int]:
         if item.size_bytes < most:
             groups[item.spec_id, item.partition].append(ordinal)
     return [ordinal for group in groups.values() if len(group) > 1 for ordinal in group]
-
-
-def _data_files(found: LiveFiles, chosen: Int64s) -> Sequence[FileSlice]:
-    """Return the data files to which some of the delete files apply, by partition and path."""
-    if not len(chosen):
-        return ()
-    mask = np.zeros(found.delete_index.count, np.bool_)
-    mask[chosen] = True
-    counts = [found.pairs[spec_id].count_position_files(mask) for spec_id in found.by_spec]
-    files = slices_at(found, np.flatnonzero(np.concatenate([np.zeros(0, np.int64), *counts])))
-    return sorted(files, key=_order)
 
 
 def _place(file: FileSlice) -> tuple[int, Partition]:

@@ -375,6 +375,15 @@ class DeletePairing:
         ones = chosen.astype(np.int64)
         return self._by_path.total(ones) + self._by_partition.total(ones)
 
+    def count_equality_files(self, chosen: Mask) -> Int64s:
+        """Return how many equality delete files may apply to each data file, before key bounds are compared.
+
+        Args:
+            chosen: the delete files that are counted, by ordinal.
+        """
+        ones = chosen.astype(np.int64)
+        return self._keys.total(ones) + self._global_keys.total(ones)
+
     def _all(self) -> tuple[_Intervals, ...]:
         return (
             self._vectors,

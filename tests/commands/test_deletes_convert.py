@@ -262,3 +262,34 @@ def test_options_of_a_conversion_need_it(lake: CommandLine) -> None:
     result = lake("deletes", "db.t", "--dry-run")
     assert result.exit_code != 0
     assert "--convert" in result.stderr
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_filter_limits_the_conversion_to_partitions(lake: CommandLine, version: str) -> None:
+    created = ("--create", "--property", f"format-version={version}", "--partition-by", "day")
+    load(lake, "id,day,x\n1,a,1\n2,a,1\n3,b,1\n4,b,1\n", *created)
+    upsert(lake, "id,day,x\n1,a,2\n4,b,2\n", "id,day")
+    upsert(lake, "id,day,x\n2,a,3\n4,b,3\n", "id,day", "position")
+    before = rows(lake)
+
+    done = lake.ok("deletes", "db.t", "--convert", "--where", "day = 'a'")
+
+    assert (done["result"]["removed_equality_deletes"], done["result"]["deleted_rows"]) == (1, 1)
+    assert done["plan"]["data_files"] == 1
+    left = lake.ok("deletes", "db.t")["result"]["delete_files"]
+    assert [row["partition"] for row in left if row["kind"] == "equality"] == ["day=b"]
+    assert rows(lake) == before
+    again = lake.ok("deletes", "db.t", "--convert", "--where", "day = 'a'")
+    assert again["status"] == "nothing-to-do"
+    lake.ok("deletes", "db.t", "--convert")
+    assert ("equality" in kinds(lake), rows(lake)) == (False, before)
+
+
+def test_a_filter_does_not_leave_out_deletes_of_all_partitions(lake: CommandLine) -> None:
+    load(lake, "id,day,x\n1,a,1\n2,a,1\n3,b,1\n", "--create")
+    upsert(lake, "id,day,x\n1,a,2\n", "id,day")
+    lake.ok("alter", "db.t", "--partition-by", "day")
+    before = rows(lake)
+    done = lake.ok("deletes", "db.t", "--convert", "--where", "day = 'b'")
+    assert done["result"]["removed_equality_deletes"] == 1
+    assert rows(lake) == before

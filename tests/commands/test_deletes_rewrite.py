@@ -362,3 +362,48 @@ def test_changes_across_a_rewrite_are_those_of_the_rows(lake: CommandLine) -> No
     lake.ok("scan", "db.t", "--changes", "--from-snapshot", start, "--output", output)
     lines = output.read_text().splitlines()[1:]
     assert [line.split(",")[0] for line in lines] == ["4"]
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_filter_limits_the_rewrite_to_partitions(lake: CommandLine, version: str) -> None:
+    create(lake, "--partition-by", "part")
+    load(lake, "1,a\n2,a\n3,a\n4,b\n5,b\n6,b\n")
+    for path, partition in data_files(lake):
+        delete(lake, [(path, 0)], partition)
+        delete(lake, [(path, 1)], partition, names_file=False)
+    if version == "3":
+        lake.ok("alter", "db.t", "--format-version", "3")
+    others = [row for row in listed(lake) if row["partition"] == "part=b"]
+    before = rows(lake)
+
+    lake.ok("deletes", "db.t", "--rewrite", "--where", "part = 'a' and id > 0")
+
+    assert [row for row in listed(lake) if row["partition"] == "part=b"] == others
+    assert len([row for row in listed(lake) if row["partition"] == "part=a"]) == 1
+    assert rows(lake) == before
+    again = lake.ok("deletes", "db.t", "--rewrite", "--where", "part = 'a'")
+    assert again["status"] == "nothing-to-do"
+    nothing = lake.ok("deletes", "db.t", "--rewrite", "--where", "part = 'c'")
+    assert nothing["status"] == "nothing-to-do"
+    assert lake("deletes", "db.t", "--rewrite", "--where", "nothing = 1").exit_code != 0
+
+
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_vector_contains_the_positions_of_delete_files_that_stay(
+    lake: CommandLine, version: str
+) -> None:
+    create(lake, "--partition-by", "part")
+    load(lake, "1,a\n2,a\n3,a\n4,b\n")
+    (one, _), (two, _) = data_files(lake)
+    path = one if "part=a" in one else two
+    delete(lake, [(path, 0)], (b"a",))
+    # It names the data file, but its entry has another partition.
+    delete(lake, [(path, 1)], (b"b",))
+    if version == "3":
+        lake.ok("alter", "db.t", "--format-version", "3")
+    before = rows(lake)
+    assert before == [(3, "a"), (4, "b")]
+    for part in ("a", "b", "a"):
+        lake.ok("deletes", "db.t", "--rewrite", "--where", f"part = '{part}'")
+        assert rows(lake) == before
+        assert scanned(lake) == [3, 4]
