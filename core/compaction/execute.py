@@ -148,6 +148,7 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
     for ignored in warnings(plan.table.properties, [Use.WRITE]):
         session.warn(ignored)
     run = _Run(session, plan, operation_id or session.ids.uuid())
+    stopped = False
     try:
         with staged(session, plan.table, run.operation_id):
             run.all_rounds()
@@ -157,9 +158,10 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
         if not run.tally.snapshot_ids:
             raise
         # Groups that were committed stay committed; the files of the others were removed.
-        session.warn(f"stopped before all groups were committed: {error.message}")
+        stopped = True
+        session.warn(f"stopped before {run.next_step}: {error.message}")
         run.tally.failed = len(plan.groups) - run.tally.groups
-    status = Status.PARTIAL if run.tally.failed else Status.DONE
+    status = Status.PARTIAL if stopped or run.tally.failed else Status.DONE
     if not run.tally.snapshot_ids:
         status = Status.NOTHING_TO_DO
     return _outcome(plan, status, run.tally, run.tally.operation_id)
@@ -176,6 +178,7 @@ class _Run:
         self.plan = plan
         self.operation_id = operation_id
         self.tally = _Tally()
+        self.next_step = "all groups were committed"
         self._table = plan.table
         self._conflict: CommitConflictError | None = None
         self._wrong_bounds: list[str] = []
@@ -199,8 +202,10 @@ class _Run:
             raise self._conflict
         self._warn_of_bounds()
         # All reported files that still exist are committed.
+        self.next_step = "the files of lost tasks were removed"
         remove_lost_attempts(self.session, self._table, self.operation_id, [])
         if self.plan.options.remove_dangling_deletes:
+            self.next_step = "the delete files that apply to no data file were removed"
             self._remove_dangling()
 
     def _round(self) -> list[FileGroup]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 import signal
 import subprocess
 import time
@@ -50,6 +51,8 @@ from support.tables.iceberg_tables import (
 
 from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
+from lake.core.compaction import execute
+from lake.core.errors import StorageError
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.session import Session
 from lake.core.settings import Settings
@@ -781,6 +784,31 @@ def test_a_delete_that_still_applies_is_not_dangling(lake: CommandLine, warehous
 
     assert lake.ok("scan", "db.t", "--plan")["plan"]["delete_files"] == 1
     assert read(lake) == before
+
+
+def test_a_compaction_that_left_dangling_deletes_is_not_done(
+    lake: CommandLine, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    six_files(warehouse)
+    commit_equality_delete(warehouse, [3])
+    before = read(lake)
+
+    def unreadable(*_: Any, **__: Any) -> Any:
+        raise StorageError("no permission")
+
+    monkeypatch.setattr(execute, "dangling_deletes", unreadable)
+    ended = lake("--json", "compact", "db.t", "--remove-dangling-deletes")
+    monkeypatch.undo()
+
+    assert ended.exit_code == 6
+    document = json.loads(ended.stdout)
+    assert (document["status"], document["result"]["failed_groups"]) == ("partial", 0)
+    assert document["warnings"] == [
+        "stopped before the delete files that apply to no data file were removed: no permission"
+    ]
+    assert read(lake) == before
+    gone = lake.ok("compact", "db.t", "--remove-dangling-deletes")
+    assert (gone["status"], gone["result"]["removed_delete_files"]) == ("done", 1)
 
 
 def read(lake: CommandLine) -> list[dict[str, Any]]:
