@@ -17,20 +17,16 @@ from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.expressions.filters import bind_filter, filter_columns
 from lake.core.expressions.parser import parse_filter
-from lake.core.manifests.api import read_list_additions, read_manifests
-from lake.core.manifests.data_files import DATA, DeleteFile
+from lake.core.manifests.api import read_manifests
+from lake.core.manifests.data_files import DeleteFile
 from lake.core.manifests.schemas import ADDED, MANIFEST_SCHEMA
 from lake.core.options import Option
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.scan.added_manifests import read_added_manifests
 from lake.core.scan.incremental import Increment, plan_increment
 from lake.core.scan.splits import Pieces, SplitOptions, SplitPiece, cut_all, pack, weights
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.completeness import (
-    check_list,
-    has_only_own_manifests,
-    missing_added_files_messages,
-    read_list,
-)
+from lake.core.snapshots.completeness import has_only_own_manifests, read_list
 from lake.core.snapshots.live_files import LiveFiles, live_files, no_files
 from lake.core.snapshots.pruning import FILTER_COLUMNS, prune_files, prune_manifests
 from lake.core.types.arrow_schema import project_schema
@@ -519,7 +515,7 @@ def _appended(
     """
     chosen = pa.array([item.snapshot_id for item in increment.appends], pa.int64())
     metadata = table.metadata
-    manifests, doubts = _added_manifests(table, increment, chosen)
+    manifests, doubts = read_added_manifests(table.storage, metadata, increment.appends)
     kept = (
         manifests
         if condition is None
@@ -554,37 +550,6 @@ def _appended(
         skipped_files=skipped,
         doubts=doubts,
     )
-
-
-def _added_manifests(
-    table: Table, increment: Increment, chosen: pa.Array
-) -> tuple[pa.Table, tuple[str, ...]]:
-    """Return the distinct data manifests that the selected snapshots added, and messages about missing ones."""
-    by_list: dict[str, list[Snapshot]] = {}
-    for item in increment.appends:
-        by_list.setdefault(item.manifest_list, []).append(item)
-    snapshots: list[Snapshot] = []
-    parts = [MANIFEST_SCHEMA.empty_table()]
-    for locations, inherited, added_rows, rows in read_list_additions(table.storage, list(by_list)):
-        start = 0
-        for location, shared, size in zip(locations, inherited, added_rows, strict=True):
-            own = rows.slice(start, size)
-            start += size
-            for snapshot in by_list[location]:
-                # The rows of the list before it are those of an earlier snapshot.
-                if size or not shared:
-                    check_list(table.metadata, snapshot, own)
-                snapshots.append(snapshot)
-                parts.append(own)
-    listed = pa.concat_tables(parts)
-    sizes = [part.num_rows for part in parts[1:]]
-    doubts = missing_added_files_messages(table.metadata, snapshots, listed, sizes)
-    is_added = pc.is_in(listed["added_snapshot_id"], value_set=chosen)
-    added = listed.filter(pc.and_(pc.equal(listed["content"], DATA), is_added))
-    first = {
-        path: row for row, path in reversed(list(enumerate(added["manifest_path"].to_pylist())))
-    }
-    return added.take(pa.array(sorted(first.values()), pa.int64())), tuple(sorted(doubts))
 
 
 def _pieces(by_spec: Mapping[int, pa.Table], options: SplitOptions) -> Pieces:

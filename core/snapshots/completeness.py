@@ -213,6 +213,50 @@ def missing_added_files_messages(
     return [message for message in messages if message]
 
 
+@dataclass(frozen=True, slots=True)
+class AddedCounts:
+    """The files and rows that a snapshot's own data manifests add; None if a manifest list does not count them."""
+
+    files: int | None
+    rows: int | None
+
+
+def added_counts(manifests: pa.Table) -> dict[int, AddedCounts]:
+    """Count the files and rows that distinct data manifests add, by the snapshots that added the manifests."""
+    columns = ("added_files_count", "added_rows_count")
+    grouped = manifests.select(["added_snapshot_id", *columns]).group_by("added_snapshot_id")
+    every = pc.ScalarAggregateOptions(skip_nulls=False)
+    sums = grouped.aggregate([(column, "sum", every) for column in columns])
+    return {
+        row["added_snapshot_id"]: AddedCounts(*(row[f"{column}_sum"] for column in columns))
+        for row in sums.to_pylist()
+    }
+
+
+def has_all_added_files(
+    metadata: TableMetadata, snapshot: Snapshot, found: AddedCounts | None
+) -> bool:
+    """Whether an append's data manifests, found in a later snapshot's list, are known to be all that it added.
+
+    Args:
+        metadata: the table's metadata.
+        snapshot: the append.
+        found: what they add; None if there are none.
+
+    Returns:
+        False also if the summary does not count what was added, or is not to be trusted.
+    """
+    if snapshot.summary is None or IGNORE_TOTALS.of(metadata.properties):
+        return False
+    properties = snapshot.summary.additional_properties
+    counted = [properties.get(f"added-{kind}") for kind in ("data-files", "records")]
+    if found is None:
+        # Counters of zero are left out, as other counters may be: this one is written in any case.
+        return counted == [None, None] and properties.get("changed-partition-count") == "0"
+    files, rows = (None if text is None else natural_number(text) for text in counted)
+    return files is not None and files == found.files and rows is not None and rows == found.rows
+
+
 def _fewer(
     metadata: TableMetadata, snapshot: Snapshot, counts: FileCounts, key: str, word: str, where: str
 ) -> str | None:
