@@ -58,7 +58,7 @@ def expire(
 ) -> Outcome:
     """Remove old snapshots and delete the files that only they use."""
     from lake.core.expiration.execute import execute, file_details, preview
-    from lake.core.expiration.journal_recovery import finish_journals
+    from lake.core.expiration.journal_recovery import JournalRecovery
     from lake.core.expiration.plan import plan_expiration
     from lake.core.garbage.file_deletion import Removed
     from lake.core.locks.table_lock import with_table_lock
@@ -90,7 +90,7 @@ def expire(
     def work(now: Table, operation_id: str) -> Outcome:
         if named and not keep_files:
             # A killed run may have removed these snapshots already, and left their files.
-            finish_journals(session, now, Removed())
+            JournalRecovery(session, now).finish(now, Removed())
         plan = planned(now)
         return with_files(execute(session, plan, operation_id), plan)
 

@@ -35,7 +35,7 @@ from lake.core.errors import (
     StoppedError,
 )
 from lake.core.expiration import journal
-from lake.core.expiration.journal_recovery import finish_journals
+from lake.core.expiration.journal_recovery import JournalRecovery
 from lake.core.expiration.plan import (
     ExpirationPlan,
     UnusedIds,
@@ -95,7 +95,7 @@ def execute(session: Session, plan: ExpirationPlan, operation_id: str | None = N
     if not plan.is_empty:
         return _commit_and_delete(session, plan, operation_id or session.ids.uuid(), removed)
     if not plan.keep_files:
-        finish_journals(session, plan.table, removed)
+        JournalRecovery(session, plan.table).finish(plan.table, removed)
     if not (removed.files or removed.failed):
         return _outcome(plan, Status.NOTHING_TO_DO, _result(removed))
     session.warn(f"deleted {removed.files} files that an earlier run had left")
@@ -190,6 +190,12 @@ class _Expiry:
         """Restore refs that a race removed, then delete files; return whether all garbage is known."""
         session, plan = self.session, self.plan
         self.after = restore_refs(session, self.after, self.expired, self.removed_refs)
+        others = None
+        if not plan.keep_files:
+            others = JournalRecovery(
+                session, self.after, but=self.operation_id, removed_refs=self.removed_refs
+            )
+            self.after = others.restore_refs(self.after)
         metadata = self.after.metadata
         garbage = self.reach.garbage(
             _readable_with(metadata, self.before),
@@ -201,19 +207,13 @@ class _Expiry:
             session.warn(
                 f"could not read {location} of an expired snapshot; files that only it lists are kept"
             )
-        if not plan.keep_files:
+        if others is not None:
             self.garbage_files = own_files(self.after, garbage.files)
             delete_files(session, self.after, self.reach, garbage.files, removed)
             if not removed.failed:
                 self.forget(self.after)
             deleted = removed.files
-            finish_journals(
-                session,
-                self.after,
-                removed,
-                but=self.operation_id,
-                removed_refs=self.removed_refs,
-            )
+            others.finish(self.after, removed)
             self.earlier = removed.files - deleted
         return not garbage.unreadable
 

@@ -22,37 +22,86 @@ from lake.core.snapshots import ancestry
 _STALE_MS = 24 * 3_600_000
 
 
-def finish_journals(
-    session: Session,
-    table: Table,
-    removed: Removed,
-    *,
-    but: str | None = None,
-    removed_refs: Collection[str] = (),
-) -> None:
-    """Complete the table's journals, except an operation's own. Most tables have none.
+class JournalRecovery:
+    """Completes the journals that other runs left, except an operation's own. Most tables have none.
 
     Args:
         session: the clock and the warnings.
         table: the table's current state.
-        removed: counts the deleted files.
         but: the operation whose journal is skipped.
         removed_refs: the refs that this operation removed on purpose.
 
     Raises:
-        LakeError: the table or its manifests cannot be read: nothing more is deleted.
+        LakeError: the journals cannot be listed or read now.
     """
-    own = journal.location_of(table, but) if but else None
-    found = _readable(session, table, [name for name in journal.find(table) if name != own])
-    if not found:
-        return
-    on_purpose = {*removed_refs, *(name for item in found.values() for name in item.refs)}
-    for location, item in found.items():
-        _finish(session, table.refreshed(), location, item, on_purpose, removed)
+
+    def __init__(
+        self,
+        session: Session,
+        table: Table,
+        *,
+        but: str | None = None,
+        removed_refs: Collection[str] = (),
+    ) -> None:
+        own = journal.location_of(table, but) if but else None
+        names = [name for name in journal.find(table) if name != own]
+        self._session = session
+        self._found = _readable(session, table, names)
+        self._on_purpose = {
+            *removed_refs,
+            *(name for item in self._found.values() for name in item.refs),
+        }
+        # The journals whose commits are known to have succeeded.
+        self._succeeded: set[str] = set()
+
+    def restore_refs(self, table: Table) -> Table:
+        """Restore the refs that the commits of these runs removed by a race, and return the table.
+
+        This comes before any deletion: the snapshots of such refs share files with other snapshots, so that an
+        expiry of those would delete files that are needed again.
+
+        Raises:
+            LakeError: lost refs cannot be determined now: no file may be deleted.
+        """
+        for location, item in self._found.items():
+            missing = set(item.snapshots) - ancestry.snapshots_by_id(table.metadata).keys()
+            if missing:
+                self._succeeded.add(location)
+                table = restore_refs(self._session, table, missing, self._on_purpose)
+        return table
+
+    def finish(self, table: Table, removed: Removed) -> None:
+        """Restore lost refs, then delete the listed files.
+
+        Args:
+            table: the table's current state.
+            removed: counts the deleted files.
+
+        Raises:
+            LakeError: the table or its manifests cannot be read: nothing more is deleted.
+        """
+        for location, item in self._found.items():
+            # Those of all journals, because one may list what a ref of another needs; and each time, because a
+            # commit may succeed late.
+            table = self.restore_refs(table.refreshed())
+            self._finish(table, location, item, removed)
+
+    def _finish(self, table: Table, location: str, item: Journal, removed: Removed) -> None:
+        # A time far in the future is a wrong clock's; without abs() such a journal would stay forever.
+        stale = abs(self._session.clock.now_ms() - item.created_ms) > _STALE_MS
+        if location not in self._succeeded:
+            # The run was killed before its commit, or may still send it.
+            if stale:
+                journal.remove(table, location)
+            return
+        failures = len(removed.failed)
+        delete_files(self._session, table, Reachability(table.storage), item.files, removed)
+        if stale or len(removed.failed) == failures:
+            journal.remove(table, location)
 
 
 def _readable(session: Session, table: Table, locations: list[str]) -> dict[str, Journal]:
-    found = {}
+    found: dict[str, Journal] = {}
     for location in sorted(locations):
         try:
             found[location] = journal.read(table, location)
@@ -68,26 +117,3 @@ def _readable(session: Session, table: Table, locations: list[str]) -> dict[str,
                 session.warn(f"{error.message}: removed")
             journal.remove(table, location)
     return found
-
-
-def _finish(
-    session: Session,
-    table: Table,
-    location: str,
-    item: Journal,
-    removed_refs: set[str],
-    removed: Removed,
-) -> None:
-    present = ancestry.snapshots_by_id(table.metadata).keys()
-    # A time far in the future is a wrong clock's; without abs() such a journal would stay forever.
-    stale = abs(session.clock.now_ms() - item.created_ms) > _STALE_MS
-    if present >= set(item.snapshots):
-        # Its commit has not succeeded: the run was killed, or may still send it.
-        if stale:
-            journal.remove(table, location)
-        return
-    table = restore_refs(session, table, set(item.snapshots) - present, removed_refs)
-    failures = len(removed.failed)
-    delete_files(session, table, Reachability(table.storage), item.files, removed)
-    if stale or len(removed.failed) == failures:
-        journal.remove(table, location)

@@ -289,6 +289,13 @@ def _expiry() -> tuple[RemovedCheck, ...]:
             (_EXPIRE, _RACES),
         ),
         RemovedCheck(
+            "files are deleted before the refs that other runs lost are back",
+            "core/expiration/execute.py",
+            "            self.after = others.restore_refs(self.after)\n",
+            "",
+            ("tests/core/expiration/test_journal.py",),
+        ),
+        RemovedCheck(
             "a ref that a race removed is not restored",
             "core/expiration/execute.py",
             "        self.after = restore_refs(session, self.after, self.expired, self.removed_refs)\n",

@@ -61,10 +61,33 @@ class World(TableHarness):
         table = self.load()
         self.commit_on(table, AppendFiles(added=[write_file(table, [number])]))
 
-    def expire(self) -> Outcome:
+    def expire(self, *faults: Any, only: int | None = None) -> Outcome:
+        """Expire all old snapshots, or only one."""
         session = open_session(self.warehouse, self.clock)
         options = RetentionOptions(older_than_ms=self.clock.now - 2 * DAY_MS)
-        return execute(session, plan_expiration(session, session.table("db.t"), options))
+        if only is not None:
+            options = RetentionOptions(snapshot_ids=(only,))
+        plan = plan_expiration(session, session.table("db.t"), options)
+        inject(session, list(faults))
+        return execute(session, plan)
+
+    def tag(self) -> None:
+        self.pyiceberg.manage_snapshots().create_tag(self.first, "audit").commit()
+
+    def killed_at_the_commit(
+        self, monkeypatch: pytest.MonkeyPatch, fault: Any, *, only: int | None = None
+    ) -> None:
+        """Let an expiry be killed when its commit has succeeded."""
+
+        def killed(commit: Any) -> Any:
+            fault()
+            commit()
+            raise Killed
+
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            # Nothing of a killed process runs on.
+            patched.setattr(journal, "remove", lambda *_: None)
+            self.expire(killed, only=only)
 
     def killed_while_deleting(self, monkeypatch: pytest.MonkeyPatch, spared: int = 1) -> None:
         """Let an expiry be killed when it has deleted ``spared`` files."""
@@ -131,28 +154,30 @@ def test_the_next_run_deletes_what_a_killed_one_did_not(
 def test_a_tag_that_a_killed_run_lost_comes_back_before_a_file_goes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def tag() -> None:
-        world.pyiceberg.manage_snapshots().create_tag(world.first, "audit").commit()
-
-    def killed(commit: Any) -> Any:
-        tag()
-        commit()
-        raise Killed
-
-    session = open_session(world.warehouse, world.clock)
-    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
-    plan = plan_expiration(session, session.table("db.t"), options)
-    inject(session, [killed])
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        # Nothing of a killed process runs on.
-        patched.setattr(journal, "remove", lambda *_: None)
-        execute(session, plan)
+    world.killed_at_the_commit(monkeypatch, world.tag)
     world.append(4)
 
     world.expire()
 
     assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
     assert world.pyiceberg.metadata.refs["audit"].snapshot_id == world.first
+    assert not world.leftovers()
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_lost_tag_comes_back_before_another_run_deletes_the_files_that_it_shares(
+    world: World, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    world.killed_at_the_commit(monkeypatch, world.tag, only=world.first)
+    if kills == 2:
+        # The second journal lists what the lost tag needs; its name may come before or after the first one's.
+        world.killed_at_the_commit(monkeypatch, lambda: None)
+    assert len(world.journals) == kills
+
+    world.expire()
+
+    assert world.pyiceberg.metadata.refs["audit"].snapshot_id == world.first
+    assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
     assert not world.leftovers()
 
 
