@@ -293,7 +293,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
             "core/expiration/execute.py",
             "            self.after = others.restore_refs(self.after)\n",
             "",
-            ("tests/core/expiration/test_journal.py",),
+            (_JOURNAL,),
         ),
         RemovedCheck(
             "a ref that a race removed is not restored",
@@ -473,7 +473,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a killed expiry's journal is not finished",
             "core/expiration/journal_recovery.py",
-            "    delete_files(session, table, Reachability(table.storage), item.files, removed)\n",
+            "        delete_files(self._session, table, Reachability(table.storage), item.files, removed)\n",
             "",
             (_JOURNAL, _CRASHES),
         ),
