@@ -201,7 +201,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "check": (
         "lake check db.events",
         "lake check db.events --files",
-        "lake --json check db.events",
+        "lake check db.events --rows",
     ),
     "partitions": (
         "lake partitions db.events",

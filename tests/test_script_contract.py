@@ -128,6 +128,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("inspect", "db.t", "refs"),
         ("inspect", "db.t", "files"),
         ("check", "db.t"),
+        ("check", "db.t", "--rows"),
         ("partitions", "db.t", "--idle", "1h"),
         ("deletes", "db.t"),
         ("deletes", "db.t", "--rewrite", "--dry-run"),

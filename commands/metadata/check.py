@@ -17,6 +17,12 @@ def check(
     files: Annotated[
         bool, typer.Option("--files", help="Also check that all files exist with their sizes.")
     ] = False,
+    rows: Annotated[
+        bool,
+        typer.Option(
+            "--rows", help="Also compare counts, columns and bounds with the files' footers."
+        ),
+    ] = False,
 ) -> Outcome:
     """Read all metadata of a table, and report what is missing, damaged or contradictory.
 
@@ -26,5 +32,5 @@ def check(
     from lake.core.checking.findings import Level
 
     session = session_of(context)
-    level = Level.FILES if files else Level.METADATA
+    level = Level.ROWS if rows else Level.FILES if files else Level.METADATA
     return check_table(session, session.table(table), level)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from lake.core.arrow import one_array
 from lake.core.avro.container import runs
+from lake.core.checking import footers
 from lake.core.checking.findings import ERROR, WARNING, Finding, Findings, Level
 from lake.core.checking.stored_files import StoredFiles
 from lake.core.errors import BadInputError, CommitConflictError, NotFoundError
@@ -69,7 +70,7 @@ _FILE = ("file_path", "file_size_in_bytes", "content_offset")
 
 
 def check_table(session: Session, table: Table, level: Level) -> Outcome:
-    """Check a table: refs, snapshots, manifest lists, manifests, entries and statistics, and files if wanted.
+    """Check a table: refs, snapshots, manifest lists, manifests, entries, statistics; files and footers if wanted.
 
     Manifests are read in windows of a bounded size, each manifest once. If files are missing and snapshots expired
     meanwhile, the table as it is then is checked instead.
@@ -137,6 +138,8 @@ class _Check:
         self.files = 0
         self._stored = StoredFiles(table)
         self._seen = np.empty(0, np.uint64)
+        self._footers = footers.Footers(table)
+        self._vectors: list[footers.VectorEnd] = []
         # The indices in `manifests` of each head whose list could be read.
         self._lists: dict[int, Any] = {}
         self._unread: set[int] = set()
@@ -149,6 +152,7 @@ class _Check:
             *self._snapshots(),
             *self._manifest_files(),
             *self._heads(),
+            *self._vector_findings(),
             *self._statistics(),
         ]
 
@@ -259,7 +263,7 @@ class _Check:
 
     def _read(self, window: list[int]) -> list[Finding]:
         chosen = self.manifests.take(pa.array(window, pa.int64()))
-        read = read_manifests(self.table.storage, chosen, self.metadata, columns=_COLUMNS)
+        read = read_manifests(self.table.storage, chosen, self.metadata, columns=self._columns())
         found: list[Finding] = []
         parts = []
         names = chosen["manifest_path"].combine_chunks()
@@ -291,7 +295,30 @@ class _Check:
         self._seen = np.union1d(self._seen, hashes[is_new])
         new = live.take(pa.array(np.sort(first[is_new])))
         self.files += new.num_rows
-        yield from self._stored.findings(new)
+        damaged = list(self._stored.findings(new))
+        yield from damaged
+        if self.level >= Level.ROWS:
+            places = pa.array({item.place for item in damaged}, pa.string())
+            whole = new.filter(pc.invert(pc.is_in(new["file_path"], value_set=places)))
+            for report in self._footers.reports(whole):
+                self._vectors += report.vectors
+                yield from report.findings
+
+    def _columns(self) -> tuple[str, ...]:
+        return (*_COLUMNS, *footers.COLUMNS) if self.level >= Level.ROWS else _COLUMNS
+
+    def _vector_findings(self) -> Iterator[Finding]:
+        """Compare the last position of each deletion vector with the number of rows of its data file."""
+        if not self._vectors:
+            return
+        names = pa.table({"file_path": [item.data_file for item in self._vectors]})
+        data = self._live.filter(self._live["is_data"])
+        at = pc.index_in(pa.array(_hashes(names)), value_set=data["path"].combine_chunks())
+        counts = data["records"].take(at).to_pylist()
+        for item, count in zip(self._vectors, counts, strict=True):
+            if count is not None and item.last >= count:
+                text = f"deletes row {item.last} of {item.data_file}, which has {count} rows"
+                yield Finding("V002", item.place, text)
 
     def _entry_findings(self, live: pa.Table) -> Iterator[Finding]:
         lengths = pc.fill_null(pc.list_value_length(live["equality_ids"]), 0)

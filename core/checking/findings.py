@@ -19,6 +19,7 @@ class Level(IntEnum):
 
     METADATA = 0
     FILES = 1
+    ROWS = 2
 
 
 class Kind(NamedTuple):
@@ -36,6 +37,7 @@ class Kind(NamedTuple):
 
 
 _RESTORE = "restore the file from a backup, or roll back to an earlier snapshot"
+_REWRITE = "rewrite the file by a compaction"
 KINDS = {
     "R001": Kind(ERROR, "the branch or tag cannot be read", "drop the branch or tag"),
     "R002": Kind(
@@ -55,6 +57,16 @@ KINDS = {
     "F001": Kind(ERROR, "the snapshots that use it cannot be read", _RESTORE),
     "F002": Kind(ERROR, "readers fail, or return deleted rows", _RESTORE),
     "F003": Kind(ERROR, "readers may fail or miss rows", _RESTORE),
+    "D001": Kind(ERROR, "the snapshots that use it cannot be read", _RESTORE),
+    "D002": Kind(ERROR, "readers fail, or count wrong rows", _RESTORE),
+    "D003": Kind(ERROR, "the snapshots that use it cannot be read", _RESTORE),
+    "D004": Kind(ERROR, "scans with a filter lose rows", _REWRITE),
+    "D005": Kind(ERROR, "scans with a filter lose rows", _REWRITE),
+    "D006": Kind(ERROR, "readers fail, or return deleted rows", _RESTORE),
+    "D007": Kind(WARNING, "unknown: the file was not checked", "check it with its writer"),
+    "D008": Kind(WARNING, "planners estimate badly", _REWRITE),
+    "V001": Kind(ERROR, "readers fail, or return deleted rows", _RESTORE),
+    "V002": Kind(ERROR, "readers may fail", "roll back to an earlier snapshot"),
     "T001": Kind(
         WARNING, "planners that use the summary plan badly", "nothing; rows are not affected"
     ),

@@ -33,7 +33,7 @@ POSITION_SCHEMA = Schema(
     NestedField(DELETED_POSITION, "pos", LongType(), required=True),
 )
 # For files whose columns do not have ids.
-_NAMES = json.dumps(
+POSITION_NAMES = json.dumps(
     [{"field-id": item.field_id, "names": [item.name]} for item in POSITION_SCHEMA.fields]
 )
 _MOST_NAMED = 200
@@ -81,7 +81,7 @@ class PositionFile:
             schema=POSITION_SCHEMA,
             specs={},
             row_filter=condition,
-            name_mapping=_NAMES,
+            name_mapping=POSITION_NAMES,
             complete=True,
         )
         found: dict[str, RowPositions] = {}

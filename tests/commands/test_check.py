@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
@@ -194,6 +197,135 @@ FILE_DAMAGES = {
 }
 
 
+def _metric(column: str, key: int, value: Any) -> Callable[[CommandLine], None]:
+    def change(entries: list[Any]) -> None:
+        pairs = entries[0]["data_file"][column]
+        next(pair for pair in pairs if pair["key"] == key)["value"] = value
+
+    return _entries(change)
+
+
+def _other_file(rows: pa.Table) -> Callable[[CommandLine], None]:
+    """Put another Parquet file in the place of the data file of the first snapshot."""
+
+    def damage(lake: CommandLine) -> None:
+        first = pyiceberg_catalog(lake.warehouse).load_table("db.t").snapshots()[0]
+        (row,), _, _ = _avro(Path(first.manifest_list.removeprefix("file://")))
+        (entry,), _, _ = _avro(Path(row["manifest_path"].removeprefix("file://")))
+        path = Path(entry["data_file"]["file_path"].removeprefix("file://"))
+        pq.write_table(rows, path)
+        _entries(_file(file_size_in_bytes=path.stat().st_size))(lake)
+
+    return damage
+
+
+def _fields(*kinds: pa.DataType) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
+            for number, (name, kind) in enumerate(zip(("id", "name"), kinds, strict=True), 1)
+        ]
+    )
+
+
+_PLAIN = _fields(pa.int64(), pa.string())
+_ROW_DAMAGES = {
+    "rows are miscounted": ("D002", _entries(_file(record_count=1))),
+    "a lower bound excludes a row": ("D004", _metric("lower_bounds", 1, pack("<q", 2))),
+    "an upper bound excludes a row": ("D004", _metric("upper_bounds", 2, b"a")),
+    "a bound has another type": ("D004", _metric("upper_bounds", 1, b"a")),
+    "NULLs are miscounted": ("D005", _metric("null_value_counts", 1, 2)),
+    "a NULL is not counted": (
+        "D005",
+        _other_file(pa.table({"id": [1, None], "name": ["a", "b"]}, _PLAIN)),
+    ),
+    "one NULL of two rows is counted": ("D008", _metric("null_value_counts", 1, 1)),
+    "a column has another type": (
+        "D003",
+        _other_file(pa.table({"id": ["x", "y"], "name": ["a", "b"]}, _fields(*[pa.string()] * 2))),
+    ),
+    "two columns of one id": (
+        "D001",
+        _other_file(
+            pa.table(
+                {"id": [1, 2], "name": ["a", "b"]},
+                pa.schema(
+                    [_PLAIN.field(0), _PLAIN.field(1).with_metadata(_PLAIN.field(0).metadata)]
+                ),
+            )
+        ),
+    ),
+}
+
+
+def _scramble(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:-40] + b"x" * 40)
+
+
+@pytest.mark.parametrize("name", _ROW_DAMAGES)
+def test_footers_that_contradict_manifests_are_named_by_their_code(
+    table: CommandLine, name: str
+) -> None:
+    code, damage = _ROW_DAMAGES[name]
+    damage(table)
+
+    found = table("--json", "check", "db.t", "--rows")
+
+    findings = json.loads(found.stdout)["result"]["findings"]
+    assert {item["code"] for item in findings} - {"T001"} == {code}
+    assert found.exit_code == (6 if code == "D008" else 7)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda lake: _scramble(_data(lake)[0]), _delete_file(_scramble)]
+)
+def test_a_footer_that_cannot_be_read_is_damage(
+    table: CommandLine, damage: Callable[[CommandLine], None]
+) -> None:
+    damage(table)
+    assert table.ok("check", "db.t", "--files")["result"]["findings"] == []
+    (finding,) = json.loads(table("--json", "check", "db.t", "--rows").stdout)["result"]["findings"]
+    assert finding["code"] == "D001"
+
+
+@pytest.mark.parametrize("damage", ["content", "data"])
+def test_a_deletion_vector_is_compared_with_its_entry_and_its_data_file(
+    lake: CommandLine, tmp_path: Path, damage: str
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,name\n1,a\n2,b\n")
+    lake.ok("ingest", "db.t", rows, "--create", "--property", "format-version=3")
+    rows.write_text("id,name\n2,c\n")
+    lake.ok("ingest", "db.t", rows, "--upsert", "--key", "id", "--deletes", "position")
+    assert lake.ok("check", "db.t", "--rows")["result"]["findings"] == []
+
+    if damage == "data":
+        _entries(_file(record_count=1))(lake)
+    else:
+        (vector,) = _metadata(lake).parent.parent.glob("data/**/*.puffin")
+        data = bytearray(vector.read_bytes())
+        data[20] ^= 1
+        vector.write_bytes(data)
+
+    found = json.loads(lake("--json", "check", "db.t", "--rows").stdout)["result"]["findings"]
+    codes = {"D002", "V002"} if damage == "data" else {"V001"}
+    assert {item["code"] for item in found} - {"T001"} == codes
+
+
+@pytest.mark.parametrize("deletes", ["position", "equality", "copy-on-write"])
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_files_of_all_formats_agree_with_their_manifests(
+    lake: CommandLine, tmp_path: Path, kind: str, deletes: str
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,name,at,ok\n1,a,2026-01-01T10:00:00,true\n2,,,\n")
+    lake.ok("ingest", "db.t", rows, "--create", "--property", f"write.format.default={kind}")
+    lake.ok("ingest", "db.t", rows, "--upsert", "--key", "id", "--deletes", deletes)
+    result = lake.ok("check", "db.t", "--rows")["result"]
+    assert (result["level"], result["findings"]) == ("rows", [])
+
+
 def test_a_table_without_damage_has_no_findings(table: CommandLine) -> None:
     found = table.ok("check", "db.t")
     assert found["status"] == "done"
@@ -239,5 +371,5 @@ def test_tables_that_flink_wrote_have_no_findings(
 ) -> None:
     fixture = flink(name)
     lake = CommandLine(fixture.warehouse, catalog_type=fixture.catalog_type)
-    found = lake.ok("check", fixture.table, "--files")
+    found = lake.ok("check", fixture.table, "--rows")
     assert found["result"]["findings"] == []

@@ -36,7 +36,7 @@ def matching_ranges(
     resolved: Mapping[int, pa.Field | None],
 ) -> list[RowRange]:
     """Omit row groups whose statistics exclude the filter or the keys; each is evaluated like a file."""
-    columns = _file_leaves(parquet, settings.schema, resolved)
+    columns = flat_columns(parquet, settings.schema, resolved)
     full = {leaf.field_id: Mode(counts=True, bounds=True) for _, leaf in columns}
     files = []
     for row_range in ranges:
@@ -115,9 +115,9 @@ class _OneGroup:
         return self._group.column(self._positions[position])
 
 
-def _file_leaves(
+def flat_columns(
     parquet: Any, schema: Schema, resolved: Mapping[int, pa.Field | None]
-) -> list[tuple[int, Any]]:
+) -> list[tuple[int, Leaf]]:
     """Return (position in the file, leaf of the table's schema) of flat columns with the same type."""
     known = {leaf.field_id: leaf for leaf in leaves(schema) if len(leaf.path) == 1}
     by_name = {item.name: column for column, item in resolved.items() if item is not None}
