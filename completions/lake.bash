@@ -107,7 +107,7 @@ _lake() {
             check) words="--files --rows --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             partitions) words="--where --idle --wait-for --timeout --branch --help -h" ;;
-            deletes) words="--rewrite --convert --where --branch --wait --on-commit --dry-run --help -h" ;;
+            deletes) words="--rewrite --convert --exact --where --branch --wait --on-commit --dry-run --help -h" ;;
             ref) words="--branch-create --at --retain --drop --fast-forward --to --dry-run --help -h" ;;
             tag) words="--at --move --drop --retain --auto --zone --delay --format --keep --backfill --branch --dry-run --help -h" ;;
             rollback) words="--any --branch --dry-run --help -h" ;;

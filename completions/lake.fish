@@ -209,6 +209,7 @@ complete -c lake -n '__fish_seen_subcommand_from partitions' -l help -s h -d 'Sh
 complete -c lake -n '__fish_seen_subcommand_from deletes' -a '(__lake_names tables)'
 complete -c lake -n '__fish_seen_subcommand_from deletes' -l rewrite -d 'Replace many position delete files by few, or by vectors'
 complete -c lake -n '__fish_seen_subcommand_from deletes' -l convert -d 'Convert equality deletes to position deletes or vectors'
+complete -c lake -n '__fish_seen_subcommand_from deletes' -l exact -d 'Also count the rows that each delete file deletes'
 complete -c lake -n '__fish_seen_subcommand_from deletes' -l where -x -a '(__lake_names columns)' -d 'Row filter, e.g. "id > 5 and name = \'x\'"'
 complete -c lake -n '__fish_seen_subcommand_from deletes' -l branch -x -a '(__lake_names branches)' -d 'Branch to work on'
 complete -c lake -n '__fish_seen_subcommand_from deletes' -l wait -r -F -d 'Wait this long for another run to end'

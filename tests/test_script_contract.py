@@ -131,6 +131,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("check", "db.t", "--rows"),
         ("partitions", "db.t", "--idle", "1h"),
         ("deletes", "db.t"),
+        ("deletes", "db.t", "--exact"),
         ("deletes", "db.t", "--rewrite", "--dry-run"),
         ("deletes", "db.t", "--rewrite"),
         ("deletes", "db.t", "--convert", "--dry-run"),

@@ -28,6 +28,9 @@ def deletes(
         bool,
         typer.Option("--convert", help="Convert equality deletes to position deletes or vectors."),
     ] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Also count the rows that each delete file deletes.")
+    ] = False,
     where: Where = None,
     branch: Branch = "main",
     wait: Wait = None,
@@ -42,6 +45,8 @@ def deletes(
         raise InvalidRequestError(
             "--rewrite and --convert exclude each other", hint="run one after the other"
         )
+    if exact and (rewrite or convert):
+        raise InvalidRequestError("--exact counts rows, and needs neither --rewrite nor --convert")
     if rewrite or convert:
         return _change(
             context,
@@ -59,7 +64,8 @@ def deletes(
         )
     from lake.core.inspection.deletes import list_deletes
 
-    return list_deletes(session_of(context).table(table), branch=branch)
+    session = session_of(context)
+    return list_deletes(session.table(table), branch=branch, exact=session if exact else None)
 
 
 def _change(

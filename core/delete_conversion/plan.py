@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from lake.core.commit.operations import DeleteKey, Operation, RowDelta
 from lake.core.errors import RefusedError
@@ -17,7 +16,8 @@ from lake.core.expressions.filters import bind_filter
 from lake.core.expressions.parser import parse_filter
 from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DataFile, DeleteFile
 from lake.core.properties.table_properties import FILE, SNAPSHOT
-from lake.core.rows.reader import FileSlice, slices_of
+from lake.core.rows.live_slices import slices_at
+from lake.core.rows.reader import FileSlice
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.delete_scopes import PUFFIN
 from lake.core.snapshots.live_files import LiveFiles, live_files
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from lake.core.catalogs.catalog import Table
 
-Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _TASK_ROWS = 4_000_000
 _TASK_FILES = 500
@@ -268,16 +267,3 @@ def head_with_deletes(table: Table, branch: str) -> Snapshot | None:
             f"tables of format version {table.metadata.format_version} do not support delete files"
         )
     return ancestry.branch_head(table.metadata, branch)
-
-
-def slices_at(found: LiveFiles, numbers: Int64s) -> list[FileSlice]:
-    """Return data files by their numbers, ascending."""
-    specs = found.table.metadata.specs()
-    files: list[FileSlice] = []
-    base = 0
-    for spec_id, entries in found.by_spec.items():
-        own = numbers[(numbers >= base) & (numbers < base + entries.num_rows)] - base
-        chosen = entries.take(pa.array(own))
-        files += slices_of(chosen, spec=specs[spec_id], schema=found.schema)
-        base += entries.num_rows
-    return files

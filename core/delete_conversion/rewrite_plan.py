@@ -22,10 +22,10 @@ from lake.core.delete_conversion.plan import (
     Written,
     head_with_deletes,
     in_partitions,
-    slices_at,
 )
 from lake.core.manifests.data_files import POSITION_DELETES, DeleteFile
 from lake.core.properties.table_properties import DELETE_FILE_BYTES, DELETE_GRANULARITY, FILE
+from lake.core.rows.live_slices import slices_at
 from lake.core.rows.reader import FileSlice
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.live_files import LiveFiles, live_files

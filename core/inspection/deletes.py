@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lake.core.inspection.deleted_rows import Key, deleted_rows
 from lake.core.manifests.data_files import EQUALITY_DELETES
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.snapshots import ancestry
@@ -18,13 +19,21 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from lake.core.catalogs.catalog import Table
+    from lake.core.session import Session
 
 _NEVER = np.iinfo(np.int64).max
 _GROUPED = ("partition", "spec_id", "kind", "columns")
 
 
-def list_deletes(table: Table, *, branch: str = ancestry.MAIN) -> Outcome:
+def list_deletes(
+    table: Table, *, branch: str = ancestry.MAIN, exact: Session | None = None
+) -> Outcome:
     """Return the live delete files, by spec and in the order of their manifests.
+
+    Args:
+        table: the table.
+        branch: the branch.
+        exact: the session whose engine counts the rows that each delete file deletes; None to read metadata only.
 
     Raises:
         NotFoundError: there is no such branch.
@@ -33,9 +42,10 @@ def list_deletes(table: Table, *, branch: str = ancestry.MAIN) -> Outcome:
     head = ancestry.branch_head(table.metadata, branch)
     rows: list[dict[str, Any]] = []
     if head is not None:
-        found = live_files(table, head, columns=("record_count",))
+        columns = None if exact else ("record_count",)
+        found = live_files(table, head, columns=columns)
         if found.delete_manifests.num_rows:
-            rows = _rows(found)
+            rows = _rows(found, deleted_rows(exact, found) if exact else None)
     groups = _groups(rows)
     return Outcome(
         command="deletes",
@@ -44,11 +54,11 @@ def list_deletes(table: Table, *, branch: str = ancestry.MAIN) -> Outcome:
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
         result={"groups": groups, "delete_files": rows},
-        details=[_table(groups)],
+        details=[_table(groups, exact=exact is not None)],
     )
 
 
-def _rows(found: LiveFiles) -> list[dict[str, Any]]:
+def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[dict[str, Any]]:
     index, metadata = found.delete_index, found.table.metadata
     files, data_rows = (np.zeros(index.count, np.int64) for _ in range(2))
     oldest = np.full(index.count, _NEVER, np.int64)
@@ -83,6 +93,9 @@ def _rows(found: LiveFiles) -> list[dict[str, Any]]:
                         int(oldest[ordinal]) if files[ordinal] else None
                     ),
                     "dangling": not files[ordinal],
+                    "deleted_rows": (
+                        None if counts is None else counts.get((file.path, file.content_offset), 0)
+                    ),
                 }
             )
     return rows
@@ -107,23 +120,28 @@ def _groups(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 **{key: row[key] for key in _GROUPED},
                 **dict.fromkeys(("files", "rows", "bytes", "dangling"), 0),
                 "oldest_sequence_number": row["sequence_number"],
+                "deleted_rows": None if row["deleted_rows"] is None else 0,
             },
         )
         group["files"] += 1
         group["rows"] += row["rows"]
         group["bytes"] += row["bytes"] or 0
         group["dangling"] += row["dangling"]
+        if row["deleted_rows"] is not None:
+            group["deleted_rows"] += row["deleted_rows"]
         least = min(group["oldest_sequence_number"], row["sequence_number"])
         group["oldest_sequence_number"] = least
     return [groups[key] for key in sorted(groups)]
 
 
-def _table(groups: Sequence[dict[str, Any]]) -> Detail:
+def _table(groups: Sequence[dict[str, Any]], *, exact: bool) -> Detail:
+    counted = ("deleted_rows",) if exact else ()
     return Detail(
         "deletes",
         [
             *("partition", "kind", "columns", "files", "rows", "size_bytes", "dangling"),
             "oldest_sequence_number",
+            *counted,
         ],
         [
             [
@@ -132,6 +150,7 @@ def _table(groups: Sequence[dict[str, Any]]) -> Detail:
                 ", ".join(group["columns"] or ()),
                 *(group[key] for key in ("files", "rows", "bytes", "dangling")),
                 group["oldest_sequence_number"],
+                *(group[key] for key in counted),
             ]
             for group in groups
         ],
