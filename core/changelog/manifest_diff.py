@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.arrow import one_array
 from lake.core.catalogs.catalog import Table
 from lake.core.changelog.file_diff import Entries
 from lake.core.errors import BadInputError
-from lake.core.manifests.api import read_manifest_lists, read_manifests
+from lake.core.manifests.api import read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.options import Option
 from lake.core.snapshots.ancestry import is_first, snapshots_by_id
-from lake.core.snapshots.completeness import (
-    check_list,
-    has_only_own_manifests,
-    verify_manifest_list,
-)
+from lake.core.snapshots.completeness import has_only_own_manifests, read_complete_additions
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
+
+
+# Row numbers in a table of manifests.
+Rows = npt.NDArray[np.int64]
 
 
 class UnknownParentError(BadInputError):
@@ -35,33 +37,46 @@ class UnknownParentError(BadInputError):
 
 @dataclass(frozen=True)
 class Manifests:
-    """The data or the delete manifests of a snapshot and its parent.
+    """The data or the delete manifests of a snapshot and its parent, as row numbers in a table of all manifests.
 
     Args:
+        listed: the distinct manifests of all lists (`MANIFEST_COLUMNS`).
         after: the snapshot's manifests.
         before: the parent's manifests; None if it has expired.
         snapshot_id: the snapshot.
+        inherits: whether the snapshot's manifests begin with all of its parent's.
     """
 
-    after: pa.Table
-    before: pa.Table | None
+    listed: pa.Table
+    after: Rows
+    before: Rows | None
     snapshot_id: int
+    inherits: bool
 
     @cached_property
-    def new(self) -> pa.Table:
+    def new(self) -> Rows:
         """The manifests that only the snapshot has."""
-        if self.before is not None:
-            return _without(self.after, self.before)
-        return self.after.filter(pc.equal(self.after["added_snapshot_id"], self.snapshot_id))
+        if self.before is None:
+            owners = self.listed["added_snapshot_id"].take(pa.array(self.after))
+            is_own = pc.fill_null(pc.equal(owners, self.snapshot_id), fill_value=False)
+            found: Rows = self.after[np.asarray(is_own, bool)]
+            return found
+        if self.inherits:
+            return self.after[len(self.before) :]
+        return _without(self.after, self.before)
 
     @cached_property
-    def removed(self) -> pa.Table:
+    def removed(self) -> Rows:
         """The manifests that only the parent has; empty if it has expired."""
-        return self.after.slice(0, 0) if self.before is None else _without(self.before, self.after)
+        if self.before is None or self.inherits:
+            return self.after[:0]
+        return _without(self.before, self.after)
 
     @cached_property
-    def shared(self) -> pa.Table:
+    def shared(self) -> Rows:
         """The manifests of the snapshot that are not new."""
+        if self.before is not None and self.inherits:
+            return self.before
         return _without(self.after, self.new)
 
 
@@ -72,7 +87,7 @@ class Commit:
     Args:
         snapshot: the snapshot.
         data: manifests of data files; those of the parent may be unknown.
-        deletes: manifests of delete files.
+        deletes: manifests of delete files; those of the parent are known.
     """
 
     snapshot: Snapshot
@@ -84,77 +99,110 @@ class Commit:
         """Whether its parent has expired."""
         return self.data.before is None
 
+    @property
+    def deletes_before(self) -> Rows:
+        """The parent's delete manifests."""
+        return self.deletes.after[:0] if self.deletes.before is None else self.deletes.before
+
 
 def commits_of(table: Table, snapshots: Sequence[Snapshot]) -> list[Commit]:
-    """Read the manifest lists of snapshots and of their parents.
+    """Read the manifest lists of snapshots, oldest first, and of their parents.
 
     Raises:
         UnknownParentError: a parent has expired, and the deleted rows cannot be determined without it.
         CorruptFileError: a manifest list cannot be read.
     """
     known = snapshots_by_id(table.metadata)
-    parents = [known.get(item.parent_snapshot_id or 0) for item in snapshots]
-    wanted = {item.snapshot_id: item for item in (*snapshots, *parents) if item is not None}
-    lists = _verified_lists(table, wanted)
+    wanted: dict[int, Snapshot] = {}
+    for item in snapshots:
+        # Parents first: a list that only adds manifests to the one before it costs no more than what it adds.
+        parent = known.get(item.parent_snapshot_id or 0)
+        wanted |= {one.snapshot_id: one for one in (parent, item) if one is not None}
+    lists = _Lists(table, list(wanted.values()))
     return [
-        _commit(table, item, lists[item.snapshot_id], lists.get(item.parent_snapshot_id or 0))
-        for item in snapshots
+        _commit(table, lists, item, known.get(item.parent_snapshot_id or 0)) for item in snapshots
     ]
 
 
-def _verified_lists(table: Table, snapshots: Mapping[int, Snapshot]) -> dict[int, pa.Table]:
-    """Return the manifest lists of snapshots by the snapshots' ids.
+class _Lists:
+    """The manifests of some snapshots, each one once.
 
-    Lists that share a location are read once. Small lists are decoded together.
+    Args:
+        table: the table.
+        snapshots: the snapshots, oldest first.
     """
-    locations = list(dict.fromkeys(item.manifest_list for item in snapshots.values()))
-    found: dict[str, pa.Table] = {}
-    for names, sizes, rows in read_manifest_lists(table.storage, locations):
-        # The rows of one list are often few: slices of one chunk are cheaper than slices of many.
-        combined, start = rows.combine_chunks(), 0
-        for name, size in zip(names, sizes, strict=True):
-            found[name] = combined.slice(start, size)
-            start += size
-    lists = {number: found[item.manifest_list] for number, item in snapshots.items()}
-    for number, manifests in lists.items():
-        # A manifest missing in a list would be reported as a change.
-        check_list(table.metadata, snapshots[number], manifests)
-        verify_manifest_list(table.storage, table.metadata, snapshots[number], manifests)
-    return lists
 
+    def __init__(self, table: Table, snapshots: Sequence[Snapshot]) -> None:
+        parts = [MANIFEST_SCHEMA.empty_table()]
+        # The begin and the end of each list among the concatenated rows: those that it adds follow those it inherits.
+        self._spans: dict[str, tuple[int, int]] = {}
+        begin = end = 0
+        for found in read_complete_additions(table.storage, table.metadata, snapshots):
+            parts.append(found.rows)
+            for location, inherited, size in zip(
+                found.locations, found.inherited, found.sizes, strict=True
+            ):
+                begin, end = begin if inherited else end, end + size
+                self._spans[location] = begin, end
+        rows = pa.concat_tables(parts).combine_chunks()
+        paths = one_array(rows["manifest_path"]).dictionary_encode()
+        codes = paths.indices.to_numpy().astype(np.int64)
+        _, first = np.unique(codes, return_index=True)
+        self.listed = rows.take(pa.array(first))
+        is_data = pc.equal(rows["content"], DATA).to_numpy(zero_copy_only=False)
+        self._codes = codes[is_data], codes[~is_data]
+        # How many data manifests precede each row.
+        self._data_before = np.concatenate(([0], np.cumsum(is_data)))
 
-def _commit(table: Table, snapshot: Snapshot, after: pa.Table, before: pa.Table | None) -> Commit:
-    if (
-        before is None
-        and is_first(table.metadata, snapshot)
-        and has_only_own_manifests(snapshot, after)
-    ):
-        before = MANIFEST_SCHEMA.empty_table()
-    data, deletes = _parted(after)
-    old_data, old_deletes = (None, None) if before is None else _parted(before)
-    number = snapshot.snapshot_id
-    found = Manifests(deletes, old_deletes, number)
-    if before is None:
-        if found.new.num_rows:
-            raise UnknownParentError(
-                f"cannot determine the rows that snapshot {number} deleted: its parent has expired",
-                hint=f"start with {Option.START} {number}",
+    def manifests(self, snapshot: Snapshot, parent: Snapshot | None) -> list[Manifests]:
+        """Return the data and the delete manifests of a snapshot and its parent."""
+        kinds = zip(self._codes, self._spans_of(snapshot), self._spans_of(parent), strict=True)
+        return [
+            Manifests(
+                self.listed,
+                codes[slice(*after)],
+                None if before is None else codes[slice(*before)],
+                snapshot.snapshot_id,
+                before is not None and before[0] == after[0] and before[1] <= after[1],
             )
-        found = Manifests(deletes, deletes, number)
-    return Commit(snapshot, Manifests(data, old_data, number), found)
+            for codes, after, before in kinds
+            if after is not None
+        ]
+
+    def _spans_of(self, snapshot: Snapshot | None) -> list[tuple[int, int] | None]:
+        """Return where the data and the delete manifests of a list begin and end."""
+        if snapshot is None:
+            return [None, None]
+        begin, end = self._spans[snapshot.manifest_list]
+        data = int(self._data_before[begin]), int(self._data_before[end])
+        return [data, (begin - data[0], end - data[1])]
 
 
-def _parted(manifests: pa.Table) -> tuple[pa.Table, pa.Table]:
-    is_data = pc.equal(manifests["content"], DATA)
-    if pc.all(is_data, min_count=0).as_py():
-        # Most lists of many commits are long and name no delete manifests: they are not copied.
-        return manifests, manifests.slice(0, 0)
-    return manifests.filter(is_data), manifests.filter(pc.invert(is_data))
+def _commit(table: Table, lists: _Lists, snapshot: Snapshot, parent: Snapshot | None) -> Commit:
+    number = snapshot.snapshot_id
+    data, deletes = lists.manifests(snapshot, parent)
+    if parent is not None:
+        return Commit(snapshot, data, deletes)
+    every = np.concatenate((data.after, deletes.after))
+    if is_first(table.metadata, snapshot) and has_only_own_manifests(
+        snapshot, lists.listed.take(pa.array(every))
+    ):
+        nothing = every[:0]
+        return Commit(
+            snapshot,
+            replace(data, before=nothing, inherits=True),
+            replace(deletes, before=nothing, inherits=True),
+        )
+    if len(deletes.new):
+        raise UnknownParentError(
+            f"cannot determine the rows that snapshot {number} deleted: its parent has expired",
+            hint=f"start with {Option.START} {number}",
+        )
+    return Commit(snapshot, data, replace(deletes, before=deletes.after, inherits=True))
 
 
-def _without(manifests: pa.Table, others: pa.Table) -> pa.Table:
-    known = pc.is_in(manifests["manifest_path"], value_set=others["manifest_path"])
-    return manifests.filter(pc.invert(known))
+def _without(rows: Rows, others: Rows) -> Rows:
+    return rows[~np.isin(rows, others)]
 
 
 class EntryReader:
@@ -162,44 +210,54 @@ class EntryReader:
 
     Args:
         table: the table of the manifests.
+        listed: the manifests.
         columns: the columns of the entries.
     """
 
-    def __init__(self, table: Table, columns: Sequence[str]) -> None:
+    def __init__(self, table: Table, listed: pa.Table, columns: Sequence[str]) -> None:
         self._table = table
+        self._listed = listed
         self._columns = columns
-        self._found: dict[str, tuple[int, pa.Table]] = {}
+        # The entries of each spec in the order of their manifests, and the row number of each one's manifest.
+        self._found: dict[int, tuple[pa.Table, Rows]] = {}
 
-    def read(self, manifests: Iterable[pa.Table]) -> None:
-        """Read those of the manifests that are not read yet, together.
+    def read(self, parts: Iterable[Rows]) -> None:
+        """Read manifests; this is called once.
 
         Raises:
             CorruptFileError: a manifest does not match its manifest list.
         """
-        rows = pa.concat_tables([MANIFEST_SCHEMA.empty_table(), *manifests])
-        paths = rows["manifest_path"].to_pylist()
-        first = {path: row for row, path in enumerate(paths) if path not in self._found}
-        wanted = rows.take(pa.array(sorted(first.values()), pa.int64()))
+        is_wanted = np.zeros(self._listed.num_rows, bool)
+        for part in parts:
+            is_wanted[part] = True
+        numbers = np.flatnonzero(is_wanted)
+        wanted = self._listed.take(pa.array(numbers))
         found = read_manifests(
             self._table.storage, wanted, self._table.metadata, columns=self._columns
         )
         for spec_id, entries in found.items():
-            named = entries["manifest_path"].cast(pa.string()).combine_chunks().dictionary_encode()
-            codes = named.indices.to_numpy(zero_copy_only=False)
-            grouped = entries.take(pa.array(np.argsort(codes, kind="stable")))
-            edges = np.searchsorted(np.sort(codes), np.arange(len(named.dictionary) + 1))
-            for number, path in enumerate(named.dictionary.to_pylist()):
-                part = grouped.slice(edges[number], edges[number + 1] - edges[number])
-                self._found[path] = spec_id, part
+            paths = entries["manifest_path"].cast(pa.string())
+            places = pc.index_in(paths, value_set=one_array(wanted["manifest_path"]))
+            owners = numbers[places.to_numpy()]
+            order = np.argsort(owners, kind="stable")
+            # Many small chunks are slower than a copy.
+            self._found[spec_id] = (
+                entries.take(pa.array(order)).combine_chunks(),
+                owners[order],
+            )
 
-    def of(self, manifests: pa.Table) -> Entries:
+    def of(self, manifests: Rows) -> Entries:
         """Return the entries of manifests that were read, by spec id."""
-        by_spec: dict[int, list[pa.Table]] = {}
-        for path in manifests["manifest_path"].to_pylist():
-            if path in self._found:
-                spec_id, entries = self._found[path]
-                by_spec.setdefault(spec_id, []).append(entries)
-        # Many small chunks are slower than a copy.
-        return {
-            spec_id: pa.concat_tables(parts).combine_chunks() for spec_id, parts in by_spec.items()
-        }
+        if not len(manifests):
+            return {}
+        found = {}
+        in_order = bool(np.all(np.diff(manifests) == 1))
+        for spec_id, (entries, owners) in self._found.items():
+            if in_order:
+                begin, end = np.searchsorted(owners, (manifests[0], manifests[-1] + 1))
+                part = entries.slice(begin, end - begin)
+            else:
+                part = entries.filter(pa.array(np.isin(owners, manifests)))
+            if part.num_rows:
+                found[spec_id] = part
+        return found

@@ -24,10 +24,11 @@ from lake.core.changelog.file_diff import (
     live,
     lived_before,
 )
-from lake.core.changelog.manifest_diff import Commit, EntryReader, Manifests, commits_of
+from lake.core.changelog.manifest_diff import Commit, EntryReader, Manifests, Rows, commits_of
 from lake.core.errors import InvalidRequestError
 from lake.core.keys.key_pruning import KeyPruner
 from lake.core.manifests.api import live_manifests
+from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.options import Option
 from lake.core.scan.incremental import Increment, SnapshotRange, plan_range
 from lake.core.scan.plan import ScanOptions, ScanPlan, bound, file_columns, planned
@@ -218,7 +219,8 @@ def plan_changes(
     ]
     commits = commits_of(table, shown)
     pruner = None if keys is None else _StepPruner(table, keys, schema)
-    steps = _Planner(table, options, condition, reading, schema, pruner).steps(commits)
+    listed = commits[0].data.listed if commits else MANIFEST_SCHEMA.empty_table()
+    steps = _Planner(table, options, condition, reading, schema, pruner, listed).steps(commits)
     return ChangelogPlan(
         table=table,
         options=options,
@@ -308,6 +310,7 @@ class _Planner:
         reading: Schema,
         schema: Schema,
         pruner: _StepPruner | None,
+        listed: pa.Table,
     ) -> None:
         self._pruner = pruner
         self._table = table
@@ -316,9 +319,10 @@ class _Planner:
         self._condition = condition
         self._reading = reading
         columns = {*file_columns(condition), *DATA_COLUMNS, *DATA_BOUNDS}
-        self._data = EntryReader(table, sorted(columns))
-        self._deletes = EntryReader(table, DELETE_COLUMNS)
-        self._indexes: dict[tuple[str, ...], DeleteIndex] = {}
+        self._listed = listed
+        self._data = EntryReader(table, listed, sorted(columns))
+        self._deletes = EntryReader(table, listed, DELETE_COLUMNS)
+        self._sides: dict[bytes, tuple[pa.Table, DeleteIndex]] = {}
 
     def steps(self, commits: Sequence[Commit]) -> list[SnapshotChanges]:
         """Plan commits, oldest first; those that changed no files are omitted."""
@@ -354,7 +358,7 @@ class _Planner:
 
     def _step(self, ordinal: int, commit: Commit, deletes: Exchange) -> SnapshotChanges:
         files = self._changed_files(commit.data)
-        old, new = commit.deletes.before, commit.deletes.after
+        old, new = commit.deletes_before, commit.deletes.after
         kept: Entries = {}
         if not deletes.is_empty:
             shared = live(self._data.of(commit.data.shared))
@@ -377,7 +381,7 @@ class _Planner:
             revives=bool(count(deletes.removed)),
         )
 
-    def _part(self, entries: Entries, delete_manifests: pa.Table) -> ScanPlan:
+    def _part(self, entries: Entries, delete_manifests: Rows) -> ScanPlan:
         """Plan to read data files with the deletes of some manifests."""
         found = self._side(entries, delete_manifests)
         no_increment = Increment(None, (), ())
@@ -385,15 +389,16 @@ class _Planner:
             self._table, self._options, no_increment, found, self._condition, self._reading
         )
 
-    def _side(self, entries: Entries, delete_manifests: pa.Table) -> SideFiles:
+    def _side(self, entries: Entries, delete_manifests: Rows) -> SideFiles:
         kept = {spec_id: self._pruned(spec_id, some) for spec_id, some in entries.items()}
+        manifests, index = self._deletes_of(delete_manifests)
         return SideFiles(
             table=self._table,
             by_spec=kept,
-            delete_manifests=live_manifests(delete_manifests),
+            delete_manifests=manifests,
             schema=self._schema,
             skipped_files=count(entries) - count(kept),
-            index=self._index(delete_manifests),
+            index=index,
         )
 
     def _pruned(self, spec_id: int, entries: pa.Table) -> pa.Table:
@@ -402,12 +407,14 @@ class _Planner:
         spec = self._table.metadata.specs()[spec_id]
         return entries.filter(prune_files(entries, spec, self._schema, self._condition))
 
-    def _index(self, delete_manifests: pa.Table) -> DeleteIndex:
-        """Return the index of a snapshot's live delete files."""
-        paths = tuple(delete_manifests["manifest_path"].to_pylist())
-        if paths not in self._indexes:
-            self._indexes[paths] = self._index_of(live(self._deletes.of(delete_manifests)))
-        return self._indexes[paths]
+    def _deletes_of(self, delete_manifests: Rows) -> tuple[pa.Table, DeleteIndex]:
+        """Return a snapshot's live delete manifests, and the index of their live delete files."""
+        name = delete_manifests.tobytes()
+        if name not in self._sides:
+            manifests = live_manifests(self._listed.take(pa.array(delete_manifests)))
+            index = self._index_of(live(self._deletes.of(delete_manifests)))
+            self._sides[name] = manifests, index
+        return self._sides[name]
 
     def _index_of(self, entries: Entries) -> DeleteIndex:
         metadata = self._table.metadata

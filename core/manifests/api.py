@@ -21,7 +21,6 @@ from lake.core.manifests.read import (
     read_list_additions,
     read_manifest,
     read_manifest_list,
-    read_manifest_lists,
     read_manifests,
 )
 from lake.core.manifests.schemas import (
@@ -53,6 +52,5 @@ __all__ = [
     "read_list_additions",
     "read_manifest",
     "read_manifest_list",
-    "read_manifest_lists",
     "read_manifests",
 ]

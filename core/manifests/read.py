@@ -81,37 +81,6 @@ def _refuse_unknown(location: str, fields: Sequence[str]) -> None:
         )
 
 
-def read_manifest_lists(
-    storage: Storage, locations: Sequence[str], unreadable: list[str] | None = None
-) -> Iterator[tuple[list[str], list[int], pa.Table]]:
-    """Yield the locations of lists, the number of rows of each, and their concatenated rows, some lists at a time.
-
-    Args:
-        storage: the storage that contains the lists.
-        locations: their locations; lists with the same layout are decoded together.
-        unreadable: receives the locations of lists that cannot be read; None to stop at the first one.
-
-    Raises:
-        CorruptFileError: a list is damaged.
-        NotFoundError: a list does not exist.
-    """
-    with ThreadPoolExecutor(_FETCH_THREADS) as fetchers:
-        for start in range(0, len(locations), _LISTS_AT_ONCE):
-            batch = locations[start : start + _LISTS_AT_ONCE]
-            opened = fetchers.map(lambda location: _try_list(storage, location), batch)
-            alike: dict[bytes, list[Container]] = {}
-            for location, result in zip(batch, opened, strict=True):
-                if isinstance(result, Container):
-                    alike.setdefault(result.schema_json, []).append(result)
-                elif unreadable is None:
-                    raise result
-                else:
-                    unreadable.append(location)
-            for group in alike.values():
-                for run in runs(group, lambda container: container.size, _WINDOW_BYTES):
-                    yield from _decoded_lists(run, unreadable)
-
-
 class ListAdditions(NamedTuple):
     """What some manifest lists add to the lists before them.
 
@@ -237,7 +206,7 @@ def _decoded_in_order(lists: Sequence[Container]) -> pa.Table:
     for numbers in alike.values():
         for run in runs(numbers, lambda number: lists[number].size, _WINDOW_BYTES):
             remaining = iter(run)
-            for _, sizes, rows in _decoded_lists([lists[number] for number in run], None):
+            for sizes, rows in _decoded_lists([lists[number] for number in run]):
                 combined, begin = rows.combine_chunks(), 0
                 for size in sizes:
                     parts[next(remaining)] = combined.slice(begin, size)
@@ -276,33 +245,17 @@ def _open_list(storage: Storage, location: str) -> Container:
     return read_container(storage.read(location), name=location)
 
 
-def _try_list(storage: Storage, location: str) -> Container | BadInputError:
-    try:
-        return _open_list(storage, location)
-    except BadInputError as error:
-        return error
-
-
-def _decoded_lists(
-    group: Sequence[Container], unreadable: list[str] | None
-) -> Iterator[tuple[list[str], list[int], pa.Table]]:
+def _decoded_lists(group: Sequence[Container]) -> Iterator[tuple[list[int], pa.Table]]:
     try:
         rows = _rows_of(group)
     except BadInputError:
-        if len(group) > 1:
-            # One of them is damaged: decode each separately, so that the error names it.
-            for container in group:
-                yield from _decoded_lists([container], unreadable)
-            return
-        if unreadable is None:
+        if len(group) == 1:
             raise
-        unreadable.append(group[0].name)
+        # One of them is damaged: decode each separately, so that the error names it.
+        for container in group:
+            yield from _decoded_lists([container])
     else:
-        yield (
-            [container.name for container in group],
-            [container.objects for container in group],
-            rows,
-        )
+        yield [container.objects for container in group], rows
 
 
 def _rows_of(lists: Sequence[Container]) -> pa.Table:

@@ -9,7 +9,7 @@ deletions are refused. A table whose summaries are known to be wrong sets `IGNOR
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from lake.core.errors import CorruptFileError
 from lake.core.manifests.api import (
     ListAdditions,
     live_manifests,
+    read_list_additions,
     read_manifest_list,
     read_manifests,
 )
@@ -164,6 +165,35 @@ class RunningCounts:
             self._last = self._last.plus(own) if inherited else own
             counts.append(self._last)
         return counts
+
+
+def read_complete_additions(
+    storage: Storage, metadata: TableMetadata, snapshots: Sequence[Snapshot]
+) -> Iterator[ListAdditions]:
+    """Yield what the lists of snapshots, oldest first, add to each other; all are complete.
+
+    Raises:
+        CorruptFileError: a list cannot be read, or names fewer files than it must, or may.
+        NotFoundError: a list does not exist.
+    """
+    owners: dict[str, list[Snapshot]] = {}
+    for snapshot in snapshots:
+        owners.setdefault(snapshot.manifest_list, []).append(snapshot)
+    running = RunningCounts()
+    for found in read_list_additions(storage, list(owners)):
+        counted = zip(found.locations, found.inherited, found.sizes, running.of(found), strict=True)
+        start = 0
+        for location, inherited, size, counts in counted:
+            own = found.rows.slice(start, size)
+            start += size
+            for snapshot in owners[location]:
+                # The rows of the list before it are those of an earlier snapshot.
+                if size or not inherited:
+                    check_list(metadata, snapshot, own)
+                if missing_files_message(metadata, snapshot, counts):
+                    manifests = read_list(storage, metadata, snapshot)
+                    verify_manifest_list(storage, metadata, snapshot, manifests)
+        yield found
 
 
 def _sums(values: Any, ends: Any, sizes: Sequence[int]) -> Any:

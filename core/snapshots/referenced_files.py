@@ -12,13 +12,9 @@ import pyarrow.compute as pc
 from lake.core import locations
 from lake.core.arrow import one_array
 from lake.core.avro.container import runs
-from lake.core.manifests.api import read_list_additions, read_manifest_list, read_manifests
+from lake.core.manifests.api import read_manifests
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
-from lake.core.snapshots.completeness import (
-    RunningCounts,
-    missing_files_message,
-    verify_manifest_list,
-)
+from lake.core.snapshots.completeness import read_complete_additions
 from lake.core.storage.file_names import FileNames, unnamed
 
 if TYPE_CHECKING:
@@ -123,16 +119,7 @@ def _lists(
     storage: Storage, metadata: TableMetadata, snapshots: Sequence[Snapshot]
 ) -> Iterator[pa.Table]:
     """Yield what manifest lists add, all complete: a file missing from one would look uncommitted."""
-    owners: dict[str, list[Snapshot]] = {}
-    for snapshot in snapshots:
-        owners.setdefault(snapshot.manifest_list, []).append(snapshot)
-    running = RunningCounts()
-    for found in read_list_additions(storage, list(owners)):
-        for location, counts in zip(found.locations, running.of(found), strict=True):
-            for snapshot in owners[location]:
-                if missing_files_message(metadata, snapshot, counts):
-                    manifests = read_manifest_list(storage, location)
-                    verify_manifest_list(storage, metadata, snapshot, manifests)
+    for found in read_complete_additions(storage, metadata, snapshots):
         yield found.rows
 
 
