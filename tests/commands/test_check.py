@@ -244,6 +244,12 @@ _ROW_DAMAGES = {
         "D003",
         _other_file(pa.table({"id": ["x", "y"], "name": ["a", "b"]}, _fields(*[pa.string()] * 2))),
     ),
+    "a text is not valid": (
+        "D004",
+        _other_file(
+            pa.table({"id": [1, 2], "name": pa.array([b"\xff", b"\xfe"]).view(pa.string())}, _PLAIN)
+        ),
+    ),
     "two columns of one id": (
         "D001",
         _other_file(
