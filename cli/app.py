@@ -52,7 +52,7 @@ VERBS = {
     "snapshots": "Show a table's snapshots, newest first.",
     "partitions": "Show a table's partitions: files, rows, bytes, delete files and last change.",
     "deletes": "Show a table's delete files: kind, rows, bytes, and the data files that they apply to.",
-    "ref": "List a table's branches and tags; drop one; create or move a branch.",
+    "ref": "List a table's branches and tags; create or drop one; move a branch forward.",
     "tag": "List a table's tags, or set, move or drop one.",
     "rollback": "Set a branch back to an earlier snapshot; no file is deleted.",
     "cherry-pick": "Apply the change of one snapshot to a branch; no file is rewritten.",
@@ -129,6 +129,7 @@ class State:
         has_reported: whether ``landed`` was called.
         announce: prints a warning when it occurs.
         announced: the warnings that were printed.
+        tell: prints at once what must be known if the process is killed, and its facts.
         ignore_stops: called when stop signals must no longer interrupt the command.
     """
 
@@ -152,6 +153,7 @@ class State:
     has_reported: bool = False
     announce: Callable[[str], None] = lambda _: None
     announced: set[str] = field(default_factory=set)
+    tell: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     opened: Session | None = None
 
     @property
@@ -160,6 +162,7 @@ class State:
         if self.opened is None:
             settings = self.settings or Settings()
             self.opened = self.open_session(settings)
+            self.opened.tell = self.tell
             self.opened.progress = displays.make_progress(
                 self.progress,
                 sys.stderr,

@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from io import TextIOWrapper
@@ -45,6 +45,8 @@ _SIGNAL_CODES = 128
 _NOT_A_NUMBER = re.compile(
     r"Invalid value for '(?P<option>[^']+)'.*\bvalid (?P<kind>integer|number)", re.DOTALL
 )
+# Options that users expect by another verb's name, and that are not the most similar one.
+_OTHER_NAMES = {("expire", "--keep"): "--retain-last"}
 _UNKNOWN_OPTION = re.compile(r"(No such option: \S+) \(Possible options?: (.+)\)")
 _FILTERS = frozenset({"--where", "--overwrite-where"})
 # How a command ended: its outcome, its error, an unexpected exception, or the exit code of help.
@@ -88,6 +90,7 @@ def main(
     )
     state.landed = partial(_report, state, renderer)
     state.announce = partial(_announce, state, renderer)
+    state.tell = partial(_tell, state, renderer)
     if argv is None:
         _own_the_process(redact)
         state.before_verb = _prepare_imports
@@ -210,6 +213,13 @@ def _report(state: State, renderer: Renderer, outcome: Outcome) -> None:
         state.session.warn(f"--on-commit failed after the commit: {problem}")
 
 
+def _tell(state: State, renderer: Renderer, text: str, facts: Mapping[str, str]) -> None:
+    """Print at once what must be known if the process is killed: it prints nothing then."""
+    if state.opened is not None and sys.stderr.isatty():
+        state.opened.progress.show(None)
+    renderer.note(text, facts, command=state.command, table=state.table, display=state.display)
+
+
 def _announce(state: State, renderer: Renderer, text: str) -> None:
     """Print a warning when it occurs; in JSON mode the document contains it."""
     if renderer.as_json:
@@ -246,8 +256,9 @@ def _usage_error(error: typer.TyperException, line: CommandLine) -> LakeError | 
     message = _plain_message(error.format_message(), line)
     if unknown := _UNKNOWN_OPTION.match(message):
         message = unknown[1]
-        similar = unknown[2].split(", ")
-        hint = f"did you mean {suggestion(message.rpartition(' ')[2], similar) or similar[0]}?"
+        name, similar = message.rpartition(" ")[2], unknown[2].split(", ")
+        meant = _OTHER_NAMES.get((known, name)) or suggestion(name, similar) or similar[0]
+        hint = f"did you mean {meant}?"
     if message.startswith("Usage:"):
         sys.stderr.write(message + "\n")
         return InvalidRequestError("no command given", hint=hint)

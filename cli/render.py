@@ -85,6 +85,24 @@ class Renderer:
         """Print one warning."""
         self._messages(command, table, display).warning(self._line(text, command))
 
+    def note(
+        self,
+        text: str,
+        facts: Mapping[str, str],
+        *,
+        command: str | None,
+        table: str | None,
+        display: Display,
+    ) -> None:
+        """Print a line to standard error while the command works; as JSON, a document with the facts."""
+        line = self._line(text, command)
+        if not self.as_json:
+            self._messages(command, table, display).outcome("", line)
+            return
+        document = {"command": command, "table": table, **facts, "message": line}
+        sys.stderr.write(_json_text(self._without_secrets(document)))
+        sys.stderr.flush()
+
     def document(self, outcome: Outcome, warnings: Sequence[str]) -> str:
         """Return the JSON document of an outcome as one line, with secrets masked in all its texts."""
         found = self._document(

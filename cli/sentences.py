@@ -389,7 +389,9 @@ def _expire(outcome: Outcome) -> str:
     if outcome.status is Status.DRY_RUN and not counts["snapshots"] + counts["refs"]:
         return f"dry run: {nothing}"
     if outcome.status is Status.DRY_RUN:
-        return f"dry run: would expire {snapshots}{refs} and delete {files} ({size}); nothing was changed"
+        # Metadata does not contain the sizes of manifest lists.
+        known = f" ({size})" if counts["bytes"] else ""
+        return f"dry run: would expire {snapshots}{refs} and delete {files}{known}; nothing was changed"
     if outcome.status is Status.NOTHING_TO_DO:
         return nothing
     kept = sum((outcome.plan.get("kept_snapshots") or {}).values())
@@ -397,7 +399,10 @@ def _expire(outcome: Outcome) -> str:
         snapshots = f"{counts['snapshots']:,} of {counted(counts['snapshots'] + kept, 'snapshot')}"
     deleted = sum(counts[name] for name in _EXPIRED_FILES)
     text = f"expired {snapshots}{refs}"
-    text += f", deleted {files}, freed {size}" if deleted else ", deleted no files"
+    if deleted:
+        text += f", deleted {files}" + (f", freed {size}" if counts["bytes"] else "")
+    else:
+        text += ", deleted no files"
     if counts["failed_deletes"]:
         text += f"; {counted(counts['failed_deletes'], 'file')} could not be deleted"
     return text
@@ -607,7 +612,7 @@ def _create(outcome: Outcome) -> str:
 
 def _ref(outcome: Outcome) -> str:
     if outcome.status is Status.NOTHING_TO_DO:
-        return "the branch is so already; nothing to do"
+        return "the branch or tag is so already; nothing to do"
     plan = _Facts(outcome.plan)
     if not plan["ref"]:
         return counted(len(outcome.result.get("refs", ())), "ref")

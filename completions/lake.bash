@@ -59,7 +59,7 @@ _lake() {
         "deletes --where") _lake_names columns; return ;;
         "deletes --branch") _lake_names branches; return ;;
         "deletes --wait"|"deletes --on-commit") return ;;
-        "ref --branch-create"|"ref --at"|"ref --retain"|"ref --drop"|"ref --fast-forward"|"ref --to") return ;;
+        "ref --tag"|"ref --branch-create"|"ref --at"|"ref --retain"|"ref --drop"|"ref --fast-forward"|"ref --to") return ;;
         "tag --auto") words="hourly daily weekly" ;;
         "tag --at"|"tag --drop"|"tag --retain"|"tag --zone"|"tag --delay"|"tag --format"|"tag --keep") return ;;
         "tag --branch") _lake_names branches; return ;;
@@ -108,7 +108,7 @@ _lake() {
             snapshots) words="--all --limit --branch --help -h" ;;
             partitions) words="--where --idle --wait-for --timeout --branch --help -h" ;;
             deletes) words="--rewrite --convert --exact --where --branch --wait --on-commit --dry-run --help -h" ;;
-            ref) words="--branch-create --at --retain --drop --fast-forward --to --dry-run --help -h" ;;
+            ref) words="--tag --branch-create --at --retain --drop --fast-forward --to --dry-run --help -h" ;;
             tag) words="--at --move --drop --retain --auto --zone --delay --format --keep --backfill --branch --dry-run --help -h" ;;
             rollback) words="--any --branch --dry-run --help -h" ;;
             cherry-pick) words="--branch --dry-run --help -h" ;;

@@ -1,4 +1,4 @@
-"""`lake ref`: list branches and tags; create, drop and fast-forward branches."""
+"""`lake ref`: list, create and drop branches and tags; fast-forward branches."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from lake.core.units import parse_duration_ms
 def ref(
     context: typer.Context,
     table: TableArgument,
+    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Create a tag.")] = None,
     branch_create: Annotated[
         str | None, typer.Option(metavar="NAME", help="Create a branch.")
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="REF", help="Its head: id, tag, branch or @TIME [default: the head of main]."
+            metavar="REF",
+            help="Its snapshot: id, tag, branch or @TIME [default: the head of main].",
         ),
     ] = None,
     retain: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Let expiry drop the branch if its head is older."),
+        typer.Option(metavar="DURATION", help="Let expiry drop it if its snapshot is older."),
     ] = None,
     dropped_ref: Annotated[
         str | None, typer.Option("--drop", metavar="NAME", help="Drop a branch or tag.")
@@ -41,9 +43,9 @@ def ref(
     ] = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """List a table's branches and tags; drop one; create or move a branch.
+    """List a table's branches and tags; create or drop one; move a branch forward.
 
-    lake tag sets tags; lake rollback sets a branch back.
+    lake tag also moves tags and tags periods; lake rollback sets a branch back.
     """
     from lake.core.branching.branches import (
         execute,
@@ -52,8 +54,10 @@ def ref(
         plan_drop,
         plan_fast_forward,
     )
+    from lake.core.branching.commit import BRANCH, TAG
 
     given = {
+        "--tag": tag,
         "--branch-create": branch_create,
         "--drop": dropped_ref,
         "--fast-forward": fast_forward,
@@ -61,17 +65,21 @@ def ref(
     chosen = [option for option, value in given.items() if value is not None]
     if len(chosen) > 1:
         raise InvalidRequestError(f"{' and '.join(chosen)} contradict each other")
-    if (at is not None or retain is not None) and branch_create is None:
-        raise InvalidRequestError("--at and --retain need --branch-create")
+    created = tag if tag is not None else branch_create
+    if (at is not None or retain is not None) and created is None:
+        raise InvalidRequestError("--at and --retain need --tag or --branch-create")
     if (to is None) != (fast_forward is None):
         raise InvalidRequestError("--fast-forward and --to need each other")
     if dry_run and not chosen:
-        raise InvalidRequestError("--dry-run needs --branch-create, --drop or --fast-forward")
+        raise InvalidRequestError(
+            "--dry-run needs --tag, --branch-create, --drop or --fast-forward"
+        )
     retain_ms = None if retain is None else parse_duration_ms(retain)
     session = session_of(context)
     loaded = session.table(table)
-    if branch_create is not None:
-        plan = plan_create(loaded, branch_create, at=at, retain_ms=retain_ms)
+    if created is not None:
+        kind = BRANCH if tag is None else TAG
+        plan = plan_create(loaded, created, kind=kind, at=at, retain_ms=retain_ms)
     elif dropped_ref is not None:
         plan = plan_drop(loaded, dropped_ref)
     elif fast_forward is not None and to is not None:

@@ -1,4 +1,4 @@
-"""List branches and tags; create, drop and fast-forward branches."""
+"""List, create and drop branches and tags; fast-forward branches."""
 
 from __future__ import annotations
 
@@ -53,21 +53,24 @@ def _id_text(snapshot_id: int | None) -> str | None:
     return None if snapshot_id is None else str(snapshot_id)
 
 
-def plan_create(table: Table, name: str, *, at: str | None, retain_ms: int | None) -> RefPlan:
-    """Plan to create a branch.
+def plan_create(
+    table: Table, name: str, *, kind: str, at: str | None, retain_ms: int | None
+) -> RefPlan:
+    """Plan to create a branch or tag.
 
     Args:
         table: the table.
-        name: the branch's name.
-        at: its first head: id, tag, branch or ``@TIME``; None for the head of main.
-        retain_ms: the age of its head at which expiry drops it; None for the table's property.
+        name: the name of the branch or tag.
+        kind: `BRANCH` or `TAG`.
+        at: its snapshot: id, tag, branch or ``@TIME``; None for the head of main.
+        retain_ms: the age of its snapshot at which expiry drops it; None for the table's property.
 
     Raises:
-        InvalidRequestError: the name cannot be that of a branch.
+        InvalidRequestError: the name cannot be that of a branch or tag.
         NotFoundError: there is no such snapshot.
-        RefusedError: a tag, or a branch with another head, has the name.
+        RefusedError: a ref of the other type, or with another snapshot, has the name.
     """
-    check_name(name, BRANCH)
+    check_name(name, kind)
     metadata = table.metadata
     start = ancestry.branch_head(metadata, ancestry.MAIN) if at is None else None
     if at is not None:
@@ -76,7 +79,7 @@ def plan_create(table: Table, name: str, *, at: str | None, retain_ms: int | Non
         raise NotFoundError(f"branch {ancestry.MAIN} of {table.identifier} has no snapshots")
     change = RefChange(
         name=name,
-        kind=BRANCH,
+        kind=kind,
         before=None,
         after=start.snapshot_id,
         max_ref_age_ms=retain_ms,
@@ -84,7 +87,7 @@ def plan_create(table: Table, name: str, *, at: str | None, retain_ms: int | Non
     ref = metadata.refs.get(name)
     if ref is None:
         return RefPlan(table=table, change=change)
-    same = ref.snapshot_ref_type == BRANCH and ref.snapshot_id == start.snapshot_id
+    same = ref.snapshot_ref_type == kind and ref.snapshot_id == start.snapshot_id
     if same and retain_ms in {None, ref.max_ref_age_ms}:
         return RefPlan(table=table, change=None)
     raise RefusedError(

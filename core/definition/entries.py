@@ -45,7 +45,7 @@ def refuse_folders(catalog: Catalog, action: str) -> None:
     if not catalog.has_entries:
         raise RefusedError(
             f"a hadoop catalog cannot {action} a table: its tables are folders, which are not replaced atomically",
-            hint="end all writers of the table, and change the folder with the tools of its storage",
+            hint="end all writers of the table, and move or delete its folder with the tools of its storage",
         )
 
 

@@ -105,6 +105,10 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             "expired 3 snapshots, deleted 50 files, freed 188.0 MB",
         ),
         (
+            outcome("expire", Status.DRY_RUN, plan={"snapshots": 1, "manifest_lists": 1}),
+            "dry run: would expire 1 snapshot and delete 1 file; nothing was changed",
+        ),
+        (
             outcome(
                 "expire",
                 plan={"kept_snapshots": {"recent": 1}},

@@ -42,6 +42,7 @@ def test_a_misspelt_option_or_command_is_suggested(lake: CommandLine) -> None:
         "no such option: --limt",
         "did you mean --limit?",
     )
+    assert told(lake("--json", "expire", "db.t", "--keep", "3"))[2] == "did you mean --retain-last?"
     assert told(lake("--json", "compct", "db.t"))[2] == "did you mean compact?"
     assert lake("version").stdout == lake("--version").stdout
 

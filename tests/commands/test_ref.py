@@ -40,6 +40,26 @@ def test_a_branch_is_created_filled_and_merged_by_a_fast_forward(lake: CommandLi
     assert listed[1]["max_ref_age_ms"] == 30 * 24 * 3_600_000
 
 
+def test_a_tag_is_created_as_a_branch_is_and_not_moved(lake: CommandLine) -> None:
+    first = add(lake, 1)
+    second = add(lake, 2)
+    lake.ok("ref", "db.t", "--tag", "before", "--at", first, "--retain", "30d")
+    lake.ok("ref", "db.t", "--tag", "now")
+    found = refs(lake)
+    assert (found["before"], found["now"]) == (("tag", first), ("tag", second))
+    listed = lake.ok("tag", "db.t")["result"]["tags"]
+    assert {row["name"]: row["max_ref_age_ms"] for row in listed} == {
+        "before": 30 * 24 * 3_600_000,
+        "now": None,
+    }
+    assert lake.ok("ref", "db.t", "--tag", "now")["status"] == "nothing-to-do"
+    assert lake("ref", "db.t", "--tag", "now", "--at", first).exit_code == 3
+    assert lake("ref", "db.t", "--branch-create", "now").exit_code == 3
+    assert lake("ref", "db.t", "--tag", "x", "--branch-create", "y").exit_code == 2
+    assert lake("ref", "db.t", "--retain", "1d").exit_code == 2
+    assert refs(lake) == found
+
+
 def test_a_dropped_branch_reports_the_snapshots_that_go_out_of_sight(lake: CommandLine) -> None:
     first = add(lake, 1)
     lake.ok("ref", "db.t", "--branch-create", "audit", "--at", first)

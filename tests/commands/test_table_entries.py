@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
+from support.faults.killed_runs import killed
 from support.tables.iceberg_tables import files_below, ids_in, open_session, pyiceberg_catalog
 from support.tables.metadata_edits import metadata_path
 
@@ -236,3 +238,29 @@ def test_a_purge_that_was_cut_off_goes_on_after_the_table_is_registered_again(
     document = lake.ok("drop", "db.t", "--purge", "--yes")
     assert "cannot be read" in " ".join(document["warnings"])
     assert files_below(lake.warehouse) == set()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_killed_purge_has_printed_where_it_goes_on(lake: CommandLine, moment: str) -> None:
+    add(lake, 1)
+    add(lake, 2)
+    files = files_below(lake.warehouse)
+    point = ("lake.core.storage.storage", "Storage.delete", moment)
+    printed = killed(lake, point, "--json", "drop", "db.t", "--purge", "--yes")
+    assert names(lake) == []
+    assert (files_below(lake.warehouse) >= files) == (moment == "before")
+
+    told = json.loads(printed.splitlines()[-1])
+    assert (told["command"], told["table"]) == ("drop", "db.t")
+    assert f"lake register db.t {told['metadata_location']}" in told["message"]
+    lake.ok("register", "db.t", told["metadata_location"])
+    assert lake.ok("drop", "db.t", "--purge", "--yes")["status"] == "done"
+    assert files_below(lake.warehouse) == set()
+
+
+def test_a_purge_prints_the_metadata_file_even_if_it_is_quiet(lake: CommandLine) -> None:
+    add(lake, 1)
+    place = metadata_path(lake.warehouse)
+    done = lake("--quiet", "drop", "db.t", "--purge", "--yes")
+    assert done.exit_code == 0
+    assert f"lake register db.t {place.as_uri()}" in done.stderr

@@ -40,8 +40,12 @@ SENT = ("lake.core.catalogs.catalog", "Table.send", "after")
 
 def killed(
     lake: CommandLine, point: tuple[str, str, str], *arguments: object, location: str = ""
-) -> None:
-    """Run a command that dies by SIGKILL at a point; at one that is passed often, where a name is touched."""
+) -> str:
+    """Run a command that dies by SIGKILL at a point; at one that is passed often, where a name is touched.
+
+    Returns:
+        What it had printed to standard error.
+    """
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, *point, *lake.arguments(*arguments)],
         capture_output=True,
@@ -50,6 +54,7 @@ def killed(
         cwd=lake.warehouse.parent,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    return done.stderr.decode()
 
 
 def temporary_manifests(folder: Path) -> list[Path]:
