@@ -276,7 +276,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "manifests": (
         "lake manifests db.events --dry-run",
         "lake manifests db.events --target-size 16MB",
-        "lake manifests db.events --sort-by country --rewrite-all",
+        "lake manifests db.events --if 'manifests > 100 or overlap > 2'",
     ),
     "stats": (
         "lake stats db.events",

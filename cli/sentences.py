@@ -532,6 +532,12 @@ def _manifests(outcome: Outcome) -> str:
     plan, result = _Facts(outcome.plan), _Facts(outcome.result)
     if outcome.status is Status.NOTHING_TO_DO or not plan["rewritten"]:
         dry = "dry run: " * (outcome.status is Status.DRY_RUN)
+        if outcome.plan.get("is_due") is False:
+            values = [
+                f"{name} {'not measured' if value is None else format(value, ',')} of {limit:,}"
+                for name, (value, limit) in plan["triggers"].items()
+            ]
+            return f"{dry}a rewrite is not due: {', '.join(values)}"
         return f"{dry}{counted(plan['manifests'], 'manifest')}; nothing is worth rewriting"
     if outcome.status is Status.DRY_RUN:
         written = f"{counted(plan['rewritten'], 'manifest')} as {plan['rewritten_as']:,}"

@@ -78,7 +78,7 @@ _lake() {
         "compact --by"|"compact --where") _lake_names columns; return ;;
         "compact --target-size"|"compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --max-files"|"compact --max-commits"|"compact --spec-id"|"compact --when"|"compact --idle"|"compact --option"|"compact --wait"|"compact --on-commit") return ;;
         "compact --branch") _lake_names branches; return ;;
-        "manifests --target-size"|"manifests --spec-id"|"manifests --wait"|"manifests --on-commit") return ;;
+        "manifests --target-size"|"manifests --spec-id"|"manifests --if"|"manifests --wait"|"manifests --on-commit") return ;;
         "manifests --sort-by") _lake_names columns; return ;;
         "manifests --branch") _lake_names branches; return ;;
         "stats --select") _lake_names columns; return ;;
@@ -120,7 +120,7 @@ _lake() {
             register) words="--dry-run --help -h" ;;
             drop) words="--purge --yes --dry-run --help -h" ;;
             compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --when --idle --option --branch --wait --on-commit --dry-run --help -h" ;;
-            manifests) words="--target-size --spec-id --sort-by --rewrite-all --branch --wait --on-commit --dry-run --help -h" ;;
+            manifests) words="--target-size --spec-id --sort-by --rewrite-all --if --branch --wait --on-commit --dry-run --help -h" ;;
             stats) words="--select --branch --dry-run --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --keep-checkpoints --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
             expire-partitions) words="--older-than --by --strategy --format --max --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;

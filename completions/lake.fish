@@ -328,6 +328,7 @@ complete -c lake -n '__fish_seen_subcommand_from manifests' -l target-size -r -F
 complete -c lake -n '__fish_seen_subcommand_from manifests' -l spec-id -r -F -d 'Rewrite manifests of this spec only'
 complete -c lake -n '__fish_seen_subcommand_from manifests' -l sort-by -x -a '(__lake_names columns)' -d 'Partition fields to cluster by [all, in their order]'
 complete -c lake -n '__fish_seen_subcommand_from manifests' -l rewrite-all -d 'Also rewrite manifests that are well clustered'
+complete -c lake -n '__fish_seen_subcommand_from manifests' -l if -r -F -d 'Rewrite only if this holds, e.g. \'manifests > 100 or overlap > 2\''
 complete -c lake -n '__fish_seen_subcommand_from manifests' -l branch -x -a '(__lake_names branches)' -d 'Branch to work on'
 complete -c lake -n '__fish_seen_subcommand_from manifests' -l wait -r -F -d 'Wait this long for another run to end'
 complete -c lake -n '__fish_seen_subcommand_from manifests' -l on-commit -r -F -d 'Run a program after the commit, with the JSON document on its standard input'

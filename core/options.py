@@ -48,6 +48,7 @@ class Option(Enum):
     COMMIT_FILES = auto()
     COMMIT_INTERVAL_MS = auto()
     COMPLETED = auto()
+    CONDITION = auto()
     CONSUMER = auto()
     CREATE = auto()
     DATE_FORMATS = auto()

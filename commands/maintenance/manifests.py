@@ -35,6 +35,14 @@ def manifests(
     rewrite_all: Annotated[
         bool, typer.Option("--rewrite-all", help="Also rewrite manifests that are well clustered.")
     ] = False,
+    condition: Annotated[
+        str | None,
+        typer.Option(
+            "--if",
+            metavar="EXPR",
+            help="Rewrite only if this holds, e.g. 'manifests > 100 or overlap > 2'.",
+        ),
+    ] = None,
     branch: Branch = "main",
     wait: Wait = None,
     on_commit: OnCommit = None,
@@ -46,6 +54,7 @@ def manifests(
     that other writers add meanwhile stay as they are.
     """
     from lake.core.locks.table_lock import with_table_lock
+    from lake.core.manifest_rewrite.conditions import parse_limits
     from lake.core.manifest_rewrite.execute import execute, preview
     from lake.core.manifest_rewrite.plan import ManifestOptions, plan_manifests
 
@@ -56,6 +65,7 @@ def manifests(
         spec_id=spec_id,
         sort_by=parse_names(sort_by) or (),
         rewrite_all=rewrite_all,
+        limits=() if condition is None else parse_limits(condition),
     )
     wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)

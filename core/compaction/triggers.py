@@ -8,12 +8,12 @@ committed it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core.errors import InvalidRequestError
+from lake.core.expressions.conditions import parse_terms
 from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
 from lake.core.snapshots import ancestry
@@ -35,8 +35,6 @@ _ADDED = {
     "equality-deletes": "added-equality-deletes",
 }
 NAMES = (COMMITS, *_ADDED, AGE)
-_TERM = re.compile(r"\s*([a-z-]+)\s*(>=|>)\s*(.+?)\s*", re.DOTALL)
-_OR = re.compile(r"\s+or\s+", re.IGNORECASE)
 _HINT = (
     f"write it as 'files >= 1000 or bytes >= 10GB or age >= 1h'; the names are {', '.join(NAMES)}"
 )
@@ -82,18 +80,10 @@ def parse_triggers(when: str) -> tuple[Trigger, ...]:
     Raises:
         InvalidRequestError: it is not such an expression, or contains a name twice.
     """
-    triggers: dict[str, Trigger] = {}
-    for term in _OR.split(when.strip()):
-        found = _TERM.fullmatch(term)
-        if found is None or found[1] not in NAMES:
-            raise InvalidRequestError(
-                f"{Option.WHEN}: {term.strip()!r} is not a condition", hint=_HINT
-            )
-        name = found[1]
-        if name in triggers:
-            raise InvalidRequestError(f"{Option.WHEN} contains {name} twice", hint=_HINT)
-        triggers[name] = Trigger(name, _limit(name, found[3]) + (found[2] == ">"))
-    return tuple(triggers.values())
+    return tuple(
+        Trigger(term.name, _limit(term.name, term.limit) + term.is_strict)
+        for term in parse_terms(when, NAMES, option=Option.WHEN, hint=_HINT)
+    )
 
 
 def evaluate_triggers(

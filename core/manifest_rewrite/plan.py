@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from lake.core.catalogs.catalog import Table
 from lake.core.commit.manifest_clusters import by_partition, even_pieces, manifests_per_partition
 from lake.core.commit.operations import RewriteManifests
 from lake.core.errors import InvalidRequestError, NotFoundError
+from lake.core.manifest_rewrite.conditions import MANIFESTS, OVERLAP, Limit, facts, is_due
 from lake.core.manifests.api import read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.options import Option
@@ -36,6 +37,7 @@ class ManifestOptions:
         spec_id: only manifests of this partition spec; None for all.
         sort_by: the partition fields by which entries are sorted; empty for all fields of each spec.
         rewrite_all: also rewrite manifests that need it not.
+        limits: conditions, of which one must hold; empty for none.
     """
 
     branch: str = ancestry.MAIN
@@ -43,6 +45,7 @@ class ManifestOptions:
     spec_id: int | None = None
     sort_by: Sequence[str] = ()
     rewrite_all: bool = False
+    limits: tuple[Limit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,7 @@ class ManifestPlan:
         target_bytes: the size of new manifests.
         manifests: the number of manifests of the branch.
         groups: what is rewritten.
+        measured: the values of the conditions, by their names.
     """
 
     table: Table
@@ -106,6 +110,7 @@ class ManifestPlan:
     target_bytes: int
     manifests: int
     groups: Sequence[ManifestGroup]
+    measured: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -123,7 +128,10 @@ class ManifestPlan:
 
     def facts(self) -> dict[str, Any]:
         """Return the plan by its names in the output."""
+        limits = self.options.limits
         return {
+            **({"triggers": facts(limits, self.measured)} if limits else {}),
+            **({"is_due": is_due(limits, self.measured)} if limits else {}),
             "manifests": self.manifests,
             "rewritten": sum(len(group.paths) for group in self.groups),
             "rewritten_as": sum(group.after for group in self.groups),
@@ -146,31 +154,54 @@ def plan_manifests(table: Table, options: ManifestOptions) -> ManifestPlan:
     head = ancestry.branch_head(metadata, options.branch)
     if head is None:
         return ManifestPlan(
-            table=table, options=options, target_bytes=target, manifests=0, groups=()
+            table=table,
+            options=options,
+            target_bytes=target,
+            manifests=0,
+            groups=(),
+            measured={MANIFESTS: 0, OVERLAP: None},
         )
     listed = read_list(table.storage, metadata, head)
     verify_manifest_list(table.storage, metadata, head, listed)
+    counted = listed
+    if options.spec_id is not None:
+        counted = listed.filter(pc.equal(listed["partition_spec_id"], options.spec_id))
+    measured: dict[str, float | None] = {MANIFESTS: counted.num_rows}
+    groups: list[ManifestGroup] = []
+    # Only the overlap is in the manifests themselves.
+    if is_due(options.limits, measured) or any(x.name == OVERLAP for x in options.limits):
+        groups = _groups(table, counted, target, options)
+        spreads = [group.spread for group in groups if group.spread is not None]
+        measured[OVERLAP] = _rounded(max(spreads, default=None))
+    if not is_due(options.limits, measured):
+        groups = []
+    return ManifestPlan(
+        table=table,
+        options=options,
+        target_bytes=target,
+        manifests=listed.num_rows,
+        groups=[group for group in groups if group.is_worth_it or options.rewrite_all],
+        measured=measured,
+    )
+
+
+def _groups(
+    table: Table, listed: pa.Table, target: int, options: ManifestOptions
+) -> list[ManifestGroup]:
+    """Return the manifests of each content and partition spec that have live files."""
     keys = listed.select(["content", "partition_spec_id"]).group_by(
         ["content", "partition_spec_id"]
     )
     groups = []
     for key in keys.aggregate([]).to_pylist():
         content, spec_id = key["content"], key["partition_spec_id"]
-        if options.spec_id not in {None, spec_id}:
-            continue
         mask = pc.and_(
             pc.equal(listed["content"], content), pc.equal(listed["partition_spec_id"], spec_id)
         )
         group = _group(table, listed.filter(mask), content, spec_id, target, options)
-        if group is not None and (group.is_worth_it or options.rewrite_all):
+        if group is not None:
             groups.append(group)
-    return ManifestPlan(
-        table=table,
-        options=options,
-        target_bytes=target,
-        manifests=listed.num_rows,
-        groups=groups,
-    )
+    return groups
 
 
 def _check(table: Table, options: ManifestOptions) -> None:

@@ -85,6 +85,47 @@ def test_the_same_entries_are_in_fewer_manifests(tmp_path: Path, version: int) -
     assert spread.lake.ok("manifests", "db.t")["status"] == "nothing-to-do"
 
 
+@pytest.mark.parametrize(
+    ("condition", "due", "values"),
+    [
+        ("manifests > 4", False, {"manifests": [4, 4]}),
+        ("manifests >= 4", True, {"manifests": [4, 4]}),
+        ("overlap > 4", False, {"overlap": [4.0, 4.0]}),
+        ("manifests > 100 OR overlap > 3.5", True, {"manifests": [4, 100], "overlap": [4.0, 3.5]}),
+        ("manifests > 100 or overlap > 5", False, {"manifests": [4, 100], "overlap": [4.0, 5.0]}),
+    ],
+)
+def test_a_condition_decides_with_the_measured_values(
+    spread: Spread, condition: str, due: bool, values: dict[str, list[float]]
+) -> None:
+    planned = spread.lake.ok("manifests", "db.t", "--if", condition, "--dry-run")
+    done = spread.lake.ok("manifests", "db.t", "--if", condition)
+    assert planned["plan"] == done["plan"]
+    assert (done["plan"]["is_due"], done["plan"]["triggers"]) == (due, values)
+    assert done["status"] == ("done" if due else "nothing-to-do")
+    assert len(spread.manifests()) == (1 if due else 4)
+    told = spread.lake("manifests", "db.t", "--if", "manifests > 9")
+    assert f"a rewrite is not due: manifests {1 if due else 4} of 9" in told.stdout + told.stderr
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "",
+        "files > 1",
+        "manifests < 1",
+        "manifests > 1.5",
+        "overlap > x",
+        "overlap > 1 and overlap > 2",
+    ],
+)
+def test_a_condition_that_is_none_is_refused(spread: Spread, condition: str) -> None:
+    refused = spread.lake("manifests", "db.t", "--if", condition)
+    assert refused.exit_code == 2
+    assert "--if" in refused.stderr
+    assert len(spread.manifests()) == 4
+
+
 def test_each_partition_is_in_one_of_the_small_manifests(spread: Spread) -> None:
     done = spread.lake.ok("manifests", "db.t", "--target-size", "10KB")
 
