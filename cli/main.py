@@ -46,7 +46,7 @@ _NOT_A_NUMBER = re.compile(
     r"Invalid value for '(?P<option>[^']+)'.*\bvalid (?P<kind>integer|number)", re.DOTALL
 )
 # Options that users expect by another verb's name, and that are not the most similar one.
-_OTHER_NAMES = {("expire", "--keep"): "--retain-last"}
+_OTHER_NAMES: Mapping[tuple[str | None, str], str] = {("expire", "--keep"): "--retain-last"}
 _UNKNOWN_OPTION = re.compile(r"(No such option: \S+) \(Possible options?: (.+)\)")
 _FILTERS = frozenset({"--where", "--overwrite-where"})
 # How a command ended: its outcome, its error, an unexpected exception, or the exit code of help.
