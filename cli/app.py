@@ -129,7 +129,7 @@ class State:
         has_reported: whether ``landed`` was called.
         announce: prints a warning when it occurs.
         announced: the warnings that were printed.
-        tell: prints at once what must be known if the process is killed, and its facts.
+        note: prints at once what must be known if the process is killed, and its facts.
         ignore_stops: called when stop signals must no longer interrupt the command.
     """
 
@@ -153,7 +153,7 @@ class State:
     has_reported: bool = False
     announce: Callable[[str], None] = lambda _: None
     announced: set[str] = field(default_factory=set)
-    tell: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
+    note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     opened: Session | None = None
 
     @property
@@ -162,7 +162,7 @@ class State:
         if self.opened is None:
             settings = self.settings or Settings()
             self.opened = self.open_session(settings)
-            self.opened.tell = self.tell
+            self.opened.note = self.note
             self.opened.progress = displays.make_progress(
                 self.progress,
                 sys.stderr,

@@ -90,7 +90,7 @@ def main(
     )
     state.landed = partial(_report, state, renderer)
     state.announce = partial(_announce, state, renderer)
-    state.tell = partial(_tell, state, renderer)
+    state.note = partial(_note, state, renderer)
     if argv is None:
         _own_the_process(redact)
         state.before_verb = _prepare_imports
@@ -213,7 +213,7 @@ def _report(state: State, renderer: Renderer, outcome: Outcome) -> None:
         state.session.warn(f"--on-commit failed after the commit: {problem}")
 
 
-def _tell(state: State, renderer: Renderer, text: str, facts: Mapping[str, str]) -> None:
+def _note(state: State, renderer: Renderer, text: str, facts: Mapping[str, str]) -> None:
     """Print at once what must be known if the process is killed: it prints nothing then."""
     if state.opened is not None and sys.stderr.isatty():
         state.opened.progress.show(None)

@@ -21,7 +21,7 @@ class RunContext:
         interrupts: decides when a stop signal may interrupt the run.
         warnings: what the user needs to know although the command succeeded.
         announce: called with each warning when it occurs; None to show warnings at the end only.
-        tell: called with what must be known if the process is killed, and its facts by their names in the output.
+        note: called with what must be known if the process is killed, and its facts by their names in the output.
         protected_files: canonical locations of files that a snapshot references or may reference. They are never
             deleted, whatever fails afterwards.
         secrets: settings whose values must not be printed, if their names are names of secrets.
@@ -33,7 +33,7 @@ class RunContext:
     interrupts: Interrupts = field(default_factory=Interrupts)
     warnings: list[str] = field(default_factory=list)
     announce: Callable[[str], None] | None = None
-    tell: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
+    note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     protected_files: set[str] = field(default_factory=set)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
 

@@ -151,7 +151,7 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
     table = plan.table
     again = f"lake register {table.identifier} {table.metadata_location}"
     # A process that is killed prints nothing, and no catalog remembers the location.
-    session.tell(
+    session.note(
         f"deleting the table's files; if this is cut off, go on with `{again}` and the same command",
         {"metadata_location": table.metadata_location},
     )

@@ -119,7 +119,7 @@ def test_a_condition_decides_with_the_measured_values(
         "overlap > 1 and overlap > 2",
     ],
 )
-def test_a_condition_that_is_none_is_refused(spread: Spread, condition: str) -> None:
+def test_a_condition_that_is_not_one_is_refused(spread: Spread, condition: str) -> None:
     refused = spread.lake("manifests", "db.t", "--if", condition)
     assert refused.exit_code == 2
     assert "--if" in refused.stderr
