@@ -367,13 +367,13 @@ class Races:
 
 
 def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield isolation, command, phase and the concurrent operation: 2,250."""
+    """Yield isolation, command, phase and the concurrent operation: 2,560."""
     for isolation, command, phase, other in itertools.product(ISOLATIONS, COMMANDS, PHASES, OTHERS):
         yield isolation, command, phase, (other,)
 
 
 def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with each ordered pair of concurrent operations: 33,750."""
+    """Yield the same with each ordered pair of concurrent operations: 40,960."""
     for isolation, command, phase, one, two in itertools.product(
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):
