@@ -20,7 +20,7 @@ from lake.core.outcome import Outcome
 
 _KINDS = (
     *("snapshots", "refs", "history", "metadata-log", "properties"),
-    *("files", "data-files", "delete-files", "entries", "manifests", "partitions"),
+    *("files", "data-files", "delete-files", "entries", "manifests", "partitions", "deletes"),
 )
 
 
@@ -45,7 +45,7 @@ def inspect(
 ) -> Outcome:
     """Show or write one of Iceberg's metadata tables, with the columns that Spark shows.
 
-    Files, entries, manifests and partitions are those of one snapshot. No JVM is started.
+    Files, entries, manifests, partitions and deletes are those of one snapshot. No JVM is started.
     """
     from lake.core.inspection.inspect import inspect_table
     from lake.core.inspection.metadata_tables import InspectOptions

@@ -6,13 +6,14 @@ Format: https://iceberg.apache.org/spec/#position-delete-files; columns are matc
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import In
+from pyiceberg.expressions import BooleanExpression, In
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -76,23 +77,13 @@ class PositionFile:
         # Row groups without positions of these files are skipped if there are few files.
         if self._wanted is not None and len(self._wanted) <= _MOST_NAMED:
             condition = bind_filter(_in("file_path", self._wanted), POSITION_SCHEMA)
-        settings = ReadSettings(
-            projection=POSITION_SCHEMA,
-            schema=POSITION_SCHEMA,
-            specs={},
-            row_filter=condition,
-            name_mapping=POSITION_NAMES,
-            complete=True,
-        )
         found: dict[str, RowPositions] = {}
-        for batch in read_batches(self._storage, delete_slice(self._file), settings):
+        for batch in read_positions(self._storage, self._file, row_filter=condition):
             self._add(batch, found)
         return found
 
     def _add(self, batch: pa.RecordBatch, found: dict[str, RowPositions]) -> None:
         positions = batch.column(1).to_numpy()
-        if len(positions) and positions.min() < 0:
-            raise CorruptFileError(f"{self._file.path} deletes the row {positions.min()}")
         encoded = pc.dictionary_encode(batch.column(0))
         codes = encoded.indices.to_numpy()
         order = np.argsort(codes, kind="stable")
@@ -100,6 +91,45 @@ class PositionFile:
         for path, rows in zip(encoded.dictionary.to_pylist(), np.split(order, ends), strict=True):
             if self._wanted is None or path in self._wanted:
                 found.setdefault(path, RowPositions()).add(positions[rows])
+
+
+def read_positions(
+    storage: Storage,
+    file: DeleteFile,
+    *,
+    schema: Schema = POSITION_SCHEMA,
+    row_filter: BooleanExpression | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a position delete file.
+
+    Args:
+        storage: the storage that contains it.
+        file: the delete file.
+        schema: the columns: those of `POSITION_SCHEMA`, and others after them.
+        row_filter: a bound filter; None for all rows.
+
+    Raises:
+        CorruptFileError: the delete file contradicts its format or the table's metadata.
+        RefusedError: its format is not known.
+    """
+    settings = ReadSettings(
+        projection=schema,
+        schema=schema,
+        specs={},
+        row_filter=row_filter,
+        name_mapping=POSITION_NAMES,
+        # Only the other columns may be missing.
+        complete=schema is POSITION_SCHEMA,
+    )
+    for batch in read_batches(storage, delete_slice(file), settings):
+        if batch.column(0).null_count or batch.column(1).null_count:
+            raise CorruptFileError(
+                f"{file.path} lacks the location of a file or the position of a row"
+            )
+        positions = batch.column(1).to_numpy()
+        if len(positions) and positions.min() < 0:
+            raise CorruptFileError(f"{file.path} deletes the row {positions.min()}")
+        yield batch
 
 
 def delete_slice(file: DeleteFile) -> FileSlice:

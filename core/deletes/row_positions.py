@@ -8,6 +8,8 @@ from __future__ import annotations
 import array
 import struct
 import zlib
+from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +71,12 @@ class RowPositions:
     def to_numpy(self) -> npt.NDArray[np.int64]:
         """Return the positions, ascending."""
         return _numbers(self._bitmap)
+
+    def pieces(self, size: int) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the positions, ascending, in arrays of at most ``size``: a small set in bytes may have very many."""
+        numbers = iter(self._bitmap)
+        while len(piece := np.fromiter(islice(numbers, size), np.int64)):
+            yield piece
 
     def to_blob(self) -> bytes:
         """Return the set as a ``deletion-vector-v1`` blob."""

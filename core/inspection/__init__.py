@@ -1,1 +1,1 @@
-"""`lake tables`, `show` and `inspect`: what a catalog and a table contain. Only metadata is read."""
+"""`lake tables`, `show` and `inspect`: what a catalog and a table contain. Data files are not read."""

@@ -1,4 +1,4 @@
-"""Iceberg's metadata tables that manifests contain: files, entries, manifests and partitions.
+"""Iceberg's metadata tables that manifests contain: files, entries, manifests, partitions and deletes.
 
 Rows are read manifest by manifest and converted as columns. Source of the columns and their ids: Iceberg's DataFile,
 ManifestEntry, ManifestsTable and PartitionsTable. The column ``readable_metrics`` is not built: the bounds of columns
@@ -31,6 +31,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.arrow import one_array
+from lake.core.inspection.deletes_table import deletes_rows, deletes_schema
 from lake.core.manifests.api import read_manifests
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES
 from lake.core.manifests.read import live_manifests
@@ -150,6 +151,8 @@ class FileTables:
             return Schema(*_MANIFEST_FIELDS)
         if kind == "partitions":
             return Schema(*_partition_fields(self._partition))
+        if kind == "deletes":
+            return deletes_schema(self._metadata, self._partition)
         files = _file_fields(self._partition)
         if kind != "entries":
             return Schema(*files)
@@ -171,7 +174,7 @@ class FileTables:
         manifests = self._chosen(kind)
         if kind == "manifests":
             return int(manifests.num_rows)
-        if kind == "partitions":
+        if kind in {"partitions", "deletes"}:
             return None
         names = [f"{name}_files_count" for name in ("added", "existing", "deleted")]
         counts = [manifests[name] for name in (names if kind == "entries" else names[:2])]
@@ -207,6 +210,14 @@ class FileTables:
             yield self._manifests(manifests, schema)
         elif kind == "partitions":
             yield self._partitions(manifests, schema)
+        elif kind == "deletes":
+            for entries in self._entries(kind):
+                partitions = None
+                if self._partition.fields:
+                    partitions = self._unified(entries["partition"], schema.field("partition").type)
+                yield from deletes_rows(
+                    self._table.storage, self._metadata, entries, partitions, schema
+                )
         else:
             for entries in self._entries(kind):
                 yield self._converted(entries, schema)
@@ -386,8 +397,9 @@ _COUNTED = ("content", "partition", "record_count", "file_size_in_bytes", "snaps
 _OF_CONTENT: Mapping[str, Callable[[Any], Any]] = {
     "data-files": lambda content: pc.equal(content, DATA),
     "delete-files": lambda content: pc.not_equal(content, DATA),
+    "deletes": lambda content: pc.not_equal(content, DATA),
 }
-KINDS = ("files", "data-files", "delete-files", "entries", "manifests", "partitions")
+KINDS = ("files", "data-files", "delete-files", "entries", "manifests", "partitions", "deletes")
 
 
 def unified_partition_type(metadata: TableMetadata) -> StructType:

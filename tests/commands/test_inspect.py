@@ -14,7 +14,7 @@ from pyiceberg.transforms import YearTransform
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_catalog
 
-from lake.core.inspection import file_tables
+from lake.core.inspection import deletes_table, file_tables
 
 
 @pytest.fixture
@@ -255,3 +255,44 @@ def test_a_bound_of_another_type_is_damage(
     failed = lake("--json", "inspect", "db.t", "manifests")
 
     assert (failed.exit_code, failed.json()["error"]["kind"]) == (7, "bad-input")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_deletes_are_the_deleted_positions(
+    lake: CommandLine, tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletes_table, "_PIECE", 2)
+    rows, out = tmp_path / "rows.csv", tmp_path / "deletes.parquet"
+    rows.write_text("id,day\n" + "".join(f"{number},{'ab'[number % 2]}\n" for number in range(20)))
+    new = ("--create", "--partition-by", "day", "--property", f"format-version={version}")
+    lake.ok("ingest", "db.t", rows, *new)
+    lake.ok("inspect", "db.t", "deletes", "--output", out)
+    assert pq.read_table(out).num_rows == 0
+
+    before = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow()
+    rows.write_text("id,day\n1,a\n4,a\n6,a\n10,a\n12,a\n3,b\n")
+    lake.ok("ingest", "db.t", rows, "--upsert", "--key", "id,day", "--deletes", "position")
+    lake.ok("inspect", "db.t", "deletes", "--output", out, "--replace")
+    found = pq.read_table(out).to_pylist()
+    files = {row["file_path"]: row for row in _written(lake, tmp_path, "data-files")}
+    deletes = {row["file_path"]: row for row in _written(lake, tmp_path, "delete-files")}
+    gone = set()
+    for row in found:
+        data, file = files[row["file_path"]], deletes[row["delete_file_path"]]
+        assert row["partition"] == data["partition"] == file["partition"]
+        assert (row["row"], row["spec_id"]) == (None, 0)
+        if version == 3:
+            assert row["content_offset"] == file["content_offset"]
+            assert row["content_size_in_bytes"] == file["content_size_in_bytes"]
+        day = row["partition"]["day"]
+        gone.add([x["id"] for x in before.to_pylist() if x["day"] == day][row["pos"]])
+    assert len(found) == len(gone) == sum(file["record_count"] for file in deletes.values())
+    assert gone == {4, 6, 10, 12, 3}
+    where = lake.ok("inspect", "db.t", "deletes", "--where", "pos = 2", "--select", "pos")
+    assert where["result"]["preview"] == [{"pos": 2}]
+
+
+def _written(lake: CommandLine, folder: Path, kind: str) -> list[dict[str, Any]]:
+    out = folder / f"{kind}.parquet"
+    lake.ok("inspect", "db.t", kind, "--output", out, "--replace")
+    return pq.read_table(out).to_pylist()

@@ -93,6 +93,22 @@ def in_order(rows: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.slow
+def test_deleted_positions_are_those_of_java(made: CommandLine, java: JavaPeer) -> None:
+    found = rows_of(made, "deletes")
+    assert len(found) >= 1
+    columns = ", ".join(name for name in found[0] if name not in {"partition", "row"})
+    statement = f"SELECT to_json(partition) AS partition, row.id AS row, {columns}"
+    by_java = java.sql(made.warehouse, f"{statement} FROM {{c}}.db.t.position_deletes")
+    assert in_order([{**row, "partition": plain(row["partition"])} for row in found]) == in_order(
+        [{**row, "partition": json.loads(row["partition"])} for row in by_java]
+    )
+    described = java.sql(made.warehouse, "DESCRIBE {c}.db.t.position_deletes")
+    names = [row["col_name"] for row in described]
+    assert names[: len(found[0])] == list(found[0])
+    assert all(name.startswith("#") for name in names[len(found[0]) :][:1])
+
+
+@pytest.mark.slow
 def test_files_entries_manifests_and_partitions_are_those_of_java(
     made: CommandLine, java: JavaPeer
 ) -> None:
