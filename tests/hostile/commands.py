@@ -27,16 +27,22 @@ READS = (
     "show",
     "inspect",
     "inspect-log",
+    "inspect-files",
+    "inspect-entries",
+    "deletes",
+    "deletes-exact",
+    "check",
+    "check-rows",
     "compact-dry",
     "expire-dry",
     "replay",
 )
-WRITES = ("expire", "compact", "upsert")
+WRITES = ("expire", "compact", "upsert", "manifests", "convert")
 # Refused by a rule, bad input; a conflict is what a plan that does not hold looks like to a commit.
 _TYPED = {2: "refused", 3: "refused", 4: "conflict", 7: "bad input"}
 _PARTIAL = 6
 # Commands that may end with that code on broken metadata.
-_PARTLY = {"expire", "tables"}
+_PARTLY = {"expire", "tables", "check", "check-rows"}
 _ROW_ERRORS = {"bad-input", "corrupt", "not-found", "refused"}
 _LOADED = "db.loaded"
 _EXPIRE = [
@@ -92,6 +98,14 @@ class Commands:
             "show": ["show", name],
             "inspect": ["inspect", name, "snapshots"],
             "inspect-log": ["inspect", name, "metadata-log"],
+            "inspect-files": ["inspect", name, "files"],
+            "inspect-entries": ["inspect", name, "entries"],
+            "deletes": ["deletes", name],
+            "deletes-exact": ["deletes", name, "--exact"],
+            "check": ["check", name],
+            "check-rows": ["check", name, "--rows"],
+            "manifests": ["manifests", name, "--rewrite-all"],
+            "convert": ["deletes", name, "--convert"],
             "compact-dry": ["compact", name, *_COMPACT, "--dry-run"],
             "compact": ["compact", name, *_COMPACT],
             "expire-dry": ["expire", name, *_EXPIRE, "--dry-run"],
@@ -277,6 +291,12 @@ class Commands:
 
     def _compact_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         self._rows_are(truth.rows, "compact")
+
+    def _manifests_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows, "manifests")
+
+    def _convert_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows, "deletes --convert")
 
     def _upsert_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         kept = Counter(
