@@ -624,9 +624,9 @@ def _ref(outcome: Outcome) -> str:
         return counted(len(outcome.result.get("refs", ())), "ref")
     dry = outcome.status is Status.DRY_RUN
     name = f"{plan['type']} {plan['ref']}"
-    if plan["to_snapshot"] is None:
+    if not plan["to_snapshot"]:
         text = f"{'would drop' if dry else 'dropped'} {name}"
-    elif plan["from_snapshot"] is None:
+    elif not plan["from_snapshot"]:
         text = f"{'would create' if dry else 'created'} {name} at snapshot {plan['to_snapshot']}"
     else:
         text = (

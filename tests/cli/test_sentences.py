@@ -23,6 +23,13 @@ LOADED = {
     "delete_files": 0,
     "bytes_written": 15_667,
 }
+CHANGED_REF = {
+    "ref": "gold",
+    "type": "tag",
+    "from_snapshot": "6",
+    "to_snapshot": "7",
+    "hidden_snapshots": [],
+}
 COMPACTED = {
     "rewritten_files": 36,
     "added_files": 6,
@@ -89,6 +96,21 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             "loaded 1,000 rows in 1 file (15.3 KB); no row was replaced",
         ),
         (outcome("ingest", Status.NOTHING_TO_DO, result=LOADED), "nothing to load"),
+        (
+            outcome("ref", plan={**CHANGED_REF, "from_snapshot": None}),
+            "created tag gold at snapshot 7",
+        ),
+        (
+            outcome("ref", Status.DRY_RUN, plan={**CHANGED_REF, "to_snapshot": None}),
+            "dry run: would drop tag gold; nothing was written",
+        ),
+        (
+            outcome(
+                "ref",
+                plan={**CHANGED_REF, "type": "branch", "hidden_snapshots": ["5", "6"]},
+            ),
+            "moved branch gold forward to snapshot 7; 2 snapshots go out of sight",
+        ),
         (
             outcome("compact", result=COMPACTED),
             "36 files → 6, 103.0 MB → 84.0 MB, 3,600,000 rows unchanged",
