@@ -337,7 +337,10 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
             opened = list(
                 fetchers.map(lambda manifest: _open(storage, manifest, rewritten=rewritten), window)
             )
-            return list(_read_window(opened, metadata, wanted, live_only=live_only, fields=fields))
+            found = list(_read_window(opened, metadata, wanted, live_only=live_only, fields=fields))
+            # The memory of decoding is several times that of its result, and is kept for each thread otherwise.
+            pa.default_memory_pool().release_unused()
+            return found
 
         share = sum(_length(row) for row in rows) // workers + 1
         limit = min(_WINDOW_BYTES, max(_SHARED_BYTES, share))

@@ -225,7 +225,8 @@ def live_files(  # noqa: PLR0913 - each option is used alone
         kept = entries
         if condition is not None:
             mask = prune_files(entries, metadata.specs()[spec_id], schema, condition)
-            kept = entries.filter(mask)
+            # A filter copies all columns.
+            kept = entries if pc.all(mask).as_py() else entries.filter(mask)
         if keys is not None:
             kept = keys.prune_files(kept, metadata.specs()[spec_id])
         skipped += entries.num_rows - kept.num_rows
