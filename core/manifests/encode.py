@@ -20,6 +20,7 @@ from lake.core.arrow import one_array
 from lake.core.avro.codecs import codec_of_manifests
 from lake.core.avro.container import write_container
 from lake.core.avro.encode import encode_records
+from lake.core.errors import BadInputError
 from lake.core.manifests.schemas import (
     ADDED,
     DELETED,
@@ -128,11 +129,14 @@ def encode_manifest_list(
         codec: Iceberg's name of the compression codec.
 
     Raises:
-        ValueError: a row lacks a value that the version requires, or is a delete manifest in version 1.
+        ValueError: a row lacks a value that the version requires.
+        BadInputError: a row is a delete manifest, and the version is 1.
     """
     version = header.format_version
     if version == 1 and pc.any(pc.not_equal(manifests["content"], 0), min_count=0).as_py():
-        raise ValueError("a delete manifest in format version 1")
+        raise BadInputError(
+            "the table has format version 1, which does not have delete files, but lists some"
+        )
     layout = manifest_layout(version)
     rows = pa.table({name: manifests[name].cast(MANIFEST_COLUMNS[name]) for name in layout.columns})
     return write_container(

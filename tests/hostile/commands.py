@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from support.cli.command_line import CommandLine, Result
 
 from hostile.guard import WrongError
-from hostile.tables import TAG, UPSERTED, BrokenTable, Truth, rows_of
+from hostile.tables import ADDED, SCHEMA, TAG, UPSERTED, BrokenTable, Truth, rows_of
 from lake.core.catalogs.selection import open_catalog
 from lake.core.session import Session
 from lake.core.settings import Settings
@@ -36,8 +37,24 @@ READS = (
     "compact-dry",
     "expire-dry",
     "replay",
+    "partitions",
+    "refs",
+    "clean-dry",
 )
-WRITES = ("expire", "compact", "upsert", "manifests", "convert")
+WRITES = (
+    "expire",
+    "compact",
+    "upsert",
+    "manifests",
+    "convert",
+    "clean",
+    "stats",
+    "branch",
+    "tag",
+    "alter",
+    "rollback",
+    "add-files",
+)
 # Refused by a rule, bad input; a conflict is what a plan that does not hold looks like to a commit.
 _TYPED = {2: "refused", 3: "refused", 4: "conflict", 7: "bad input"}
 _PARTIAL = 6
@@ -54,6 +71,7 @@ _EXPIRE = [
     "--keep-checkpoints",
     "0s",
 ]
+_CLEAN = ["--older-than", "0s", "--unsafe-retention", "--max-share", "100%"]
 _COMPACT = ["--rewrite-all", "--min-input-files", "1"]
 
 
@@ -71,6 +89,8 @@ class Commands:
             open_session=self._session,
         )
         self._source = table.folder / "upserted.parquet"
+        self._added = table.folder / "added.parquet"
+        pq.write_table(rows_of(ADDED).cast(schema_to_pyarrow(SCHEMA)), self._added)
         self._out = table.folder / "out.parquet"
         ids = list(UPSERTED)
         rows = rows_of(ids)
@@ -111,6 +131,16 @@ class Commands:
             "expire-dry": ["expire", name, *_EXPIRE, "--dry-run"],
             "expire": ["expire", name, *_EXPIRE],
             "replay": ["replay", name],
+            "partitions": ["partitions", name],
+            "refs": ["ref", name],
+            "clean-dry": ["clean", name, *_CLEAN],
+            "clean": ["clean", name, *_CLEAN, "--delete"],
+            "stats": ["stats", name],
+            "branch": ["ref", name, "--branch-create", "more"],
+            "tag": ["tag", name, "more"],
+            "alter": ["alter", name, "--add-column", "more string"],
+            "rollback": ["rollback", name, TAG],
+            "add-files": ["add-files", name, str(self._added)],
             "upsert": ["ingest", name, str(self._source), "--upsert", "--key", "id"],
         }[command]
 
@@ -245,7 +275,7 @@ class Commands:
         lost = min((gone & truth.needed for truth in truths), key=len)
         if lost:
             raise WrongError(f"{command} deleted live files {lost}: {result.stdout[-800:]}")
-        if gone and command != "expire":
+        if gone and command not in {"expire", "clean"}:
             raise WrongError(f"{command} deleted {gone}: {result.stdout[-800:]}")
 
     def _nothing_changed(self, command: str, result: Result) -> None:
@@ -297,6 +327,24 @@ class Commands:
 
     def _convert_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         self._rows_are(truth.rows, "deletes --convert")
+
+    def _clean_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows, "clean")
+
+    def _stats_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows, "stats")
+
+    def _branch_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        if not {*truth.refs, "more"}.issubset(self.table.metadata.refs):
+            raise WrongError(f"ref left the refs {set(self.table.metadata.refs)}")
+
+    def _tag_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        if not {*truth.refs, "more"}.issubset(self.table.metadata.refs):
+            raise WrongError(f"tag left the refs {set(self.table.metadata.refs)}")
+
+    def _add_files_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        new = Counter(frozenset([(1, number), (2, "even"), (3, number)]) for number in ADDED)
+        self._rows_are(truth.rows + new, "add-files")
 
     def _upsert_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         kept = Counter(

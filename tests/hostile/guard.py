@@ -24,7 +24,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 _TESTS = Path(__file__).parent.parent
-SECONDS = 120
+# For all commands on one input together.
+SECONDS = 300
 # Of addresses, not of memory: allocators reserve much more than they use.
 ADDRESSES = 12 * 2**30
 MEMORY = 2**31

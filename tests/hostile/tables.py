@@ -39,6 +39,8 @@ _SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
 NAME = "db.t"
 TAG = "kept"
 UPSERTED = {1: 901, 12: 912, 99: 999}
+# Of one partition.
+ADDED = (200, 202)
 
 
 def rows_of(ids: Any, value: int = 0) -> pa.Table:

@@ -1218,7 +1218,7 @@ def test_entries_that_the_format_forbids_are_not_written(
 
 def test_a_list_of_version_1_takes_no_deletes() -> None:
     row = manifest_of(entries_table([simple(content=1)], *UNPARTITIONED), content=1)[1]
-    with pytest.raises(ValueError, match="delete manifest in format version 1"):
+    with pytest.raises(BadInputError, match="version 1, which does not have delete files"):
         encode_manifest_list(
             pa.Table.from_pylist([row], MANIFEST_SCHEMA),
             ManifestListHeader(
