@@ -112,6 +112,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun + 's' * (number != 1)}"
 
 
+def _listed(number: int, noun: str) -> str:
+    """Return how many rows a listing has."""
+    return counted(number, noun) if number else f"no {noun}s"
+
+
 def _ingest(outcome: Outcome) -> str:
     plan, result = _Facts(outcome.plan), _Facts(outcome.result)
     if "stream" in plan:
@@ -581,24 +586,35 @@ def _rollback(outcome: Outcome) -> str:
 def _alter(outcome: Outcome) -> str:
     if outcome.status is Status.NOTHING_TO_DO:
         return "the table is so already; nothing to do"
-    plan = outcome.plan
-    verbs = {"added_columns": "added", "renamed_columns": "renamed", "dropped_columns": "dropped"}
-    verbs |= {"widened_columns": "widened"}
+    plan, dry = outcome.plan, outcome.status is Status.DRY_RUN
+    verbs = {
+        "added_columns": ("add", "added"),
+        "renamed_columns": ("rename", "renamed"),
+        "dropped_columns": ("drop", "dropped"),
+        "widened_columns": ("widen", "widened"),
+    }
     parts = [
-        f"{verb} {counted(len(plan[key]), 'column')}" for key, verb in verbs.items() if plan[key]
+        f"{would if dry else did} {counted(len(plan[key]), 'column')}"
+        for key, (would, did) in verbs.items()
+        if plan[key]
     ]
     for key, verb in (("partition_by", "partitioned"), ("sort_by", "sorted")):
         if plan[key] is not None:
             terms = ", ".join(plan[key])
-            parts.append(
-                f"new files are {verb} by {terms}" if terms else f"new files are not {verb}"
-            )
+            parts.append(_arranged(verb, terms, dry=dry))
     if changed := len(plan["set"]) + len(plan["unset"]):
-        parts.append(f"changed {changed:,} propert{'y' if changed == 1 else 'ies'}")
+        properties = f"{changed:,} propert{'y' if changed == 1 else 'ies'}"
+        parts.append(f"{'change' if dry else 'changed'} {properties}")
     if plan["format_version"]:
-        parts.append(f"format version {plan['format_version']}")
-    dry = outcome.status is Status.DRY_RUN
-    return f"{'dry run: ' * dry}{', '.join(parts)}{_NOTHING_WRITTEN * dry}"
+        verb = "upgrade" if dry else "upgraded"
+        parts.append(f"{verb} the table to format version {plan['format_version']}")
+    return f"{'dry run: would ' * dry}{', '.join(parts)}{_NOTHING_WRITTEN * dry}"
+
+
+def _arranged(verb: str, terms: str, *, dry: bool) -> str:
+    """Return how new files are partitioned or sorted after a change."""
+    by = f"{verb} by {terms}" if terms else f"not {verb}"
+    return f"write new files {by}" if dry else f"new files are {by}"
 
 
 def _create(outcome: Outcome) -> str:
@@ -621,7 +637,7 @@ def _ref(outcome: Outcome) -> str:
         return "the branch or tag is so already; nothing to do"
     plan = _Facts(outcome.plan)
     if not plan["ref"]:
-        return counted(len(outcome.result.get("refs", ())), "ref")
+        return _listed(len(outcome.result.get("refs", ())), "ref")
     dry = outcome.status is Status.DRY_RUN
     name = f"{plan['type']} {plan['ref']}"
     if not plan["to_snapshot"]:
@@ -703,7 +719,7 @@ def _tag(outcome: Outcome) -> str:
     if outcome.status is Status.NOTHING_TO_DO:
         return "no tag is missing"
     if not created and not removed:
-        return counted(len(outcome.result.get("tags", ())), "tag")
+        return _listed(len(outcome.result.get("tags", ())), "tag")
     verbs = ("would set", "drop") if outcome.status is Status.DRY_RUN else ("set", "dropped")
     parts = [
         f"{verb} tag{'s' * (len(names) > 1)} {', '.join(names[:_SHOWN_TAGS])}"
@@ -717,7 +733,7 @@ def _tag(outcome: Outcome) -> str:
 
 def _partitions(outcome: Outcome) -> str:
     rows = outcome.result.get("partitions", ())
-    text = counted(len(rows), "partition")
+    text = _listed(len(rows), "partition")
     if any(row["idle"] is None for row in rows):
         return text
     idle = sum(row["idle"] is True for row in rows)
@@ -739,7 +755,7 @@ def _deletes(outcome: Outcome) -> str:
         return _conversion(outcome) if is_conversion else _deletes_rewrite(outcome)
     rows = outcome.result.get("delete_files", ())
     dangling = sum(row["dangling"] is True for row in rows)
-    text = counted(len(rows), "delete file")
+    text = _listed(len(rows), "delete file")
     return f"{text}, {f'{dangling:,}' if dangling else 'none'} dangling" if rows else text
 
 
@@ -777,7 +793,7 @@ def _deletes_rewrite(outcome: Outcome) -> str:
 def _tables(outcome: Outcome) -> str:
     rows, views = outcome.result.get("tables", ()), outcome.result.get("views", ())
     failed = sum(row["error"] is not None for row in rows)
-    text = counted(sum(row["table"] is not None for row in rows), "table")
+    text = _listed(sum(row["table"] is not None for row in rows), "table")
     if views:
         text += f", {counted(len(views), 'view')}"
     return f"{text}; {failed:,} could not be read" if failed else text
@@ -802,7 +818,7 @@ def _inspect(outcome: Outcome) -> str:
 
 
 def _snapshots(outcome: Outcome) -> str:
-    return counted(len(outcome.result.get("snapshots", ())), "snapshot")
+    return _listed(len(outcome.result.get("snapshots", ())), "snapshot")
 
 
 def _consumers(outcome: Outcome) -> str:
@@ -812,8 +828,7 @@ def _consumers(outcome: Outcome) -> str:
         return f"dry run: would remove consumer {name}; nothing was changed"
     if result["dropped"]:
         return f"removed consumer {name}: expiry does not wait for its reader any more"
-    found = len(result["consumers"] or ())
-    return counted(found, "consumer") if found else "no consumer"
+    return _listed(len(result["consumers"] or ()), "consumer")
 
 
 def _replay(outcome: Outcome) -> str:

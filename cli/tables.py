@@ -1,17 +1,19 @@
 """Tables for a terminal: no number is cut, and no column is left out without a mark.
 
-Each row of a table is one line. Texts are shortened with an ellipsis where the line is too narrow. If that is not
-enough, columns in the middle are left out, and an ellipsis stands in their place.
-
-A column with a type contains data; a column without one belongs to a report (see `lake.cli.cells`).
+A column with a type contains data; a column without one belongs to a report (see `lake.cli.cells`). Where the line is
+too narrow, texts of data are shortened with an ellipsis, so that each row is one line, and texts of a report, such as
+paths and reasons, take several lines. If that is not enough, columns in the middle are left out, and an ellipsis
+stands in their place.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 from rich.cells import cell_len, chop_cells, set_cell_size
@@ -110,7 +112,11 @@ class Layout:
             yield _line(_padded(item.type, item, _TYPE) for item in shown)
         yield Text(_RULE * (sum(item.width for item in shown) + _gaps(shown)), style=_TYPE)
         for number in range(count):
-            yield _line(_cell_of(item, number) for item in shown)
+            cells = [_cell_of(item, number) for item in shown]
+            for parts in zip_longest(*cells):
+                yield _line(
+                    part or Text(" " * item.width) for part, item in zip(parts, shown, strict=True)
+                )
 
 
 def column(name: str, values: Sequence[Any], kind: str = "") -> Column:
@@ -225,9 +231,21 @@ def _line(cells: Iterator[Text]) -> Text:
     return line
 
 
-def _cell_of(item: Column, row: int) -> Text:
+def _cell_of(item: Column, row: int) -> list[Text]:
+    """Return the lines of a cell: one, except for texts of a report that do not fit."""
     value = item.cells[row]
-    return _padded(NULL, item, _MARK) if value is None else _padded(value, item)
+    if value is None:
+        return [_padded(NULL, item, _MARK)]
+    if item.type or cell_len(value) <= item.width:
+        return [_padded(value, item)]
+    return [_padded(line, item) for line in _folded(value, item.width)]
+
+
+def _folded(value: str, width: int) -> list[str]:
+    """Return the lines of a text: they end between words, or within a word that is longer than a line."""
+    if cell_len(value) == len(value):
+        return textwrap.wrap(value, width, break_on_hyphens=False)
+    return chop_cells(value, width)
 
 
 def _padded(text: str, item: Column, style: str = "") -> Text:

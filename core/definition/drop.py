@@ -214,7 +214,10 @@ def _outcome(
     details = []
     if plan.files is not None and status is Status.DRY_RUN:
         counts = plan.files.group_by("kind").aggregate([("path", "count"), ("bytes", "sum")])
-        rows = [list(row.values()) for row in counts.to_pylist()]
+        rows = [
+            [row["kind"].replace("_", " "), row["path_count"], row["bytes_sum"] or None]
+            for row in counts.to_pylist()
+        ]
         details = [Detail("files", ("kind", "files", "bytes"), rows)]
     done = status in {Status.DONE, Status.PARTIAL}
     return Outcome(

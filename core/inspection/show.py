@@ -14,6 +14,7 @@ from lake.core.snapshots import ancestry
 from lake.core.snapshots.run_ids import run_ids_of
 from lake.core.snapshots.streams import STREAM, StreamEpoch
 from lake.core.types.arrow_schema import parts_of
+from lake.core.types.transform_syntax import term_text
 from lake.core.types.type_text import type_text
 from lake.core.units import format_size, iso_time
 
@@ -220,8 +221,7 @@ def _details(result: Mapping[str, Any]) -> list[Detail]:
     ]
     order = [
         [
-            field["source"] or f"column {field['source_id']}",
-            field["transform"],
+            _term(field),
             field["direction"],
             field["null_order"],
         ]
@@ -231,7 +231,7 @@ def _details(result: Mapping[str, Any]) -> list[Detail]:
         Detail("table", ["name", "value"], [row for row in facts if row[1] is not None]),
         Detail("columns", ["column", "type", "constraint", "comment"], columns),
         Detail("partition specs", ["spec", "fields"], specs),
-        Detail("sort order", ["column", "transform", "direction", "nulls"], order),
+        Detail("sort order", ["field", "direction", "nulls"], order),
         Detail(
             "properties",
             ["property", "value"],
@@ -268,13 +268,17 @@ def _constraint(item: Mapping[str, Any], keys: set[int]) -> str | None:
 
 
 def _terms(fields: Sequence[Mapping[str, Any]]) -> str:
-    return (
-        ", ".join(
-            f"{field['name']} = {field['transform']}({field['source'] or field['source_id']})"
-            for field in fields
-        )
-        or "not partitioned"
-    )
+    """Return the fields of a spec; the name of a field is left out if it is the column's."""
+    texts = [
+        term if (term := _term(field)) == field["name"] else f"{field['name']} = {term}"
+        for field in fields
+    ]
+    return ", ".join(texts) or "not partitioned"
+
+
+def _term(field: Mapping[str, Any]) -> str:
+    """Return a field of a spec or of an order as users write it; a dropped column has a number only."""
+    return term_text(field["transform"], field["source"] or f"column {field['source_id']}")
 
 
 def _writer_rows(writers: Mapping[str, Any]) -> Iterator[list[Any]]:

@@ -82,22 +82,25 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
 
 def partition_terms(spec: PartitionSpec, schema: Schema) -> list[str]:
     """Return the fields of a partition spec as `partition_spec` parses them."""
-    return [_term_text(item.transform, item.source_id, schema) for item in spec.fields]
+    return [
+        term_text(str(item.transform), str(schema.find_column_name(item.source_id)))
+        for item in spec.fields
+    ]
 
 
 def sort_terms(order: SortOrder, schema: Schema) -> list[str]:
     """Return the fields of a sort order as `sort_order` parses them; directions are always named."""
     return [
-        f"{_term_text(item.transform, item.source_id, schema)} {item.direction.name.lower()} "
+        f"{term_text(str(item.transform), str(schema.find_column_name(item.source_id)))} "
+        f"{item.direction.name.lower()} "
         f"nulls {'last' if item.null_order is NullOrder.NULLS_LAST else 'first'}"
         for item in order.fields
     ]
 
 
-def _term_text(transform: Transform[Any, Any], source_id: int, schema: Schema) -> str:
-    """Return ``bucket(16, id)`` for the transform ``bucket[16]`` of a column."""
-    column = str(schema.find_column_name(source_id))
-    kind, _, width = str(transform).rstrip("]").partition("[")
+def term_text(transform: str, column: str) -> str:
+    """Return ``bucket(16, id)`` for the transform ``bucket[16]`` of the column ``id``."""
+    kind, _, width = transform.rstrip("]").partition("[")
     if kind == "identity":
         return column
     return f"{kind}({width}, {column})" if width else f"{kind}({column})"

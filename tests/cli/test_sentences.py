@@ -30,6 +30,17 @@ CHANGED_REF = {
     "to_snapshot": "7",
     "hidden_snapshots": [],
 }
+ALTERED = {
+    "added_columns": ["a long"],
+    "renamed_columns": [],
+    "dropped_columns": [],
+    "widened_columns": [],
+    "partition_by": ["bucket(4, id)"],
+    "sort_by": [],
+    "set": {"a": "b"},
+    "unset": ["c"],
+    "format_version": 3,
+}
 COMPACTED = {
     "rewritten_files": 36,
     "added_files": 6,
@@ -218,6 +229,24 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             outcome("compact", Status.ALREADY_RUNNING),
             "already running: another command of lake works on this table",
         ),
+        (
+            outcome("alter", plan=ALTERED),
+            (
+                "added 1 column, new files are partitioned by bucket(4, id), new files are not sorted, "
+                "changed 2 properties, upgraded the table to format version 3"
+            ),
+        ),
+        (
+            outcome("alter", Status.DRY_RUN, plan=ALTERED),
+            (
+                "dry run: would add 1 column, write new files partitioned by bucket(4, id), "
+                "write new files not sorted, change 2 properties, "
+                "upgrade the table to format version 3; nothing was written"
+            ),
+        ),
+        (outcome("tag", result={"tags": []}), "no tags"),
+        (outcome("tables", result={"tables": []}), "no tables"),
+        (outcome("deletes", result={"delete_files": []}), "no delete files"),
     ],
 )
 def test_a_sentence_says_what_was_done(ended: Outcome, words: str) -> None:

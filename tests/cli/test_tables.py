@@ -141,3 +141,21 @@ def test_types_are_shown_below_the_names() -> None:
     drawn = [line.plain for line in fit([column("id", [7], "long")], 80).lines()]
 
     assert drawn == ["  id", "long", "────", "   7"]
+
+
+def test_a_text_of_a_report_takes_several_lines_instead_of_being_cut() -> None:
+    path = "file:///warehouse/db/t/data/" + "0123456789" * 5
+    report = [column("code", ["F001"]), column("place", [path]), column("message", ["is gone"])]
+
+    drawn = [line.plain for line in fit(report, 40).lines()]
+
+    assert [line.split("  ")[0] for line in drawn[2:]] == ["F001", "", "", ""]
+    assert "".join(line[6:31].rstrip() for line in drawn[2:]) == path
+    assert [line[33:].strip() for line in drawn[2:]] == ["is gone", "", "", ""]
+
+
+def test_words_of_a_report_stay_whole() -> None:
+    texts = ["the manifest declares 7 rows", "は" * 20]
+    drawn = [line.plain for line in fit([column("message", texts)], 14).lines()]
+
+    assert drawn[2:] == ["the manifest", "declares 7", "rows", *["は" * 7] * 2, "は" * 6]

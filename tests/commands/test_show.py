@@ -73,6 +73,13 @@ def test_a_table_is_described_as_its_metadata_defines_it(shown: CommandLine) -> 
     assert result["sizes"]["rows"] == 0
 
 
+def test_specs_and_orders_are_shown_as_users_write_them(shown: CommandLine) -> None:
+    drawn = shown("show", "db.t").stdout
+
+    assert "spec 0\tid_bucket = bucket(4, id)\n" in drawn
+    assert "spec 1 (current)\tid_bucket = bucket(4, id), id\n" in drawn
+
+
 def test_secrets_in_properties_are_masked(shown: CommandLine) -> None:
     for words in (("--json", "show", "db.t"), ("show", "db.t")):
         result = shown(*words)
