@@ -126,7 +126,7 @@ DOORS = {
     "core/engine/spark/preflight.py": 2,
     "core/engine/spark/pyspark_internals.py": 4,
     "core/engine/spark/worker.py": 1,
-    "core/ingest/table_creation.py": 1,
+    "core/schemas/new_tables.py": 1,
     "core/session.py": 1,
     "core/storage/s3.py": 2,
     "core/storage/storage.py": 1,

@@ -386,7 +386,7 @@ def ingest(
     """
     from lake.commands.loads.route import RoutedLoad, routing
     from lake.commands.loads.stream import StreamFlags, run_stream
-    from lake.core.ingest.plan import IngestOptions
+    from lake.core.ingest.options import IngestOptions
     from lake.core.ingest.recovery import discard as discard_run
     from lake.core.sources.text_format import TextFormat
     from lake.core.sources.text_forms import TextForms
@@ -577,7 +577,7 @@ def _lookup(
 
 
 def _mode(overwrite: bool, where: str | None, replace: bool) -> str:  # noqa: FBT001 - three flags
-    from lake.core.ingest.plan import APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE
+    from lake.core.ingest.options import APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE
 
     chosen = [
         mode

@@ -13,7 +13,7 @@ from lake.core.units import parse_duration_ms, parse_size, parse_time_ms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lake.core.ingest.plan import IngestOptions
+    from lake.core.ingest.options import IngestOptions
     from lake.core.session import Session
     from lake.core.watch.kafka.options import KafkaOptions
 

@@ -9,7 +9,7 @@ from lake.core.outcome import Outcome
 
 if TYPE_CHECKING:
     from lake.core.changelog_load.plan import ChangeOptions
-    from lake.core.ingest.plan import IngestOptions
+    from lake.core.ingest.options import IngestOptions
     from lake.core.session import Session
     from lake.core.upsert.options import UpsertOptions
 
@@ -34,7 +34,8 @@ def load(
     from lake.core.changelog_load.load import execute_changes, preview_changes
     from lake.core.changelog_load.plan import ChangeOptions, plan_changelog_load
     from lake.core.ingest.execute import execute, preview
-    from lake.core.ingest.plan import APPEND, plan_ingest
+    from lake.core.ingest.options import APPEND
+    from lake.core.ingest.plan import plan_ingest
     from lake.core.upsert.execute import execute_upsert, preview_upsert
     from lake.core.upsert.plan import plan_upsert, upsert_of_property
 

@@ -12,7 +12,7 @@ from lake.core.outcome import Outcome
 
 if TYPE_CHECKING:
     from lake.core.changelog_load.plan import ChangeOptions
-    from lake.core.ingest.plan import IngestOptions
+    from lake.core.ingest.options import IngestOptions
     from lake.core.routing.options import RouteOptions
     from lake.core.routing.stream import Journal
     from lake.core.session import Session

@@ -16,7 +16,7 @@ from lake.core.units import parse_duration_ms, parse_size, parse_time_ms
 
 if TYPE_CHECKING:
     from lake.core.changelog_load.plan import ChangeOptions
-    from lake.core.ingest.plan import IngestOptions
+    from lake.core.ingest.options import IngestOptions
     from lake.core.routing.stream import Journal
     from lake.core.session import Session
     from lake.core.snapshots.live_files import LiveFiles
@@ -123,8 +123,8 @@ def run_stream(
         _refuse_with_route(options, flags)
     if flags.follow:
         return _run_copy(session, table, options, by_key, flags, landed=landed, dry_run=dry_run)
-    from lake.core.ingest.plan import count_before_new_schema
     from lake.core.watch.execute import Steps, preview_watch, run_watch
+    from lake.core.watch.schema_changes import count_before_new_schema
 
     _refuse_others(options, "--kafka" if flags.watch is None else "--watch")
     compact = _compaction(session, table, options.branch, flags.then_compact)
@@ -193,7 +193,7 @@ def _run_copy(
 ) -> Outcome:
     """Load what is added to another table."""
     from lake.core.follow.options import OnGap, parse_strategy
-    from lake.core.ingest.plan import APPEND, OVERWRITE
+    from lake.core.ingest.options import APPEND, OVERWRITE
     from lake.core.watch.tables import CopyOptions, preview_copy, run_copy
 
     _refuse_others(options, "--follow")
@@ -265,7 +265,7 @@ def _refuse_with_route(options: IngestOptions, flags: StreamFlags) -> None:
 
 
 def _refuse_others(options: IngestOptions, mode: str) -> None:
-    from lake.core.ingest.plan import APPEND
+    from lake.core.ingest.options import APPEND
     from lake.core.ingest.rejects import check_rejects
 
     for flag, given in (

@@ -29,7 +29,8 @@ from lake.core.expiration.plan import plan_expiration
 from lake.core.expiration.retention import RetentionOptions
 from lake.core.exports.destinations import output_to
 from lake.core.ingest import execute as ingest
-from lake.core.ingest.plan import IngestOptions, plan_ingest
+from lake.core.ingest.options import IngestOptions
+from lake.core.ingest.plan import plan_ingest
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Meter, Silent, shown
 from lake.core.scan import execute as scan

@@ -10,7 +10,8 @@ from lake.core.deletes.delta_writer import RETRACT, UPSERT, DeltaSettings, check
 from lake.core.deletes.equality_coverage import check_specs
 from lake.core.deletes.writers import check_delete_files
 from lake.core.errors import InvalidRequestError, RefusedError
-from lake.core.ingest.plan import IngestOptions, IngestPlan, describe, plan_ingest
+from lake.core.ingest.options import IngestOptions
+from lake.core.ingest.plan import IngestPlan, describe, plan_ingest
 from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.snapshots import ancestry

@@ -34,8 +34,6 @@ from lake.core.errors import (
     InvalidRequestError,
     RefusedError,
 )
-from lake.core.ingest.schema_evolution import schema_changes
-from lake.core.ingest.table_creation import warn_of_similar_names
 from lake.core.metadata.format_upgrades import with_version_3_upgrade
 from lake.core.metadata.snapshot_updates import RemoveProperties
 from lake.core.options import Option
@@ -48,6 +46,8 @@ from lake.core.properties.table_properties import (
     check_new,
     unknown_names,
 )
+from lake.core.schemas.evolution import schema_changes
+from lake.core.schemas.new_tables import warn_of_similar_names
 from lake.core.types.transform_syntax import partition_terms, sort_terms
 
 if TYPE_CHECKING:

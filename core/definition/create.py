@@ -20,11 +20,12 @@ from lake.core.errors import (
     NotFoundError,
     RefusedError,
 )
-from lake.core.ingest.plan import IngestOptions, read_file_columns
-from lake.core.ingest.table_creation import new_table, schema_like
+from lake.core.ingest.options import IngestOptions
+from lake.core.ingest.source_columns import read_file_columns
 from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.properties.table_properties import FORMAT_VERSION
+from lake.core.schemas.new_tables import new_table, schema_like
 from lake.core.session import Session
 from lake.core.types.transform_syntax import partition_terms, sort_terms
 from lake.core.types.type_syntax import parse_columns

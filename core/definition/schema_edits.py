@@ -22,9 +22,9 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import InvalidRequestError, NotFoundError, RefusedError
-from lake.core.ingest.schema_evolution import fresh_fields
-from lake.core.ingest.table_creation import names_once, refuse_reserved
 from lake.core.options import Option
+from lake.core.schemas.evolution import fresh_fields
+from lake.core.schemas.new_tables import names_once, refuse_reserved
 from lake.core.types.arrow_schema import list_of, map_of
 from lake.core.types.type_syntax import parse_columns, parse_type
 

@@ -20,13 +20,9 @@ from lake.core.ingest.load import (
     run_source,
     warn_of_no_rows,
 )
+from lake.core.ingest.options import APPEND, REPLACE
 from lake.core.ingest.payloads import KeepTask, SourceTask
-from lake.core.ingest.plan import (
-    APPEND,
-    REPLACE,
-    IngestPlan,
-    describe,
-)
+from lake.core.ingest.plan import IngestPlan, describe
 from lake.core.ingest.rejects import RejectReport
 from lake.core.ingest.removals import Removals, removals_in_partitions
 from lake.core.ingest.replaced_partitions import replaced_partitions

@@ -24,15 +24,9 @@ from lake.core.engine.tasks import (
     TaskFunction,
     TaskResult,
 )
+from lake.core.ingest.options import OVERWRITE, OVERWRITE_WHERE, REPLACE
 from lake.core.ingest.payloads import ReceiveTask, SourceTask, WriteReport
-from lake.core.ingest.plan import (
-    OVERWRITE,
-    OVERWRITE_WHERE,
-    REPLACE,
-    IngestPlan,
-    tasks_for,
-    wanted_tasks,
-)
+from lake.core.ingest.plan import IngestPlan, tasks_for, wanted_tasks
 from lake.core.ingest.recovery import as_staged, guard_of, publish_manifests, settle
 from lake.core.ingest.rejects import (
     RejectReport,
@@ -43,13 +37,13 @@ from lake.core.ingest.rejects import (
     write_rejects,
 )
 from lake.core.ingest.result import Landed, LoadResult, load_outcome
-from lake.core.ingest.schema_evolution import schema_changes
 from lake.core.ingest.tasks import sample_rows
 from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
 from lake.core.plain import PlainData
 from lake.core.progress import Meter, showing
 from lake.core.properties.table_properties import HASH, RANGE
+from lake.core.schemas.evolution import schema_changes
 from lake.core.session import Session
 from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts
 from lake.core.sources.discovery import CSV

@@ -21,20 +21,20 @@ from lake.core.errors import (
     RefusedError,
     StoppedError,
 )
-from lake.core.ingest.plan import IngestOptions
+from lake.core.ingest.options import IngestOptions
 from lake.core.ingest.rejects import (
     check_rejects,
     rejects_schema,
     remove_rejects,
     write_rejects,
 )
-from lake.core.ingest.schema_checks import SourceColumns, check_sources
 from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status, first_rows
 from lake.core.routing.options import RouteOptions, refuse_others
 from lake.core.routing.split import Split, left_out, split_source
 from lake.core.routing.stream import Journal
 from lake.core.routing.targets import Target
+from lake.core.schemas.source_checks import SourceColumns, check_sources
 from lake.core.snapshots.streams import contains_epoch
 from lake.core.sources.discovery import ARROW
 from lake.core.sources.text_format import AS_SHOWN

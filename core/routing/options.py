@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from lake.core.errors import InvalidRequestError
-from lake.core.ingest.plan import APPEND, IngestOptions
+from lake.core.ingest.options import APPEND, IngestOptions
 from lake.core.options import Option
 
 MOST_TABLES = 100

@@ -22,14 +22,14 @@ from lake.core.errors import (
     NotFoundError,
     RefusedError,
 )
-from lake.core.ingest.plan import (
+from lake.core.ingest.options import IngestOptions
+from lake.core.ingest.rejects import RejectReport, RejectSettings, UnitRejects
+from lake.core.ingest.source_columns import (
     FileColumns,
-    IngestOptions,
     columns_of_layout,
     read_file_columns,
     schema_with_columns,
 )
-from lake.core.ingest.rejects import RejectReport, RejectSettings, UnitRejects
 from lake.core.ingest.tasks import null_check
 from lake.core.options import Option
 from lake.core.progress import Meter, shown

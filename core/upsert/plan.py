@@ -13,7 +13,8 @@ from lake.core.engine.selection import engine_name
 from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.expressions.filters import bind_filter
 from lake.core.expressions.parser import parse_filter
-from lake.core.ingest.plan import UPSERT, IngestOptions, IngestPlan, describe, plan_ingest
+from lake.core.ingest.options import UPSERT, IngestOptions
+from lake.core.ingest.plan import IngestPlan, describe, plan_ingest
 from lake.core.options import Option
 from lake.core.properties.table_properties import (
     COPY_ON_WRITE,

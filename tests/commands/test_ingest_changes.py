@@ -26,7 +26,8 @@ from lake.core.changelog_load.plan import ChangeOptions, plan_changelog_load
 from lake.core.errors import CommitConflictError
 from lake.core.ingest import plan as planning
 from lake.core.ingest.execute import execute
-from lake.core.ingest.plan import IngestOptions, plan_ingest
+from lake.core.ingest.options import IngestOptions
+from lake.core.ingest.plan import plan_ingest
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

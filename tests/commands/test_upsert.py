@@ -50,7 +50,8 @@ from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import RowDelta
 from lake.core.ingest.execute import execute as execute_ingest
 from lake.core.ingest.load import Load
-from lake.core.ingest.plan import IngestOptions, plan_ingest
+from lake.core.ingest.options import IngestOptions
+from lake.core.ingest.plan import plan_ingest
 from lake.core.upsert import dedup_tasks, match_tasks
 from lake.core.upsert import execute as upsert_execution
 

@@ -23,7 +23,8 @@ from lake.core.compaction.plan import plan_compaction
 from lake.core.expiration.plan import plan_expiration
 from lake.core.expiration.retention import RetentionOptions
 from lake.core.ingest.execute import execute
-from lake.core.ingest.plan import IngestOptions, IngestPlan, plan_ingest
+from lake.core.ingest.options import IngestOptions
+from lake.core.ingest.plan import IngestPlan, plan_ingest
 from lake.core.outcome import Status
 from lake.core.replay.options import ReplayOptions
 from lake.core.replay.plan import plan_replay

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from lake.core.errors import BadInputError
-from lake.core.ingest.schema_checks import SourceColumns, check_sources
+from lake.core.schemas.source_checks import SourceColumns, check_sources
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table

@@ -32,7 +32,8 @@ from lake.core.engine.inline import InlineEngine
 from lake.core.engine.tasks import TaskResult
 from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError, StoppedError
 from lake.core.ingest.execute import execute
-from lake.core.ingest.plan import IngestOptions, plan_ingest
+from lake.core.ingest.options import IngestOptions
+from lake.core.ingest.plan import plan_ingest
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 

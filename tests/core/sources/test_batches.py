@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.tiers import examples
 
 from lake.core.errors import BadInputError, LakeError
-from lake.core.ingest.table_creation import NewColumns
+from lake.core.schemas.new_tables import NewColumns
 from lake.core.sources.batches import source_batches, source_columns, split_parquet
 from lake.core.sources.discovery import Position, Source
 from lake.core.storage.storage import Storage

@@ -19,10 +19,10 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
-from lake.core.ingest.schema_checks import SourceColumns, check_sources
-from lake.core.ingest.schema_evolution import evolved
-from lake.core.ingest.table_creation import NewColumns
 from lake.core.options import quote_options
+from lake.core.schemas.evolution import evolved
+from lake.core.schemas.new_tables import NewColumns
+from lake.core.schemas.source_checks import SourceColumns, check_sources
 from lake.core.types.transform_syntax import partition_spec, sort_order
 
 SCHEMA = Schema(

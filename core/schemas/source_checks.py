@@ -18,8 +18,8 @@ from pyiceberg.types import (
 
 from lake.core.columns.type_promotion import promotable
 from lake.core.errors import BadInputError, RefusedError
-from lake.core.ingest.table_creation import is_list
 from lake.core.options import Option
+from lake.core.schemas.new_tables import is_list
 from lake.core.sources.discovery import CSV, Source
 from lake.core.types.unsupported_columns import UNSUPPORTED
 

@@ -1,4 +1,4 @@
-"""The columns of a table that an ingest creates."""
+"""New tables: columns from those of a source, partitioning, sort order and properties."""
 
 from __future__ import annotations
 

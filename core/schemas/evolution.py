@@ -28,8 +28,8 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import CorruptFileError
-from lake.core.ingest.table_creation import NewColumns, is_list, names_once
 from lake.core.properties.table_properties import NAME_MAPPING
+from lake.core.schemas.new_tables import NewColumns, is_list, names_once
 from lake.core.types.arrow_schema import list_of, map_of, parts_of
 
 if TYPE_CHECKING:

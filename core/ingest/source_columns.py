@@ -1,0 +1,309 @@
+"""The columns of a load's sources, and the schema that they are written to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import UnknownType
+
+from lake.core.catalogs.catalog import Table
+from lake.core.catalogs.trust import storage_properties
+from lake.core.columns.defaults import filled_columns, json_text
+from lake.core.errors import BadInputError, RefusedError
+from lake.core.ingest.options import IngestOptions
+from lake.core.options import Option
+from lake.core.progress import Meter, shown
+from lake.core.properties.table_properties import FORMAT_VERSION
+from lake.core.schemas import new_tables
+from lake.core.schemas.evolution import evolved
+from lake.core.schemas.new_tables import EXTENSION
+from lake.core.schemas.source_checks import SourceColumns, check_sources, is_text, named_files
+from lake.core.session import Session
+from lake.core.sources.batches import source_columns
+from lake.core.sources.discovery import Source, find_sources
+from lake.core.sources.sniffing import with_format
+from lake.core.sources.type_notes import TypeNote
+from lake.core.storage.storage import Storage
+from lake.core.types import transform_syntax
+from lake.core.units import natural_number
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+_OLDEST_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileColumns:
+    """The columns of all files of a load, without regard to a table.
+
+    Args:
+        storage: the storage of the files.
+        files: the files.
+        columns: the columns of each that has a readable line.
+        schema: the schema of a new table of all of them.
+        notes: why columns of text files are inferred as text.
+        warnings: what a new table does not keep of the columns' types.
+    """
+
+    storage: Storage
+    files: Sequence[Source]
+    columns: Sequence[SourceColumns]
+    schema: Schema
+    notes: Sequence[TypeNote]
+    warnings: Sequence[str]
+
+
+def read_file_columns(session: Session, options: IngestOptions) -> FileColumns:
+    """Read the columns of files; types that text files lack are inferred from all of their rows.
+
+    Raises:
+        BadInputError: a file cannot be read, or the files have no columns. Files of an epoch may have none.
+    """
+    storage = source_storage(session, None)
+    names = [options.stdin if name == "-" and options.stdin else name for name in options.sources]
+    notes: list[TypeNote] = []
+    warned: list[str] = []
+    with shown(session.progress, Meter("listing and checking files")):
+        found = find_sources(storage, names, options.format)
+        files = with_text_formats(session, storage, found, None, options)
+        columns = columns_of_files(storage, files, None, notes, options)
+    if options.epoch is None and not any(len(one.columns) for one in columns):
+        raise BadInputError("the source is empty: it has no columns")
+    made = replace(new_columns(session, columns, asked_version(options)), warn=warned.append)
+    return FileColumns(
+        storage=storage,
+        files=files,
+        columns=columns,
+        schema=made.schema_of(merged_columns(columns) if columns else pa.schema([])),
+        notes=notes,
+        warnings=warned,
+    )
+
+
+def schema_with_columns(
+    session: Session, table: Table, columns: Sequence[SourceColumns], options: IngestOptions
+) -> Schema:
+    """Return a table's schema with the sources' new columns.
+
+    Raises:
+        BadInputError: the columns do not fit the table.
+    """
+    return target_schema(session, table, columns, replace(options, evolve=True))
+
+
+def columns_of_layout(options: IngestOptions, schema: Schema) -> set[str]:
+    """Return the top-level columns of a new table by which it is partitioned or sorted."""
+    spec = transform_syntax.partition_spec(options.partition_by, schema)
+    order = transform_syntax.sort_order(options.sort_by, schema)
+    ids = [item.source_id for item in spec.fields]
+    ids += [item.source_id for item in order.fields]
+    return {str(schema.find_column_name(column)).split(".")[0] for column in ids}
+
+
+def source_storage(session: Session, existing: Table | None) -> Storage:
+    """Return the storage that reads the sources: the table's, or one with the catalog's settings."""
+    configured = session.catalog.configured
+    return existing.storage if existing else Storage(storage_properties(configured))
+
+
+def with_text_formats(
+    session: Session,
+    storage: Storage,
+    files: Sequence[Source],
+    known: Schema | None,
+    options: IngestOptions,
+) -> list[Source]:
+    """Return the files with the formats of their texts; warn of what is found out about them."""
+    names = [item.name for item in known.fields] if known else []
+    formatted: list[Source] = []
+    by_note: dict[str, list[str]] = {}
+    for file in files:
+        source, notes = with_format(storage, file, options.text, names)
+        formatted.append(replace(source, added=options.added.get(file.path)))
+        for note in notes:
+            by_note.setdefault(note, []).append(file.path)
+    for note, paths in by_note.items():
+        session.warn(f"{named_files(paths)} {'is' if len(paths) == 1 else 'are'} {note}")
+    return formatted
+
+
+def new_columns(
+    session: Session, sources: Sequence[SourceColumns], format_version: int
+) -> new_tables.NewColumns:
+    """Return the settings for creating a table's columns from the sources' columns."""
+    text = {name for source in sources if is_text(source) for name in source.columns.names}
+    return new_tables.NewColumns(format_version, session.warn, text)
+
+
+def asked_version(options: IngestOptions) -> int:
+    """Return the format version of a new table; an invalid one is refused when the table is created."""
+    version = options.properties.get(FORMAT_VERSION.name, FORMAT_VERSION.default)
+    return natural_number(str(version)) or _OLDEST_VERSION
+
+
+def without_column(source: SourceColumns, name: str) -> SourceColumns:
+    """Return a source's columns without the one that contains the row kind."""
+    index = source.columns.get_field_index(name)
+    if index < 0:
+        raise BadInputError(f"{source.name} has no column {name}, which must contain the row kind")
+    return replace(source, columns=source.columns.remove(index))
+
+
+def columns_of_files(
+    storage: Storage,
+    files: Sequence[Source],
+    known: Schema | None,
+    notes: list[TypeNote],
+    options: IngestOptions,
+) -> list[SourceColumns]:
+    """Return each file's columns, text files without a line left out.
+
+    Types that text files lack are the table's; without a table they are inferred from the first text file,
+    all of it, and the later ones are read as that type.
+    """
+    found: list[SourceColumns] = []
+    asked = known is None or options.evolve
+    skip_bad = options.rejects is not None
+    for file in files:
+        infer = asked and not _all_known(storage, file, known, skip_bad=skip_bad)
+        columns = source_columns(storage, file, known, infer=infer, notes=notes, skip_bad=skip_bad)
+        if columns is None:
+            continue
+        found.append(SourceColumns(file.path, columns, file))
+        if known is None and file.is_text:
+            known = new_tables.NewColumns(text=columns.names).schema_of(columns)
+    return found
+
+
+def _all_known(storage: Storage, file: Source, known: Schema | None, *, skip_bad: bool) -> bool:
+    """Whether the beginning of a text file contains known columns only."""
+    if known is None or not file.is_text:
+        return False
+    columns = source_columns(storage, file, known, infer=False, skip_bad=skip_bad)
+    # Columns of the type unknown get one now.
+    typed = {item.name for item in known.fields if not isinstance(item.field_type, UnknownType)}
+    return columns is not None and set(columns.names) <= typed
+
+
+def merged_columns(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> pa.Schema:
+    """Return all sources' columns without the settled ones; if numbers differ in width, with the wider type.
+
+    Raises:
+        BadInputError: the types of a column of two sources cannot be merged.
+    """
+    plain = [
+        pa.schema([_bare(item) for item in one.columns if item.name not in settled])
+        for one in columns
+    ]
+    try:
+        return pa.unify_schemas(plain, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise BadInputError(f"the sources' columns do not go together: {error}") from error
+
+
+def _bare(item: pa.Field) -> pa.Field:
+    """Return a field without metadata that is specific to one file; it may keep the name of an extension type."""
+    metadata = {name: value for name, value in (item.metadata or {}).items() if name == EXTENSION}
+    return pa.field(item.name, item.type, metadata=metadata or None)
+
+
+def target_schema(
+    session: Session, table: Table, columns: Sequence[SourceColumns], options: IngestOptions
+) -> Schema:
+    """Return what the sources' rows are written as: the table's schema, or with new columns behind if wanted.
+
+    Raises:
+        BadInputError: the columns of a source do not fit the table.
+        RefusedError: a column by which the table is partitioned would get a type.
+    """
+    if options.create and not table.creating:
+        _warn_of_differences(session, table, options)
+    check_sources(table.schema, columns, evolve=options.evolve, partial=options.partial)
+    if not options.evolve or table.creating or not columns:
+        return table.schema
+    metadata = table.metadata
+    next_id = max(item.schema_id for item in metadata.schemas) + 1
+    known = {item.name for item in table.schema.fields}
+    new_tables.refuse_reserved(
+        name for source in columns for name in source.columns.names if name not in known
+    )
+    settled = {
+        item.name
+        for item in table.schema.fields
+        if item.field_type.is_primitive and not isinstance(item.field_type, UnknownType)
+    }
+    made = new_columns(session, columns, metadata.format_version)
+    merged = merged_columns(columns, settled)
+    schema = evolved(table.schema, metadata.last_column_id, next_id, merged, made)
+    _refuse_typed_partitions(table, schema)
+    new_tables.warn_of_similar_names(schema, session.warn, table.schema.column_names)
+    return schema
+
+
+def _refuse_typed_partitions(table: Table, schema: Schema) -> None:
+    """Refuse to give a type to a column of the type unknown by whose values the table is partitioned."""
+    for part in table.spec.fields:
+        kind = table.schema.find_type(part.source_id)
+        is_void = isinstance(part.transform, VoidTransform)
+        if (
+            isinstance(kind, UnknownType)
+            and kind != schema.find_type(part.source_id)
+            and not is_void
+        ):
+            name = schema.find_column_name(part.source_id)
+            raise RefusedError(
+                f"{Option.EVOLVE} cannot give column {name} a type: the table is partitioned by its values",
+                hint="Remove the column from the partition spec first.",
+            )
+
+
+def missing_defaults(schema: Schema, sources: Sequence[SourceColumns]) -> dict[str, str]:
+    """Return the write defaults of the columns that a source lacks: as JSON, by full name."""
+    return {
+        name: json_text(item)
+        for source in sources
+        for name, item in filled_columns(schema.fields, source.columns)
+    }
+
+
+def missing_columns(schema: Schema, sources: Sequence[SourceColumns]) -> frozenset[str]:
+    """Return the names of the columns that a source lacks."""
+    names = {item.name for item in schema.fields}
+    return frozenset(name for source in sources for name in names - set(source.columns.names))
+
+
+def absent_columns(schema: Schema, sources: Sequence[SourceColumns]) -> frozenset[str]:
+    """Return the names of the columns that every source lacks."""
+    known = {name for source in sources for name in source.columns.names}
+    return frozenset(item.name for item in schema.fields) - known
+
+
+def _warn_of_differences(session: Session, table: Table, options: IngestOptions) -> None:
+    """Warn if the existing table differs from the requested new table."""
+    if options.partition_by is not None:
+        asked = transform_syntax.partition_spec(options.partition_by, table.schema)
+        if not asked.compatible_with(table.spec):
+            terms = (
+                ", ".join(transform_syntax.partition_terms(table.spec, table.schema)) or "nothing"
+            )
+            session.warn(
+                f"{table.identifier} already exists and is partitioned by {terms}; "
+                f"{Option.PARTITION_BY} is ignored"
+            )
+    if options.sort_by is not None:
+        order = transform_syntax.sort_order(options.sort_by, table.schema)
+        if order.fields != table.metadata.sort_order().fields:
+            session.warn(
+                f"{table.identifier} exists with another sort order: {Option.SORT_BY} is ignored"
+            )
+    version = str(table.metadata.format_version)
+    have = {**table.properties, "format-version": version}
+    if any(have.get(key) != value for key, value in options.properties.items()):
+        session.warn(
+            f"{table.identifier} exists with other properties: {Option.PROPERTIES} is ignored"
+        )
