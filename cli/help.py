@@ -151,9 +151,10 @@ GROUPS: Mapping[str, _Groups] = {
     ),
     "clean": (
         ("What to do", ("--quarantine", "--delete", "--restore", "--purge", "--purge-older-than")),
-        ("Which files", ("--older-than", "--location", "--exclude")),
-        ("Safety", ("--max-share", "--prefix-mismatch", "--unsafe-retention")),
-        ("This run", ("--wait", "--dry-run")),
+        ("Which files", ("--older-than", "--location", "--inventory", "--exclude")),
+        ("Equal locations", ("--prefix-mismatch", "--equal-schemes", "--equal-authorities")),
+        ("Safety", ("--max-share", "--unsafe-retention")),
+        ("This run", ("--output", "--replace", "--wait", "--dry-run")),
     ),
     "replay": (
         ("What to commit", ("--checkpoint", "--job", "--completed", "--replace-partitions")),

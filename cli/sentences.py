@@ -880,6 +880,14 @@ def _config(outcome: Outcome) -> str:
 
 # Unreferenced files that every table may have: locks and metadata.
 _OWN_FILES = frozenset({"lake", "metadata"})
+_KEPT_FILES = {
+    "checkpoint": "of checkpoints",
+    "gone": "gone",
+    "no-time": "without a time",
+    "other-table": "of other tables",
+    "outside": "in other folders",
+    "prefix-mismatch": "with another prefix",
+}
 
 
 def _clean(outcome: Outcome) -> str:
@@ -889,7 +897,8 @@ def _clean(outcome: Outcome) -> str:
     if "purged" in result:
         return f"deleted {counted(result['purged'], 'file')} of {counted(result['runs'], 'run')}"
     kept = [item for item in (outcome.plan.get("kept") or {}).items() if item[0] not in _OWN_FILES]
-    rest = f"; kept {', '.join(f'{number:,} {reason}' for reason, number in kept)}" if kept else ""
+    reasons = ", ".join(f"{number:,} {_KEPT_FILES.get(reason, reason)}" for reason, number in kept)
+    rest = f"; kept {reasons}" if kept else ""
     if outcome.status is Status.NOTHING_TO_DO:
         return f"no orphan files among {counted(plan['listed'], 'file')}{rest}"
     if outcome.status is Status.DRY_RUN:

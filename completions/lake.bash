@@ -91,7 +91,7 @@ _lake() {
         "expire-partitions --by") _lake_names columns; return ;;
         "expire-partitions --branch") _lake_names branches; return ;;
         "clean --prefix-mismatch") words="error ignore" ;;
-        "clean --older-than"|"clean --location"|"clean --inventory"|"clean --exclude"|"clean --max-share"|"clean --equal-schemes"|"clean --equal-authorities"|"clean --restore"|"clean --purge"|"clean --purge-older-than"|"clean --wait") return ;;
+        "clean --older-than"|"clean --location"|"clean --inventory"|"clean --exclude"|"clean --max-share"|"clean --equal-schemes"|"clean --equal-authorities"|"clean --restore"|"clean --purge"|"clean --purge-older-than"|"clean --output"|"clean --wait") return ;;
         "consumers --drop") return ;;
         "replay --checkpoint"|"replay --job"|"replay --completed"|"replay --quiet-time"|"replay --retain"|"replay --on-commit") return ;;
         "replay --branch") _lake_names branches; return ;;
@@ -124,7 +124,7 @@ _lake() {
             stats) words="--select --branch --dry-run --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --keep-checkpoints --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
             expire-partitions) words="--older-than --by --strategy --format --max --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
-            clean) words="--quarantine --delete --older-than --location --inventory --exclude --max-share --prefix-mismatch --equal-schemes --equal-authorities --unsafe-retention --restore --purge --purge-older-than --wait --dry-run --help -h" ;;
+            clean) words="--quarantine --delete --older-than --location --inventory --exclude --max-share --prefix-mismatch --equal-schemes --equal-authorities --unsafe-retention --restore --purge --purge-older-than --output --replace --wait --dry-run --help -h" ;;
             consumers) words="--drop --dry-run --help -h" ;;
             replay) words="--checkpoint --job --completed --replace-partitions --quiet-time --assume-uncommitted --all-staged --tag --retain --status --branch --on-commit --dry-run --help -h" ;;
             config) words="--help -h" ;;

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import DryRun, TableArgument, Wait
+from lake.commands.data.scan import output_of
+from lake.commands.options import DryRun, ReplaceOutput, TableArgument, Wait
 from lake.commands.parsing import older_than_ms, parse_choice, parse_prefixes, parse_share
 from lake.core.errors import InvalidRequestError
 from lake.core.orphans.options import (
@@ -21,6 +22,7 @@ from lake.core.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
+    from lake.core.exports.destinations import Output
 
 
 def clean(
@@ -85,6 +87,14 @@ def clean(
         str | None,
         typer.Option(metavar="14d|TIME", help="Delete the files that were moved away before this."),
     ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write all files that no snapshot references, each with its reason.",
+        ),
+    ] = None,
+    replace_output: ReplaceOutput = False,
     wait: Wait = None,
     dry_run: DryRun = False,
 ) -> Outcome:
@@ -95,7 +105,8 @@ def clean(
     """
     from lake.core.locks.table_lock import with_table_lock
     from lake.core.orphans import execute
-    from lake.core.orphans.plan import plan_cleaning
+    from lake.core.orphans.plan import CleaningPlan, plan_cleaning
+    from lake.core.orphans.report import write_report
 
     _check(
         {
@@ -107,6 +118,9 @@ def clean(
         },
         dry_run=dry_run,
     )
+    report = _report(context, output, replace_it=replace_output)
+    if report is not None and (restore or purge or purge_older_than):
+        raise InvalidRequestError("--output needs a list of orphan files")
     session = session_of(context)
     now_ms = session.clock.now_ms()
     mode = Mode.QUARANTINE if quarantine else Mode.DELETE if delete else Mode.LIST
@@ -135,11 +149,26 @@ def clean(
             return execute.purge(session, now, [purge])
         if purge_ms is not None:
             return execute.purge(session, now, execute.runs_older_than(now, purge_ms))
-        return execute.execute(session, plan_cleaning(session, now, options), operation_id)
+        return execute.execute(session, planned(now), operation_id)
+
+    def planned(now: Table) -> CleaningPlan:
+        plan = plan_cleaning(session, now, options)
+        if report is not None:
+            write_report(plan, report)
+        return plan
 
     if dry_run or not (quarantine or delete or restore or purge or purge_older_than):
-        return execute.preview(session, plan_cleaning(session, loaded, options))
+        return execute.preview(session, planned(loaded))
     return with_table_lock(session, loaded, work, command="clean", wait_ms=wait_ms)
+
+
+def _report(context: typer.Context, path: str | None, *, replace_it: bool) -> Output | None:
+    output = output_of(context, path, None, replace_it=replace_it)
+    if output is not None and not (output.single and output.path):
+        raise InvalidRequestError(
+            f"--output is {path!r}, not the name of a file", hint="write it as: orphans.parquet"
+        )
+    return output
 
 
 def _check(modes: dict[str, bool], *, dry_run: bool) -> None:

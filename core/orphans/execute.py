@@ -15,6 +15,7 @@ from lake.core.orphans.kept_files import checkpoint_names
 from lake.core.orphans.options import Mode
 from lake.core.orphans.plan import KINDS, CleaningPlan
 from lake.core.orphans.references import metadata_files
+from lake.core.orphans.report import checkpoint_note
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.units import iso_time
 
@@ -67,6 +68,7 @@ def preview(session: Session, plan: CleaningPlan) -> Outcome:
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
         plan=facts,
         details=details,
+        notes=checkpoint_note(plan),
     )
 
 
@@ -149,6 +151,7 @@ def _outcome(plan: CleaningPlan, status: Status, removed: Removed, run_id: str) 
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
         plan=plan.facts(),
         result=result,
+        notes=checkpoint_note(plan),
     )
 
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
-from lake.core.arrow import one_array
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import refuse_shared_location
 from lake.core.errors import RefusedError
@@ -43,6 +42,7 @@ from lake.core.units import iso_time
 _PREFIX = r"^[a-z][a-z0-9+.-]*://[^/]*"
 _STATISTICS = r"\.(stats|puffin)$"
 METADATA_FILE = "metadata_files"
+_REASON = "reason"
 # The order in which orphan files are removed: files before those that may list them.
 KINDS = (DATA_FILE, STATISTICS, MANIFEST, MANIFEST_LIST, METADATA_FILE)
 
@@ -54,22 +54,33 @@ class CleaningPlan:
     Args:
         table: the table that the plan was made for.
         options: the options.
-        files: the orphan files: path, kind, bytes, modified_ms.
+        unreferenced: the files that no snapshot references: path, kind, bytes, modified_ms, and as `reason` the
+            `KeepReason` of those that are kept; NULL for orphan files.
         listed: the number and the bytes of the listed files.
         referenced: the number of listed files that the table references.
-        kept: the number of unreferenced files that are kept, by `KeepReason`.
         reach: the manifests read so far.
         names: compares locations as files.
     """
 
     table: Table
     options: CleanOptions
-    files: pa.Table
+    unreferenced: pa.Table
     listed: tuple[int, int]
     referenced: int
-    kept: Mapping[str, int]
     reach: Reachability = field(repr=False, compare=False)
     names: FileNames = field(repr=False, compare=False)
+
+    @cached_property
+    def files(self) -> pa.Table:
+        """The orphan files: path, kind, bytes, modified_ms."""
+        return self.unreferenced.filter(pc.is_null(self.unreferenced["reason"])).drop("reason")
+
+    @cached_property
+    def kept(self) -> Mapping[str, int]:
+        """The number of unreferenced files that are kept, by `KeepReason`."""
+        counted = pc.value_counts(self.unreferenced["reason"].drop_null())
+        counts = {item["values"].as_py(): item["counts"].as_py() for item in counted}
+        return dict(sorted(counts.items()))
 
     @property
     def is_empty(self) -> bool:
@@ -136,32 +147,26 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     loose = listed.append_column("name", own).filter(pc.invert(is_referenced))
     limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))
     reasons = _reasons(table, options, loose, referenced, names, limit_ms)
-    orphans = loose.filter(pc.is_null(reasons)).select(INVENTORY.names)
+    loose = loose.select(INVENTORY.names).append_column(_REASON, reasons)
     if options.inventory is not None:
-        orphans, since = _as_they_are(table, orphans, limit_ms)
-        reasons = pa.concat_arrays([one_array(reasons), since])
-    orphans = orphans.add_column(1, "kind", _kinds(table, orphans["path"]))
-    if (
-        orphans.num_rows
-        and not table.metadata.snapshots
-        and pc.any(pc.equal(orphans["kind"], DATA_FILE)).as_py()
-    ):
+        is_orphan = pc.is_null(reasons)
+        looked_up = _as_they_are(table, loose.filter(is_orphan)["path"].to_pylist(), limit_ms)
+        loose = pa.concat_tables([loose.filter(pc.invert(is_orphan)), looked_up])
+    plan = CleaningPlan(
+        table=table,
+        options=options,
+        unreferenced=loose.add_column(1, "kind", _kinds(table, loose["path"])),
+        listed=(listed.num_rows, int(pc.sum(listed["bytes"]).as_py() or 0)),
+        referenced=int(pc.sum(is_referenced).as_py() or 0),
+        reach=reach,
+        names=names,
+    )
+    if not table.metadata.snapshots and DATA_FILE in plan.files["kind"].unique().to_pylist():
         raise RefusedError(
             f"{table.identifier} has no snapshot, so every data file below its folders would be an orphan",
             hint="load rows first, or drop the table with its files",
         )
-    counted = pc.value_counts(reasons.drop_null())
-    kept = {item["values"].as_py(): item["counts"].as_py() for item in counted}
-    return CleaningPlan(
-        table=table,
-        options=options,
-        files=orphans,
-        listed=(listed.num_rows, int(pc.sum(listed["bytes"]).as_py() or 0)),
-        referenced=int(pc.sum(is_referenced).as_py() or 0),
-        kept=dict(sorted(kept.items())),
-        reach=reach,
-        names=names,
-    )
+    return plan
 
 
 def _reasons(
@@ -211,25 +216,25 @@ def _reasons(
     return reasons
 
 
-def _as_they_are(table: Table, orphans: pa.Table, limit_ms: int) -> tuple[pa.Table, pa.Array]:
+def _as_they_are(table: Table, paths: list[str], limit_ms: int) -> pa.Table:
     """Look up the files that an inventory contains: they may be gone or have been written again since.
 
     Returns:
-        The files that are still old enough (`INVENTORY`), and the reasons why others are kept.
+        The files with the columns of `INVENTORY`, and why those are kept that are not orphans any more.
     """
-    found = table.storage.look_up(orphans["path"].to_pylist())
-    reasons: list[str] = []
-    rows = []
-    for path, file in found.items():
+    rows: list[dict[str, Any]] = []
+    for path, file in table.storage.look_up(paths).items():
         if file is None:
-            reasons.append(KeepReason.GONE)
-        elif file.modified_ms is None:
-            reasons.append(KeepReason.NO_TIME)
-        elif file.modified_ms > limit_ms:
-            reasons.append(KeepReason.YOUNG)
-        else:
-            rows.append({"path": path, "bytes": file.length, "modified_ms": file.modified_ms})
-    return pa.Table.from_pylist(rows, schema=INVENTORY), pa.array(reasons, pa.string())
+            rows.append({"path": path, _REASON: KeepReason.GONE})
+            continue
+        modified_ms, reason = file.modified_ms, None
+        if modified_ms is None:
+            reason = KeepReason.NO_TIME
+        elif modified_ms > limit_ms:
+            reason = KeepReason.YOUNG
+        row = {"path": path, "bytes": file.length, "modified_ms": modified_ms, _REASON: reason}
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=INVENTORY.append(pa.field(_REASON, pa.string())))
 
 
 def _of_other_tables(

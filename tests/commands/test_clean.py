@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 from pyiceberg.table.statistics import StatisticsFile
 from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
@@ -170,6 +171,54 @@ def test_files_of_a_staged_run_are_kept(tidy: Tidy, tmp_path: Path) -> None:
 
     tidy.lake.ok("replay", "db.t", "--all-staged")
     assert tidy.ids == [1, 2, 3, 4]
+
+
+def test_the_list_names_the_staged_run_that_needs_files(tidy: Tidy, tmp_path: Path) -> None:
+    file = tmp_path / "4.csv"
+    file.write_text("id,name\n4,a\n")
+    tidy.lake.ok("ingest", "db.t", file, "--stage", "--run-id", "r")
+
+    shown = tidy.lake("clean", "db.t")
+
+    assert "kept 2 of checkpoints" in shown.stderr + shown.stdout
+    assert "uncommitted checkpoints and staged runs need 2 files (checkpoint 1 of job " in (
+        shown.stderr + shown.stdout
+    )
+
+
+@pytest.mark.parametrize("mode", [(), ("--quarantine",), ("--delete",)])
+@pytest.mark.parametrize("name", ["report.parquet", "report.csv"])
+def test_a_report_names_each_file_with_its_reason(
+    tidy: Tidy, tmp_path: Path, name: str, mode: Sequence[str]
+) -> None:
+    orphans = {str(path): path.stat().st_size for path in planted_orphans(tidy)}
+    young = tidy.plant("data/young.parquet", days=1)
+
+    tidy.clean(*mode, "--output", tmp_path / name)
+
+    read = pq.read_table if name.endswith("parquet") else csv.read_csv
+    rows = read(tmp_path / name).to_pylist()
+    found = {row["path"].removeprefix("file://"): row for row in rows}
+    assert {path: row["bytes"] for path, row in found.items() if row["reason"] == "orphan"} == (
+        orphans
+    )
+    assert found[str(young)]["reason"] == "young"
+    assert {row["kind"] for row in rows} == {
+        *("data_files", "manifests", "manifest_lists", "metadata_files", "statistics_files")
+    }
+
+
+def test_a_report_is_a_file_outside_the_table(tidy: Tidy, tmp_path: Path) -> None:
+    lost = tidy.plant("data/lost.parquet")
+    run = str(uuid.uuid4())
+    for code, path, more in (
+        (3, tidy.root / "data" / "report.csv", ("--delete",)),
+        (2, tmp_path / "folder", ("--delete",)),
+        (2, "-", ("--delete",)),
+        (2, tmp_path / "report.csv", ("--restore", run)),
+    ):
+        assert tidy.lake("clean", "db.t", "--output", path, *more).exit_code == code
+    assert lost.exists()
 
 
 def test_an_unreadable_manifest_of_a_checkpoint_stops_the_run(tidy: Tidy) -> None:
