@@ -903,6 +903,8 @@ def _clean(outcome: Outcome) -> str:
         return f"no orphan files among {counted(plan['listed'], 'file')}{rest}"
     if outcome.status is Status.DRY_RUN:
         files = f"{counted(plan['orphans'], 'orphan file')} ({format_size(plan['bytes'])})"
+        if plan["requests"]:
+            rest += f"; to remove them takes {counted(plan['requests'], 'request')}"
         return f"{files} among {counted(plan['listed'], 'file')}{rest}; nothing was changed"
     size, moved = format_size(result["bytes"]), result["quarantined"]
     failed = f"; {counted(result['failed'], 'file')} could not be removed" * bool(result["failed"])

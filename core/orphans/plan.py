@@ -28,14 +28,14 @@ from lake.core.options import Option
 from lake.core.orphans.inventory import INVENTORY
 from lake.core.orphans.kept_files import KeepReason, by_name, checkpoint_names, kept_metadata
 from lake.core.orphans.listing import list_files
-from lake.core.orphans.options import CleanOptions, PrefixMismatch
+from lake.core.orphans.options import CleanOptions, Mode, PrefixMismatch
 from lake.core.orphans.references import referenced_names
 from lake.core.properties.table_properties import GC_ENABLED
 from lake.core.session import Session
 from lake.core.storage.errors import translate_errors
 from lake.core.storage.file_names import FileNames
 from lake.core.storage.location_columns import normalize_locations
-from lake.core.storage.s3 import UnsupportedError
+from lake.core.storage.s3 import MOST_KEYS, UnsupportedError
 from lake.core.units import iso_time
 
 # The scheme and authority of a name, which differ if a table is read through another address.
@@ -98,6 +98,17 @@ class CleaningPlan:
         count, size = self.listed
         return float(max(self.files.num_rows / max(count, 1), self.bytes / max(size, 1)))
 
+    @property
+    def requests(self) -> int | None:
+        """The number of requests to the store that the removal takes; None on local disks, and for a list.
+
+        A store moves an object by a copy and a deletion. It deletes up to 1,000 objects by one request.
+        """
+        mode, number = self.options.mode, self.files.num_rows
+        if mode is Mode.LIST or locations.parse(self.table.metadata.location).is_local:
+            return None
+        return 2 * number if mode is Mode.QUARANTINE else -(-number // MOST_KEYS)
+
     def facts(self) -> dict[str, Any]:
         """Return the plan by its names in the output."""
         return {
@@ -108,6 +119,7 @@ class CleaningPlan:
             "kept": dict(self.kept),
             "orphans": self.files.num_rows,
             "bytes": self.bytes,
+            "requests": self.requests,
         }
 
     def check(self) -> None:

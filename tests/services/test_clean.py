@@ -33,9 +33,13 @@ def test_exactly_the_files_that_nothing_references_go(
     assert len(planted) == len(lost)
 
     listed = lake.ok("clean", table, *AGE)
+    planned = lake.ok("clean", table, mode, *AGE, "--dry-run")["plan"]
     done = lake.ok("clean", table, mode, *AGE)["result"]
 
     assert listed["plan"]["orphans"] == 2
+    assert listed["plan"]["requests"] is None
+    in_store = folder.startswith("s3")
+    assert planned["requests"] == ((4 if mode == "--quarantine" else 1) if in_store else None)
     assert done["deleted"] + done["quarantined"] == 2
     kept = {name for name in service.unreferenced() if "/.lake-trash/" not in name}
     assert kept == before - planted
