@@ -24,7 +24,7 @@ from lake.core.deletes.position_files import POSITION_NAMES, POSITION_SCHEMA, re
 from lake.core.errors import BadInputError, LakeError, RefusedError
 from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.orc.reader import OrcStripes
-from lake.core.formats.parquet.footer import check_chunks, open_parquet
+from lake.core.formats.parquet.footer import open_parquet
 from lake.core.formats.parquet.row_groups import column_metrics, flat_columns
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.properties.table_properties import NAME_MAPPING
@@ -167,8 +167,8 @@ class _Opened:
 def _open(source: Any, row: Mapping[str, Any]) -> _Opened:
     path, kind = row["file_path"], row["file_format"]
     if kind == "PARQUET":
-        parquet = open_parquet(source, path)
-        check_chunks(parquet.metadata, source.size())
+        parquet, checks = open_parquet(source, path)
+        checks.all_groups()
         return _Opened(parquet.metadata.num_rows, schema_of_file(parquet), parquet)
     if kind == "ORC":
         stripes = OrcStripes(source, path)

@@ -15,8 +15,9 @@ from lake.core.columns.metrics import Mode, ordered_value
 from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.file_addition.columns import FileColumns, FileLeaf, compare_columns
 from lake.core.file_addition.partition_values import folder_values, partition_of
-from lake.core.formats.parquet.footer import check_chunks, open_parquet
-from lake.core.formats.parquet.row_groups import column_metrics, row_groups_of
+from lake.core.formats.parquet.footer import open_parquet
+from lake.core.formats.parquet.row_groups import column_metrics
+from lake.core.formats.parquet.writer import row_group_start
 from lake.core.manifests.data_files import DataFile
 from lake.core.sources.discovery import readable
 
@@ -67,13 +68,13 @@ def describe(storage: Storage, path: str, target: Target) -> FoundFile:
     """
     with readable(path), storage.open_input(path) as source:
         size = source.size()
-        parquet = open_parquet(source, path)
+        parquet, checks = open_parquet(source, path)
         metadata = parquet.metadata
         if metadata.num_row_groups > _MAX_ROW_GROUPS:
             raise CorruptFileError(f"{path} has too many row groups")
         if metadata.num_rows == 0:
             raise RefusedError(f"{path} has no rows", hint="leave it out")
-        check_chunks(metadata, size)
+        checks.all_groups()
         columns = compare_columns(
             schema_of_file(parquet),
             target.schema.fields,
@@ -126,7 +127,9 @@ def _entry(
         null_value_counts=found.null_value_counts,
         lower_bounds=found.lower_bounds,
         upper_bounds=found.upper_bounds,
-        split_offsets=tuple(start for start, _ in row_groups_of(metadata)),
+        split_offsets=tuple(
+            row_group_start(metadata.row_group(index)) for index in range(metadata.num_row_groups)
+        ),
     )
 
 

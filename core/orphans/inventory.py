@@ -121,7 +121,8 @@ def _of_manifest(storage: Storage, location: str) -> Iterator[_Part]:
 def _batches(storage: Storage, part: _Part) -> Iterator[pa.RecordBatch]:
     with storage.open_input(part.location, follow_link=True) as source:
         if part.location.endswith(".parquet"):
-            yield from open_parquet(source, part.location).iter_batches(_BATCH_ROWS)
+            parquet, _ = open_parquet(source, part.location)
+            yield from parquet.iter_batches(_BATCH_ROWS)
         elif part.location.endswith(".orc"):
             orc = open_orc(source)
             for stripe in range(orc.nstripes):

@@ -22,11 +22,10 @@ from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.avro.types import source_schema as source_fields
 from lake.core.formats.orc.reader import OrcStripes
 from lake.core.formats.parquet.batch_sizes import batch_rows
-from lake.core.formats.parquet.footer import batches_of_group, check_chunks, open_parquet
+from lake.core.formats.parquet.footer import batches_of_group, check_group, open_parquet
 from lake.core.formats.parquet.legacy_calendar import is_legacy, refuse_old_times
-from lake.core.formats.parquet.row_groups import leaf_indexes
+from lake.core.formats.parquet.row_groups import leaf_indexes, row_groups_of
 from lake.core.formats.parquet.types import source_schema, variant_columns
-from lake.core.formats.parquet.writer import row_group_start
 from lake.core.options import Option
 from lake.core.sources import csv_files, json_lines
 from lake.core.sources.acceptance import EVERY_ROW, Acceptance, BadRow, RawRows
@@ -110,10 +109,11 @@ def _columns(
     with readable(source.path):
         if source.format == PARQUET:
             with storage.open_input(source.path, follow_link=True) as file:
-                parquet = open_parquet(file, source.path)
-                # A feature of a column that is not read does not matter.
-                with suppress(pa.ArrowNotImplementedError):
-                    check_chunks(parquet.metadata, file.size())
+                parquet, checks = open_parquet(file, source.path)
+                for index in range(parquet.metadata.num_row_groups):
+                    # A feature of a column that is not read does not matter.
+                    with suppress(pa.ArrowNotImplementedError):
+                        checks.group(index)
                 return _parquet_schema(parquet, source.path)
         if source.format in (ORC, AVRO):
             with storage.open_input(source.path, follow_link=True) as file:
@@ -448,7 +448,7 @@ def _parquet_batches(
 ) -> Iterator[tuple[int, pa.RecordBatch, pa.Schema]]:
     """Yield batches of columns, each with the number of its first row and the types in the file."""
     with storage.open_input(source.path, follow_link=True) as file:
-        parquet = open_parquet(file, source.path)
+        parquet, checks = open_parquet(file, source.path)
         types, legacy = source_schema(parquet), is_legacy(parquet)
         footer = parquet.metadata
         present = parquet.schema_arrow.names
@@ -461,6 +461,9 @@ def _parquet_batches(
             position.follow(lambda: done / total)
         for index in chosen:
             row = first = 1 + sum(counts[:index])
+            check_group(
+                parquet, checks, source.path, index, present if columns is None else columns
+            )
             size = batch_rows(parquet, file, index, leaves, _BATCH_BYTES, _BATCH_BYTES)
             size = min(size, _BATCH_ROWS)
             for batch in batches_of_group(parquet, source.path, index, columns, size):
@@ -481,8 +484,8 @@ def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequen
     if source.format != PARQUET or source.size_bytes <= target_bytes:
         return [source]
     with readable(source.path), storage.open_input(source.path, follow_link=True) as file:
-        footer = open_parquet(file, source.path).metadata
-        starts = [row_group_start(footer.row_group(i)) for i in range(footer.num_row_groups)]
+        parquet, checks = open_parquet(file, source.path)
+        starts = [start for start, _ in row_groups_of(parquet.metadata, checks)]
     ends = [*starts[1:], source.size_bytes]
     pieces: list[tuple[int, list[int]]] = []
     for index, (start, end) in enumerate(zip(starts, ends, strict=True)):

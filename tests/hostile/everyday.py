@@ -12,6 +12,7 @@ _FEW = {
     f"avro:Truncations:{_TABLE}": (*range(4520, 4540, 2), 4690, 4845, 4999, 100, 2000),
     f"avro:WrongValues:{_TABLE}": (59, 73, 84, 90),
     f"parquet:Flips:{_TABLE}": (0, 1, 2, 3),
+    f"parquet:Footers:{_TABLE}": range(7),
     f"metadata:Values:{_TABLE}": range(10),
     # A ref to nothing, a transform to come.
     f"metadata:WrongValues:{_TABLE}": (48, 60),

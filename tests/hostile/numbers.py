@@ -30,6 +30,8 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
         ("flink-upsert", 200),
     ):
         yield f"parquet:Flips:{name}", range(count)
+    for name, count in (("lake-v2", 2000), ("lake-v3", 500), ("flink-upsert", 500)):
+        yield f"parquet:Footers:{name}", range(count)
     yield "parquet:WrongValues:lake-v2", range(400)
     yield "parquet:WrongValues:flink-upsert", range(0, 400, 3)
     yield "parquet:Bombs", range(20)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hostile import edits, parquet_edits
+from hostile import edits, footer_edits, parquet_edits
 from hostile.commands import Commands
 from hostile.guard import WrongError
 from hostile.tables import NAME, broken_table
@@ -42,6 +42,27 @@ class Flips:
         data = parquet_edits.flipped(self._files.table.original(path), chance)
         turns = _TURNS if self._files.table.name == NAME else ("scan", "compact")
         return self._files.tried((turns[number % len(turns)],), {path: data})
+
+
+class Footers:
+    """A data or delete file with values of its footer changed at random, as its number says."""
+
+    count = 10**9
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._files = _Files(folder, name)
+        self._turns: tuple[str, ...] = ("scan", "compact", "check-rows")
+        if self._files.table.name == NAME:
+            self._turns += ("upsert", "convert", "stats", "source")
+
+    def attempt(self, number: int) -> str:
+        chance = random.Random(f"footer {number}")
+        path = chance.choice(self._files.data)
+        data = footer_edits.mutated(self._files.table.original(path), chance)
+        if data is None:
+            return "cannot be written"
+        turn = self._turns[number % len(self._turns)]
+        return self._files.tried((turn,), {path: data}, believed=True)
 
 
 class WrongValues:

@@ -37,6 +37,7 @@ _CRASHES = "tests/world/test_crashes.py"
 _FOLLOWING = "tests/world/test_following.py"
 _MANIFESTS = "tests/commands/test_manifests.py"
 _CLEAN = "tests/commands/test_clean.py"
+_FOOTERS = "tests/commands/test_damaged_footers.py"
 _FOLLOW_OUTPUT = "tests/commands/test_scan_follow_output.py"
 
 
@@ -950,6 +951,27 @@ def _follows() -> tuple[RemovedCheck, ...]:
 
 def _inputs() -> tuple[RemovedCheck, ...]:
     return (
+        RemovedCheck(
+            "column chunks of a data file are described without a check",
+            "core/formats/parquet/reader.py",
+            "        check_group(self._parquet, self._checks, path, group, names)\n",
+            "",
+            (_FOOTERS,),
+        ),
+        RemovedCheck(
+            "statistics of a data file are decoded without a check",
+            "core/formats/parquet/row_groups.py",
+            "    checks.statistics(positions, [row_range.piece for row_range in ranges])\n",
+            "",
+            (_FOOTERS,),
+        ),
+        RemovedCheck(
+            "row groups of a data file have other rows than the file",
+            "core/formats/parquet/reader.py",
+            "        if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:\n",
+            "        if False:\n",
+            (_FOOTERS,),
+        ),
         RemovedCheck(
             "a manifest with a wrong length is read",
             "core/manifests/read.py",

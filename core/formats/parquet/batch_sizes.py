@@ -111,6 +111,7 @@ def _longest_entries(
             # A small column is read at once in less time.
             buffer_size=_PROBE_BUFFER if size > _PROBE_BUFFER else 0,
             page_checksum_verification=True,
+            pre_buffer=False,
         )
         batches = probe.iter_batches(1, row_groups=[group], columns=names, use_threads=False)
         first = next(batches, None)

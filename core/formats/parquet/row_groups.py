@@ -12,6 +12,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from lake.core.columns.file_slice import ReadSettings
 from lake.core.columns.metrics import Leaf, Metrics, Mode, footer_metrics, leaves
 from lake.core.columns.row_ranges import RowRange
+from lake.core.formats.parquet.chunk_checks import ChunkChecks
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.manifests.data_files import DataFile
 from lake.core.manifests.entries import entries_of
@@ -22,27 +23,41 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 
-def row_groups_of(metadata: Any) -> Iterator[tuple[int, int]]:
-    """Yield the offset of the first byte and the number of rows of each row group."""
+def row_groups_of(metadata: Any, checks: ChunkChecks) -> Iterator[tuple[int, int]]:
+    """Yield the offset of the first byte and the number of rows of each row group.
+
+    Raises:
+        OSError, pyarrow.ArrowException: the first column chunk of a row group is not valid.
+    """
     for index in range(metadata.num_row_groups):
+        checks.start(index)
         group = metadata.row_group(index)
         yield row_group_start(group), group.num_rows
 
 
 def matching_ranges(
     parquet: Any,
+    checks: ChunkChecks,
     ranges: list[RowRange],
     settings: ReadSettings,
     resolved: Mapping[int, pa.Field | None],
 ) -> list[RowRange]:
-    """Omit row groups whose statistics exclude the filter or the keys; each is evaluated like a file."""
+    """Omit row groups whose statistics exclude the filter or the keys; each is evaluated like a file.
+
+    Raises:
+        OSError, pyarrow.ArrowException: what the footer says about a column chunk is not valid.
+    """
     columns = flat_columns(parquet, settings.schema, resolved)
+    positions = [position for position, _ in columns]
+    for row_range in ranges:
+        checks.group(row_range.piece, [parquet.schema.column(at).path for at in positions])
+    checks.statistics(positions, [row_range.piece for row_range in ranges])
     full = {leaf.field_id: Mode(counts=True, bounds=True) for _, leaf in columns}
     files = []
     for row_range in ranges:
         group = parquet.metadata.row_group(row_range.piece)
         found = footer_metrics(
-            _OneGroup(group, [position for position, _ in columns]),
+            _OneGroup(group, positions),
             [leaf for _, leaf in columns],
             full,
             {},
