@@ -18,6 +18,13 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def release_memory() -> None:
+    """Return free memory to the system: that of Arrow's allocator, and that of the C library's."""
+    pa.default_memory_pool().release_unused()
+    # With glibc, this calls `malloc_trim`.
+    pa.system_memory_pool().release_unused()
+
+
 class _Absent(MetaPathFinder):
     """Reports that pandas is not installed."""
 

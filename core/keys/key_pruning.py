@@ -122,6 +122,8 @@ class KeyPruner:
     def __init__(self, keys: KeySet | None, schema: Schema) -> None:
         self._evidence = None if keys is None else KeyEvidence(keys, schema)
         self.counts = PruningCounts()
+        self._before = _Partitions()
+        self._after = _Partitions()
         self._reasons: dict[str, None] = {}
 
     @property
@@ -157,7 +159,7 @@ class KeyPruner:
         return manifests.filter(pa.array(kept))
 
     def prune_files(self, entries: pa.Table, spec: PartitionSpec) -> pa.Table:
-        """Return the data files of one spec that may contain a key."""
+        """Return those of some data files of one spec that may contain a key."""
         in_partition = kept = entries
         if self._evidence is not None:
             in_partition = _filtered(entries, self._evidence.partitions_match(entries, spec))
@@ -169,9 +171,32 @@ class KeyPruner:
         counts.by_bounds += in_partition.num_rows - kept.num_rows
         counts.bytes_before += _bytes(entries)
         counts.bytes_after += _bytes(kept)
-        counts.partitions_before += _partitions(entries)
-        counts.partitions_after += _partitions(kept)
+        counts.partitions_before += self._before.add(entries, spec)
+        counts.partitions_after += self._after.add(kept, spec)
         return kept
+
+
+class _Partitions:
+    """The distinct partitions of files."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, pa.Table] = {}
+
+    def add(self, entries: pa.Table, spec: PartitionSpec) -> int:
+        """Add the partitions of files of one spec, and return how many are new."""
+        kind = entries.schema.field("partition").type
+        if not entries.num_rows:
+            return 0
+        # A spec without fields has one partition.
+        fields = one_array(entries["partition"]).flatten() if kind.num_fields else []
+        columns = [pa.repeat(0, entries.num_rows), *fields]
+        names = [str(index) for index in range(len(columns))]
+        found = pa.table(columns, names=names)
+        known = self._known.get(spec.spec_id)
+        every = found if known is None else pa.concat_tables([known, found])
+        distinct = every.group_by(names).aggregate([])
+        self._known[spec.spec_id] = distinct
+        return int(distinct.num_rows) - (0 if known is None else int(known.num_rows))
 
 
 class KeyEvidence:
@@ -350,17 +375,6 @@ def _mask(array: pa.Array) -> Mask:
 
 def _bytes(entries: pa.Table) -> int:
     return int(pc.sum(entries["file_size_in_bytes"]).as_py() or 0)
-
-
-def _partitions(entries: pa.Table) -> int:
-    """Return the number of partitions of files of one spec."""
-    kind = entries.schema.field("partition").type
-    if not entries.num_rows or not kind.num_fields:
-        return 1 if entries.num_rows else 0
-    partition = one_array(entries["partition"])
-    columns = {str(index): part for index, part in enumerate(partition.flatten())}
-    distinct: int = pa.table(columns).group_by(list(columns)).aggregate([]).num_rows
-    return distinct
 
 
 def _beyond_hours(column: pa.Array) -> bool:

@@ -7,16 +7,17 @@ is a valid shorter one.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.arrow import one_array
+from lake.core.arrow import one_array, release_memory
 from lake.core.avro.container import Block, Container, read_container, runs
 from lake.core.avro.decode import layout_of
 from lake.core.errors import BadInputError, CorruptFileError, RefusedError
@@ -305,6 +306,7 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
     fields: Collection[int] | None = None,
     rewritten: bool = False,
     threads: int | None = None,
+    choose: Callable[[int, pa.Table], pa.Table] | None = None,
 ) -> dict[int, pa.Table]:
     """Return the entries of many manifests, by partition spec id.
 
@@ -320,6 +322,8 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
         fields: the ids of the columns whose metrics are returned; None for all.
         rewritten: the entries will be written again.
         threads: the number of threads that decode; None for one per processor.
+        choose: returns the entries, of some of one spec, that are kept, and may drop columns; called by one thread at
+            a time.
 
     Raises:
         CorruptFileError: a file is damaged, has another length than the list declares, or other
@@ -331,6 +335,8 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
     rows = manifests.to_pylist()
     tables: dict[int, list[pa.Table]] = {}
     workers = threads or os.cpu_count() or 1
+    choosing = Lock()
+    release_memory()
     with ThreadPoolExecutor(_FETCH_THREADS) as fetchers, ThreadPoolExecutor(workers) as decoders:
 
         def read(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
@@ -338,8 +344,11 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
                 fetchers.map(lambda manifest: _open(storage, manifest, rewritten=rewritten), window)
             )
             found = list(_read_window(opened, metadata, wanted, live_only=live_only, fields=fields))
+            if choose is not None:
+                with choosing:
+                    found = [(spec_id, choose(spec_id, table)) for spec_id, table in found]
             # The memory of decoding is several times that of its result, and is kept for each thread otherwise.
-            pa.default_memory_pool().release_unused()
+            release_memory()
             return found
 
         share = sum(_length(row) for row in rows) // workers + 1

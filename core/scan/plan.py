@@ -27,8 +27,8 @@ from lake.core.scan.incremental import Increment, plan_increment
 from lake.core.scan.splits import Pieces, SplitOptions, SplitPiece, cut_all, pack, weights
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.completeness import has_only_own_manifests, read_list
-from lake.core.snapshots.live_files import LiveFiles, live_files, no_files
-from lake.core.snapshots.pruning import FILTER_COLUMNS, prune_files, prune_manifests
+from lake.core.snapshots.live_files import FileSelection, LiveFiles, live_files, no_files
+from lake.core.snapshots.pruning import FILTER_COLUMNS, prune_manifests
 from lake.core.types.arrow_schema import project_schema
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ def plan_appends(
     """
     schema = table.schema if schema is None else schema
     condition, projection = bound(schema, options)
-    columns = file_columns(condition, with_bounds=with_bounds or keys is not None)
+    columns = file_columns(None, with_bounds=with_bounds)
     pruner = None if keys is None else keys.pruner(schema)
     fields = None if with_bounds else _compared(condition, keys)
     found = _appended(table, increment, condition, schema, columns, pruner, fields)
@@ -342,7 +342,7 @@ def plan_snapshot(
 ) -> ScanPlan:
     """Find the live files of a snapshot and split them; see `plan_appends`."""
     condition, projection = bound(schema, options)
-    columns = file_columns(condition, with_bounds=with_bounds or keys is not None)
+    columns = file_columns(None, with_bounds=with_bounds)
     pruner = None if keys is None else keys.pruner(schema)
     fields = None if with_bounds else _compared(condition, keys)
     found = _live(table, snapshot, condition, schema, columns, pruner, fields)
@@ -523,31 +523,27 @@ def _appended(
     )
     if pruner is not None:
         kept = pruner.prune_manifests(kept, metadata)
-    by_spec, skipped = {}, 0
-    found = read_manifests(table.storage, kept, metadata, columns=columns, fields=fields)
-    for spec_id, entries in found.items():
-        own = entries.filter(
-            pc.and_(
-                pc.equal(entries["status"], ADDED),
-                pc.is_in(entries["snapshot_id"], value_set=chosen),
-            )
-        )
-        if condition is not None:
-            mask = prune_files(own, metadata.specs()[spec_id], schema, condition)
-            skipped += own.num_rows - int(pc.sum(mask).as_py() or 0)
-            own = own.filter(mask)
-        if pruner is not None:
-            chosen_files = pruner.prune_files(own, metadata.specs()[spec_id])
-            skipped += own.num_rows - chosen_files.num_rows
-            own = chosen_files
-        by_spec[spec_id] = own
+
+    def own(entries: pa.Table) -> pa.BooleanArray:
+        is_chosen = pc.is_in(entries["snapshot_id"], value_set=chosen)
+        return pc.and_(pc.equal(entries["status"], ADDED), is_chosen)
+
+    selection = FileSelection(metadata.specs(), schema, columns, condition, pruner, own)
+    by_spec = read_manifests(
+        table.storage,
+        kept,
+        metadata,
+        columns=selection.columns_read,
+        fields=fields,
+        choose=selection.kept,
+    )
     return LiveFiles(
         table=table,
         by_spec=by_spec,
         delete_manifests=MANIFEST_SCHEMA.empty_table(),
         schema=schema,
         skipped_manifests=manifests.num_rows - kept.num_rows,
-        skipped_files=skipped,
+        skipped_files=selection.skipped,
         doubts=doubts,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -29,10 +29,17 @@ from lake.core.snapshots.delete_index import (
     DeletePairing,
 )
 from lake.core.snapshots.delete_scopes import all_schemas
-from lake.core.snapshots.pruning import FileChoice, prune_files, prune_manifests, strict_files
+from lake.core.snapshots.pruning import (
+    FILTER_COLUMNS,
+    FileChoice,
+    prune_files,
+    prune_manifests,
+    strict_files,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
@@ -172,6 +179,53 @@ def no_files(table: Table, schema: Schema | None = None) -> LiveFiles:
     return LiveFiles(table, {}, MANIFEST_SCHEMA.empty_table(), schema or table.schema)
 
 
+class FileSelection:
+    """Chooses files while manifests are decoded, so that statistics are in memory for a short time only.
+
+    Args:
+        specs: the partition specs by id.
+        schema: the schema to which the filter is bound.
+        columns: the entry columns of the result; None for all.
+        condition: a filter.
+        keys: chooses the files that may contain rows with some keys.
+        own: which entries are files at all, as a function; None for all.
+    """
+
+    def __init__(
+        self,
+        specs: Mapping[int, PartitionSpec],
+        schema: Schema,
+        columns: Collection[str] | None,
+        condition: BooleanExpression | None,
+        keys: FileChoice | None,
+        own: Callable[[pa.Table], pa.BooleanArray] | None = None,
+    ) -> None:
+        self._specs = specs
+        self._schema = schema
+        self._condition = condition
+        self._keys = keys
+        self._own = own
+        self._dropped: list[str] = []
+        self.columns_read = columns
+        if columns is not None and (condition is not None or keys is not None):
+            self.columns_read = {*columns, *FILTER_COLUMNS}
+            self._dropped = [column for column in FILTER_COLUMNS if column not in columns]
+        self.skipped = 0
+
+    def kept(self, spec_id: int, entries: pa.Table) -> pa.Table:
+        """Return the entries of files that are not excluded, with the columns of the result."""
+        files = entries if self._own is None else entries.filter(self._own(entries))
+        found = files
+        if self._condition is not None:
+            mask = prune_files(files, self._specs[spec_id], self._schema, self._condition)
+            # A filter copies all columns.
+            found = files if pc.all(mask).as_py() else files.filter(mask)
+        if self._keys is not None:
+            found = self._keys.prune_files(found, self._specs[spec_id])
+        self.skipped += files.num_rows - found.num_rows
+        return found.drop_columns(self._dropped)
+
+
 def live_files(  # noqa: PLR0913 - each option is used alone
     table: Table,
     snapshot: Snapshot,
@@ -190,7 +244,7 @@ def live_files(  # noqa: PLR0913 - each option is used alone
         table: the table.
         snapshot: the snapshot.
         condition: a filter.
-        columns: the entry columns to read; None for all.
+        columns: the entry columns of the result; None for all. Those that choose files are read, too.
         schema: the schema to which the filter is bound; by default the table's.
         with_deletes: also read the columns that pair the files with delete files, if there are any.
         keys: chooses the files that may contain rows with some keys.
@@ -216,27 +270,22 @@ def live_files(  # noqa: PLR0913 - each option is used alone
     deletes = live_manifests(deletes)
     if with_deletes and columns is not None and deletes.num_rows:
         columns, fields = {*columns, *DATA_COLUMNS, *DATA_BOUNDS}, None
-    found = read_manifests(
-        table.storage, chosen, metadata, columns=columns, live_only=True, fields=fields
+    selection = FileSelection(metadata.specs(), schema, columns, condition, keys)
+    by_spec = read_manifests(
+        table.storage,
+        chosen,
+        metadata,
+        columns=selection.columns_read,
+        live_only=True,
+        fields=fields,
+        choose=selection.kept,
     )
-    skipped = 0
-    by_spec = {}
-    for spec_id, entries in found.items():
-        kept = entries
-        if condition is not None:
-            mask = prune_files(entries, metadata.specs()[spec_id], schema, condition)
-            # A filter copies all columns.
-            kept = entries if pc.all(mask).as_py() else entries.filter(mask)
-        if keys is not None:
-            kept = keys.prune_files(kept, metadata.specs()[spec_id])
-        skipped += entries.num_rows - kept.num_rows
-        by_spec[spec_id] = kept
     return LiveFiles(
         table=table,
         by_spec=by_spec,
         delete_manifests=deletes,
         schema=schema,
         skipped_manifests=data.num_rows - chosen.num_rows,
-        skipped_files=skipped,
+        skipped_files=selection.skipped,
         doubts=() if doubt is None else (doubt,),
     )

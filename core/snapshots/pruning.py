@@ -51,6 +51,8 @@ FILTER_COLUMNS = (
 UNUSABLE = (ValueError, TypeError, ArithmeticError, pa.ArrowException)
 
 
+# Types that numpy cannot order, and Arrow can search.
+_SEARCHABLE = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 # A binary search costs about as much as to rank this many values.
 _SEARCHED_VALUES = 100
 
@@ -62,7 +64,7 @@ class FileChoice(Protocol):
         """Return the data manifests that may contain files with such rows."""
 
     def prune_files(self, entries: pa.Table, spec: PartitionSpec) -> pa.Table:
-        """Return the data files of one spec that may contain such rows."""
+        """Return those of some data files of one spec that may contain such rows."""
 
 
 def prune_manifests(
@@ -435,6 +437,11 @@ def _count_below(
         known = limits.fill_null(pa.scalar(0, limits.type)).to_numpy()
         found: npt.NDArray[np.int64] = np.searchsorted(values.to_numpy(), known, side)
         return found
+    if pa.types.is_fixed_size_binary(values.type):
+        values, limits = values.cast(pa.binary()), limits.cast(pa.binary())
+    if values.type in _SEARCHABLE:
+        numbers = pc.search_sorted(values, limits, side=side).fill_null(0).to_numpy()
+        return np.asarray(numbers, np.int64)
     if len(limits) * _SEARCHED_VALUES < len(values):
         search = bisect_left if side == "left" else bisect_right
         ordered, texts = _Ordered(values), limits.to_pylist()
