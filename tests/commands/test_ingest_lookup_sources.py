@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -139,6 +143,23 @@ def test_late_changes_and_ignored_deletes_of_a_table_are_counted(
     assert sorted(row["id"] for row in rows_of(lake)) == [1, 2, 3]
 
 
+def test_changes_of_a_table_without_a_key_are_set_aside_with_their_kind(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    log = csv(tmp_path / "a.csv", "+I,1,x,1", "-D,,x,2", "+U,1,y,3")
+    lake.ok("ingest", "db.log", "--create", log)
+    words = ("ingest", "db.t", "--from-table", "db.log", "--create", *BY_SEQUENCE)
+
+    refused = lake("--json", *words)
+    done = lake.ok(*words, "--rejects", tmp_path / "bad.csv")
+
+    assert refused.exit_code == 7
+    assert "NULL in the key column id" in refused.json()["error"]["message"]
+    assert done["result"]["rows_rejected"] == 1
+    assert "-D" in (tmp_path / "bad.csv").read_text()
+    assert rows_of(lake) == [{"id": 1, "part": "y", "value": 3}]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -171,6 +192,31 @@ def test_changes_of_a_table_need_an_order_and_their_kinds(
     assert refused.exit_code == code, refused
     assert message in refused.json()["error"]["message"]
     assert rows_of(lake) == []
+
+
+@pytest.mark.slow
+def test_a_service_applies_the_changes_that_a_table_gets(lake: CommandLine, tmp_path: Path) -> None:
+    lake.ok("ingest", "db.log", "--create", csv(tmp_path / "a.csv", "+I,1,x,1", "+I,2,x,1"))
+    words = ("ingest", "db.t", "--from-table", "db.log", "--follow", "--stream", "s", "--create")
+    words = (*words, "--partition-by", "part", "--commit-interval", "1s", *BY_SEQUENCE)
+    process = lake.start("--json", *words)
+    _until(lambda: len(rows_of(lake)) == 2)
+    lake.ok("ingest", "db.log", csv(tmp_path / "b.csv", "+U,1,y,3", "-D,2,x,2", "+U,1,z,2"))
+    _until(lambda: rows_of(lake) == [{"id": 1, "part": "y", "value": 3}])
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+
+    result = json.loads(out)["result"]
+    assert (process.returncode, result["stopped_by"], result["epochs"]) == (0, "signal", 2)
+
+
+def _until(is_true: Callable[[], bool]) -> None:
+    for _ in range(600):
+        with suppress(NoSuchTableError):
+            if is_true():
+                return
+        time.sleep(0.1)
+    raise AssertionError("it did not become true")
 
 
 # As files arrive
