@@ -486,8 +486,6 @@ def ingest(
         )
         landed = context.obj.landed
         division = routing(table, route, max_tables)
-        if division and changes_column and isinstance(by_key, UpsertOptions):
-            raise InvalidRequestError(f"--route and --deletes {deletes} contradict each other")
         routed = RoutedLoad(session, division, by_key, landed) if division else None
         if flags.is_given:
             if not (once or dry_run):

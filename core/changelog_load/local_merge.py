@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lake.core.deletes.delta_writer import Kinds
-from lake.core.keys.index import KeyIndex
+from lake.core.keys.last_rows import last_rows
 
 Changes = tuple[pa.RecordBatch, Kinds]
 
@@ -73,7 +73,7 @@ class LocalMerge:
             return
         table = pa.Table.from_batches([rows for rows, _ in self._pending])
         kinds = np.concatenate([kinds for _, kinds in self._pending])
-        last = np.sort(KeyIndex.build(table.select(self._key)).rows())
+        last = last_rows(table.select(self._key))
         self._merged += len(kinds) - len(last)
         if len(last) == len(kinds):
             yield from self._pending

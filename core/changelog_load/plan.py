@@ -92,7 +92,9 @@ def plan_changelog_load(
     """
     if ingest.from_table:
         raise InvalidRequestError(
-            f"{Option.CHANGES_COLUMN} needs files: a table's rows have no order"
+            f"{Option.CHANGES_COLUMN} and {Option.FROM_TABLE} need {Option.SEQUENCE}: a table's rows have no order "
+            "in which changes could be applied",
+            hint=f"use {Option.CHANGES_MODE} {UPSERT}, {Option.DELETES} position and {Option.SEQUENCE}",
         )
     plan = plan_ingest(
         session, identifier, replace(ingest, mode=_CHANGES, changes_column=options.changes_column)

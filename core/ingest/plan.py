@@ -381,6 +381,9 @@ def _plan_from_table(
     source = session.table(source_name) if chosen is None else chosen.table
     refuse_unsupported(source.schema)
     columns = SourceColumns(source_name, arrow_schema(source.schema))
+    if (kinds := options.changes_column) is not None:
+        _refuse_kinds(existing, kinds)
+        columns = without_column(columns, kinds)
     if existing is None and any(defaulted_fields(source.schema.fields)):
         session.warn(f"the new table does not get the write defaults of {source_name}")
     table, new = existing, None
@@ -408,16 +411,27 @@ def _plan_from_table(
 
 def _schema_like(source: Table, options: IngestOptions) -> Schema:
     """Return the schema of a new table for the rows of another."""
-    version = asked_version(options)
-    for name in source.schema.column_names:
-        kind = source.schema.find_type(name)
+    version, schema = asked_version(options), source.schema
+    if options.changes_column is not None:
+        schema = new_tables.schema_without(schema, options.changes_column)
+    for name in schema.column_names:
+        kind = schema.find_type(name)
         if kind.minimum_format_version() > version:
             raise RefusedError(
                 f"column {name} of {source.identifier} is of the type {kind}, which tables of format version "
                 f"{version} do not have",
                 hint=f"use {Option.PROPERTIES} format-version={kind.minimum_format_version()}",
             )
-    return new_tables.schema_like(source.schema)
+    return new_tables.schema_like(schema)
+
+
+def _refuse_kinds(existing: Table | None, kinds: str) -> None:
+    """Refuse a column of the row kind that the table has too."""
+    if existing and kinds in {item.name for item in existing.schema.fields}:
+        raise InvalidRequestError(
+            f"{Option.CHANGES_COLUMN} {kinds} is a column of the table: it cannot also contain "
+            "the row kind"
+        )
 
 
 # From files
@@ -439,11 +453,7 @@ def _plan_from_files(
     for name in options.left_out:
         columns = [without_column(one, name) for one in columns]
     if (kinds := options.changes_column) is not None:
-        if existing and kinds in {item.name for item in existing.schema.fields}:
-            raise InvalidRequestError(
-                f"{Option.CHANGES_COLUMN} {kinds} is a column of the table: it cannot also contain "
-                "the row kind"
-            )
+        _refuse_kinds(existing, kinds)
         columns = [without_column(one, kinds) for one in columns]
     table, new = existing, None
     if table is None:

@@ -45,10 +45,17 @@ def slices_of_table(found: LiveFiles) -> list[FileSlice]:
 
 
 def units_of_slices(files: Sequence[FileSlice]) -> list[Unit]:
-    """Return the units of a table's data files; large files are read in pieces."""
+    """Return the units of a table's data files, those of older commits first; large files are read in pieces.
+
+    Of rows with one key, the last one counts: that of the newest commit.
+
+    Args:
+        files: the files in the order of their numbers.
+    """
+    in_order = sorted(enumerate(files), key=lambda item: (item[1].sequence_number, item[1].path))
     return [
         Unit(SourceUnit(file=piece, input_bytes=bytes_read), bytes_read, number)
-        for number, file in enumerate(files)
+        for number, file in in_order
         for piece, bytes_read in _pieces(file)
     ]
 

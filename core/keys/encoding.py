@@ -99,7 +99,7 @@ class ColumnKeys:
             RefusedError: a column is nested.
         """
         plain = {
-            str(position): _plain(one_array(keys.column(position)), name)
+            str(position): plain_column(one_array(keys.column(position)), name)
             for position, name in enumerate(keys.schema.names)
         }
         return cls(pa.RecordBatch.from_pydict(plain))
@@ -169,7 +169,9 @@ def encode_keys(batch: pa.RecordBatch) -> EncodedKeys:
     Raises:
         RefusedError: a column is nested.
     """
-    columns = [_plain(column, name) for name, column in zip(batch.schema.names, batch, strict=True)]
+    columns = [
+        plain_column(column, name) for name, column in zip(batch.schema.names, batch, strict=True)
+    ]
     words = _flags(columns, batch.num_rows)
     texts = []
     for column in columns:
@@ -199,7 +201,7 @@ def is_one_word(schema: pa.Schema) -> bool:
 
 def one_word_hashes(column: pa.Array) -> Words:
     """Hash a one-word column (see `is_one_word`): different values have different hashes, NULL has any."""
-    return mixed(_fixed_words(_plain(column, ""))[0])
+    return mixed(_fixed_words(plain_column(column, ""))[0])
 
 
 def hash_keys(batch: pa.RecordBatch) -> Words:
@@ -244,14 +246,14 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
-def _plain(column: pa.Array, name: str) -> pa.Array:
+def plain_column(column: pa.Array, name: str) -> pa.Array:
     """Return a column without extension and dictionary types.
 
     Raises:
         RefusedError: it is nested.
     """
     if isinstance(column.type, pa.BaseExtensionType):
-        return _plain(column.storage, name)
+        return plain_column(column.storage, name)
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
     if pa.types.is_nested(column.type):

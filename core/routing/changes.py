@@ -3,29 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from lake.core.changelog_load.plan import ChangeOptions
 from lake.core.deletes.delta_writer import INSERT, UPDATE_AFTER, UPSERT
 from lake.core.errors import BadInputError
 from lake.core.upsert.change_rows import source_schema
 from lake.core.upsert.row_kinds import UNKNOWN, row_kinds, unknown_kind
 
 if TYPE_CHECKING:
-    from lake.core.changelog_load.plan import ChangeOptions
     from lake.core.sources.acceptance import RowCheck, RowProblem
+    from lake.core.upsert.options import UpsertOptions
 
 
-def with_kinds(schema: Schema, changes: ChangeOptions) -> Schema:
+class LogFormat(NamedTuple):
+    """How rows are changes.
+
+    Args:
+        column: the column that contains the row kind.
+        by_key: whether a change replaces the row of its key, so that a delete may have the key only.
+    """
+
+    column: str
+    by_key: bool
+
+
+def log_format(by_key: UpsertOptions | ChangeOptions | None) -> LogFormat | None:
+    """Return how the rows of a load are changes; None if they are not."""
+    if isinstance(by_key, ChangeOptions):
+        return LogFormat(by_key.changes_column, by_key.changes_mode == UPSERT)
+    if by_key is None or by_key.changes_column is None:
+        return None
+    return LogFormat(by_key.changes_column, by_key=True)
+
+
+def with_kinds(schema: Schema, log: LogFormat) -> Schema:
     """Return the columns of a table's rows as a change log contains them: all optional, and the row kind."""
-    fields = [item for item in schema.fields if item.name != changes.changes_column]
-    return source_schema(Schema(*fields), changes.changes_column)
+    fields = [item for item in schema.fields if item.name != log.column]
+    return source_schema(Schema(*fields), log.column)
 
 
-def change_check(schema: Schema, changes: ChangeOptions) -> RowCheck:
+def change_check(schema: Schema, log: LogFormat) -> RowCheck:
     """Return the check that each row has a known kind, and that rows that are written have all required values.
 
     As in a load into one table, such a row is an error also if other rows are set aside: without it, the changes that
@@ -33,9 +55,9 @@ def change_check(schema: Schema, changes: ChangeOptions) -> RowCheck:
 
     Args:
         schema: the columns of the table that the source has.
-        changes: how the change log is loaded.
+        log: how the rows are changes.
     """
-    column = changes.changes_column
+    column = log.column
     required = [item.name for item in schema.fields if item.required and item.name != column]
 
     def check(batch: pa.RecordBatch, where: str) -> RowProblem | None:
@@ -45,8 +67,8 @@ def change_check(schema: Schema, changes: ChangeOptions) -> RowCheck:
             raise unknown_kind(texts[index].as_py(), column, where, "")
         if required:
             written = batch
-            if changes.changes_mode == UPSERT:
-                # A delete of an upsert may have the key only.
+            if log.by_key:
+                # Such a delete may have the key only.
                 written = batch.filter(pa.array((kinds == INSERT) | (kinds == UPDATE_AFTER)))
             _refuse_nulls(written, required, where)
         return None

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import UnknownType
 
-from lake.core.changelog_load.plan import ChangeOptions
 from lake.core.errors import (
     BadInputError,
     InvalidRequestError,
@@ -34,17 +33,18 @@ from lake.core.ingest.tasks import null_check
 from lake.core.options import Option
 from lake.core.progress import Meter, shown
 from lake.core.properties.table_properties import UPSERT_ENABLED
-from lake.core.routing.changes import change_check, with_kinds
+from lake.core.routing.changes import change_check, log_format, with_kinds
 from lake.core.routing.options import RouteOptions
-from lake.core.routing.targets import ChangeColumns, Target
+from lake.core.routing.targets import ChangeColumns, KeyColumns, Target
 from lake.core.sources.acceptance import Acceptance, BadRow, RejectedRows, ValuedRows
 from lake.core.sources.discovery import CSV, JSON, Source
 from lake.core.sources.valued_rows import plain_type, valued_rows
+from lake.core.upsert.options import UpsertOptions
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
+    from lake.core.changelog_load.plan import ChangeOptions
     from lake.core.session import Session
-    from lake.core.upsert.options import UpsertOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class _Division:
         self._options = options
         self._route = route
         self._by_key = by_key
-        self._changes = by_key if isinstance(by_key, ChangeOptions) else None
+        self._log = log_format(by_key)
         self._folder = folder
         self._source = source
         self._targets: dict[str, Target] = {}
@@ -159,7 +159,7 @@ class _Division:
                 f"{file.path} has no column {column}, which {Option.ROUTE} names",
                 hint=f"columns: {', '.join(found.columns.names)}",
             )
-        kinds = self._changes.changes_column if self._changes else column
+        kinds = self._log.column if self._log else column
         if found.columns.get_field_index(kinds) < 0:
             raise BadInputError(
                 f"{file.path} has no column {kinds}, which must contain the row kind"
@@ -271,21 +271,21 @@ class _Division:
         return self._new_target(identifier, table, schema)
 
     def _new_target(self, identifier: str, table: Table | None, schema: Schema) -> Target:
-        changes, key = self._changes, self._key(table)
+        log, key = self._log, self._key(table)
         number = len(self._targets)
-        if changes is None:
+        if log is None:
             return Target(identifier, number, table, schema, key)
         target = Target(
             identifier,
             number,
             table,
-            with_kinds(schema, changes),
+            with_kinds(schema, log),
             key,
             changes=ChangeColumns(
-                changes.changes_column, [item.name for item in schema.fields if item.required]
+                log.column, [item.name for item in schema.fields if item.required]
             ),
         )
-        target.checks = [*target.checks, change_check(schema, changes)]
+        target.checks = [*target.checks, change_check(schema, log)]
         return target
 
     def _schema_of(self, table: Table) -> Schema:
@@ -294,8 +294,13 @@ class _Division:
         full = schema_with_columns(self._session, table, columns, self._options)
         return Schema(*(item for item in full.fields if item.name in names))
 
-    def _key(self, table: Table | None) -> Sequence[str]:
-        """Return the columns of the key by which rows are loaded; empty for appends."""
+    def _key(self, table: Table | None) -> KeyColumns:
+        """Return the columns by which rows are compared with those of a table; none for appends."""
+        by_key = self._by_key
+        sequence = by_key.sequence if isinstance(by_key, UpsertOptions) else None
+        return KeyColumns(self._key_names(table), sequence)
+
+    def _key_names(self, table: Table | None) -> Sequence[str]:
         if self._by_key is not None and self._by_key.key:
             return self._by_key.key
         if table is None or (

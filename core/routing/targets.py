@@ -16,7 +16,7 @@ from lake.core.errors import LakeError, StorageError
 from lake.core.keys.extraction import columns_of, cut
 from lake.core.sources.acceptance import RowCheck
 from lake.core.types.arrow_schema import arrow_schema
-from lake.core.upsert.source_tasks import key_check
+from lake.core.upsert.source_tasks import key_check, sequence_check
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
@@ -38,6 +38,21 @@ class ChangeColumns(NamedTuple):
     required: Sequence[str]
 
 
+class KeyColumns(NamedTuple):
+    """Columns by which rows are compared with those of a table: a missing value is not replaced by a default.
+
+    Args:
+        key: must have a value in each row.
+        sequence: orders the rows of a key; None for no such column.
+    """
+
+    key: Sequence[str] = ()
+    sequence: str | None = None
+
+
+NO_KEY = KeyColumns()
+
+
 class Target:
     """A table that receives rows.
 
@@ -46,7 +61,7 @@ class Target:
         number: a number that no other table of the run has.
         table: the table; None if it will be created.
         schema: the source's columns as the table's rows have them; empty if there is an error.
-        key: names of columns that must have a value in each row.
+        key: the columns by which rows are compared.
         error: why the table cannot be loaded; None if that is not known.
         changes: the columns of a change log that are treated in another way; None for rows that are added.
     """
@@ -57,7 +72,7 @@ class Target:
         number: int,
         table: Table | None = None,
         schema: Schema | None = None,
-        key: Sequence[str] = (),
+        key: KeyColumns = NO_KEY,
         error: LakeError | None = None,
         changes: ChangeColumns | None = None,
     ) -> None:
@@ -66,13 +81,19 @@ class Target:
         self.table = table
         self.error = error
         self._changes = changes
-        ids = _ids(schema, key) if schema else []
-        self.schema = without_write_defaults(schema, ids) if schema else Schema()
+        ids = _ids(schema, key.key) if schema else []
+        by = _ids(schema, [key.sequence]) if schema and key.sequence else []
+        self.schema = without_write_defaults(schema, [*ids, *by]) if schema else Schema()
         self.checks: Sequence[RowCheck] = [_key_check(self.schema, ids)] if ids else []
+        if by and key.sequence:
+            self.checks = [*self.checks, sequence_check(key.sequence)]
         self.rows = 0
         self.files: list[str] = []
         self._arrow = _file_schema(self.schema)
         self._filled = set(changes.required) if changes else set()
+        if by and key.sequence:
+            # The load of the table needs the column, also if no row has a value.
+            self._filled.add(key.sequence)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._sink: Any = None

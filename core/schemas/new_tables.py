@@ -316,6 +316,13 @@ def schema_like(source: Schema) -> Schema:
     return assign_fresh_schema_ids(source)
 
 
+def schema_without(schema: Schema, name: str) -> Schema:
+    """Return a schema without one of its top-level columns."""
+    left = Schema(*(item for item in schema.fields if item.name != name))
+    identifiers = [column for column in schema.identifier_field_ids if column in left.field_ids]
+    return Schema(*left.fields, identifier_field_ids=identifiers)
+
+
 def _has_empty_struct(kind: pa.DataType) -> bool:
     inner = [kind.field(index).type for index in range(kind.num_fields)]
     return (pa.types.is_struct(kind) and not inner) or any(_has_empty_struct(one) for one in inner)

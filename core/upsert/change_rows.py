@@ -99,9 +99,12 @@ class ChangeRows:
         if self._by_key:
             rows, kinds = _where(kinds != UPDATE_BEFORE, rows, kinds)
         found = Known(rows, kinds, ignored)
-        # A delete of an upsert may have the key only.
-        whole = rows.filter(pa.array(found.inserts)) if self._by_key else rows
-        if missing := null_in_required(whole):
+        whole, missing = rows, null_in_required(rows)
+        if missing and self._by_key:
+            # A delete of an upsert may have the key only.
+            whole = rows.filter(pa.array(found.inserts))
+            missing = null_in_required(whole)
+        if missing:
             row = self.shown(whole, _first_with_null(whole))
             raise BadInputError(f"{where} has NULL in the required column {missing}{row}")
         return found
@@ -119,6 +122,8 @@ class ChangeRows:
 def _where(
     chosen: npt.NDArray[np.bool_], rows: pa.RecordBatch, kinds: Kinds
 ) -> tuple[pa.RecordBatch, Kinds]:
+    if chosen.all():
+        return rows, kinds
     return rows.filter(pa.array(chosen)), kinds[chosen]
 
 

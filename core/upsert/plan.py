@@ -106,18 +106,11 @@ def plan_upsert(
         InvalidRequestError: there is no key.
     """
     if ingest.stage and options.deletes != EQUALITY:
-        merges = options.merge in {FIRST_ROW, PARTIAL_UPDATE}
-        by_table = options.merge if merges else options.deletes or POSITION
-        option = Option.MERGE if merges else Option.DELETES
+        raise _not_staged(options)
+    if options.changes_column is not None and ingest.from_table and options.sequence is None:
         raise InvalidRequestError(
-            f"{Option.STAGE} and {option} {by_table} cannot be combined: the rows to "
-            f"{'add' if options.merge == FIRST_ROW else 'delete'} depend on the table's state at the commit",
-            hint=f"use {Option.STAGE} {Option.UPSERT} {Option.DELETES} {EQUALITY}, which deletes by key without "
-            "reading the table",
-        )
-    if options.changes_column is not None and ingest.from_table:
-        raise InvalidRequestError(
-            f"{Option.CHANGES_COLUMN} needs files: a table's rows have no order"
+            f"{Option.CHANGES_COLUMN} and {Option.FROM_TABLE} need {Option.SEQUENCE}: a table's rows have no order "
+            "in which changes could be applied"
         )
     partial = options.merge == PARTIAL_UPDATE
     wanted = replace(ingest, mode=UPSERT, partial=partial, changes_column=options.changes_column)
@@ -157,6 +150,22 @@ def plan_upsert(
         columns=_source_columns(plan) if partial else (),
         overwrites=_overwrites(plan, options, key),
         table_bytes=read,
+    )
+
+
+def _not_staged(options: UpsertOptions) -> InvalidRequestError:
+    """Return the error for a load whose rows or deletes would be wrong if the table changes before the commit."""
+    hint = f"load into a {Option.BRANCH}, and move main to it with lake ref"
+    if options.merge in {FIRST_ROW, PARTIAL_UPDATE}:
+        option, value = Option.MERGE, options.merge
+    else:
+        option, value = Option.DELETES, options.deletes or POSITION
+        hint = f"use {option} {EQUALITY}, which deletes by key without reading the table; or {hint}"
+    return InvalidRequestError(
+        f"{Option.STAGE} and {option} {value} cannot be combined: the rows to "
+        f"{'add' if options.merge == FIRST_ROW else 'delete'} are searched for when the load runs, and a compaction "
+        "or another load may move or add such rows before the commit",
+        hint=hint,
     )
 
 

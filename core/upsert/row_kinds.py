@@ -19,16 +19,21 @@ _NAMES = {
     "update_after": UPDATE_AFTER,
     "delete": DELETE,
 }
+# The usual spellings, which are found without folding case.
+_EXACT = {**_NAMES, **{name.upper(): kind for name, kind in _NAMES.items()}}
 UNKNOWN = -1
 _SHOWN = 40
 
 
 def row_kinds(column: pa.Array) -> Kinds:
     """Return the kind of each row; `UNKNOWN` for NULL or a text that is not a row kind."""
-    folded = pc.utf8_lower(pc.utf8_trim_whitespace(column))
-    indices = pc.index_in(folded, pa.array(_NAMES))
-    numbers = np.array([*_NAMES.values(), UNKNOWN], np.int8)
-    kinds: Kinds = numbers[pc.fill_null(indices, len(_NAMES)).to_numpy()]
+    names = pa.array(_EXACT)
+    indices = pc.index_in(column, names)
+    if indices.null_count:
+        # Other spellings are rare, and folding all texts takes longer than finding them.
+        indices = pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(column)), names)
+    numbers = np.array([*_EXACT.values(), UNKNOWN], np.int8)
+    kinds: Kinds = numbers[pc.fill_null(indices, len(_EXACT)).to_numpy()]
     return kinds
 
 

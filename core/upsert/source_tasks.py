@@ -192,11 +192,11 @@ def _units(
     check = key_check(names, lambda batch: cut(batch, key).columns)
     checks = [check]
     if task.keys.sequence is not None:
-        checks.append(_sequence_check(schema.find_column_name(task.keys.sequence) or ""))
+        checks.append(sequence_check(schema.find_column_name(task.keys.sequence) or ""))
     return task_units(read, _read_schema(task), context, checks)
 
 
-def _sequence_check(name: str) -> RowCheck:
+def sequence_check(name: str) -> RowCheck:
     """Return the check that a row's sequence is not NaN, which has no place in an order."""
 
     def check(batch: pa.RecordBatch, where: str) -> RowProblem | None:

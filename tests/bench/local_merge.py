@@ -3,13 +3,15 @@
     python tests/bench/local_merge.py [--changes 10000000] [--keys 100000] [--rounds 3] [--folder DIR]
 
 The log is one Parquet file of updates of random keys, loaded in upsert mode into a new table. All are whole
-processes. Prints medians of seconds, peak memory in MiB, and the rows and bytes that each load wrote.
+processes. Prints medians of seconds and of the processor's seconds, peak memory in MiB, and the rows and bytes that
+each load wrote.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import shutil
 import sys
 import tempfile
@@ -57,6 +59,7 @@ def main() -> None:
     make_log(log, arguments.changes, arguments.keys)
     empty.write_text("k,v\n-1,0.5\n")
     seconds: dict[str, list[float]] = {"lake": [], "without": []}
+    processor: dict[str, list[float]] = {"lake": [], "without": []}
     written: dict[str, object] = {}
     for _ in range(arguments.rounds):
         for name, size in (("lake", "64MB"), ("without", "off")):
@@ -65,6 +68,7 @@ def main() -> None:
             warehouse.mkdir()
             # Equality deletes need a table of format version 2 that exists.
             CommandLine(warehouse, engine="inline").ok("ingest", "db.t", empty, "--create")
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             took, peak, text = timed(
                 [
                     *(sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"),
@@ -73,14 +77,23 @@ def main() -> None:
                 ]
             )
             files = [path for path in warehouse.rglob("data/**/*.parquet") if path.is_file()]
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
             seconds[name].append(took)
+            processor[name].append(
+                after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            )
             written[name] = {
                 "peak_mib": round(peak),
                 "bytes": sum(path.stat().st_size for path in files),
                 "rows": sum(pq.ParquetFile(path).metadata.num_rows for path in files),
                 "result": json.loads(text)["result"],
             }
-    print(json.dumps({"local merge": medians(seconds), "written": written}), flush=True)
+    report = {
+        "local merge": medians(seconds),
+        "processor": medians(processor),
+        "written": written,
+    }
+    print(json.dumps(report), flush=True)
     if arguments.folder is None:
         shutil.rmtree(folder)
 

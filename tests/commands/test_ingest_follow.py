@@ -165,6 +165,17 @@ def test_upserts_follow_a_table(copy: Copy) -> None:
     assert copy.ids == [1, 2, 3]
 
 
+def test_of_rows_with_one_key_the_one_of_the_newest_commit_counts(copy: Copy) -> None:
+    for number in range(3, 6):
+        path = copy.folder / "more.csv"
+        path.write_text(f"id,name\n1,{number}\n{number},a\n")
+        copy.lake.ok("ingest", "db.s", path)
+
+    copy.load("--upsert", "--key", "id")
+
+    assert dict(zip(*copy.table().scan().to_arrow().to_pydict().values(), strict=True))[1] == "5"
+
+
 @pytest.mark.parametrize(
     "words",
     [

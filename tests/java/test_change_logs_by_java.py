@@ -82,6 +82,34 @@ def test_java_reads_one_row_of_a_key_that_moved_to_another_partition(
     assert [row["content"] for row in found] == ([] if version == 1 else [1])
 
 
+def test_changes_that_java_adds_to_a_table_are_applied_to_another_one(
+    lake: CommandLine, java: JavaPeer
+) -> None:
+    java.sql(
+        lake.warehouse,
+        "CREATE TABLE {c}.db.log (op STRING, id BIGINT, part STRING, value BIGINT) USING iceberg",
+    )
+    follow = ["ingest", "db.t", "--from-table", "db.log", "--follow", "--stream", "s", "--once"]
+    follow += ["--create", "--partition-by", "part", "--property", "format-version=3"]
+    follow += ["--changes-column", "op", "--changes-mode", _UPSERT, "--deletes", "position"]
+    follow += ["--sequence", "value", "--key", "id"]
+    for changes in (
+        ["('+I', 1, 'x', 1)", "('+I', 2, 'x', 1)", "('+I', 3, 'y', 1)"],
+        ["('+U', 1, 'z', 3)", "('+U', 1, 'y', 2)", "('-D', 2, NULL, 2)", "('+U', 4, 'z', 2)"],
+        ["('+U', 3, 'x', 4)", "('+U', 1, 'x', 2)", "('-D', 4, NULL, 5)"],
+    ):
+        # Each row is a file: rows of one commit have no order.
+        java.sql(
+            lake.warehouse,
+            "INSERT INTO {c}.db.log SELECT /*+ REPARTITION(4) */ * FROM VALUES "
+            + ", ".join(changes),
+        )
+        lake.ok(*follow)
+
+    found = {(row["id"], row["part"], row["value"]) for row in java_rows(java, lake.warehouse)}
+    assert found == {(1, "z", 3), (3, "x", 4)}
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_what_a_log_left_java_compacts_to_the_same_rows(
     lake: CommandLine, java: JavaPeer, tmp_path: Path, version: int

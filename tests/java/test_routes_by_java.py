@@ -62,3 +62,25 @@ def test_java_reads_each_row_once_from_the_table_of_its_value(java: Any, tmp_pat
         (row["kind"], row["id"]) for row in java.sql(warehouse, every) if row["id"] >= 0
     )
     assert found == expected + Counter([("y", 3), ("z", 1)])
+
+
+def test_java_reads_one_row_of_a_key_that_moved_within_the_table_of_its_value(
+    java: Any, tmp_path: Path
+) -> None:
+    warehouse = tmp_path / "warehouse"
+    lake = CommandLine(warehouse, engine="inline")
+    route = ("--create", "--partition-by", "day", "--route", "kind", "--key", "id")
+    route = (*route, "--changes-column", "op", "--changes-mode", "upsert", "--deletes", "position")
+    for number, changes in enumerate(
+        (
+            [("+I", "a", 1, 1), ("+I", "a", 2, 1), ("+I", "b", 1, 1)],
+            [("+U", "a", 1, 2), ("-D", "a", 2, None), ("+U", "b", 1, 3), ("+U", "b", 1, 4)],
+        )
+    ):
+        names = ("op", "kind", "id", "day")
+        rows = [dict(zip(names, change, strict=True)) for change in changes]
+        lake.ok("ingest", "db.{kind}", put(tmp_path / "log", f"{number}.json", rows), *route)
+
+    every = "SELECT kind, id, day FROM {c}.db.a UNION ALL SELECT kind, id, day FROM {c}.db.b"
+    found = sorted(tuple(row.values()) for row in java.sql(warehouse, every))
+    assert found == [("a", 1, 2), ("b", 1, 4)]

@@ -506,6 +506,24 @@ def test_the_last_message_of_a_key_wins_an_upsert(lake: CommandLine, topic: Topi
     assert len(rows) == 2
 
 
+def test_changes_in_messages_move_rows_to_other_partitions(lake: CommandLine, topic: Topic) -> None:
+    words = ("--changes-column", "op", "--changes-mode", "upsert", "--deletes", "position")
+    words = (*words, "--key", "id", "--sequence", "at", "--partition-by", "name")
+    topic.send_raw(*(b'{"op": "+I", "id": %d, "name": "a", "at": 5}' % one for one in (1, 2, 3)))
+    result_of(lake, topic, *words)
+    topic.send_raw(
+        b'{"op": "+U", "id": 1, "name": "b", "at": 6}',
+        b'{"op": "-D", "id": 2, "at": 6}',
+        b'{"op": "+U", "id": 3, "name": "late", "at": 4}',
+    )
+
+    result = result_of(lake, topic, *words)
+
+    assert [result[f"rows_{name}"] for name in ("updated", "deleted", "stale")] == [1, 1, 1]
+    rows = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    assert {row["id"]: row["name"] for row in rows} == {1: "b", 3: "a"}
+
+
 def test_offsets_outlive_the_expiry_of_their_snapshot(lake: CommandLine, topic: Topic) -> None:
     topic.send(range(6))
     result_of(lake, topic)

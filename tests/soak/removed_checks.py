@@ -24,6 +24,7 @@ _REFUSALS = "tests/commands/test_replay_refusals.py"
 _UPSERT = "tests/commands/test_upsert.py"
 _INGEST = "tests/commands/test_ingest.py"
 _STAGES = "tests/commands/test_ingest_stages.py"
+_LOOKUP_SOURCES = "tests/commands/test_ingest_lookup_sources.py"
 _APPLY = f"{_CORE}/deletes/test_apply.py"
 _EQUALITY = f"{_CORE}/deletes/test_equality.py"
 _WATCH = "tests/commands/test_ingest_watch.py"
@@ -605,6 +606,27 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             '            isolation="snapshot",\n'
             "            sole_spec=",
             (_UPSERT, _RACES),
+        ),
+        RemovedCheck(
+            "changes of a table are applied without an order",
+            "core/upsert/plan.py",
+            "    if options.changes_column is not None and ingest.from_table and options.sequence is None:\n",
+            "    if False:\n",
+            (_LOOKUP_SOURCES,),
+        ),
+        RemovedCheck(
+            "any of several rows with one key in a table replaces the others",
+            "core/ingest/units.py",
+            "sorted(enumerate(files), key=lambda item: (item[1].sequence_number, item[1].path))",
+            "list(enumerate(files))",
+            (_LOOKUP_SOURCES, "tests/commands/test_ingest_follow.py"),
+        ),
+        RemovedCheck(
+            "keys that differ in one column are merged",
+            "core/keys/last_rows.py",
+            "found.codes.astype(np.int64) * other.distinct + other.codes",
+            "found.codes.astype(np.int64)",
+            (f"{_CORE}/keys/test_last_rows.py",),
         ),
         RemovedCheck(
             "a partial update replaces values by NULL",

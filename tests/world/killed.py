@@ -99,6 +99,8 @@ _SOME = [
     {"id": 53, "part": "z", "value": None},
 ]
 _LOOKUP = (*_CHANGES, "upsert", "--deletes")
+_DIVIDED = ("ingest", "db.{{part}}", "{source}", "--create", "--route", "part")
+_DIVIDED = (*_DIVIDED, *_LOOKUP[3:], "position")
 _UPSERTED = [*rows(1, 54, value=9, op="+I"), *rows(2, 3, value=9, op="-D")]
 _RETRACTED = [
     *rows(54, 55, value=9, op="+I"),
@@ -112,6 +114,16 @@ _MOVED = [
     {"id": 1, "part": "z", "value": 10, "op": "+U"},
     {"id": 4, "part": "x", "value": 11, "op": "+U"},
     *({"id": one, "part": None, "value": None, "op": "-D"} for one in (2, 77)),
+]
+# Changes that a column orders: two move a row, one deletes a row, and three are older than another one.
+_ORDERED = [
+    {"id": 1, "part": "z", "value": 12, "op": "+U"},
+    {"id": 1, "part": "y", "value": 11, "op": "+U"},
+    {"id": 4, "part": "x", "value": 13, "op": "+U"},
+    {"id": 5, "part": "y", "value": 0, "op": "+U"},
+    {"id": 2, "part": "y", "value": 9, "op": "-D"},
+    {"id": 2, "part": "x", "value": 8, "op": "+U"},
+    *rows(54, value=9, op="+I"),
 ]
 _WITH_DELETES = (2, 3)
 
@@ -206,6 +218,14 @@ def _watching() -> dict[str, Command]:
             prepare=dropped(_MOVED[:2], _MOVED[2:]),
             versions=_WITH_DELETES,
             table=_BY_PART,
+        ),
+        "watch and divide moving changes": Command(
+            arguments=("ingest", "db.{{part}}", *divide, "keep", *changes, "--deletes", "position"),
+            prepare=dropped(_UPSERTED[:2], [*_UPSERTED[2:], *_UPSERTED[:1]]),
+            first=(_DIVIDED,),
+            rows=_UPSERTED,
+            table=None,
+            parts=True,
         ),
         "watch and create": Command(
             arguments=(*watch, "keep", "--create", *_BY_PART), prepare=files, table=None
@@ -321,6 +341,23 @@ COMMANDS: Mapping[str, Command] = {
     **_commands(),
     **_watching(),
     **ENTRIES,
+    "follow changes of a table": Command(
+        arguments=(
+            *("ingest", "db.t", "--from-table", "db.s", "--follow", "--stream", "c", "--once"),
+            *(*_LOOKUP[3:], "position", "--sequence", "value"),
+        ),
+        rows=_ORDERED,
+        first=(("ingest", "db.s", "{source}", "--create"),),
+        versions=_WITH_DELETES,
+        table=_BY_PART,
+    ),
+    "divide moving changes, with run id": Command(
+        arguments=(*_DIVIDED, *_RUN),
+        rows=_UPSERTED,
+        first=(_DIVIDED,),
+        table=None,
+        parts=True,
+    ),
     "stage": Command(arguments=_STAGE, rows=_NEW, then=_REPLAY),
     "stage changes": Command(
         arguments=(*_CHANGES, "upsert", "--stage", *_RUN),
