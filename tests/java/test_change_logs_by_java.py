@@ -85,10 +85,7 @@ def test_java_reads_one_row_of_a_key_that_moved_to_another_partition(
 def test_changes_that_java_adds_to_a_table_are_applied_to_another_one(
     lake: CommandLine, java: JavaPeer
 ) -> None:
-    java.sql(
-        lake.warehouse,
-        "CREATE TABLE {c}.db.log (op STRING, id BIGINT, part STRING, value BIGINT) USING iceberg",
-    )
+    lake.ok("create", "db.log", "op string, id long, part string, value long")
     follow = ["ingest", "db.t", "--from-table", "db.log", "--follow", "--stream", "s", "--once"]
     follow += ["--create", "--partition-by", "part", "--property", "format-version=3"]
     follow += ["--changes-column", "op", "--changes-mode", _UPSERT, "--deletes", "position"]
