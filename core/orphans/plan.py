@@ -107,7 +107,7 @@ class CleaningPlan:
         mode, number = self.options.mode, self.files.num_rows
         if mode is Mode.LIST or locations.parse(self.table.metadata.location).is_local:
             return None
-        return 2 * number if mode is Mode.QUARANTINE else -(-number // MOST_KEYS)
+        return int(2 * number if mode is Mode.QUARANTINE else -(-number // MOST_KEYS))
 
     def facts(self) -> dict[str, Any]:
         """Return the plan by its names in the output."""
