@@ -28,18 +28,12 @@ def drop(
     A table that was dropped without --purge comes back with lake register and the location of its
     metadata file, which the command prints.
     """
-    from lake.core.definition.drop import execute, plan_drop, preview
-    from lake.core.locks.table_lock import with_table_lock
+    from lake.core.definition import drop as dropping
 
     if yes and not purge:
         raise InvalidRequestError("--yes needs --purge")
     session = session_of(context)
     loaded = session.table(table)
     if dry_run or (purge and not yes):
-        return preview(plan_drop(session, loaded, purge=purge))
-    return with_table_lock(
-        session,
-        loaded,
-        lambda now, _: execute(session, plan_drop(session, now, purge=purge)),
-        command="drop",
-    )
+        return dropping.preview(dropping.plan_drop(session, loaded, purge=purge))
+    return dropping.drop(session, loaded, purge=purge)

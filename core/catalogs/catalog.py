@@ -146,6 +146,13 @@ class Catalog(Protocol):
     def register(self, identifier: str, metadata_location: str) -> None:
         """Add an entry for a table that has a metadata file. PyIceberg's exceptions are not translated."""
 
+    def metadata_files(self, table: Table) -> list[str]:
+        """Return a table's metadata files in the order in which a purge deletes them; the current file is the last.
+
+        Raises:
+            RefusedError: without the current file, another file in the folder would become the current one.
+        """
+
     def metadata_locations(self) -> list[tuple[str, str]]:
         """Return names and metadata files of all tables; nothing if the catalog cannot list them in one request.
 

@@ -39,7 +39,7 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from lake.core import locations
-from lake.core.catalogs.catalog import CommitResult, split_identifier
+from lake.core.catalogs.catalog import CommitResult, Table, split_identifier
 from lake.core.catalogs.configuration import place_of
 from lake.core.catalogs.errors import first_line
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
@@ -125,16 +125,20 @@ def _hint(storage: Storage, folder: str) -> int | None:
 
 def _highest(storage: Storage, folder: str) -> int:
     """Return the highest version in a folder; 0 if there is none."""
-    named = (
-        _VERSIONED.fullmatch(name)
-        for name, is_folder in storage.list_folder(folder)
-        if not is_folder
+    numbers = (
+        _version_of(name) for name, is_folder in storage.list_folder(folder) if not is_folder
     )
-    versions = {number for match in named if match and (number := _number(match[1])) is not None}
+    versions = {number for number in numbers if number is not None}
     for version in sorted(versions, reverse=True):
         if version > 0 and _metadata_file(storage, folder, version):
             return version
     return 0
+
+
+def _version_of(name: str) -> int | None:
+    """Return the version that the name of a metadata file contains; None if it contains none."""
+    match = _VERSIONED.fullmatch(name)
+    return _number(match[1]) if match else None
 
 
 def _number(text: str) -> int | None:
@@ -259,6 +263,43 @@ class HadoopCatalog(NoopCatalog):
     ) -> None:
         """Make the folders of a namespace, those that are missing."""
         self.create_namespace(namespace, properties)
+
+    def versions(self, identifier: str | Identifier, current: str) -> list[str]:
+        """Return the metadata files of all versions and the version hint; the current version is the last.
+
+        If they are deleted in this order, the current version is found until the end.
+
+        Args:
+            identifier: the table's name.
+            current: the location of the current version's file.
+
+        Raises:
+            RefusedError: the folder contains a version that is newer, or the metadata of another catalog.
+        """
+        names = self.identifier_to_tuple(identifier)
+        name, folder = ".".join(names), locations.join(self.location_of(names), "metadata")
+        own = _version_of(current.rpartition("/")[2]) or 0
+        found: list[tuple[int, str]] = []
+        for file in self._metadata_names(self.location_of(names)):
+            place = locations.join(folder, file)
+            if _OF_OTHERS.fullmatch(file):
+                raise RefusedError(
+                    f"the folder of {name} also contains metadata of a catalog of another type: {place}",
+                    hint="that catalog may have a table with the same files: move this metadata file to another "
+                    "folder if it has none",
+                )
+            version = _version_of(file)
+            if version is None or place == current:
+                continue
+            if version > own:
+                raise RefusedError(
+                    f"{place} is newer than the current version {own}, and would become the current version",
+                    hint="move that file to another folder if you do not need its contents",
+                )
+            found.append((version, place))
+        hint = locations.join(folder, VERSION_HINT)
+        hints = [hint] if self._storage.exists(hint) else []
+        return [*(place for _, place in sorted(found)), *hints, current]
 
     # Commits
 
@@ -455,6 +496,15 @@ class HadoopBackend(PyIcebergBackend):
         return HadoopCatalog(
             self.name, warehouse, storage, properties, self._now_ms, self._clock, self._ids
         )
+
+    def metadata_files(self, table: Table) -> list[str]:
+        """Return the files of all versions and the version hint; see `HadoopCatalog.versions`.
+
+        Raises:
+            RefusedError: the folder contains a newer version, or the metadata of another catalog.
+        """
+        names = split_identifier(table.identifier)
+        return self._folders.versions(names, table.metadata_location)
 
     def _begin(
         self,

@@ -355,5 +355,10 @@ class PyIcebergBackend(ABC):
         """Add an entry for a table; see `Catalog.register`."""
         self.handle.register_table(split_identifier(identifier), metadata_location)
 
+    def metadata_files(self, table: Table) -> list[str]:
+        """Return a table's metadata files in the order of deletion; see `Catalog.metadata_files`."""
+        logged = (entry.metadata_file for entry in table.metadata.metadata_log)
+        return list(dict.fromkeys([*logged, table.metadata_location]))
+
     def _result(self, answer: CommitTableResponse) -> CommitResult:
         return CommitResult(answer.metadata)

@@ -1,4 +1,8 @@
-"""Drop a table from its catalog and, on request, delete the files that belong to it."""
+"""Drop a table from its catalog and, on request, delete the files that belong to it.
+
+A catalog with an entry for each table removes the entry first, and then the files are deleted. In a Hadoop catalog
+the metadata files are the table: they are deleted last, so that a purge that was cut off can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,12 @@ import pyarrow.compute as pc
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import names_of_table
-from lake.core.definition.entries import change_entry, refuse_folders
-from lake.core.errors import CommitUnknownError, RefusedError, StoppedError
-from lake.core.garbage.nested_tables import NestedTables
+from lake.core.definition.entries import change_entry
+from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedError, StoppedError
+from lake.core.garbage.nested_tables import FOLDERS, NestedTables
 from lake.core.garbage.own_files import own_files
 from lake.core.garbage.reachability import KINDS, Reachability
+from lake.core.locks.table_lock import with_table_lock
 from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Meter, shown
@@ -66,15 +71,19 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
     Raises:
         RefusedError: the catalog cannot drop tables, or a safety rule forbids the deletion.
     """
-    refuse_folders(session.catalog, "drop")
+    if not session.catalog.has_entries:
+        _check_folder(session, table, purge=purge)
     if not purge:
         return DropPlan(table=table, files=None)
+    metadata = table.metadata
     if not GC_ENABLED.of(table.properties):
         raise RefusedError(
             f"gc.enabled of {table.identifier} is false: its files may belong to other tables",
-            hint=f"without {Option.PURGE} the table is dropped and its files stay",
+            hint=f"without {Option.PURGE} the table is dropped and its files stay"
+            if session.catalog.has_entries
+            else f"move the folder {metadata.location} out of the warehouse: its files stay",
         )
-    metadata, place = table.metadata, table.metadata_location
+    place = table.metadata_location
     if names := names_of_table(session.catalog, metadata, place, table.storage, table.identifier):
         raise RefusedError(
             f"{table.identifier} shares its files with {', '.join(names[:3])}",
@@ -83,13 +92,16 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
     found = Reachability(table.storage).garbage(metadata, metadata.snapshots, ())
     own = own_files(table, found.files)
     ordered = [own.filter(pc.equal(own["kind"], kind)) for kind in KINDS]
-    logged = dict.fromkeys(
-        [*(entry.metadata_file for entry in metadata.metadata_log), table.metadata_location]
-    )
+    named = session.catalog.metadata_files(table)
     nested = NestedTables(table.storage, table.roots)
     documents = [
-        path for path in logged if locations.deletable(path, table.roots) and not nested.owns(path)
+        path for path in named if locations.deletable(path, table.roots) and not nested.owns(path)
     ]
+    if not session.catalog.has_entries and len(documents) < len(named):
+        raise RefusedError(
+            f"{named[-1]} is not below the location in the metadata of {table.identifier}: {metadata.location}",
+            hint=f"give {Option.WAREHOUSE} as it is in that location",
+        )
     last = pa.table(
         {
             "path": documents,
@@ -98,7 +110,7 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
         },
         schema=own.schema,
     )
-    spared = found.files.num_rows - own.num_rows + len(logged) - len(documents)
+    spared = found.files.num_rows - own.num_rows + len(named) - len(documents)
     return DropPlan(
         table=table,
         files=pa.concat_tables([*ordered, last]),
@@ -107,24 +119,59 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
     )
 
 
+def _check_folder(session: Session, table: Table, *, purge: bool) -> None:
+    """Check that the table of a Hadoop catalog can be dropped.
+
+    Raises:
+        RefusedError: the files would stay, or nothing can be committed to the table.
+    """
+    if not purge:
+        raise RefusedError(
+            f"in a hadoop catalog {table.identifier} is its folder, so it cannot be dropped while its files stay: "
+            f"{table.metadata.location}",
+            hint=f"{Option.PURGE} deletes its files; to keep them, end its writers and move the folder out of the "
+            "warehouse",
+        )
+    session.catalog.refuse_commits(table.identifier, table.metadata)
+
+
 def preview(plan: DropPlan) -> Outcome:
     """Return a dry run's outcome."""
     return _outcome(plan, Status.DRY_RUN)
 
 
-def execute(session: Session, plan: DropPlan) -> Outcome:
-    """Drop the table, and then delete the plan's files.
+def drop(session: Session, table: Table, *, purge: bool) -> Outcome:
+    """Drop the table, and delete its files if it is purged.
 
     Raises:
+        RefusedError: see `plan_drop`.
         NotFoundError: the table was dropped or renamed meanwhile; no file was deleted.
+        CommitConflictError: another writer changed a table of a Hadoop catalog after some of its files were deleted.
         CommitUnknownError: the table may have been dropped; no file was deleted.
     """
+    outcome = with_table_lock(
+        session,
+        table,
+        lambda now, _: _execute(session, plan_drop(session, now, purge=purge)),
+        command="drop",
+    )
+    if outcome.status is Status.DONE and not session.catalog.has_entries:
+        # The lock was in one of the folders. An empty folder would be a namespace.
+        location = table.metadata.location
+        for folder in (*(locations.join(location, name) for name in FOLDERS), location):
+            table.storage.remove_empty_folders(folder)
+    return outcome
+
+
+def _execute(session: Session, plan: DropPlan) -> Outcome:
     table, catalog = plan.table, session.catalog
     if table.refreshed().metadata_location != table.metadata_location and plan.files is not None:
         raise RefusedError(
             f"{table.identifier} was changed since its files were listed; nothing was changed",
             hint="end its writers, and run the command again",
         )
+    if not catalog.has_entries and plan.files is not None:
+        return _purge(session, plan, plan.files)
     confirmed = change_entry(
         session,
         f"table {table.identifier}",
@@ -148,13 +195,16 @@ def execute(session: Session, plan: DropPlan) -> Outcome:
 
 
 def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
-    table = plan.table
-    again = f"lake register {table.identifier} {table.metadata_location}"
-    # A process that is killed prints nothing, and no catalog remembers the location.
-    session.note(
-        f"deleting the table's files; if this is cut off, go on with `{again}` and the same command",
-        {"metadata_location": table.metadata_location},
-    )
+    table, dropped = plan.table, session.catalog.has_entries
+    again = "run the command again"
+    if dropped:
+        command = f"lake register {table.identifier} {table.metadata_location}"
+        again = f"register the table with `{command}` and repeat the command"
+        # A process that is killed prints nothing, and no catalog remembers the location.
+        session.note(
+            f"deleting the table's files; if this is cut off, go on with `{command}` and the same command",
+            {"metadata_location": table.metadata_location},
+        )
     failed: list[str] = []
     meter = Meter("deleting files", tasks=files.num_rows)
     deleted = 0
@@ -167,11 +217,10 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
                 try:
                     session.interrupts.checkpoint()
                 except StoppedError:
-                    session.warn(
-                        "the table was dropped, but not all files were deleted; to go on, register it with "
-                        f"`{again}` and repeat the command"
-                    )
+                    session.warn(f"not all files of the table were deleted; to go on, {again}")
                     raise
+                if not dropped:
+                    _require_unchanged(plan, deleted)
                 batch = paths[start : start + _BATCH]
                 outcome = table.storage.delete(batch)
                 failed += outcome.failed
@@ -179,10 +228,28 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
     if failed:
         session.warn(
             f"{len(failed)} files could not be deleted, e.g. {failed[0]}; the metadata file stays: to try again, "
-            f"register the table with `{again}` and repeat the command"
+            f"{again}"
         )
+    elif not dropped and session.catalog.exists(table.identifier):
+        raise _changed(plan, deleted)
     status = Status.PARTIAL if failed else Status.DONE
     return _outcome(plan, status, deleted=deleted, failed=failed)
+
+
+def _require_unchanged(plan: DropPlan, deleted: int) -> None:
+    """Check that no writer committed to a table of a Hadoop catalog since its files were listed."""
+    if plan.table.refreshed().metadata_location != plan.table.metadata_location:
+        raise _changed(plan, deleted)
+
+
+def _changed(plan: DropPlan, deleted: int) -> CommitConflictError:
+    error = CommitConflictError(
+        f"another writer changed {plan.table.identifier} after {deleted} of its files were deleted; the table still "
+        "exists, without these files",
+        hint="end its writers, and run the command again",
+    )
+    error.result = {**plan.facts(), "deleted_files": deleted, "failed_deletes": 0}
+    return error
 
 
 def _steps(files: pa.Table) -> Iterator[tuple[str, list[str]]]:

@@ -36,16 +36,16 @@ _REFUSALS = (
 )
 
 
-def refuse_folders(catalog: Catalog, action: str) -> None:
-    """Refuse a catalog whose tables are folders without an entry.
+def refuse_folders(catalog: Catalog, action: str, hint: str) -> None:
+    """Refuse a change of an entry in a catalog whose tables are folders without an entry.
 
     Raises:
         RefusedError: the catalog is a Hadoop catalog.
     """
     if not catalog.has_entries:
         raise RefusedError(
-            f"a hadoop catalog cannot {action} a table: its tables are folders, which are not replaced atomically",
-            hint="end all writers of the table, and move or delete its folder with the tools of its storage",
+            f"a hadoop catalog cannot {action} a table: its name is its folder, which its metadata contains",
+            hint=hint,
         )
 
 

@@ -67,7 +67,12 @@ def plan_registration(session: Session, identifier: str, location: str) -> Regis
         InvalidRequestError: the name is not that of a metadata file.
         RefusedError: a table has the name, or the catalog has the table already or cannot register tables.
     """
-    refuse_folders(session.catalog, "register")
+    refuse_folders(
+        session.catalog,
+        "register",
+        hint="a table in this layout is found if its folder is in the warehouse; any other table can be registered "
+        "in a catalog of another type",
+    )
     split_identifier(identifier)
     if not is_metadata_name(location):
         raise InvalidRequestError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lake.core.catalogs.catalog import Table, split_identifier
 from lake.core.definition.entries import change_entry, refuse_folders
 from lake.core.errors import NotFoundError, RefusedError
+from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 
@@ -16,8 +17,12 @@ def check_name(session: Session, name: str) -> None:
         RefusedError: another table has the name, or the catalog cannot rename tables.
         InvalidRequestError: it is not a name of a table.
     """
-    refuse_folders(session.catalog, "rename")
     split_identifier(name)
+    refuse_folders(
+        session.catalog,
+        "rename",
+        hint=f"`lake ingest` with {Option.FROM_TABLE} copies the rows to a table with the new name",
+    )
     if session.catalog.exists(name):
         raise RefusedError(f"table {name} exists already", hint="choose another name")
 

@@ -298,6 +298,14 @@ class Storage:
             else:
                 filesystem.create_dir(path, recursive=True)
 
+    def remove_empty_folders(self, location: str) -> None:
+        """Remove a local folder and the folders below it, those that are empty; in an object store there are none."""
+        if not paths.parse(location).is_local:
+            return
+        for folder, _, _ in os.walk(_local_path(location), topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)
+
     @_retry_with_fresh_credentials
     def list_folder(self, folder: str) -> list[tuple[str, bool]]:
         """Return the sorted names in a folder, each with whether it is a folder; empty if the folder is missing."""

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table import StaticTable
 from support.cli.command_line import CommandLine
 from support.faults.killed_runs import killed
 from support.tables.iceberg_tables import files_below, ids_in, open_session, pyiceberg_catalog
-from support.tables.metadata_edits import metadata_path
+from support.tables.metadata_edits import edit_metadata, metadata_path
 
 from lake.core.session import Session
+from lake.core.storage.storage import Storage
 
 
 def add(lake: CommandLine, *numbers: int, name: str = "db.t") -> None:
@@ -149,23 +151,150 @@ def test_an_older_metadata_file_is_registered_with_a_warning(lake: CommandLine) 
     assert ids_in(lake.warehouse) == [1]
 
 
-def test_tables_of_a_hadoop_catalog_are_not_dropped_renamed_or_registered(
-    warehouse: Path, tmp_path: Path
+@pytest.fixture
+def folders(warehouse: Path) -> CommandLine:
+    return CommandLine(warehouse, catalog_type="hadoop")
+
+
+def rows_in(lake: CommandLine, name: str = "db.t") -> list[int]:
+    """Return the rows as PyIceberg reads them from the current metadata file of a Hadoop catalog."""
+    folder = lake.warehouse.joinpath(*name.split("."), "metadata")
+    version = (folder / "version-hint.text").read_text()
+    table = StaticTable.from_metadata(f"{folder}/v{version}.metadata.json")
+    return sorted(table.scan().to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("drop", "db.t"), "{warehouse}/db/t"),
+        (("drop", "db.t", "--dry-run"), "--purge deletes its files"),
+        (("rename", "db.t", "db.u"), "--from-table copies the rows"),
+        (("register", "db.u", "{warehouse}/db/t/metadata/v1.metadata.json"), "another type"),
+    ],
+)
+def test_a_table_of_a_hadoop_catalog_is_its_folder_and_has_no_entry_to_change(
+    folders: CommandLine, arguments: tuple[str, ...], message: str
 ) -> None:
-    lake = CommandLine(warehouse, catalog_type="hadoop")
-    add(lake, 1)
-    for arguments in (
-        ("drop", "db.t"),
-        ("drop", "db.t", "--purge", "--yes"),
-        ("rename", "db.t", "db.u"),
-        ("register", "db.u", warehouse / "db" / "t" / "metadata" / "v1.metadata.json"),
-    ):
-        refused = lake(*arguments)
-        assert refused.exit_code == 3
-        assert "hadoop catalog" in refused.stderr
-    output = tmp_path / "rows.csv"
-    lake.ok("scan", "db.t", "--output", output)
-    assert output.read_text().split() == ['"id"', "1"]
+    add(folders, 1)
+    given = [item.format(warehouse=folders.warehouse) for item in arguments]
+    refused = folders(*given)
+    assert refused.exit_code == 3
+    assert message.format(warehouse=folders.warehouse) in refused.stderr
+    assert rows_in(folders) == [1]
+
+
+def test_a_purge_of_a_table_in_a_hadoop_catalog_leaves_nothing_of_it(folders: CommandLine) -> None:
+    add(folders, 1)
+    add(folders, 2)
+    folders.ok("stats", "db.t")
+    folders.ok("compact", "db.t", "--rewrite-all")
+    add(folders, 9, name="db.other")
+    folder = folders.warehouse / "db" / "t" / "metadata"
+    # Java writes a checksum beside each file, and keeps more versions than the log of the metadata contains.
+    (folder / ".v1.metadata.json.crc").write_text("crc")
+
+    plan = folders.ok("drop", "db.t", "--purge")
+    assert plan["status"] == "dry-run"
+    assert rows_in(folders) == [1, 2]
+
+    result = folders.ok("drop", "db.t", "--purge", "--yes")["result"]
+    assert result["deleted_files"] == result["files"] == plan["plan"]["files"]
+    assert not (folders.warehouse / "db" / "t").exists()
+    assert folders("scan", "db.t").exit_code == 7
+    assert [table["table"] for table in folders.ok("tables")["result"]["tables"]] == ["db.other"]
+    add(folders, 3)
+    assert (rows_in(folders), rows_in(folders, "db.other")) == ([3], [9])
+
+
+def test_a_purge_in_a_hadoop_catalog_spares_what_is_not_the_tables(folders: CommandLine) -> None:
+    add(folders, 1)
+    add(folders, 2, name="db.t.inner")
+    (folders.warehouse / "db/t/data/staged.parquet").write_text("of another writer")
+    folders.ok("drop", "db.t", "--purge", "--yes")
+    left = {name for name in files_below(folders.warehouse) if "/inner/" not in name}
+    assert left == {"db/t/data/staged.parquet"}
+    assert rows_in(folders, "db.t.inner") == [2]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("v7.metadata.json", "newer than"), ("00001-a.metadata.json", "another type")],
+)
+def test_a_purge_is_refused_if_another_metadata_file_would_become_the_table(
+    folders: CommandLine, name: str, text: str
+) -> None:
+    add(folders, 1)
+    folder = folders.warehouse / "db" / "t" / "metadata"
+    shutil.copy(folder / "v1.metadata.json", folder / name)
+    files = files_below(folders.warehouse)
+    refused = folders("drop", "db.t", "--purge", "--yes")
+    assert refused.exit_code == 3
+    assert text in refused.stderr
+    assert files_below(folders.warehouse) == files
+
+
+def test_a_purge_is_refused_for_a_table_that_was_copied_or_cannot_be_written(
+    folders: CommandLine,
+) -> None:
+    add(folders, 1)
+    own = {"write.metadata.path": f"{folders.warehouse}/db/t/metadata"}
+    edit_metadata(folders.warehouse, lambda plain: plain["properties"].update(own))
+    shutil.copytree(folders.warehouse / "db" / "t", folders.warehouse / "db" / "copy")
+    files = files_below(folders.warehouse)
+    for name in ("db.copy", "db.t"):
+        assert folders("drop", name, "--purge", "--yes").exit_code == 3
+    assert files_below(folders.warehouse) == files
+
+
+@pytest.mark.parametrize("moment", ["first", "last"])
+def test_a_purge_in_a_hadoop_catalog_stops_if_a_writer_commits(
+    folders: CommandLine, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    add(folders, 1)
+    delete = Storage.delete
+    written: list[bool] = []
+
+    def deleted(self: Storage, files: list[str], **named: Any) -> Any:
+        done = delete(self, files, **named)
+        if not written and (moment == "first" or files[0].endswith("v1.metadata.json")):
+            written.append(True)
+            # Another process, which commits without the lock of maintenance.
+            folder = folders.warehouse / "db" / "t" / "metadata"
+            (folder / "v2.metadata.json").write_bytes(first)
+        return done
+
+    first = (folders.warehouse / "db/t/metadata/v1.metadata.json").read_bytes()
+    monkeypatch.setattr(Storage, "delete", deleted)
+    stopped = folders("--json", "drop", "db.t", "--purge", "--yes")
+    assert written
+    assert stopped.exit_code == 4, stopped
+    names = {name.rpartition("/")[2] for name in files_below(folders.warehouse)}
+    assert "v2.metadata.json" in names
+    # It stops before the next batch.
+    assert any(name.endswith("m0.avro") for name in names) == (moment == "first")
+    assert stopped.json()["result"]["deleted_files"] > 0
+    monkeypatch.undo()
+    folders.ok("drop", "db.t", "--purge", "--yes")
+    assert files_below(folders.warehouse) == set()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("location", ["", "hint", "v2.metadata.json"])
+def test_a_killed_purge_in_a_hadoop_catalog_is_repeated(
+    folders: CommandLine, moment: str, location: str
+) -> None:
+    add(folders, 1)
+    add(folders, 2)
+    point = ("lake.core.storage.storage", "_delete_local", moment)
+    killed(folders, point, "drop", "db.t", "--purge", "--yes", location=location)
+    if (moment, location) == ("after", "v2.metadata.json"):
+        # The last file is gone, and with it the table.
+        assert {name.rpartition("/")[2] for name in files_below(folders.warehouse)} == {"lake.lock"}
+        assert folders("drop", "db.t", "--purge", "--yes").exit_code == 7
+    else:
+        assert folders.ok("drop", "db.t", "--purge", "--yes")["status"] == "done"
+        assert files_below(folders.warehouse) == set()
 
 
 def opened_with(

@@ -26,7 +26,7 @@ def jobs(kind: str, most: int, *, in_turn: bool = False) -> Iterator[tuple[str, 
         most: the number of points of a command.
         in_turn: whether each command runs in one of its format versions per catalog, not in all of them.
     """
-    from world.killed import COMMANDS, ENTRIES
+    from world.killed import COMMANDS
     from world.places import PLACES
 
     for turn, place in enumerate(PLACES if most else ()):
@@ -35,7 +35,7 @@ def jobs(kind: str, most: int, *, in_turn: bool = False) -> Iterator[tuple[str, 
                 name
                 for number, (name, command) in enumerate(COMMANDS.items(), turn)
                 if version in command.versions
-                and not (place == "hadoop" and name in ENTRIES)
+                and place in command.catalogs
                 and (not in_turn or command.versions[number % len(command.versions)] == version)
             ]
             for start in range(0, len(names), _CHUNK):
@@ -55,8 +55,9 @@ def random_kills(most: int, seed: str) -> Iterator[tuple[str, list[Any]]]:
     """Yield the jobs that send signals to ``most`` real processes, distributed over all commands."""
     from world.killed import COMMANDS
 
-    each, more = divmod(most, len(COMMANDS))
-    for number, (name, command) in enumerate(COMMANDS.items()):
+    whole = {name: command for name, command in COMMANDS.items() if not command.breaks}
+    each, more = divmod(most, len(whole))
+    for number, (name, command) in enumerate(whole.items()):
         if count := each + (number < more):
             yield (
                 "random kills",

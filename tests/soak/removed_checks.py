@@ -39,6 +39,7 @@ _FOLLOWING = "tests/world/test_following.py"
 _MANIFESTS = "tests/commands/test_manifests.py"
 _CLEAN = "tests/commands/test_clean.py"
 _FOOTERS = "tests/commands/test_damaged_footers.py"
+_ENTRIES = "tests/commands/test_table_entries.py"
 _FOLLOW_OUTPUT = "tests/commands/test_scan_follow_output.py"
 
 
@@ -1098,6 +1099,34 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             "_FOLDER | os.O_NOFOLLOW",
             "_FOLDER",
             (f"{_CORE}/storage/test_storage.py",),
+        ),
+        RemovedCheck(
+            "a purge of a folder goes on after another writer's commit",
+            "core/definition/drop.py",
+            "                if not dropped:\n",
+            "                if False:\n",
+            (_ENTRIES,),
+        ),
+        RemovedCheck(
+            "a purge of a folder leaves a newer version as the table",
+            "core/catalogs/hadoop.py",
+            "            if version > own:\n",
+            "            if False:\n",
+            (_ENTRIES,),
+        ),
+        RemovedCheck(
+            "a purge of a folder deletes the files of a table of another catalog",
+            "core/catalogs/hadoop.py",
+            "            if _OF_OTHERS.fullmatch(file):\n",
+            "            if False:\n",
+            (_ENTRIES,),
+        ),
+        RemovedCheck(
+            "a table of a hadoop catalog that cannot be written is purged",
+            "core/definition/drop.py",
+            "    session.catalog.refuse_commits(table.identifier, table.metadata)\n",
+            "    pass\n",
+            (_ENTRIES,),
         ),
         RemovedCheck(
             "files of a table with two names are deleted",

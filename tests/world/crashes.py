@@ -215,6 +215,8 @@ class Crashes:
 
     def _is_whole(self) -> bool:
         """Whether the tables have all rows and names of the command or none, unless it commits several times."""
+        if self._command.breaks:
+            return True
         found = self.look()
         if self._command.keeps and not found.files >= self.before.files:
             return False
@@ -249,8 +251,7 @@ class Crashes:
         Args:
             description: the description of the run if a rule is broken.
         """
-        found = self.look()
-        if self._command.again != ONCE or found.rows != self.after.rows:
+        if self._command.again != ONCE or self.look().rows != self.after.rows:
             ended = self.run()
             assert ended.code in self._good[1:], (description, ended)
             self._resume(ended, description)

@@ -46,6 +46,8 @@ class Command:
         parts: whether a killed run may leave some of its rows: it commits several times.
         resume: command lines that end a killed run which no second run can end; they fail if nothing is left of it.
         keeps: whether every file that was there stays.
+        breaks: whether a killed run may leave a table that lacks files: it deletes the table, and a next run goes on.
+        catalogs: the types of catalogs.
     """
 
     arguments: Sequence[str]
@@ -60,6 +62,8 @@ class Command:
     parts: bool = False
     resume: Sequence[Sequence[str]] = ()
     keeps: bool = False
+    breaks: bool = False
+    catalogs: Sequence[str] = ("sql", "hadoop")
 
 
 def rows(*ids: int, value: int, **more: Any) -> list[dict[str, Any]]:
@@ -324,23 +328,39 @@ def _commands() -> dict[str, Command]:
     return {**by_run, **ways}
 
 
-# Of catalogs with an entry for each table; in a Hadoop catalog a table is its folder.
-ENTRIES: Mapping[str, Command] = {
-    "drop": Command(arguments=_DROP, then=_REGISTER, again=GONE, keeps=True),
+# In a Hadoop catalog a table is its folder and has no entry.
+_WITH_ENTRIES = ("sql",)
+_ENTRIES: Mapping[str, Command] = {
+    "drop": Command(
+        arguments=_DROP, then=_REGISTER, again=GONE, keeps=True, catalogs=_WITH_ENTRIES
+    ),
     "drop and purge": Command(
         arguments=_PURGE,
         first=(_ONE_FILE, ("stats", "db.t")),
         leaves=False,
         again=GONE,
         resume=(_REGISTER, _PURGE),
+        catalogs=_WITH_ENTRIES,
     ),
-    "rename": Command(arguments=("rename", "db.t", "other.renamed"), again=GONE, keeps=True),
-    "register": Command(arguments=_REGISTER, first=(_DROP,), keeps=True),
+    "purge a folder": Command(
+        arguments=_PURGE,
+        first=(_ONE_FILE, ("stats", "db.t")),
+        leaves=False,
+        again=GONE,
+        breaks=True,
+        catalogs=("hadoop",),
+    ),
+    "rename": Command(
+        arguments=("rename", "db.t", "other.renamed"),
+        again=GONE,
+        keeps=True,
+        catalogs=_WITH_ENTRIES,
+    ),
+    "register": Command(arguments=_REGISTER, first=(_DROP,), keeps=True, catalogs=_WITH_ENTRIES),
 }
 COMMANDS: Mapping[str, Command] = {
     **_commands(),
     **_watching(),
-    **ENTRIES,
     "follow changes of a table": Command(
         arguments=(
             *("ingest", "db.t", "--from-table", "db.s", "--follow", "--stream", "c", "--once"),
@@ -358,6 +378,7 @@ COMMANDS: Mapping[str, Command] = {
         table=None,
         parts=True,
     ),
+    **_ENTRIES,
     "stage": Command(arguments=_STAGE, rows=_NEW, then=_REPLAY),
     "stage changes": Command(
         arguments=(*_CHANGES, "upsert", "--stage", *_RUN),

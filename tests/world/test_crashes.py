@@ -38,9 +38,15 @@ _EVERYDAY = [name for name, one in COMMANDS.items() if one.again not in {SAME, O
 def test_a_killed_command_is_ended_by_its_next_run(
     folder: Path, mortals: Mortals, name: str
 ) -> None:
+    kind = COMMANDS[name].catalogs[0]
     # Another one in each command.
     killed = crash(
-        folder, mortals, name, 2, lambda points: points[_spread(name) % len(points) :][:1]
+        folder / kind,
+        mortals,
+        name,
+        2,
+        lambda points: points[_spread(name) % len(points) :][:1],
+        kind,
     )
 
     assert killed == 1
