@@ -103,6 +103,7 @@ class Crashes:
             "checkpoint": self.place.warehouse / "checkpoint",
             "drop": self.place.warehouse / "drop",
             "state": self.place.warehouse / "state",
+            "inventory": self.place.warehouse / "inventory.parquet",
             "metadata": "",
         }
         begun = f"{version} {command.table}"
@@ -118,6 +119,8 @@ class Crashes:
         self._words["metadata"] = self.place.locations().get(TABLE) or self._words["metadata"]
         if command.prepare is not None:
             command.prepare(self.place.warehouse, self._kind)
+        trash = (self.place.warehouse / "db" / "t" / ".lake-trash").glob("*")
+        self._words["run"] = next((run.name for run in trash), "")
         self._dropped = sorted(path.name for path in (self.place.warehouse / "drop").glob("*"))
         self.place.save(_READY)
 
@@ -260,6 +263,7 @@ class Crashes:
         found = self.look()
         assert found.rows == self.after.rows, (description, found.rows)
         assert found.names == self.after.names, (description, found.names)
+        assert found.tags == self.after.tags, (description, found.tags)
         if self._command.again in {NOTHING, *_ENDED}:
             assert len(found.snapshots) == len(self.after.snapshots), description
         lost = found.lost - self.after.lost

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.cli.command_line import CommandLine
 from support.tables.replay_plans import take_checkpoint, write_manifest
 
 from lake.core.catalogs import pyiceberg_patches
@@ -33,7 +34,8 @@ class Command:
     Args:
         arguments: after the catalog; ``{source}`` represents a file of the rows, ``{numbered}`` one with
             field ids, ``{evolving}`` one with another column, ``{oldest}`` the first snapshot, ``{metadata}``
-            its last metadata file, ``{checkpoint}``, ``{drop}`` and ``{state}`` folders.
+            its last metadata file, ``{checkpoint}``, ``{drop}`` and ``{state}`` folders, ``{inventory}`` a list of
+            its files, ``{run}`` the run that moved files to the trash.
         rows: the rows that it loads.
         leaves: whether a killed run may leave files that no snapshot references.
         first: command lines that are run before it.
@@ -170,6 +172,27 @@ def orphans(warehouse: Path, kind: str) -> None:
     location = table.metadata.location
     for name in ("data/lost.parquet", "data/lost/part.orc", "metadata/lost-m0.avro"):
         table.storage.write(f"{location}/{name}", b"lost")
+
+
+def listed_orphans(warehouse: Path, kind: str) -> None:
+    """Leave files that nothing references, and an inventory of all files."""
+    orphans(warehouse, kind)
+    paths = [path for path in (warehouse / "db" / "t").rglob("*") if path.is_file()]
+    times = [path.stat().st_mtime_ns // 1000 for path in paths]
+    inventory = pa.table(
+        {
+            "path": [str(path) for path in paths],
+            "size": [path.stat().st_size for path in paths],
+            "last_modified": pa.array(times, pa.timestamp("us", "UTC")),
+        }
+    )
+    pq.write_table(inventory, warehouse / "inventory.parquet")
+
+
+def removed_orphans(warehouse: Path, kind: str) -> None:
+    """Move files that nothing references to the trash."""
+    orphans(warehouse, kind)
+    CommandLine(warehouse, catalog_type=kind).ok(*_CLEAN, "--quarantine")
 
 
 def dropped(*loaded: Sequence[Mapping[str, Any]]) -> Callable[[Path, str], None]:
@@ -458,6 +481,47 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "publish on the head": Command(
         arguments=_PUBLISH, first=(_STAGED,), prepare=staged, again=REFUSED
+    ),
+    "alter the columns": Command(
+        arguments=("alter", "db.t", "--add-column", "more long", "--drop-column", "extra"),
+        first=(("alter", "db.t", "--add-column", "extra string"),),
+        again=GONE,
+    ),
+    "alter the partitioning and the version": Command(
+        arguments=("alter", "db.t", "--partition-by", "part", "--format-version", "3"),
+        versions=(1, 2),
+    ),
+    "tag": Command(arguments=("tag", "db.t", "kept", "--at", "{oldest}"), first=(_ONE_FILE,)),
+    "move a tag": Command(
+        arguments=("tag", "db.t", "kept", "--move"), first=(("tag", "db.t", "kept"), _ONE_FILE)
+    ),
+    "drop a tag": Command(
+        arguments=("tag", "db.t", "--drop", "kept"), first=(("tag", "db.t", "kept"),), again=GONE
+    ),
+    "roll back": Command(arguments=("rollback", "db.t", "{oldest}"), leaves=False),
+    "expire partitions": Command(
+        arguments=(
+            *("expire-partitions", "db.t", "--strategy", "update-time"),
+            *("--older-than", "0s", "--unsafe-retention"),
+        ),
+        table=_BY_PART,
+    ),
+    "clean by an inventory": Command(
+        arguments=(*_CLEAN, "--inventory", "{inventory}", "--delete"),
+        prepare=listed_orphans,
+        leaves=False,
+    ),
+    "restore what was cleaned": Command(
+        arguments=("clean", "db.t", "--restore", "{run}"),
+        prepare=removed_orphans,
+        leaves=False,
+        again=GONE,
+    ),
+    "purge what was cleaned": Command(
+        arguments=("clean", "db.t", "--purge", "{run}"),
+        prepare=removed_orphans,
+        leaves=False,
+        again=GONE,
     ),
     "clean": Command(arguments=(*_CLEAN, "--delete"), prepare=orphans, leaves=False),
     "clean to the trash": Command(arguments=(*_CLEAN, "--quarantine"), prepare=orphans),

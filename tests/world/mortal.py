@@ -209,6 +209,7 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
     from lake.core.catalogs.hadoop import HadoopCatalog
     from lake.core.catalogs.rest import BoundedRestCatalog
     from lake.core.locks import local
+    from lake.core.orphans import trash
     from lake.core.storage import atomic_files
     from world import hooks
 
@@ -248,6 +249,8 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
             (atomic_files, "_write"),
             (atomic_files, "_link"),
             (disposal, "move"),
+            (trash, "move"),
+            (trash, "_remove_folders"),
             (local, "take"),
             (local.HeldLock, "release"),
             *(_SYSTEM if system else ()),
