@@ -99,9 +99,12 @@ def within(location: str, root: str) -> bool:
 def deletable(location: str, roots: list[str]) -> bool:
     """Whether lake may delete this file: it is below one of the table's own roots by name and has no unsafe part.
 
-    Unsafe are ``.`` and ``..`` segments, control and direction characters, and ``#`` or ``?``, which other
-    readers treat as the end of the name. A root must itself have two parts: ``s3://bucket`` owns nothing.
+    Unsafe are ``.`` and ``..`` segments, control and direction characters, ``#`` or ``?``, which other readers treat
+    as the end of the name, and a slash at the end, which file systems ignore. A root must itself have two parts:
+    ``s3://bucket`` owns nothing.
     """
+    if location.endswith("/"):
+        return False
     try:
         text = canonical(location)
         path = parse(location).path

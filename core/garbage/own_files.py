@@ -62,6 +62,7 @@ def _obviously_own(table: Table, locations: Any) -> pa.Array:
     special = [
         pc.invert(pc.match_substring_regex(names, _PLAIN)),
         pc.match_substring(names, _HIDDEN),
+        pc.ends_with(names, "/"),
         pc.match_substring_regex(names, _METADATA),
         pc.match_substring(names, current),
     ]

@@ -38,7 +38,7 @@ _LATEST, _MARKER = "islatest", "isdeletemarker"
 _MANIFEST = "manifest.json"
 _ENDINGS = (".parquet", ".orc", ".csv", ".csv.gz")
 _MANIFEST_BYTES = 64 * 1024 * 1024
-_BATCH_ROWS = 65_536
+_BATCH_ROWS = 8192
 _TIME = pa.timestamp("us", "UTC")
 Keep = Callable[[pa.Array], pa.Array]
 
@@ -76,7 +76,7 @@ def read_inventory(storage: Storage, location: str, keep: Keep) -> Iterator[pa.T
                 for batch in _batches(storage, part):
                     rows = _rows(batch, part)
                     yield rows.filter(keep(rows["path"]))
-        except (pa.ArrowException, ValueError) as error:
+        except (pa.ArrowException, ValueError, OSError) as error:
             raise BadInputError(
                 f"{part.location} cannot be read as an inventory: {error}"
             ) from error
@@ -163,6 +163,9 @@ def _rows(batch: pa.RecordBatch, part: _Part) -> pa.Table:
         )
     table = pa.table([paths, pc.cast(size, pa.int64()), _times(time)], schema=INVENTORY)
     table = table.filter(_is_current(columns, batch.num_rows))
+    longest = pc.max(pc.binary_length(table["path"])).as_py() or 0
+    if longest > locations.MAX_LOCATION:
+        raise BadInputError(f"{part.location} has a path of {longest} bytes")
     if table["path"].null_count or pc.any(pc.less(table["bytes"], 0), min_count=0).as_py():
         raise BadInputError(f"{part.location} has a row without a path or with a negative size")
     return table

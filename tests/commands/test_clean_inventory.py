@@ -229,3 +229,41 @@ def test_equal_schemes_and_authorities_name_one_file() -> None:
         "s3://old-bucket.more/t/a",
         "/t/a",
     ]
+
+
+def test_a_live_file_with_a_slash_behind_its_name_is_not_an_orphan(
+    tidy: Tidy, tmp_path: Path
+) -> None:
+    planted = planted_orphans(tidy)
+    rows = listing(tidy)
+    rows = rows.set_column(0, "path", pa.array([f"{path}/" for path in rows["path"].to_pylist()]))
+    inventory = parquet(tmp_path, pa.concat_tables([listing(tidy), rows]))
+
+    done = tidy.clean("--inventory", inventory, "--delete")
+
+    assert done["result"]["deleted"] == len(planted)
+    assert tidy.ids == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("i.orc", b"ORC" + bytes(100), "cannot be read as an inventory"),
+        ("i.parquet", b"PAR1" + bytes(100) + b"PAR1", "cannot be read as an inventory"),
+        ("i.csv.gz", b"not gzip", "cannot be read as an inventory"),
+        (
+            "i.csv",
+            b"path,size,last_modified\n/" + b"x" * 5000 + b",4,2020-01-01T00:00:00Z\n",
+            "5001 bytes",
+        ),
+    ],
+)
+def test_an_inventory_that_is_damaged_is_an_error_of_the_input(
+    tidy: Tidy, tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
+    planted = planted_orphans(tidy)
+    (tmp_path / name).write_bytes(data)
+    failed = tidy.lake("clean", "db.t", "--inventory", tmp_path / name, "--delete")
+    assert failed.exit_code == 7
+    assert message in failed.stderr
+    assert all(path.exists() for path in planted)

@@ -48,6 +48,8 @@ def test_files_below_the_tables_roots_may_be_deleted(location: str) -> None:
         "s3://BUCKET/db/t/f.parquet",
         "/w/db/T/f.parquet",
         "/w/db/t/" + "x" * 5000,
+        "/w/db/t/data/f.parquet/",
+        "s3://bucket/db/t/data/f.parquet/",
     ],
 )
 def test_anything_else_may_not(location: str) -> None:

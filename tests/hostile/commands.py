@@ -71,7 +71,7 @@ _EXPIRE = [
     "--keep-checkpoints",
     "0s",
 ]
-_CLEAN = ["--older-than", "0s", "--unsafe-retention", "--max-share", "100%"]
+CLEAN = ["--older-than", "0s", "--unsafe-retention", "--max-share", "100%"]
 _COMPACT = ["--rewrite-all", "--min-input-files", "1"]
 
 
@@ -133,8 +133,8 @@ class Commands:
             "replay": ["replay", name],
             "partitions": ["partitions", name],
             "refs": ["ref", name],
-            "clean-dry": ["clean", name, *_CLEAN],
-            "clean": ["clean", name, *_CLEAN, "--delete"],
+            "clean-dry": ["clean", name, *CLEAN],
+            "clean": ["clean", name, *CLEAN, "--delete"],
             "stats": ["stats", name],
             "branch": ["ref", name, "--branch-create", "more"],
             "tag": ["tag", name, "more"],
@@ -373,4 +373,4 @@ def _difference(found: Counter[Any], expected: Counter[Any]) -> str:
     return f"{lost.total()} rows too few and {more.total()} too many: {[*lost][:2]} {[*more][:2]}"
 
 
-__all__ = ["READS", "TAG", "WRITES", "Commands"]
+__all__ = ["CLEAN", "READS", "TAG", "WRITES", "Commands"]

@@ -1080,6 +1080,13 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             (f"{_CORE}/test_locations.py",),
         ),
         RemovedCheck(
+            "a name that ends in a slash is another file's",
+            "core/locations.py",
+            '    if location.endswith("/"):\n',
+            "    if False:\n",
+            (f"{_CORE}/test_locations.py",),
+        ),
+        RemovedCheck(
             "a bucket's root may be a table's location",
             "core/locations.py",
             'return len(parts) >= _ROOT_PARTS and ".." not in parts',
