@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lake.core.avro.container import Block
 
-_BLOCK_ROWS = 16_384
+BLOCK_ROWS = 16_384
 _BLOCK_BYTES = 4 * 1024 * 1024
 _ABSENT, _PRESENT, _LIST_END = b"\x00", b"\x02", b"\x00"
 _SMALL_VARINT_BYTES = 4
@@ -40,14 +40,24 @@ def encode_records(
     Raises:
         ValueError: a required field has no value.
     """
-    for start in range(0, table.num_rows, _BLOCK_ROWS):
-        part = table.slice(start, _BLOCK_ROWS)
+    for records in encode_rows(schema, table):
+        yield from blocks_of(records, block_bytes)
+
+
+def encode_rows(schema: Mapping[str, Any], table: pa.Table) -> Iterator[pa.LargeBinaryArray]:
+    """Encode the rows of a table as records, one value each, in arrays of at most `BLOCK_ROWS`; see `encode_records`.
+
+    Raises:
+        ValueError: a required field has no value.
+    """
+    for start in range(0, table.num_rows, BLOCK_ROWS):
+        part = table.slice(start, BLOCK_ROWS)
         columns = [_contiguous(column) for column in part.columns]
-        records = _join(_record(schema, columns), part.num_rows)
-        yield from _blocks(records, block_bytes)
+        yield _join(_record(schema, columns), part.num_rows)
 
 
-def _blocks(records: pa.Array, block_bytes: int) -> Iterator[Block]:
+def blocks_of(records: pa.LargeBinaryArray, block_bytes: int = _BLOCK_BYTES) -> Iterator[Block]:
+    """Divide encoded records into blocks of about ``block_bytes``."""
     offsets, data = _ragged(records)
     first = 0
     while first < len(records):

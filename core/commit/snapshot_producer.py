@@ -7,6 +7,7 @@ Iceberg Java's ManifestMergeManager. Source: MergingSnapshotProducer, ManifestFi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,8 @@ import pyarrow.compute as pc
 from lake.core import locations
 from lake.core.commit import conflicts
 from lake.core.commit.added_entries import entry_tables
+from lake.core.commit.clustered_entries import ClusteredEntries
 from lake.core.commit.delete_conflicts import DeleteConflicts
-from lake.core.commit.manifest_clusters import by_partition, even_pieces
 from lake.core.commit.operations import (
     AppendFiles,
     EntryTable,
@@ -259,22 +260,23 @@ class SnapshotProducer:
         spec_id: int,
     ) -> list[dict[str, Any]]:
         """Write the live entries of manifests with one spec again; the number of entries must be that of the list."""
-        listed = pa.Table.from_pylist(rows, schema=MANIFEST_SCHEMA)
-        entries = read_manifests(self.storage, listed, metadata, rewritten=True)[spec_id]
-        size = sum(row["manifest_length"] for row in rows) // max(entries.num_rows, 1)
-        entries = entries.filter(pc.not_equal(entries["status"], DELETED))
-        counts = [row[name] for row in rows for name in _LIVE_COUNTS]
-        if None not in counts and sum(counts) != entries.num_rows:
-            raise CorruptFileError(
-                f"manifests of {self.table.identifier} contain {entries.num_rows} live files, their list says "
-                f"{sum(counts)}"
-            )
-        if not entries.num_rows:
-            return []
-        existing = pa.repeat(pa.scalar(EXISTING, pa.int32()), entries.num_rows)
-        entries = by_partition(_with(entries, "status", existing), operation.sort_by)
-        most = max(1, operation.target_bytes // max(size, 1))
-        return self._write(metadata, spec_id, entries, content, even_pieces(entries, most))
+        context = ManifestContext.of(metadata, spec_id, content)
+        with closing(ClusteredEntries(context, operation.sort_by)) as entries:
+            try:
+                entries.add(self.storage, metadata, rows)
+            except ValueError as error:
+                raise self._damaged(error) from error
+            size = sum(row["manifest_length"] for row in rows) // max(entries.read, 1)
+            counts = [row[name] for row in rows for name in _LIVE_COUNTS]
+            if None not in counts and sum(counts) != entries.live:
+                raise CorruptFileError(
+                    f"manifests of {self.table.identifier} contain {entries.live} live files, their list says "
+                    f"{sum(counts)}"
+                )
+            most = max(1, operation.target_bytes // max(size, 1))
+            return [
+                self._put(metadata, piece, context, data) for piece, data in entries.pieces(most)
+            ]
 
     def _summary(
         self, metadata: TableMetadata, parent: Snapshot | None, counter: SummaryCounter
@@ -480,34 +482,39 @@ class SnapshotProducer:
         spec_id: int,
         entries: pa.Table,
         content: int,
-        pieces: Sequence[pa.Table] = (),
     ) -> list[dict[str, Any]]:
-        """Write entries of one spec as manifests: the given pieces, or some of about the target size."""
+        """Write entries of one spec as manifests of about the target size."""
         target = MANIFEST_BYTES.of(metadata.properties)
         context = ManifestContext.of(metadata, spec_id, content)
         rows = []
-        for piece in pieces or _pieces(entries, target):
+        for piece in _pieces(entries, target):
             try:
                 data = encode_manifest(piece, context)
             except ValueError as error:
                 if pc.any(pc.equal(piece["status"], ADDED)).as_py():
                     raise
-                # The entry is from a manifest of an earlier snapshot.
-                raise CorruptFileError(
-                    f"an entry of {self.table.identifier} is damaged: {error}"
-                ) from error
-            location = self._new_manifest()
-            self.storage.write(location, data)
-            row = describe_manifest(
-                piece,
-                context,
-                location=location,
-                length=len(data),
-                sequence_number=next_sequence_number(metadata),
-                added_snapshot_id=self.snapshot_id,
-            )
-            rows.append(row)
+                raise self._damaged(error) from error
+            rows.append(self._put(metadata, piece, context, data))
         return rows
+
+    def _damaged(self, error: ValueError) -> CorruptFileError:
+        """Return the error of an entry of an earlier snapshot's manifest that cannot be written again."""
+        return CorruptFileError(f"an entry of {self.table.identifier} is damaged: {error}")
+
+    def _put(
+        self, metadata: TableMetadata, entries: pa.Table, context: ManifestContext, data: bytes
+    ) -> dict[str, Any]:
+        """Store a manifest, and return its row of the manifest list."""
+        location = self._new_manifest()
+        self.storage.write(location, data)
+        return describe_manifest(
+            entries,
+            context,
+            location=location,
+            length=len(data),
+            sequence_number=next_sequence_number(metadata),
+            added_snapshot_id=self.snapshot_id,
+        )
 
     def _new_manifest(self) -> str:
         name = f"{self.operation_id}-m{len(self.written)}.avro"

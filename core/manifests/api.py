@@ -11,8 +11,10 @@ from lake.core.manifests.encode import (
     ManifestContext,
     ManifestListHeader,
     describe_manifest,
+    encode_entries,
     encode_manifest,
     encode_manifest_list,
+    pack_manifest,
 )
 from lake.core.manifests.entries import entries_of, files_of
 from lake.core.manifests.read import (
@@ -44,11 +46,13 @@ __all__ = [
     "ManifestListHeader",
     "decode_manifest_rows",
     "describe_manifest",
+    "encode_entries",
     "encode_manifest",
     "encode_manifest_list",
     "entries_of",
     "files_of",
     "live_manifests",
+    "pack_manifest",
     "read_list_additions",
     "read_manifest",
     "read_manifest_list",

@@ -6,7 +6,7 @@ those of Iceberg Java 1.11.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from pyiceberg.types import StructType
 from lake.core.arrow import one_array
 from lake.core.avro.codecs import codec_of_manifests
 from lake.core.avro.container import write_container
-from lake.core.avro.encode import encode_records
+from lake.core.avro.encode import blocks_of, encode_records, encode_rows
 from lake.core.errors import BadInputError
 from lake.core.manifests.schemas import (
     ADDED,
@@ -158,10 +158,39 @@ def encode_manifest(
         ValueError: an entry lacks a value that the version requires, or does not match the manifest's
             content.
     """
+    partition = entries.schema.field("partition").type
+    return pack_manifest(encode_entries(entries, context), partition, context, marks=marks)
+
+
+def encode_entries(entries: pa.Table, context: ManifestContext) -> Iterator[pa.LargeBinaryArray]:
+    """Encode entries as records of a manifest, one value each, in several arrays; see `encode_manifest`.
+
+    Raises:
+        ValueError: an entry lacks a value that the version requires, or does not match the manifest's
+            content.
+    """
+    _check_entries(entries, context.format_version, context.content)
+    partition, layout = _layout(entries.schema.field("partition").type, context)
+    yield from encode_rows(layout.avro, _nested(entries, partition, layout))
+
+
+def pack_manifest(
+    records: Iterable[pa.LargeBinaryArray],
+    partition: pa.StructType,
+    context: ManifestContext,
+    *,
+    marks: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return the bytes of a manifest of encoded entries.
+
+    Args:
+        records: the entries, as `encode_entries` returns them for the same context and type of partitions.
+        partition: the type of the column ``partition``.
+        context: what the entries have in common.
+        marks: additional entries for the Avro file's metadata.
+    """
     version, spec, schema = context.format_version, context.spec, context.schema
-    _check_entries(entries, version, context.content)
-    partition = stored_partition_type(spec, schema, entries.schema.field("partition").type)
-    layout = entry_layout(partition, version)
+    _, layout = _layout(partition, context)
     header = {
         "schema": schema.model_dump_json(),
         "schema-id": str(schema.schema_id),
@@ -173,11 +202,18 @@ def encode_manifest(
     }
     if version > 1:
         header["content"] = _CONTENTS[context.content]
-    rows = _nested(entries, partition, layout)
-    blocks = encode_records(layout.avro, rows)
+    blocks = (block for some in records for block in blocks_of(some))
     return write_container(
         layout.avro, blocks, metadata=header, codec=context.codec, level=context.level
     )
+
+
+def _layout(
+    partition: pa.StructType, context: ManifestContext
+) -> tuple[StructType, ManifestLayout]:
+    """Return the partition struct of the entries, and the layout of their records."""
+    struct_type = stored_partition_type(context.spec, context.schema, partition)
+    return struct_type, entry_layout(struct_type, context.format_version)
 
 
 def _check_entries(entries: pa.Table, format_version: int, content: int) -> None:

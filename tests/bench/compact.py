@@ -241,7 +241,7 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._stop.wait(0.2):
-            for pid in [self._pid, *_below(self._pid)]:
+            for pid in [self._pid, *below(self._pid)]:
                 self.peak = max(self.peak, _python_peak(pid))
 
     def stop(self) -> float:
@@ -251,14 +251,15 @@ class PeakMemory:
         return self.peak
 
 
-def _below(pid: int) -> list[int]:
+def below(pid: int) -> list[int]:
+    """Return the children of a process, and theirs."""
     children: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             children += [int(text) for text in task.read_text().split()]
         except OSError:
             continue
-    return [*children, *(deeper for child in children for deeper in _below(child))]
+    return [*children, *(deeper for child in children for deeper in below(child))]
 
 
 def _python_peak(pid: int) -> float:

@@ -17,6 +17,7 @@ import shutil
 import sys
 import tempfile
 import uuid
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ from lake.core.manifests.api import (  # noqa: E402
 from lake.core.manifests.schemas import ADDED, DELETED, ENTRY_COLUMNS, MANIFEST_SCHEMA  # noqa: E402
 
 _FIRST_ID = 1 << 60
+_FIRST_DAY = date(2024, 2, 27)
+# Fewer than a file system allows.
+_LINKS = 30_000
 _STEP_MS = 20_000
 _END_MS = 1_750_000_000_000
 _OLDER = "2025-07-01T00:00:00Z"
@@ -56,8 +60,10 @@ class History:
         *,
         schema: Schema = SCHEMA,
         spec: PartitionSpec = SPEC,
+        folders: int = 1,
     ) -> None:
         self.warehouse = warehouse
+        self._folders = folders
         self._count = snapshots
         self._made = make_table(warehouse, schema=schema, spec=spec)
         self.location = self._made.metadata.location
@@ -100,15 +106,21 @@ class History:
 
     def data_file(self, number: int) -> str:
         """Return the location of a data file."""
-        return (
-            f"{self.location}/data/ts_day=2024-02-27/{number:08d}-{uuid.UUID(int=number)}.parquet"
-        )
+        day = _FIRST_DAY + timedelta(days=number % self._folders)
+        return f"{self.location}/data/ts_day={day}/{number:08d}-{uuid.UUID(int=number)}.parquet"
 
     def make_data_files(self, count: int) -> None:
-        """Make the data files, of a few bytes each: they are not read."""
-        Path(self._local(self.data_file(0))).parent.mkdir()
+        """Make the data files, of a few bytes each: they are not read. Some of them are links to the same bytes."""
+        first = Path()
         for number in range(count):
-            Path(self._local(self.data_file(number))).write_bytes(b"PAR1" * 25)
+            path = Path(self._local(self.data_file(number)))
+            if number < self._folders:
+                path.parent.mkdir()
+            if number % _LINKS:
+                path.hardlink_to(first)
+            else:
+                path.write_bytes(b"PAR1" * 25)
+                first = path
 
     def snapshot(
         self, number: int, manifests: pa.Table, summary: dict[str, str] | None = None

@@ -1,0 +1,87 @@
+"""Time `lake manifests` against Iceberg Java's `rewrite_manifests`, whole processes in turn, on copies of one table.
+
+    python tests/bench/rewrite_manifests.py [--files 1000000] [--manifests 5000] [--rounds 3] [--no-java]
+                                            [--folder DIR]
+
+Every manifest contains files of all partitions, as those of a streaming writer do. After each run, the live entries
+must be the same as before, and the manifests are counted. Memory is the most that the process ever held (VmHWM).
+Target: five times as fast as Java, in at most 1 GiB. Needs a JDK and Maven for the peer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+from compact import copy_of  # noqa: E402
+from support.tables.iceberg_tables import open_session  # noqa: E402
+from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from wide_tables import made_once, make_wide  # noqa: E402
+
+from lake.core.commit.manifest_clusters import manifests_per_partition  # noqa: E402
+from lake.core.manifests.api import read_manifests  # noqa: E402
+from lake.core.snapshots import ancestry  # noqa: E402
+from lake.core.snapshots.completeness import read_list  # noqa: E402
+
+_CALL = "CALL lake.system.rewrite_manifests(table => 'db.t')"
+_COMPARED = ("file_path", "record_count", "sequence_number", "snapshot_id", "partition")
+
+
+def entries_of(warehouse: Path) -> pa.Table:
+    """Return the live entries, and the manifest of each."""
+    table = open_session(warehouse).table("db.t")
+    head = ancestry.branch_head(table.metadata, ancestry.MAIN)
+    assert head is not None
+    listed = read_list(table.storage, table.metadata, head)
+    columns = (*_COMPARED, "status")
+    found = read_manifests(table.storage, listed, table.metadata, columns=columns, live_only=True)
+    return found[0].sort_by("file_path")
+
+
+def rewrite(command: list[str], kept: Path, used: Path, before: pa.Table) -> Run:
+    """Run a command on a copy, and check what it left."""
+    copy_of(kept, used)
+    done = run(command)
+    left = entries_of(used)
+    if not left.select(_COMPARED).equals(before.select(_COMPARED)):
+        raise SystemExit(f"{command}: the live entries are not those of before")
+    count = len(pc.unique(left["manifest_path"].cast(pa.string())))
+    share = manifests_per_partition(left, left["manifest_path"])
+    print(f"    {count} manifests, {share:.2f} of them for each partition")
+    return done
+
+
+def main() -> None:
+    """Make the table, unless it exists already, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=1_000_000)
+    parser.add_argument("--manifests", type=int, default=5_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-java", action="store_true")
+    parser.add_argument("--folder", help="where to work; the table made there is used again")
+    chosen = parser.parse_args()
+    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    make = partial(make_wide, files=chosen.files, manifests=chosen.manifests)
+    kept, used = made_once(folder, f"made-{chosen.files}-{chosen.manifests}", make)
+    copy_of(kept, used)
+    before = entries_of(used)
+    commands = {"lake": lake_command(used, "manifests", "db.t")}
+    if not chosen.no_java:
+        commands["java"] = java_command(used, _CALL)
+    turns = {
+        name: partial(rewrite, command, kept, used, before) for name, command in commands.items()
+    }
+    take_turns(chosen.rounds, turns, ratio=5, peak=1024)
+
+
+if __name__ == "__main__":
+    main()
