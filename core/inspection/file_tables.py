@@ -7,7 +7,7 @@ are in ``lower_bounds`` and ``upper_bounds``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ from pyiceberg.types import (
 
 from lake.core.arrow import one_array
 from lake.core.inspection.deletes_table import deletes_rows, deletes_schema
-from lake.core.manifests.api import read_manifests
+from lake.core.manifests.api import ENTRY_COLUMNS, read_manifests
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES
 from lake.core.manifests.read import live_manifests
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
@@ -197,8 +197,14 @@ class FileTables:
             return self._list.filter(_OF_CONTENT[kind](self._list["content"]))
         return self._list
 
-    def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, kind: str, columns: Collection[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a metadata table.
+
+        Args:
+            kind: the metadata table.
+            columns: columns of `schema` that are needed, others may be left out; None for all.
 
         Raises:
             CorruptFileError: a manifest or the manifest list cannot be read, or names fewer files than it must.
@@ -206,6 +212,8 @@ class FileTables:
         """
         manifests = self._list
         schema = arrow_schema(self.schema(kind))
+        if columns is not None and kind in _OF_ENTRIES:
+            schema = pa.schema([item for item in schema if item.name in columns])
         if kind == "manifests":
             yield self._manifests(manifests, schema)
         elif kind == "partitions":
@@ -219,10 +227,11 @@ class FileTables:
                     self._table.storage, self._metadata, entries, partitions, schema
                 )
         else:
-            for entries in self._entries(kind):
+            names = {item.name for item in _files_of(schema)}.union(schema.names)
+            for entries in self._entries(kind, names.intersection(ENTRY_COLUMNS)):
                 yield self._converted(entries, schema)
 
-    def _entries(self, kind: str) -> Iterator[pa.Table]:
+    def _entries(self, kind: str, columns: Collection[str] | None = None) -> Iterator[pa.Table]:
         """Yield entries of some manifests of one spec at a time, in the order of the manifest list."""
         manifests = self._chosen(kind)
         if kind != "entries":
@@ -232,30 +241,33 @@ class FileTables:
         for start, end in pairwise([*starts, manifests.num_rows]):
             window = manifests.slice(start, end - start)
             found = read_manifests(
-                self._table.storage, window, self._metadata, live_only=kind != "entries"
+                self._table.storage,
+                window,
+                self._metadata,
+                columns=columns,
+                live_only=kind != "entries",
             )
             yield from found.values()
 
     def _converted(self, entries: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-        kinds = dict(zip(schema.names, schema.types, strict=True))
-        struct_type = kinds.get("data_file")
-        files = kinds if struct_type is None else {item.name: item.type for item in struct_type}
-        columns = {
-            name: self._unified(entries["partition"], kind)
-            if name == "partition"
-            else _as(one_array(entries[name]), kind)
-            for name, kind in files.items()
-        }
-        if struct_type is None:
-            return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
-        struct = pa.StructArray.from_arrays(list(columns.values()), fields=list(struct_type))
-        return pa.RecordBatch.from_arrays(
-            [
-                struct if name == "data_file" else _as(one_array(entries[name]), kind)
-                for name, kind in kinds.items()
-            ],
-            schema=schema,
-        )
+        arrays = []
+        for item in schema:
+            if item.name == "data_file":
+                children = [self._column(entries, child) for child in item.type]
+                column = pa.StructArray.from_arrays(children, fields=list(item.type))
+            else:
+                column = self._column(entries, item)
+            arrays.append(column)
+        if not arrays:
+            return pa.RecordBatch.from_struct_array(
+                pa.StructArray.from_buffers(pa.struct([]), entries.num_rows, [None])
+            )
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _column(self, entries: pa.Table, item: pa.Field) -> pa.Array:
+        if item.name == "partition":
+            return self._unified(entries["partition"], item.type)
+        return _as(one_array(entries[item.name]), item.type)
 
     def _unified(self, partitions: pa.ChunkedArray, kind: pa.StructType) -> pa.Array:
         """Return the partitions of one spec as the struct of all specs' fields."""
@@ -399,6 +411,7 @@ _OF_CONTENT: Mapping[str, Callable[[Any], Any]] = {
     "delete-files": lambda content: pc.not_equal(content, DATA),
     "deletes": lambda content: pc.not_equal(content, DATA),
 }
+_OF_ENTRIES = ("files", "data-files", "delete-files", "entries")
 KINDS = ("files", "data-files", "delete-files", "entries", "manifests", "partitions", "deletes")
 
 
@@ -435,6 +448,12 @@ def unified_partition_type(metadata: TableMetadata) -> StructType:
 
 def _schemas(metadata: TableMetadata) -> list[Schema]:
     return [metadata.schema(), *reversed(metadata.schemas)]
+
+
+def _files_of(schema: pa.Schema) -> list[pa.Field]:
+    """Return the fields of the files of the table of entries; none if they are not wanted."""
+    place = schema.get_field_index("data_file")
+    return [] if place < 0 else list(schema.field(place).type)
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -26,7 +26,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.errors import CorruptFileError, InvalidRequestError, NotFoundError
-from lake.core.expressions.filters import bind_filter, row_mask
+from lake.core.expressions.filters import bind_filter, field_path, filter_columns, row_mask
 from lake.core.expressions.parser import parse_filter
 from lake.core.inspection.file_tables import FileTables
 from lake.core.inspection.show import shown_properties
@@ -182,20 +182,27 @@ def metadata_rows(table: Table, options: InspectOptions) -> MetadataRows:
         BadInputError: the filter is not valid.
         CorruptFileError: the metadata contains a value that its column cannot hold.
     """
+    tables = None
     if options.kind in SCHEMAS:
         schema = SCHEMAS[options.kind]
+    else:
+        tables = FileTables(table, _snapshot(table, options))
+        schema = tables.schema(options.kind)
+    projection = _projected(schema, options.select)
+    names = [field.name for field in projection.fields]
+    condition = None
+    needed = set(names)
+    if options.where is not None:
+        condition = bind_filter(parse_filter(options.where), schema)
+        paths = (field_path(schema, number) for number in filter_columns(condition))
+        needed.update(path[0].name for path in paths if path)
+    if tables is None:
         batch = _in_metadata(table, options.kind)
         found: int | None = batch.num_rows
         read: Callable[[], Iterator[pa.RecordBatch]] = partial(iter, (batch,))
     else:
-        tables = FileTables(table, _snapshot(table, options))
-        schema, found = tables.schema(options.kind), tables.count(options.kind)
-        read = partial(tables.batches, options.kind)
-    projection = _projected(schema, options.select)
-    names = [field.name for field in projection.fields]
-    condition = None
-    if options.where is not None:
-        condition = bind_filter(parse_filter(options.where), schema)
+        found = tables.count(options.kind)
+        read = partial(tables.batches, options.kind, needed)
 
     def select(batch: pa.RecordBatch) -> pa.RecordBatch:
         if condition is not None:

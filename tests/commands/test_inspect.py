@@ -40,6 +40,28 @@ def _rows(table: pa.Table) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "column", "where"),
+    [
+        ("files", "record_count", "file_path LIKE 'file:%' AND content = 0"),
+        ("files", "upper_bounds", "record_count = 2"),
+        ("entries", "data_file", "status = 1"),
+        ("entries", "sequence_number", "data_file.record_count = 2"),
+        ("partitions", "file_count", "record_count = 4"),
+    ],
+)
+def test_columns_that_are_not_selected_can_be_filtered(
+    inspected: CommandLine, tmp_path: Path, kind: str, column: str, where: str
+) -> None:
+    every, some = tmp_path / "every.parquet", tmp_path / "some.parquet"
+    inspected.ok("inspect", "db.t", kind, "--output", every)
+    inspected.ok("inspect", "db.t", kind, "--select", column, "--where", where, "--output", some)
+
+    found = pq.read_table(some)
+    assert found.num_rows > 0
+    assert found.equals(pq.read_table(every, columns=[column]))
+
+
 @pytest.mark.parametrize("kind", ["snapshots", "refs", "history", "metadata-log"])
 def test_metadata_tables_are_those_of_pyiceberg(
     inspected: CommandLine, tmp_path: Path, kind: str
