@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.avro.container import runs
 from lake.core.commit import conflicts
 from lake.core.commit.operations import DeleteKey, EntryTable
 from lake.core.errors import CommitConflictError, ConflictingFilesError, RefusedError
-from lake.core.manifests.api import read_manifest
+from lake.core.manifests.api import MANIFEST_SCHEMA, read_manifest, read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.snapshots.delete_scopes import referenced_paths
 
@@ -31,10 +33,12 @@ _DELETE_COLUMNS = (
     "lower_bounds",
     "upper_bounds",
 )
+# Manifests that are searched together.
+_WINDOW_BYTES = 8 * 1024 * 1024
 AGAIN = "run the command again"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Removal:
     """The entries to remove.
 
@@ -63,11 +67,13 @@ class Removal:
     def matches(self, entries: pa.Table, *, is_data: bool) -> pa.Array:
         """Return for each entry of a data or delete manifest whether it is removed."""
         if is_data:
-            return pc.is_in(entries["file_path"], value_set=_texts(self.paths))
-        for_one = pc.is_in(
-            referenced_paths(entries), value_set=_texts(self.paths, pa.large_binary())
-        )
+            return pc.is_in(entries["file_path"], value_set=self._texts)
+        for_one = pc.is_in(referenced_paths(entries), value_set=self._texts.cast(pa.large_binary()))
         return pc.or_(for_one, pa.array(_keyed(entries, self.deletes), pa.bool_()))
+
+    @cached_property
+    def _texts(self) -> pa.Array:
+        return _texts(self.paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +104,13 @@ def find_live(
     partitions: dict[str, conflicts.Partition] = {}
     manifests: set[str] = set()
     columns = ["file_path", "partition"]
-    for row in manifests_of(current, data=True) if wanted else ():
-        entries = read_manifest(storage, row, metadata, columns=columns, live_only=True)
-        matches = entries.filter(pc.is_in(entries["file_path"], value_set=values))
-        if matches.num_rows:
-            manifests.add(row["manifest_path"])
+    searched = manifests_of(current, data=True) if wanted else []
+    for some in runs(searched, lambda row: int(row["manifest_length"]), _WINDOW_BYTES):
+        listed = pa.Table.from_pylist(some, schema=MANIFEST_SCHEMA)
+        found = read_manifests(storage, listed, metadata, columns=columns, live_only=True)
+        for entries in found.values():
+            matches = entries.filter(pc.is_in(entries["file_path"], value_set=values))
+            manifests.update(matches["manifest_path"].cast(pa.string()).unique().to_pylist())
             partitions.update(
                 zip(matches["file_path"].to_pylist(), conflicts.partitions_of(matches), strict=True)
             )
@@ -192,5 +200,5 @@ def _keyed(entries: pa.Table, wanted: frozenset[DeleteKey]) -> list[bool]:
     return [key in wanted for key in keys_of(entries)]
 
 
-def _texts(values: frozenset[str], text_type: pa.DataType | None = None) -> pa.Array:
-    return pa.array(sorted(values), pa.string()).cast(text_type or pa.string())
+def _texts(values: frozenset[str]) -> pa.Array:
+    return pa.array(sorted(values), pa.string())
