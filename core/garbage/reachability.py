@@ -7,8 +7,9 @@ lists are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from lake.core.arrow import one_array
 from lake.core.errors import BadInputError
+from lake.core.garbage.name_set import NameSet
 from lake.core.manifests.api import ListAdditions, read_list_additions, read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
@@ -26,7 +28,7 @@ from lake.core.snapshots.completeness import (
     missing_files_message,
     verify_manifest_list,
 )
-from lake.core.storage.file_names import FileNames
+from lake.core.storage.file_names import FileNames, local_folders
 from lake.core.storage.location_columns import normalize_locations
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ STATISTICS = "statistics_files"
 KINDS = (DATA_FILE, POSITION_DELETE, EQUALITY_DELETE, MANIFEST, MANIFEST_LIST, STATISTICS)
 _CONTENT_KINDS = pa.array([DATA_FILE, POSITION_DELETE, EQUALITY_DELETE])
 FILES = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
+_PREFIX = r"^[a-z][a-z0-9+.-]*://[^/]*"
+# Manifests whose entries are in memory at once.
+_WINDOW_BYTES = 16 * 1024 * 1024
 _NO_INDICES = np.array([], np.int64)
 _COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 
@@ -72,6 +77,43 @@ class Garbage:
         return int(pc.sum(self.files["bytes"]).as_py() or 0)
 
 
+@dataclass(frozen=True, slots=True)
+class HeldNames:
+    """The names of files that are needed, and of their folders.
+
+    Args:
+        names: the names (`FileNames.of`).
+        paths: the names without scheme and authority.
+        folders: the files' `local_folders`.
+    """
+
+    names: NameSet
+    paths: NameSet
+    folders: pa.Array
+
+    @classmethod
+    def of(cls, names: pa.Array) -> HeldNames:
+        """Return names with their folders."""
+        held = NameSet.of(names)
+        is_local = pc.all(pc.starts_with(names, "/"), min_count=0).as_py()
+        paths = held if is_local else NameSet.of(without_prefix(names))
+        return cls(held, paths, local_folders(names))
+
+    @classmethod
+    def joined(cls, parts: Sequence[HeldNames]) -> HeldNames:
+        """Return all names of several sets."""
+        names = NameSet.joined([part.names for part in parts])
+        is_local = all(part.paths is part.names for part in parts)
+        paths = names if is_local else NameSet.joined([part.paths for part in parts])
+        folders = [part.folders for part in parts]
+        return cls(names, paths, pa.concat_arrays([pa.array([], pa.string()), *folders]).unique())
+
+
+def without_prefix(names: pa.Array) -> pa.Array:
+    """Return names without scheme and authority, which differ if a table is read through another address."""
+    return pc.replace_substring_regex(names, _PREFIX, "")
+
+
 @dataclass(slots=True)
 class Reachability:
     """Computes reachability; reads each manifest once per run.
@@ -91,8 +133,8 @@ class Reachability:
     _counts: dict[str, FileCounts] = field(default_factory=dict)
     # The manifests that only expired snapshots had in the last call, and the files they listed.
     _going: tuple[pa.Table, pa.Table, tuple[str, ...]] | None = None
-    # Manifests read together, and the paths of their live files.
-    _live: list[tuple[frozenset[str], pa.Array]] = field(default_factory=list)
+    # Manifests read together, and their live files.
+    _live: list[tuple[frozenset[str], HeldNames]] = field(default_factory=list)
     # The delete manifests of the last call, and the columns that they compare.
     _compared: tuple[frozenset[str], frozenset[int]] = (frozenset(), frozenset())
 
@@ -122,7 +164,7 @@ class Reachability:
         going = self._expired_manifests(metadata, expired, kept_manifests, unreadable)
         candidates = self._candidates(metadata, going, unreadable)
         # Read even if there are no candidates: a table with a broken manifest is not changed.
-        live = self._live_paths(metadata, kept_manifests)
+        live = self._live_names(metadata, kept_manifests)
         expired_ids = {item.snapshot_id for item in expired}
         parts = [
             candidates,
@@ -144,12 +186,12 @@ class Reachability:
             NotFoundError: one is missing.
         """
         manifests = self._manifests(metadata, metadata.snapshots)
-        live = self._live_paths(metadata, manifests)
+        live = self._live_names(metadata, manifests)
         # A statistics entry that the catalog kept without its snapshot still references its file.
         named = _statistics(metadata, lambda _: True)
         return self._without(files, live, manifests, metadata.snapshots, named)
 
-    def referenced(self, metadata: TableMetadata) -> pa.Array:
+    def referenced(self, metadata: TableMetadata) -> HeldNames:
         """Return the names (`FileNames.of`) of all files that the snapshots of the table reference.
 
         Raises:
@@ -157,7 +199,7 @@ class Reachability:
             NotFoundError: one is missing.
         """
         manifests = self._manifests(metadata, metadata.snapshots)
-        live = self._live_paths(metadata, manifests)
+        live = self._live_names(metadata, manifests)
         return self._held(
             live, manifests, metadata.snapshots, _statistics(metadata, lambda _: True)
         )
@@ -304,19 +346,32 @@ class Reachability:
         ]
         return pa.concat_tables([FILES.empty_table(), *parts])
 
-    def _live_paths(self, metadata: TableMetadata, manifests: pa.Table) -> Any:
+    def _live_names(self, metadata: TableMetadata, manifests: pa.Table) -> list[HeldNames]:
+        """Return the names of the live files of manifests that retained snapshots have."""
         paths_wanted = frozenset(manifests["manifest_path"].to_pylist())
         # Skip manifests of snapshots that only an earlier attempt retained; they would keep files.
-        known = [(names, paths) for names, paths in self._live if names <= paths_wanted]
+        known = [(names, held) for names, held in self._live if names <= paths_wanted]
         read = frozenset().union(*(names for names, _ in known))
         new = manifests.filter(
             pc.invert(pc.is_in(manifests["manifest_path"], value_set=pa.array(read, pa.string())))
         )
         if new.num_rows:
             names = frozenset(new["manifest_path"].to_pylist())
-            known.append((names, self.names.of(self._entries(metadata, new)["path"])))
+            known.append((names, HeldNames.joined(list(self._read_live(metadata, new)))))
             self._live.append(known[-1])
-        return pa.concat_arrays([pa.array([], pa.string()), *(paths for _, paths in known)])
+        return [held for _, held in known]
+
+    def _read_live(self, metadata: TableMetadata, manifests: pa.Table) -> Iterator[HeldNames]:
+        """Read manifests, some at a time: the paths of all files take much more memory than their hashes."""
+        ends = np.cumsum(manifests["manifest_length"].to_numpy()) // _WINDOW_BYTES
+        starts = np.flatnonzero(np.diff(ends, prepend=-1))
+        for start, end in pairwise([*starts, manifests.num_rows]):
+            window = manifests.slice(start, end - start)
+            found = read_manifests(
+                self.storage, window, metadata, columns=("status", "file_path"), live_only=True
+            )
+            for entries in found.values():
+                yield HeldNames.of(self.names.of(entries["file_path"]))
 
     def _once(self, files: pa.Table) -> pa.Table:
         """Return the first row of each file."""
@@ -325,7 +380,7 @@ class Reachability:
     def _without(
         self,
         files: pa.Table,
-        live: pa.Array,
+        live: Sequence[HeldNames],
         manifests: pa.Table,
         snapshots: Sequence[Snapshot],
         statistics: pa.Table,
@@ -334,21 +389,22 @@ class Reachability:
         if not files.num_rows:
             return files
         held = self._held(live, manifests, snapshots, statistics)
-        reached = pc.is_in(self.names.of(files["path"]), value_set=held)
-        return files.filter(pc.invert(reached))
+        return files.filter(pc.invert(held.names.has(self.names.of(files["path"]))))
 
     def _held(
         self,
-        live: pa.Array,
+        live: Sequence[HeldNames],
         manifests: pa.Table,
         snapshots: Sequence[Snapshot],
         statistics: pa.Table,
-    ) -> pa.Array:
+    ) -> HeldNames:
         """Return the names of files that snapshots or statistics entries reference, and of the targets of links."""
         lists = pa.array([item.manifest_list for item in snapshots], pa.string())
         columns = (manifests["manifest_path"], lists, statistics["path"])
-        held = pa.concat_arrays([live, *(self.names.of(column) for column in columns)])
-        return pa.concat_arrays([held, self.names.linked(held)])
+        held = HeldNames.joined(
+            [*live, *(HeldNames.of(self.names.of(column)) for column in columns)]
+        )
+        return HeldNames.joined([held, HeldNames.of(self.names.linked_in(held.folders))])
 
 
 def _files(locations: Any, kind: str, sizes: Any = None) -> pa.Table:

@@ -12,7 +12,7 @@ are encoded as in URLs; those in Parquet and ORC files are not.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
@@ -40,7 +40,6 @@ _ENDINGS = (".parquet", ".orc", ".csv", ".csv.gz")
 _MANIFEST_BYTES = 64 * 1024 * 1024
 _BATCH_ROWS = 8192
 _TIME = pa.timestamp("us", "UTC")
-Keep = Callable[[pa.Array], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +57,12 @@ class _Part:
     encoded: bool = False
 
 
-def read_inventory(storage: Storage, location: str, keep: Keep) -> Iterator[pa.Table]:
+def read_inventory(storage: Storage, location: str) -> Iterator[pa.Table]:
     """Yield the files of an inventory in batches (`INVENTORY`); deleted and earlier versions are left out.
 
     Args:
         storage: opens the inventory.
         location: a file, a folder or a ``manifest.json``.
-        keep: returns for paths which ones are wanted.
 
     Raises:
         BadInputError: the inventory cannot be read, or a row has no path or a negative size.
@@ -74,8 +72,7 @@ def read_inventory(storage: Storage, location: str, keep: Keep) -> Iterator[pa.T
         try:
             with translate_errors(part.location):
                 for batch in _batches(storage, part):
-                    rows = _rows(batch, part)
-                    yield rows.filter(keep(rows["path"]))
+                    yield _rows(batch, part)
         except (pa.ArrowException, ValueError, OSError) as error:
             raise BadInputError(
                 f"{part.location} cannot be read as an inventory: {error}"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, reduce
+from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
 from lake.core.errors import BadInputError, RefusedError, StorageError
+from lake.core.garbage.name_set import NameSet, name_hashes
 from lake.core.orphans.inventory import INVENTORY, read_inventory
+from lake.core.sorting.spill_file import BatchSpool
 from lake.core.storage.file_names import FileNames
 
 if TYPE_CHECKING:
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
 
 # The folder below a table's location to which files are moved.
 TRASH = ".lake-trash"
+_BATCH_FILES = 65_536
 
 
 def trash_folder(table: Table) -> str:
@@ -27,10 +33,53 @@ def trash_folder(table: Table) -> str:
     return locations.join(table.metadata.location, TRASH)
 
 
+class ListedFiles:
+    """The files below a table's folders: their names in memory, as hashes, and what was listed on disk.
+
+    Args:
+        names: compares locations as files.
+    """
+
+    def __init__(self, names: FileNames) -> None:
+        self._names = names
+        self._spool = BatchSpool("the listed files")
+        self._hashes: list[npt.NDArray[np.uint64]] = []
+        self.count = self.bytes = 0
+
+    def add(self, files: pa.Table, own: pa.Array) -> None:
+        """Add files (`INVENTORY`) with their names."""
+        if not files.num_rows:
+            return
+        hashes = name_hashes(own)
+        self.count += files.num_rows
+        self.bytes += int(pc.sum(files["bytes"]).as_py() or 0)
+        self._hashes.append(hashes)
+        self._spool.write(files.combine_chunks().to_batches()[0])
+
+    @cached_property
+    def names(self) -> NameSet:
+        """The names of the files."""
+        return NameSet(self._hashes)
+
+    def without(self, held: NameSet) -> pa.Table:
+        """Return the files (`INVENTORY`, and ``name``) whose names are not in a set."""
+        parts = [INVENTORY.append(pa.field("name", pa.string())).empty_table()]
+        for number, hashes in enumerate(self._hashes):
+            is_loose = ~held.has_hashes(hashes)
+            if is_loose.any():
+                loose = pa.Table.from_batches([self._spool.read(number)]).filter(pa.array(is_loose))
+                parts.append(loose.append_column("name", self._names.of(loose["path"])))
+        return pa.concat_tables(parts).combine_chunks()
+
+    def close(self) -> None:
+        """Free the disk space."""
+        self._spool.close()
+
+
 def list_files(
     table: Table, more: Sequence[str], names: FileNames, inventory: str | None
-) -> pa.Table:
-    """Return the files below the table's folders and others, without those that were moved away (`INVENTORY`).
+) -> ListedFiles:
+    """Return the files below the table's folders and others, without those that were moved away.
 
     Args:
         table: the table.
@@ -50,17 +99,25 @@ def list_files(
             hint="the files of such a table may belong to another one; remove orphan files by hand",
         )
     folders = _outermost([*table.roots, *more])
-    if inventory is None:
-        parts = [_columns(table.storage.find_files(folder)) for folder in folders]
-    else:
-        beside = table.metadata_location.rpartition("/")[0]
-        parts = [
-            _columns(table.storage.find_files(beside)),
-            *_in_inventory(table, inventory, folders, beside, names),
-        ]
-    listed = _without_trash(table, pa.concat_tables([INVENTORY.empty_table(), *parts]), names)
-    current = names.of(pa.array([table.metadata_location], pa.string()))[0]
-    if pc.index(names.of(listed["path"]), current).as_py() < 0:
+    listed = ListedFiles(names)
+    away = names.of(pa.array([f"{trash_folder(table)}/"], pa.string()))[0].as_py()
+
+    def add(files: pa.Table, own: pa.Array) -> None:
+        # Most files are not even named like one that was moved away.
+        if pc.any(pc.match_substring(files["path"], TRASH), min_count=0).as_py():
+            stays = pc.invert(pc.starts_with(own, away))
+            files, own = files.filter(stays), own.filter(stays)
+        listed.add(files, own)
+
+    beside = table.metadata_location.rpartition("/")[0]
+    for folder in folders if inventory is None else [beside]:
+        for files in _columns(table.storage.find_files(folder)):
+            add(files, names.of(files["path"]))
+    if inventory is not None:
+        _add_inventory(table, inventory, folders, beside, names, add)
+    current = names.of(pa.array([table.metadata_location], pa.string()))
+    if not listed.names.has(current)[0].as_py():
+        listed.close()
         raise StorageError(
             f"the listing of {folders[0]} lacks {table.metadata_location}",
             hint="the storage did not list all files; nothing was changed",
@@ -78,44 +135,42 @@ def _outermost(folders: Sequence[str]) -> list[str]:
     ]
 
 
-def _in_inventory(
-    table: Table, inventory: str, folders: Sequence[str], beside: str, names: FileNames
-) -> list[pa.Table]:
-    """Return the inventory's files below the folders, except those in the metadata folder."""
-
-    def keep(paths: pa.Array) -> pa.Array:
-        return pc.and_not(_is_below(paths, folders, names), _is_below(paths, [beside], names))
-
-    parts = [part for part in read_inventory(table.storage, inventory, keep) if part.num_rows]
-    if not parts:
+def _add_inventory(
+    table: Table,
+    inventory: str,
+    folders: Sequence[str],
+    beside: str,
+    names: FileNames,
+    add: Callable[[pa.Table, pa.Array], None],
+) -> None:
+    """Add the inventory's files below the folders, except those in the metadata folder."""
+    found = 0
+    for files in read_inventory(table.storage, inventory):
+        own = names.of(files["path"])
+        kept = pc.and_not(_is_below(own, folders, names), _is_below(own, [beside], names))
+        chosen = files.filter(kept)
+        found += chosen.num_rows
+        add(chosen, own.filter(kept))
+    if not found:
         raise BadInputError(
             f"{inventory} contains no file below {folders[0]}",
             hint="choose the inventory of the bucket that contains the table",
         )
-    return parts
 
 
-def _without_trash(table: Table, listed: pa.Table, names: FileNames) -> pa.Table:
-    away = pc.match_substring(listed["path"], TRASH)
-    if not pc.any(away, min_count=0).as_py():
-        return listed
-    away = pc.and_(away, _is_below(listed["path"], [trash_folder(table)], names))
-    return listed.filter(pc.invert(away))
-
-
-def _is_below(paths: pa.Array, folders: Sequence[str], names: FileNames) -> pa.Array:
-    own = names.of(paths)
+def _is_below(own: pa.Array, folders: Sequence[str], names: FileNames) -> pa.Array:
     prefixes = names.of(pa.array([f"{folder.rstrip('/')}/" for folder in folders], pa.string()))
     return reduce(pc.or_, [pc.starts_with(own, prefix) for prefix in prefixes.to_pylist()])
 
 
-def _columns(files: Iterable[StoredFile]) -> pa.Table:
-    found = list(files)
-    return pa.table(
-        [
-            pa.array([file.location for file in found], pa.string()),
-            pa.array([file.length for file in found], pa.int64()),
-            pa.array([file.modified_ms for file in found], pa.int64()),
-        ],
-        schema=INVENTORY,
-    )
+def _columns(files: Iterable[StoredFile]) -> Iterator[pa.Table]:
+    remaining = iter(files)
+    while found := list(islice(remaining, _BATCH_FILES)):
+        yield pa.table(
+            [
+                pa.array([file.location for file in found], pa.string()),
+                pa.array([file.length for file in found], pa.int64()),
+                pa.array([file.modified_ms for file in found], pa.int64()),
+            ],
+            schema=INVENTORY,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
+from lake.core.arrow import one_array
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import refuse_shared_location
 from lake.core.errors import RefusedError
@@ -21,7 +23,9 @@ from lake.core.garbage.reachability import (
     MANIFEST,
     MANIFEST_LIST,
     STATISTICS,
+    HeldNames,
     Reachability,
+    without_prefix,
 )
 from lake.core.metadata.files import is_metadata_name
 from lake.core.options import Option
@@ -38,8 +42,6 @@ from lake.core.storage.location_columns import normalize_locations
 from lake.core.storage.s3 import MOST_KEYS, UnsupportedError
 from lake.core.units import iso_time
 
-# The scheme and authority of a name, which differ if a table is read through another address.
-_PREFIX = r"^[a-z][a-z0-9+.-]*://[^/]*"
 _STATISTICS = r"\.(stats|puffin)$"
 METADATA_FILE = "metadata_files"
 _REASON = "reason"
@@ -104,7 +106,7 @@ class CleaningPlan:
 
         A store moves an object by a copy and a deletion. It deletes up to 1,000 objects by one request.
         """
-        mode, number = self.options.mode, self.files.num_rows
+        mode, number = self.options.mode, int(self.files.num_rows)
         if mode is Mode.LIST or locations.parse(self.table.metadata.location).is_local:
             return None
         return int(2 * number if mode is Mode.QUARANTINE else -(-number // MOST_KEYS))
@@ -152,11 +154,11 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     refuse_shared_location(table)
     names = FileNames(options.equal_schemes, options.equal_authorities)
     listed = list_files(table, options.locations, names, options.inventory)
-    own = names.of(listed["path"])
     reach = Reachability(table.storage, names)
-    referenced = referenced_names(table, reach, own, names)
-    is_referenced = pc.is_in(own, value_set=referenced)
-    loose = listed.append_column("name", own).filter(pc.invert(is_referenced))
+    with closing(listed):
+        referenced = referenced_names(table, reach, listed.names, names)
+        loose = listed.without(referenced.names)
+    count = listed.count - loose.num_rows
     limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))
     reasons = _reasons(table, options, loose, referenced, names, limit_ms)
     loose = loose.select(INVENTORY.names).append_column(_REASON, reasons)
@@ -168,8 +170,8 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         table=table,
         options=options,
         unreferenced=loose.add_column(1, "kind", _kinds(table, loose["path"])),
-        listed=(listed.num_rows, int(pc.sum(listed["bytes"]).as_py() or 0)),
-        referenced=int(pc.sum(is_referenced).as_py() or 0),
+        listed=(listed.count, listed.bytes),
+        referenced=count,
         reach=reach,
         names=names,
     )
@@ -185,7 +187,7 @@ def _reasons(
     table: Table,
     options: CleanOptions,
     loose: pa.Table,
-    referenced: pa.Array,
+    referenced: HeldNames,
     names: FileNames,
     limit_ms: int,
 ) -> pa.Array:
@@ -194,7 +196,7 @@ def _reasons(
     metadata = kept_metadata(table, paths, options.locations)
     nested = _of_other_tables(table, options, loose, metadata)
     pending = pc.is_in(loose["name"], value_set=checkpoint_names(table, names)).to_pylist()
-    mismatched = _with_other_prefix(loose["name"], referenced).to_pylist()
+    mismatched = referenced.paths.has(without_prefix(one_array(loose["name"]))).to_pylist()
     found: list[str | None] = []
     named = by_name(table, paths, options.excluded, options.locations)
     times = loose["modified_ms"].to_pylist()
@@ -271,12 +273,6 @@ def _of_other_tables(
         and path not in metadata
         and not locations.deletable(path, [*table.roots, *more])
     }
-
-
-def _with_other_prefix(names: pa.Array, referenced: pa.Array) -> pa.Array:
-    """Return which names differ from a referenced one in scheme or authority only."""
-    paths = pc.replace_substring_regex(names, _PREFIX, "")
-    return pc.is_in(paths, value_set=pc.replace_substring_regex(referenced, _PREFIX, ""))
 
 
 def _kinds(table: Table, paths: pa.ChunkedArray) -> pa.Array:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lake.core.garbage.name_set import NameSet
+from lake.core.garbage.reachability import HeldNames
 from lake.core.manifests.api import read_list_additions, read_manifests
 from lake.core.metadata.files import read_metadata
 
@@ -27,8 +28,8 @@ def metadata_files(table: Table) -> list[str]:
 
 
 def referenced_names(
-    table: Table, reach: Reachability, listed: pa.Array, names: FileNames
-) -> pa.Array:
+    table: Table, reach: Reachability, listed: NameSet, names: FileNames
+) -> HeldNames:
     """Return the names of the files that the table or one of its earlier metadata files references.
 
     Args:
@@ -43,16 +44,17 @@ def referenced_names(
     """
     parts = [reach.referenced(table.metadata)]
     logs = pa.array(metadata_files(table), pa.string())
-    parts.append(names.of(logs))
+    parts.append(HeldNames.of(names.of(logs)))
     seen = {item.snapshot_id for item in table.metadata.snapshots}
     for location in reversed(_existing(logs, listed, names).to_pylist()):
         if location != table.metadata_location:
-            parts += _earlier(table, read_metadata(table.storage, location), seen, listed, names)
-    return pa.concat_arrays(parts)
+            earlier = read_metadata(table.storage, location)
+            parts += [HeldNames.of(each) for each in _earlier(table, earlier, seen, listed, names)]
+    return HeldNames.joined(parts)
 
 
 def _earlier(
-    table: Table, metadata: TableMetadata, seen: set[int], listed: pa.Array, names: FileNames
+    table: Table, metadata: TableMetadata, seen: set[int], listed: NameSet, names: FileNames
 ) -> list[pa.Array]:
     """Return the names that an earlier metadata file's snapshots reference, and add these snapshots to ``seen``.
 
@@ -74,15 +76,15 @@ def _earlier(
 
 
 def _manifest_names(
-    table: Table, metadata: TableMetadata, manifests: pa.Table, listed: pa.Array, names: FileNames
+    table: Table, metadata: TableMetadata, manifests: pa.Table, listed: NameSet, names: FileNames
 ) -> list[pa.Array]:
     own = names.of(manifests["manifest_path"])
-    manifests = manifests.filter(pc.is_in(own, value_set=listed))
+    manifests = manifests.filter(listed.has(own))
     by_spec = read_manifests(
         table.storage, manifests, metadata, columns=("status", "file_path"), live_only=True
     )
     return [own, *(names.of(entries["file_path"]) for entries in by_spec.values())]
 
 
-def _existing(paths: pa.Array, listed: pa.Array, names: FileNames) -> pa.Array:
-    return paths.filter(pc.is_in(names.of(paths), value_set=listed)).unique()
+def _existing(paths: pa.Array, listed: NameSet, names: FileNames) -> pa.Array:
+    return paths.filter(listed.has(names.of(paths))).unique()

@@ -68,11 +68,14 @@ class FileNames:
 
     def linked(self, names: pa.Array) -> pa.Array:
         """Return the targets of the links in the folders of files whose names come from `of`."""
-        folders = pc.replace_substring_regex(names, r"[^/]*$", "").unique().to_pylist()
-        targets = [
-            target for folder in folders if folder[:1] == "/" for target in self._linked(folder)
-        ]
-        return pa.array(targets, pa.string())
+        return self.linked_in(local_folders(names))
+
+    def linked_in(self, folders: pa.Array) -> pa.Array:
+        """Return the targets of the links in `local_folders`."""
+        return pa.array(
+            [target for folder in folders.to_pylist() for target in self._linked(folder)],
+            pa.string(),
+        )
 
     def _real(self, path: str) -> str:
         """Return a path without links, ``.`` and ``..``; parts that do not exist are kept as they are."""
@@ -111,6 +114,12 @@ class FileNames:
                 links = []
             self._links[folder] = [self._real(link) for link in links]
         return self._links[folder]
+
+
+def local_folders(names: pa.Array) -> pa.Array:
+    """Return the folders on disks, each once, of files whose names come from `FileNames.of`."""
+    local = names.filter(pc.starts_with(names, "/"))
+    return pc.replace_substring_regex(local, r"[^/]*$", "").unique()
 
 
 def _resolved_names(names: pa.Array) -> pa.Array:

@@ -596,8 +596,9 @@ def _local_files(folder: str, path: str) -> list[StoredFile]:
     start = folder[: len(folder) - len(path)] if folder.endswith(path) else ""
     found = []
     for parent, _, names in os.walk(path, onerror=_raise_unless_missing):
+        folder_name = parent.rstrip("/")
         for name in names:
-            file = os.path.join(parent, name)
+            file = f"{folder_name}/{name}"
             try:
                 status = os.lstat(file)
             except FileNotFoundError:

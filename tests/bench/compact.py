@@ -254,11 +254,12 @@ class PeakMemory:
 def below(pid: int) -> list[int]:
     """Return the children of a process, and theirs."""
     children: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children += [int(text) for text in task.read_text().split()]
-        except OSError:
-            continue
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            children += [int(text) for text in (task / "children").read_text().split()]
+    except OSError:
+        # It has ended.
+        pass
     return [*children, *(deeper for child in children for deeper in below(child))]
 
 

@@ -39,7 +39,13 @@ from lake.core.manifests.api import (  # noqa: E402
     encode_manifest,
     encode_manifest_list,
 )
-from lake.core.manifests.schemas import ADDED, DELETED, ENTRY_COLUMNS, MANIFEST_SCHEMA  # noqa: E402
+from lake.core.manifests.schemas import (  # noqa: E402
+    ADDED,
+    DELETED,
+    ENTRY_COLUMNS,
+    MANIFEST_SCHEMA,
+    METRIC_COLUMNS,
+)
 
 _FIRST_ID = 1 << 60
 _FIRST_DAY = date(2024, 2, 27)
@@ -61,9 +67,11 @@ class History:
         schema: Schema = SCHEMA,
         spec: PartitionSpec = SPEC,
         folders: int = 1,
+        has_metrics: bool = True,
     ) -> None:
         self.warehouse = warehouse
         self._folders = folders
+        self._has_metrics = has_metrics
         self._count = snapshots
         self._made = make_table(warehouse, schema=schema, spec=spec)
         self.location = self._made.metadata.location
@@ -73,7 +81,9 @@ class History:
 
     def manifest(self, number: int, files: range, status: int = ADDED) -> dict[str, Any]:
         """Write the manifest of some files of a snapshot, by number; return its row in the list."""
-        rows = self._templates.setdefault(len(files), entries(len(files)))
+        if len(files) not in self._templates:
+            self._templates[len(files)] = self._template(len(files))
+        rows = self._templates[len(files)]
         paths = [self.data_file(each) for each in files]
         given = {
             "file_path": pa.array(paths),
@@ -85,6 +95,14 @@ class History:
             given["file_sequence_number"] = given["sequence_number"]
         part = pa.table({name: given.get(name, rows[name]) for name in ENTRY_COLUMNS})
         return self.manifest_of(number, part)
+
+    def _template(self, files: int) -> pa.Table:
+        rows = entries(files)
+        for place, name in enumerate(rows.schema.names):
+            if name in METRIC_COLUMNS and not self._has_metrics:
+                field = rows.schema.field(place)
+                rows = rows.set_column(place, field, pa.nulls(files, field.type))
+        return rows
 
     def manifest_of(self, number: int, part: pa.Table) -> dict[str, Any]:
         """Write the manifest of some entries of a snapshot; return its row in the list."""

@@ -14,9 +14,15 @@ from expire import History, rows_of  # noqa: E402
 
 
 def make_wide(
-    warehouse: Path, files: int, manifests: int, *, folders: int = 1, is_real: bool = False
-) -> None:
-    """Make a table.
+    warehouse: Path,
+    files: int,
+    manifests: int,
+    *,
+    folders: int = 1,
+    is_real: bool = False,
+    has_metrics: bool = True,
+) -> History:
+    """Make a table, and return what wrote it.
 
     Args:
         warehouse: a folder that does not exist.
@@ -24,8 +30,9 @@ def make_wide(
         manifests: the number of manifests, of equal size.
         folders: the number of folders of the data files.
         is_real: whether the data files exist.
+        has_metrics: whether entries have the metrics of 15 columns.
     """
-    history = History(warehouse, 1, folders=folders)
+    history = History(warehouse, 1, folders=folders, has_metrics=has_metrics)
     if is_real:
         history.make_data_files(files)
     each = -(-files // manifests)
@@ -33,9 +40,10 @@ def make_wide(
     made = [history.manifest(0, range(start, min(start + each, files))) for start in starts]
     history.snapshot(0, rows_of(made))
     history.finish()
+    return history
 
 
-def made_once(folder: Path, name: str, make: Callable[[Path], None]) -> tuple[Path, Path]:
+def made_once(folder: Path, name: str, make: Callable[[Path], object]) -> tuple[Path, Path]:
     """Return the folder of a table that is copied for each run, and the place where it is used.
 
     Args:

@@ -202,13 +202,8 @@ def s3_inventory(folder: Path) -> Path:
 
 def test_the_current_objects_of_an_s3_inventory_are_read(tmp_path: Path) -> None:
     manifest = s3_inventory(tmp_path / "daily")
-    names = FileNames()
 
-    found = pa.concat_tables(
-        read_inventory(
-            Storage({}), str(manifest), lambda paths: pa.array([True] * len(names.of(paths)))
-        )
-    )
+    found = pa.concat_tables(read_inventory(Storage({}), str(manifest)))
 
     assert found.to_pylist() == [
         {"path": "s3://bucket/t/new.parquet", "bytes": 7, "modified_ms": 1_767_225_600_000},

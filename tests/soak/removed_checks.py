@@ -434,7 +434,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "an incomplete listing is trusted",
             "core/orphans/listing.py",
-            '    if pc.index(names.of(listed["path"]), current).as_py() < 0:\n',
+            "    if not listed.names.has(current)[0].as_py():\n",
             "    if not current:\n",
             (_CLEAN,),
         ),
@@ -447,9 +447,9 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "deleted entries of rewritten manifests come back",
-            "core/commit/snapshot_producer.py",
-            '        entries = entries.filter(pc.not_equal(entries["status"], DELETED))\n        counts',
-            "        counts",
+            "core/commit/clustered_entries.py",
+            '            live = entries.filter(pc.not_equal(entries["status"], DELETED))\n',
+            "            live = entries\n",
             (_MANIFESTS,),
         ),
         RemovedCheck(
@@ -511,7 +511,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a link to a deleted file is ignored",
             "core/garbage/reachability.py",
-            "        return pa.concat_arrays([held, self.names.linked(held)])\n",
+            "        return HeldNames.joined([held, HeldNames.of(self.names.linked_in(held.folders))])\n",
             "        return held\n",
             (_EXPIRE_FILES,),
         ),

@@ -1,0 +1,66 @@
+"""Time `lake check` of a table's metadata: every manifest list, manifest and entry is read.
+
+    python tests/bench/check.py [--files 1000000] [--manifests 5000] [--rounds 3] [--no-java] [--folder DIR]
+
+Iceberg Java has no such command. Beside it, Spark reads and counts the entries and the manifests of the same table,
+which is the least that such a check would do; the numbers of entries must be equal. Targets: 15 seconds and 1 GiB
+for a million files. Memory is the most that the process ever held (VmHWM). Needs a JDK and Maven for the peer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from wide_tables import make_wide  # noqa: E402
+
+# All columns that a check compares are decoded: a count alone would read none of them.
+_COUNT = (
+    "SELECT count(*) AS entries, sum(data_file.record_count) AS rows,"
+    " count(DISTINCT hash(data_file.file_path)) AS files,"
+    " (SELECT count(*) FROM lake.db.t.all_manifests) AS manifests FROM lake.db.t.all_entries"
+)
+# Findings of severity warning: the summaries of these tables are not those of their files.
+_WARNINGS = 6
+
+
+def check(command: list[str], files: int) -> Run:
+    """Run the check, or the count, and compare the number of entries."""
+    done = run(command, codes=(0, _WARNINGS))
+    result = json.loads(done.output.splitlines()[-1])["result"]
+    found = result[0]["entries"] if isinstance(result, list) else result["entries"]
+    if found != files:
+        raise SystemExit(f"{command}: {found} entries instead of {files}")
+    return done
+
+
+def main() -> None:
+    """Make the table, unless it exists already, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=1_000_000)
+    parser.add_argument("--manifests", type=int, default=5_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-java", action="store_true")
+    parser.add_argument("--folder", help="where to work; the table made there is used again")
+    chosen = parser.parse_args()
+    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    warehouse = folder / f"warehouse-{chosen.files}-{chosen.manifests}"
+    if not warehouse.exists():
+        make_wide(warehouse, chosen.files, chosen.manifests)
+    commands = {"lake": lake_command(warehouse, "check", "db.t")}
+    if not chosen.no_java:
+        commands["spark"] = java_command(warehouse, _COUNT)
+    turns = {name: partial(check, command, chosen.files) for name, command in commands.items()}
+    take_turns(chosen.rounds, turns, seconds=15, peak=1024)
+
+
+if __name__ == "__main__":
+    main()
