@@ -160,7 +160,7 @@ class ClusteredEntries:
         described = []
         workers = os.cpu_count() or 1
         with ThreadPoolExecutor(workers) as pool:
-            for read, rows, records in _ahead(pool, encoded, windows, workers):
+            for read, rows, records in ahead(pool, encoded, windows, workers):
                 self.read += read
                 described.append(rows)
                 self._spool.write(records)
@@ -182,7 +182,7 @@ class ClusteredEntries:
 
         workers = os.cpu_count() or 1
         with ThreadPoolExecutor(workers) as pool:
-            yield from _ahead(pool, packed, pieces, workers)
+            yield from ahead(pool, packed, pieces, workers)
 
     def _records(
         self, rows: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
@@ -207,13 +207,13 @@ class ClusteredEntries:
         self._spool.close()
 
 
-def _ahead(
+def ahead(
     pool: ThreadPoolExecutor,
     work: Callable[[_Item], _Result],
     items: Iterable[_Item],
     most: int,
 ) -> Iterator[_Result]:
-    """Yield the results in the order of the items; at most ``most`` wait to be taken."""
+    """Yield the results of work in the order of its items; at most ``most`` wait to be taken."""
     waiting: deque[Future[_Result]] = deque()
     try:
         for item in items:

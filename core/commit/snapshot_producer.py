@@ -6,7 +6,9 @@ Iceberg Java's ManifestMergeManager. Source: MergingSnapshotProducer, ManifestFi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
+from lake.core.avro.container import runs
 from lake.core.commit import conflicts
 from lake.core.commit.added_entries import entry_tables
-from lake.core.commit.clustered_entries import ClusteredEntries
+from lake.core.commit.clustered_entries import ClusteredEntries, ahead
 from lake.core.commit.delete_conflicts import DeleteConflicts
 from lake.core.commit.operations import (
     AppendFiles,
@@ -69,6 +72,8 @@ _LIVE_COUNTS = ("added_files_count", "existing_files_count")
 _LIST_COUNTS = tuple(name for name in MANIFEST_SCHEMA.names if name.endswith("_count"))
 # The content of a delete manifest in the manifest list.
 _DELETES = 1
+# The bytes of manifests that one thread reads at a time.
+_WINDOW_BYTES = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,18 +431,44 @@ class SnapshotProducer:
         """Return the manifests that are kept, and the new ones that replace those with removed files."""
         if not removal:
             return current, []
-        storage = self.storage
-        kept, rewritten = [], []
-        for row in current:
-            if not removal.affects(storage, row, metadata):
-                kept.append(row)
-                continue
-            entries = read_manifest(storage, row, metadata, live_only=True, rewritten=True)
+        affected = [row for row in current if removal.affects(self.storage, row, metadata)]
+        names = _paths(affected)
+        rewritten = []
+
+        def edited(some: list[dict[str, Any]]) -> list[_Edited]:
+            return self._edited(metadata, some, removal)
+
+        windows = runs(affected, lambda row: int(row["manifest_length"]), _WINDOW_BYTES)
+        workers = os.cpu_count() or 1
+        with ThreadPoolExecutor(workers) as pool:
+            for some in ahead(pool, edited, windows, workers):
+                for item in some:
+                    counter.remove(item.removed, item.context.spec.spec_id)
+                    rewritten += [
+                        self._put(metadata, piece, item.context, data)
+                        for piece, data in item.pieces
+                    ]
+        return [row for row in current if row["manifest_path"] not in names], rewritten
+
+    def _edited(
+        self, metadata: TableMetadata, some: Sequence[dict[str, Any]], removal: Removal
+    ) -> list[_Edited]:
+        """Read manifests together, and encode each of them without the removed files."""
+        listed = pa.Table.from_pylist(some, schema=MANIFEST_SCHEMA)
+        found = read_manifests(
+            self.storage, listed, metadata, live_only=True, rewritten=True, threads=1
+        )
+        owners = {key: item["manifest_path"].cast(pa.string()) for key, item in found.items()}
+        edited = []
+        for row in some:
+            spec_id = row["partition_spec_id"]
+            own = pc.equal(owners[spec_id], row["manifest_path"])
+            entries = found[spec_id].filter(own)
             removed = removal.matches(entries, is_data=row["content"] == DATA)
-            counter.remove(entries.filter(removed), row["partition_spec_id"])
-            marked = self._mark(entries, removed)
-            rewritten += self._write(metadata, row["partition_spec_id"], marked, row["content"])
-        return kept, rewritten
+            context = ManifestContext.of(metadata, spec_id, row["content"])
+            pieces = self._encoded(metadata, self._mark(entries, removed), context)
+            edited.append(_Edited(context, entries.filter(removed), list(pieces)))
+        return edited
 
     def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
         """Mark entries as existing, or as deleted by this snapshot; sequence numbers are kept."""
@@ -484,18 +515,24 @@ class SnapshotProducer:
         content: int,
     ) -> list[dict[str, Any]]:
         """Write entries of one spec as manifests of about the target size."""
-        target = MANIFEST_BYTES.of(metadata.properties)
         context = ManifestContext.of(metadata, spec_id, content)
-        rows = []
-        for piece in _pieces(entries, target):
+        return [
+            self._put(metadata, piece, context, data)
+            for piece, data in self._encoded(metadata, entries, context)
+        ]
+
+    def _encoded(
+        self, metadata: TableMetadata, entries: pa.Table, context: ManifestContext
+    ) -> Iterator[tuple[pa.Table, bytes]]:
+        """Yield entries in pieces of about the target size, each with its manifest."""
+        for piece in _pieces(entries, MANIFEST_BYTES.of(metadata.properties)):
             try:
                 data = encode_manifest(piece, context)
             except ValueError as error:
                 if pc.any(pc.equal(piece["status"], ADDED)).as_py():
                     raise
                 raise self._damaged(error) from error
-            rows.append(self._put(metadata, piece, context, data))
-        return rows
+            yield piece, data
 
     def _damaged(self, error: ValueError) -> CorruptFileError:
         """Return the error of an entry of an earlier snapshot's manifest that cannot be written again."""
@@ -575,6 +612,15 @@ class SnapshotProducer:
             "file_sequence_number",
             pc.if_else(added, null, entries["file_sequence_number"]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    """A manifest without the removed files: these files, and the manifests that replace it with their entries."""
+
+    context: ManifestContext
+    removed: pa.Table
+    pieces: list[tuple[pa.Table, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
