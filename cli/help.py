@@ -141,6 +141,11 @@ GROUPS: Mapping[str, _Groups] = {
         ),
         ("This run", ("--when", "--idle", "--verify", "--option", *_THIS_RUN)),
     ),
+    "deletes": (
+        ("What to do", ("--exact", "--rewrite", "--convert")),
+        ("Amount of work", ("--where", "--max-files", "--partial-progress", "--max-commits")),
+        ("This run", _THIS_RUN),
+    ),
     "expire": (
         (
             "Which snapshots",
@@ -212,7 +217,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "deletes": (
         "lake deletes db.events",
         "lake deletes db.events --rewrite --where \"day = '2026-01-31'\"",
-        "lake deletes db.events --convert --dry-run",
+        "lake deletes db.events --convert --max-files 1000",
     ),
     "tag": (
         "lake tag db.events before-migration --retain 30d",

@@ -89,6 +89,7 @@ def _would_change(outcome: Outcome) -> bool:
     changes = {
         "clean": plan["orphans"],
         "compact": plan["groups"],
+        "deletes": plan["equality_deletes"] + plan["position_deletes"] + plan["remaining_files"],
         "expire": plan["snapshots"] + plan["refs"],
         "expire-partitions": plan["data_files"],
         "manifests": plan["rewritten"],
@@ -761,33 +762,49 @@ def _deletes(outcome: Outcome) -> str:
 
 def _conversion(outcome: Outcome) -> str:
     plan, result = _Facts(outcome.plan), _Facts(outcome.result)
-    if not plan["equality_deletes"]:
+    nothing = not (plan["equality_deletes"] or plan["remaining_files"])
+    if nothing or outcome.status is Status.NOTHING_TO_DO:
         return "the branch has no equality delete files"
-    files = counted(plan["equality_deletes"], "equality delete file")
+    noun = "equality delete file"
+    read = counted(plan["data_files"], "data file")
     if outcome.status is Status.DRY_RUN:
-        read = counted(plan["data_files"], "data file")
-        return f"dry run: would convert {files} that may apply to {read}{_NOTHING_WRITTEN}"
+        files = counted(plan["equality_deletes"], noun)
+        if not plan["remaining_files"]:
+            return f"dry run: would convert {files} that may apply to {read}{_NOTHING_WRITTEN}"
+        rest = f"{plan['remaining_files']:,} remain"
+        return f"dry run: would read {read} and convert {files}; {rest}{_NOTHING_WRITTEN}"
+    files = counted(result["removed_equality_deletes"], noun)
     rows = counted(result["deleted_rows"], "row")
-    return f"converted {files}: {rows} of {counted(result['changed_data_files'], 'data file')} deleted by position"
+    text = f"converted {files}: {rows} of {counted(result['changed_data_files'], 'data file')} deleted by position"
+    return text + _remaining(result, noun)
 
 
 def _deletes_rewrite(outcome: Outcome) -> str:
     plan, result = _Facts(outcome.plan), _Facts(outcome.result)
-    if not plan["position_deletes"]:
+    if not plan["position_deletes"] or outcome.status is Status.NOTHING_TO_DO:
         return "no position delete file can be replaced"
-    files = counted(plan["position_deletes"], "position delete file")
+    noun = "position delete file"
     dangling = f" ({plan['dangling']:,} dangling)" * bool(plan["dangling"])
     if outcome.status is Status.DRY_RUN:
+        files = counted(plan["position_deletes"], noun)
         of = counted(plan["data_files"], "data file")
-        return f"dry run: would replace {files}{dangling} of {of}{_NOTHING_WRITTEN}"
+        rest = f"; {plan['remaining_files']:,} remain" * bool(plan["remaining_files"])
+        return f"dry run: would replace {files}{dangling} of {of}{rest}{_NOTHING_WRITTEN}"
+    files = counted(result["removed_position_deletes"], noun)
     if not result["added_deletes"]:
-        return f"removed {files} that deleted nothing"
+        return f"removed {files} that deleted nothing{_remaining(result, noun)}"
     added = counted(
         result["added_deletes"], "deletion vector" if plan["kind"] == "vector" else "file"
     )
     dropped = result["dropped_rows"]
     text = f"replaced {files}{dangling} by {added}, {counted(result['deleted_rows'], 'row')} stay deleted"
-    return f"{text}, {counted(dropped, 'record')} dropped" if dropped else text
+    text += f", {counted(dropped, 'record')} dropped" * bool(dropped)
+    return text + _remaining(result, noun)
+
+
+def _remaining(result: _Facts, noun: str) -> str:
+    rest = result["remaining_deletes"]
+    return f"; {counted(rest, noun)} {'remains' if rest == 1 else 'remain'}" if rest else ""
 
 
 def _tables(outcome: Outcome) -> str:

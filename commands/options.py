@@ -50,6 +50,13 @@ Where = Annotated[
     str | None,
     typer.Option("--where", metavar="EXPR", help="Row filter, e.g. \"id > 5 and name = 'x'\"."),
 ]
+PartialProgress = Annotated[
+    bool, typer.Option("--partial-progress", help="Commit parts of the work as they finish.")
+]
+MaxCommits = Annotated[
+    int | None,
+    typer.Option("--max-commits", metavar="N", help="Maximum commits of --partial-progress [10]."),
+]
 
 # Options of the core that verbs declare as a parameter with another name.
 PARAMETERS: Mapping[Option, str] = {

@@ -57,8 +57,8 @@ _lake() {
         "partitions --idle"|"partitions --wait-for"|"partitions --timeout") return ;;
         "partitions --branch") _lake_names branches; return ;;
         "deletes --where") _lake_names columns; return ;;
+        "deletes --max-files"|"deletes --max-commits"|"deletes --wait"|"deletes --on-commit") return ;;
         "deletes --branch") _lake_names branches; return ;;
-        "deletes --wait"|"deletes --on-commit") return ;;
         "ref --tag"|"ref --branch-create"|"ref --at"|"ref --retain"|"ref --drop"|"ref --fast-forward"|"ref --to") return ;;
         "tag --auto") words="hourly daily weekly" ;;
         "tag --at"|"tag --drop"|"tag --retain"|"tag --zone"|"tag --delay"|"tag --format"|"tag --keep") return ;;
@@ -107,7 +107,7 @@ _lake() {
             check) words="--files --rows --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             partitions) words="--where --idle --wait-for --timeout --branch --help -h" ;;
-            deletes) words="--rewrite --convert --exact --where --branch --wait --on-commit --dry-run --help -h" ;;
+            deletes) words="--rewrite --convert --exact --where --max-files --partial-progress --max-commits --branch --wait --on-commit --dry-run --help -h" ;;
             ref) words="--tag --branch-create --at --retain --drop --fast-forward --to --dry-run --help -h" ;;
             tag) words="--at --move --drop --retain --auto --zone --delay --format --keep --backfill --branch --dry-run --help -h" ;;
             rollback) words="--any --branch --dry-run --help -h" ;;

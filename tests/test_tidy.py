@@ -150,6 +150,7 @@ OPERATIONS = {
     "follow",
     "overwrite",
     "overwrite_where",
+    "rewrite",
     "upsert",
 }
 # The options of other programs.

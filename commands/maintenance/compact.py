@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import report_commits, session_of
-from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait, Where
+from lake.commands.options import (
+    Branch,
+    DryRun,
+    MaxCommits,
+    OnCommit,
+    PartialProgress,
+    TableArgument,
+    Wait,
+    Where,
+)
 from lake.commands.parsing import parse_pairs
 from lake.core.outcome import Outcome
 from lake.core.units import parse_duration_ms, parse_size
@@ -67,12 +76,8 @@ def compact(
             help="Order in which groups are rewritten.",
         ),
     ] = None,
-    partial_progress: Annotated[
-        bool, typer.Option("--partial-progress", help="Commit groups as they finish.")
-    ] = False,
-    max_commits: Annotated[
-        int | None, typer.Option(metavar="N", help="Maximum commits of --partial-progress [10].")
-    ] = None,
+    partial_progress: PartialProgress = False,
+    max_commits: MaxCommits = None,
     spec_id: Annotated[
         int | None, typer.Option(metavar="ID", help="Partition spec to write with.")
     ] = None,

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lake.commands.context import report_commits, session_of
-from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait, Where
+from lake.commands.options import (
+    Branch,
+    DryRun,
+    MaxCommits,
+    OnCommit,
+    PartialProgress,
+    TableArgument,
+    Wait,
+    Where,
+)
 from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
 from lake.core.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
+    from lake.core.commit.work_limits import WorkLimits
     from lake.core.delete_conversion.plan import DeletePlan
+    from lake.core.session import Session
 
 
 def deletes(
@@ -32,6 +46,14 @@ def deletes(
         bool, typer.Option("--exact", help="Also count the rows that each delete file deletes.")
     ] = False,
     where: Where = None,
+    max_files: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Maximum data files to convert, or delete files to rewrite, in total."
+        ),
+    ] = None,
+    partial_progress: PartialProgress = False,
+    max_commits: MaxCommits = None,
     branch: Branch = "main",
     wait: Wait = None,
     on_commit: OnCommit = None,
@@ -47,20 +69,22 @@ def deletes(
         )
     if exact and (rewrite or convert):
         raise InvalidRequestError("--exact counts rows, and needs neither --rewrite nor --convert")
+    limits = {
+        "max_files": max_files,
+        "partial_progress": partial_progress or None,
+        "max_commits": max_commits,
+    }
+    given = {name: value for name, value in limits.items() if value is not None}
     if rewrite or convert:
-        return _change(
-            context,
-            table,
-            branch,
-            rewrite=rewrite,
-            where=where,
-            wait=wait,
-            on_commit=on_commit,
-            dry_run=dry_run,
-        )
-    if dry_run or any(option is not None for option in (where, wait, on_commit)):
+        change = _Change(branch, rewrite, where, given)
+        report_commits(context, on_commit)
+        if dry_run:
+            return change.preview(session_of(context), table)
+        return change.run(session_of(context), table, wait)
+    if dry_run or given or any(option is not None for option in (where, wait, on_commit)):
         raise InvalidRequestError(
-            "--where, --dry-run, --wait and --on-commit need --rewrite or --convert"
+            "--where, --max-files, --partial-progress, --max-commits, --dry-run, --wait and --on-commit need "
+            "--rewrite or --convert"
         )
     from lake.core.inspection.deletes import list_deletes
 
@@ -68,35 +92,57 @@ def deletes(
     return list_deletes(session.table(table), branch=branch, exact=session if exact else None)
 
 
-def _change(
-    context: typer.Context,
-    table: str,
-    branch: str,
-    *,
-    rewrite: bool,
-    where: str | None,
-    wait: str | None,
-    on_commit: str | None,
-    dry_run: bool,
-) -> Outcome:
-    from lake.core.delete_conversion.execute import execute, preview
-    from lake.core.delete_conversion.plan import plan_conversion
-    from lake.core.delete_conversion.rewrite_plan import plan_rewrite
-    from lake.core.locks.table_lock import with_table_lock
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A rewrite or a conversion: the branch, which of them, the filter, and the limits of the run."""
 
-    report_commits(context, on_commit)
-    wait_ms = None if wait is None else parse_duration_ms(wait)
-    session = session_of(context)
-    loaded = session.table(table)
+    branch: str
+    is_rewrite: bool
+    where: str | None
+    limits: Mapping[str, Any]
 
-    def plan(now: Table) -> DeletePlan:
-        make = plan_rewrite if rewrite else plan_conversion
-        return make(now, branch, where)
+    def _limits(self) -> WorkLimits:
+        from lake.core.commit.work_limits import WorkLimits
 
-    if dry_run:
-        return preview(plan(loaded))
+        limits = WorkLimits(**self.limits)
+        if self.is_rewrite and limits.max_files == 1:
+            raise InvalidRequestError(
+                "--max-files must be > 1 with --rewrite: one file replaces several"
+            )
+        return limits
 
-    def work(now: Table, operation_id: str) -> Outcome:
-        return execute(session, now, branch, operation_id, plan)
+    def _plan(self, table: Table, run: str = "") -> DeletePlan:
+        from lake.core.delete_conversion.conversion_plan import plan_conversion
+        from lake.core.delete_conversion.rewrite_plan import plan_rewrite
 
-    return with_table_lock(session, loaded, work, command="deletes", branch=branch, wait_ms=wait_ms)
+        if self.is_rewrite:
+            return plan_rewrite(table, self.branch, self.where)
+        return plan_conversion(table, self.branch, self.where, run)
+
+    def preview(self, session: Session, table: str) -> Outcome:
+        """Show the plan."""
+        from lake.core.delete_conversion.execute import preview
+
+        limits = self._limits()
+        return preview(self._plan(session.table(table)), limits)
+
+    def run(self, session: Session, table: str, wait: str | None) -> Outcome:
+        """Change the table, unless another maintenance run works on it."""
+        from lake.core.delete_conversion.execute import execute
+        from lake.core.locks.table_lock import with_table_lock
+
+        limits = self._limits()
+        wait_ms = None if wait is None else parse_duration_ms(wait)
+
+        def work(now: Table, run: str) -> Outcome:
+            plan = partial(self._plan, run=run)
+            return execute(session, now, self.branch, run, plan, limits)
+
+        return with_table_lock(
+            session,
+            session.table(table),
+            work,
+            command="deletes",
+            branch=self.branch,
+            wait_ms=wait_ms,
+        )

@@ -223,8 +223,7 @@ class _Run:
         return self._failed
 
     def _groups_per_commit(self) -> int:
-        options, count = self.plan.options, len(self.plan.groups)
-        return -(-count // options.max_commits) if options.partial_progress else count
+        return self.plan.options.limits.per_commit(len(self.plan.groups))
 
     def _plan_again(self, conflicting: Sequence[FileGroup]) -> bool:
         """Plan the files of conflicting groups on the refreshed table; False if there is nothing to do."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from lake.core.commit.work_limits import WorkLimits
 from lake.core.errors import InvalidRequestError
 from lake.core.options import Option
 from lake.core.properties.table_properties import DATA_FILE_BYTES
@@ -134,6 +135,15 @@ class CompactionOptions:
         for name, value in positive.items():
             if not value > 0:
                 raise InvalidRequestError(f"'{name}' is set to {value} but must be > 0")
+
+    @property
+    def limits(self) -> WorkLimits:
+        """How much is rewritten in one run, and in how many commits."""
+        return WorkLimits(
+            max_files=self.max_files,
+            partial_progress=self.partial_progress,
+            max_commits=self.max_commits,
+        )
 
     @property
     def takes_every_file(self) -> bool:

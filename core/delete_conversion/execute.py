@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lake.core.commit.commit import CommitRequest, Committed, commit_snapshots
 from lake.core.commit.conflicts import CommitsSince, refuse_old_data
 from lake.core.commit.operations import SnapshotStep
 from lake.core.commit.preconditions import require_writable
+from lake.core.commit.work_limits import WorkLimits
 from lake.core.delete_conversion.plan import DeletePlan, Written
 from lake.core.delete_conversion.tasks import ConvertTask, convert
 from lake.core.deletes.writers import check_delete_files
 from lake.core.engine.tasks import Task
-from lake.core.errors import CommitConflictError, LakeError
+from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError, StoppedError
 from lake.core.outcome import Outcome, Status
 from lake.core.progress import Meter, showing
 from lake.core.rows.reader import ReadSettings
@@ -24,14 +26,16 @@ from lake.core.staging.operation_files import staged
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
+    from lake.core.manifests.data_files import DeleteFile
     from lake.core.session import Session
 
 _ROUNDS = 3
 
 
-def preview(plan: DeletePlan) -> Outcome:
+def preview(plan: DeletePlan, limits: WorkLimits | None = None) -> Outcome:
     """Return a dry run's outcome."""
-    return _outcome(plan, Status.DRY_RUN, None)
+    part = plan.limited(limits.max_files if limits else None)
+    return _outcome(part, Status.DRY_RUN)
 
 
 def execute(
@@ -40,31 +44,119 @@ def execute(
     branch: str,
     operation_id: str,
     make_plan: Callable[[Table], DeletePlan],
+    limits: WorkLimits | None = None,
 ) -> Outcome:
     """Plan, write and commit; a plan that another writer invalidated is made again.
+
+    With partial progress, each commit has a plan of its own, made on the snapshot before it.
 
     Raises:
         CommitConflictError: other writers changed the data files or deletes each time; nothing was changed.
         CommitUnknownError: the commit may have succeeded; no file was deleted.
     """
     require_writable(table, branch)
-    for remaining in reversed(range(_ROUNDS)):
-        session.interrupts.checkpoint()
-        plan = make_plan(table)
-        if not plan.chosen:
-            return _outcome(plan, Status.NOTHING_TO_DO, None)
-        try:
-            # A failed attempt's files are removed, unless the outcome of its commit is not known.
-            with staged(session, table, operation_id):
-                written = _write(session, plan, operation_id)
-                committed = _commit(session, plan, written, operation_id)
-        except CommitConflictError:
-            if not remaining:
-                raise
-            table, operation_id = table.refreshed(), session.ids.uuid()
-            continue
-        return _outcome(plan, Status.DONE, written, operation_id, committed.snapshot_ids)
-    raise AssertionError("the last round returns or raises")
+    run = _Run(session, operation_id, make_plan, limits or WorkLimits())
+    stopped = False
+    try:
+        run.all_commits(table)
+    except (CommitUnknownError, StoppedError):
+        raise
+    except LakeError as error:
+        if not run.snapshot_ids:
+            raise
+        # What was committed stays committed; the files of the last part were removed.
+        stopped = True
+        session.warn(f"stopped after {len(run.snapshot_ids)} commits: {error.message}")
+    return run.outcome(stopped=stopped)
+
+
+class _Run:
+    """One execution: as many commits as the limits allow."""
+
+    def __init__(
+        self,
+        session: Session,
+        operation_id: str,
+        make_plan: Callable[[Table], DeletePlan],
+        limits: WorkLimits,
+    ) -> None:
+        self.snapshot_ids: list[int] = []
+        self._session = session
+        self._operation_id = operation_id
+        self._make_plan = make_plan
+        self._limits = limits
+        self._shown: DeletePlan | None = None
+        # The delete files of the first plan that are not yet removed.
+        self._remaining: frozenset[DeleteFile] = frozenset()
+        self._files = 0
+        self._per_commit = 0
+        self._result: Counter[str] = Counter()
+
+    def all_commits(self, table: Table) -> None:
+        """Commit parts of the work until nothing remains or a limit is reached."""
+        now: Table | None = table
+        while now is not None and len(self.snapshot_ids) < self._limits.commits:
+            now = self._commit_once(now)
+            if self._limits.max_files is not None and self._files >= self._limits.max_files:
+                return
+
+    def _commit_once(self, table: Table) -> Table | None:
+        """Do the next part; return the table after its commit, or None if nothing remains to be done."""
+        operation_id = self._session.ids.uuid() if self.snapshot_ids else self._operation_id
+        for remaining in reversed(range(_ROUNDS)):
+            self._session.interrupts.checkpoint()
+            plan = self._make_plan(table)
+            if not self.snapshot_ids:
+                self._begin(plan)
+            part = plan.limited(self._most())
+            # A part of a conversion may end no delete file; its data files need not be read again.
+            if not (part.chosen or part.size) or (self.snapshot_ids and not self._left(plan)):
+                self._remaining = self._left(plan)
+                return None
+            try:
+                # A failed attempt's files are removed, unless the outcome of its commit is not known.
+                with staged(self._session, table, operation_id):
+                    written = _write(self._session, part, operation_id)
+                    committed = _commit(self._session, part, written, operation_id)
+            except CommitConflictError:
+                if not remaining:
+                    raise
+                table, operation_id = table.refreshed(), self._session.ids.uuid()
+                continue
+            if not self.snapshot_ids:
+                self._operation_id = operation_id
+            self.snapshot_ids += committed.snapshot_ids
+            self._files += part.size
+            self._result.update(part.result(written))
+            self._remaining = self._left(plan) - frozenset(part.chosen)
+            return committed.table if self._remaining and part.size else None
+        raise AssertionError("the last round returns or raises")
+
+    def _begin(self, plan: DeletePlan) -> None:
+        self._shown = plan.limited(self._limits.max_files)
+        self._remaining = frozenset(plan.chosen)
+        self._per_commit = self._limits.per_commit(self._shown.size)
+
+    def _left(self, plan: DeletePlan) -> frozenset[DeleteFile]:
+        """Return the delete files of the first plan that a later one still contains."""
+        return self._remaining & frozenset(plan.chosen)
+
+    def _most(self) -> int | None:
+        """Return the greatest size of the next part; None for no limit."""
+        rest = None if self._limits.max_files is None else self._limits.max_files - self._files
+        if len(self.snapshot_ids) + 1 >= self._limits.commits:
+            return rest
+        return self._per_commit if rest is None else min(self._per_commit, rest)
+
+    def outcome(self, *, stopped: bool) -> Outcome:
+        """Return what was done, with the delete files of the first plan that remain."""
+        assert self._shown is not None  # noqa: S101 - the first plan was made
+        if not self.snapshot_ids:
+            return _outcome(self._shown, Status.NOTHING_TO_DO)
+        partial = stopped or self._remaining
+        result = {**self._result, "remaining_deletes": len(self._remaining)}
+        status = Status.PARTIAL if partial else Status.DONE
+        return _outcome(self._shown, status, result, self._operation_id, tuple(self.snapshot_ids))
 
 
 def _write(session: Session, plan: DeletePlan, operation_id: str) -> Written:
@@ -111,7 +203,7 @@ def _task(
 
 
 def _commit(session: Session, plan: DeletePlan, written: Written, operation_id: str) -> Committed:
-    step = SnapshotStep(operation=plan.operation(written))
+    step = SnapshotStep(operation=plan.operation(written), summary=plan.summary)
 
     def decide(now: Table) -> Sequence[SnapshotStep]:
         head = ancestry.head_id(now.metadata, plan.branch)
@@ -126,7 +218,7 @@ def _commit(session: Session, plan: DeletePlan, written: Written, operation_id: 
 def _outcome(
     plan: DeletePlan,
     status: Status,
-    written: Written | None,
+    result: Mapping[str, int] | None = None,
     operation_id: str | None = None,
     snapshot_ids: tuple[int, ...] = (),
 ) -> Outcome:
@@ -139,5 +231,5 @@ def _outcome(
         base_snapshot_id=plan.base_id,
         snapshot_ids=snapshot_ids,
         plan=plan.facts(),
-        result={} if written is None else plan.result(written),
+        result=result or {},
     )

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -43,17 +43,68 @@ _SMALL = 0.75
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """The live files, and which of their delete files are removed, by ordinal."""
+
+    found: LiveFiles
+    applied: Mask
+    chosen: Mask
+
+    def first(self, most: int, granularity: str, *, vectors: bool) -> Self:
+        """Return the first of the chosen delete files; a part of those that are merged has at least two.
+
+        Delete files that may apply to several data files come first: after them, those of each data file do.
+        """
+        index = self.found.delete_index
+        ordinals = np.flatnonzero(self.chosen)
+        groups: dict[Any, list[int]] = defaultdict(list)
+        for ordinal, item in zip(ordinals.tolist(), index.describe(ordinals), strict=True):
+            shared = item.referenced_data_file is None
+            partition = (
+                item.spec_id,
+                [(value is not None, value or b"") for value in item.partition],
+            )
+            if not self.applied[ordinal]:
+                key: tuple[Any, ...] = (0, ordinal)
+            elif vectors:
+                key = (1, item.referenced_data_file or "", ordinal)
+            elif granularity == FILE:
+                key = (1, ordinal) if shared else (2, item.referenced_data_file)
+            else:
+                key = (1, str(partition))
+            groups[key].append(ordinal)
+        taken: list[int] = []
+        for key in sorted(groups):
+            group = groups[key][: most - len(taken)]
+            if len(taken) == most or (len(group) == 1 and len(groups[key]) > 1):
+                break
+            taken += group
+        chosen = np.zeros(index.count, np.bool_)
+        chosen[taken] = True
+        return replace(self, chosen=chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RewritePlan(DeletePlan):
     """A planned rewrite of position deletes of one snapshot; data files are in the order of partitions and paths.
 
     Args:
         read: the delete files whose positions are written again: the chosen ones, and for deletion vectors all others
             of the data files, as a vector replaces them.
+        files: the data files for which there may be new deletes.
         dangling: how many of the chosen delete files apply to no data file.
+        choice: the live files, and which of their delete files are chosen; None if none is.
     """
 
     read: Sequence[DeleteFile] = ()
+    files: Sequence[FileSlice] = ()
     dangling: int = 0
+    choice: _Choice | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of delete files that are removed."""
+        return len(self.chosen)
 
     @property
     def compares_keys(self) -> bool:
@@ -64,6 +115,38 @@ class RewritePlan(DeletePlan):
     def input_bytes(self) -> int:
         """The size of the delete files."""
         return sum(item.content_size_bytes or item.size_bytes for item in self.read)
+
+    def choosing(self, choice: _Choice) -> Self:
+        """Return the plan with other delete files that are removed."""
+        found, chosen = choice.found, choice.chosen
+        index = found.delete_index
+        counts = {key: pairing.count_position_files(chosen) for key, pairing in found.pairs.items()}
+        read = chosen & choice.applied
+        for key, pairing in found.pairs.items():
+            if self._writes_vectors:
+                read[pairing.position_files(np.flatnonzero(counts[key]))] = True
+        return replace(
+            self,
+            choice=choice,
+            chosen=index.describe(np.flatnonzero(chosen)),
+            read=index.describe(np.flatnonzero(read)),
+            files=sorted(
+                slices_at(found, np.flatnonzero(np.concatenate([*counts.values()]))), key=_order
+            ),
+            dangling=int(np.count_nonzero(chosen & ~choice.applied)),
+        )
+
+    def limited(self, most: int | None) -> Self:
+        """Return the part of the plan that removes the first delete files."""
+        if most is None or self.choice is None or self.size <= most:
+            return self
+        part = self.choice.first(most, self.granularity, vectors=self._writes_vectors)
+        plan = self.choosing(part)
+        return replace(plan, remaining=self.size - plan.size)
+
+    @property
+    def _writes_vectors(self) -> bool:
+        return self.table.metadata.format_version >= DELETION_VECTORS_SINCE
 
     def parts(self, parallelism: int) -> Iterator[slice]:  # noqa: ARG002
         """Yield many data files at once, as each task writes files of its own; shared files need whole partitions."""
@@ -117,12 +200,13 @@ class RewritePlan(DeletePlan):
             "position_rows": sum(item.record_count for item in self.chosen),
             "dangling": self.dangling,
             "data_files": len(self.files),
+            "remaining_files": self.remaining,
             "input_bytes": self.input_bytes,
             "kind": self.kind,
             "granularity": self.granularity,
         }
 
-    def result(self, written: Written) -> dict[str, Any]:
+    def result(self, written: Written) -> dict[str, int]:
         """Return the figures of what was done."""
         return {
             "removed_position_deletes": len(self.chosen),
@@ -157,24 +241,11 @@ def plan_rewrite(
     found = None if head is None else live_files(table, head)
     if found is None or not found.delete_manifests.num_rows:
         return nothing
-    index, applied = found.delete_index, _applied(found)
+    applied = _applied(found)
     chosen = _chosen(found, applied, in_partitions(found, where), granularity, vectors=vectors)
     if not chosen.any():
         return nothing
-    counts = {key: pairing.count_position_files(chosen) for key, pairing in found.pairs.items()}
-    read = chosen & applied
-    for key, pairing in found.pairs.items():
-        if vectors:
-            read[pairing.position_files(np.flatnonzero(counts[key]))] = True
-    return replace(
-        nothing,
-        chosen=index.describe(np.flatnonzero(chosen)),
-        read=index.describe(np.flatnonzero(read)),
-        files=sorted(
-            slices_at(found, np.flatnonzero(np.concatenate([*counts.values()]))), key=_order
-        ),
-        dangling=int(np.count_nonzero(chosen & ~applied)),
-    )
+    return nothing.choosing(_Choice(found=found, applied=applied, chosen=chosen))
 
 
 def _applied(found: LiveFiles) -> Mask:

@@ -38,7 +38,7 @@ class EqualityGroups:
     ) -> None:
         self._storage = storage
         self._settings = settings
-        self._files = _grouped(deletes, settings)
+        self._files = grouped(deletes, settings)
         self._read: dict[Group, EqualityDeletes] = {}
 
     def get(self, group: Group, memory_bytes: int) -> EqualityDeletes:
@@ -95,7 +95,7 @@ class Deletes:
         self._groups = groups or EqualityGroups(storage, equality, settings)
         self._latest = {
             group: max(item.sequence_number for item in items)
-            for group, items in _grouped(equality, settings).items()
+            for group, items in grouped(equality, settings).items()
         }
         self._by_scope: dict[Partition | None, list[Group]] = defaultdict(list)
         for group in self._latest:
@@ -268,9 +268,8 @@ def read_rows(
         yield from read_batches(storage, file, settings, deletes)
 
 
-def _grouped(
-    deletes: Iterable[DeleteFile], settings: ReadSettings
-) -> dict[Group, list[DeleteFile]]:
+def grouped(deletes: Iterable[DeleteFile], settings: ReadSettings) -> dict[Group, list[DeleteFile]]:
+    """Return equality deletes by the partition to which they apply and by the columns that they compare."""
     groups: dict[Group, list[DeleteFile]] = defaultdict(list)
     for item in deletes:
         everywhere = is_global(settings.specs[item.spec_id])

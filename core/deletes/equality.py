@@ -22,7 +22,7 @@ from lake.core.keys.index import NOT_FOUND, KeyIndex
 
 MEMORY_BYTES = 112 * 1024 * 1024
 # The maximum memory of an index per key (measured), in addition to three times the keys themselves.
-_INDEX_BYTES = 40
+INDEX_BYTES = 40
 
 
 class EqualityDeletes:
@@ -141,7 +141,7 @@ class _Pending:
         if not batch.num_rows:
             return
         self.batches.append((batch, sequence_number))
-        self.index_bytes += 3 * batch.nbytes + _INDEX_BYTES * batch.num_rows
+        self.index_bytes += 3 * batch.nbytes + INDEX_BYTES * batch.num_rows
         self.sort_bytes += needed_bytes(batch)
         self.largest = max(self.largest, sequence_number)
 

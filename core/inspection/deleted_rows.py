@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lake.core.deletes.apply import Deletes
+from lake.core.deletes.apply import Deletes, Group, grouped
+from lake.core.deletes.equality import MEMORY_BYTES
+from lake.core.deletes.equality_counts import EqualityCounts, load_keys
 from lake.core.deletes.row_positions import RowPositions
 from lake.core.engine.tasks import Task, TaskContext
 from lake.core.errors import LakeError
 from lake.core.manifests.data_files import EQUALITY_DELETES, DeleteFile
 from lake.core.plain import PlainData
 from lake.core.progress import Meter, showing
-from lake.core.rows.live_slices import slices_at
-from lake.core.rows.reader import FileSlice, ReadSettings
+from lake.core.rows.live_slices import parts_by_rows, slices_at
+from lake.core.rows.reader import FileSlice, ReadSettings, read_keys
 from lake.core.snapshots.delete_scopes import PUFFIN
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 # The path and, for a deletion vector, the offset of a delete file.
 Key = tuple[str, int | None]
-_TASK_FILES = 200
+# While the keys of some delete files are counted with, those of others are read.
+_LOADED_BYTES = MEMORY_BYTES // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +58,73 @@ class CountReport(PlainData):
 def count_deleted(task: CountTask, context: TaskContext) -> Iterator[CountReport]:
     """Count the deleted rows of the task's files for each of its deletes alone."""
     deletes = task.reading.deletes
+    counts = _equality_counts(task, context)
     with_vector = {item.referenced_data_file for item in deletes if item.format == PUFFIN}
-    counts = []
     for item in deletes:
+        if item not in counts:
+            # A vector replaces all other position deletes of its data file.
+            files = [
+                file for file in task.files if item.format == PUFFIN or file.path not in with_vector
+            ]
+            counts[item] = _counted_alone(task, context, item, files)
+    yield CountReport(task=task.task, rows=[counts[item] for item in deletes])
+
+
+def _counted_alone(
+    task: CountTask, context: TaskContext, item: DeleteFile, files: Sequence[FileSlice]
+) -> int:
+    context.check_cancelled()
+    reading = replace(task.reading, deletes=(item,))
+    with closing(Deletes(context.storage, reading, files)) as own:
+        return sum(_within(own.all_positions_of(file), file) for file in files)
+
+
+def _equality_counts(task: CountTask, context: TaskContext) -> dict[DeleteFile, int]:
+    """Count the rows that each equality delete file deletes.
+
+    The keys of a data file are read once for as many delete files as fit in memory.
+    """
+    equality = [item for item in task.reading.deletes if item.content == EQUALITY_DELETES]
+    counts: dict[DeleteFile, int] = {}
+    waiting: list[tuple[Group, EqualityCounts]] = []
+    used = 0
+    for group, items in grouped(equality, task.reading).items():
+        for loaded in load_keys(
+            context.storage, items, group[1], task.reading, memory_bytes=_LOADED_BYTES
+        ):
+            if isinstance(loaded, DeleteFile):
+                counts[loaded] = _counted_alone(task, context, loaded, task.files)
+                continue
+            if waiting and used + loaded.needed_bytes > _LOADED_BYTES:
+                counts |= _counted(task, context, waiting)
+                waiting, used = [], 0
+            used += loaded.needed_bytes
+            waiting.append((group, EqualityCounts(loaded)))
+    return counts | _counted(task, context, waiting)
+
+
+def _counted(
+    task: CountTask, context: TaskContext, groups: Sequence[tuple[Group, EqualityCounts]]
+) -> dict[DeleteFile, int]:
+    """Read the compared columns of each data file once."""
+    for file in task.files:
         context.check_cancelled()
-        # A vector replaces all other position deletes of its data file.
-        either = item.format == PUFFIN or item.content == EQUALITY_DELETES
-        files = [file for file in task.files if either or file.path not in with_vector]
-        reading = replace(task.reading, deletes=(item,))
-        with closing(Deletes(context.storage, reading, files)) as own:
-            counts.append(sum(_within(own.all_positions_of(file), file) for file in files))
-    yield CountReport(task=task.task, rows=counts)
+        own = [
+            (ids, counter)
+            for (scope, ids), counter in groups
+            if scope in {None, (file.spec_id, file.partition)}
+            and file.sequence_number < counter.latest
+        ]
+        columns = list(dict.fromkeys(column for ids, _ in own for column in ids))
+        if columns:
+            for _, keys in read_keys(context.storage, file, task.reading, columns):
+                for ids, counter in own:
+                    counter.add(keys.select([str(column) for column in ids]), file.sequence_number)
+    return {
+        item: int(rows)
+        for _, counter in groups
+        for item, rows in zip(counter.files, counter.rows, strict=True)
+    }
 
 
 def _within(positions: RowPositions, file: FileSlice) -> int:
@@ -91,20 +150,19 @@ def deleted_rows(session: Session, found: LiveFiles) -> dict[Key, int]:
     masks = [found.pairs[spec_id].touched() for spec_id in found.by_spec]
     numbers = np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *masks]))
     files = slices_at(found, numbers)
+    counts: dict[Key, int] = {}
+    if not files:
+        return counts
+    engine = session.engine(sum(file.size_bytes for file in files))
     tasks: list[Task[CountTask]] = []
     deletes: list[tuple[DeleteFile, ...]] = []
-    for start in range(0, len(files), _TASK_FILES):
-        part = files[start : start + _TASK_FILES]
-        own = found.deletes_of(numbers[start : start + _TASK_FILES])
+    for places in parts_by_rows(files, engine.parallelism):
+        own = found.deletes_of(numbers[places])
         reading = ReadSettings.of(found.table, projection=found.table.schema, deletes=own)
-        payload = CountTask(task=len(tasks), files=part, reading=reading)
-        tasks.append(Task(payload, sum(file.size_bytes for file in part)))
+        payload = CountTask(task=len(tasks), files=files[places], reading=reading)
+        tasks.append(Task(payload, sum(file.size_bytes for file in files[places])))
         deletes.append(own)
-    counts: dict[Key, int] = {}
-    if not tasks:
-        return counts
     meter = Meter("counting the deleted rows", inputs=[task.input_bytes for task in tasks])
-    engine = session.engine(sum(task.input_bytes for task in tasks))
     results = engine.run(tasks, count_deleted, storage=found.table.storage, meter=meter)
     reported = 0
     for result in showing(session.progress, meter, results):

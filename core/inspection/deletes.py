@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from lake.core.inspection.deleted_rows import Key, deleted_rows
 from lake.core.manifests.data_files import EQUALITY_DELETES
+from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.delete_scopes import all_schemas
@@ -21,7 +25,23 @@ if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
     from lake.core.session import Session
 
-_NEVER = np.iinfo(np.int64).max
+Int64s = npt.NDArray[np.int64]
+_HEADS = {"bytes": "size_bytes"}
+# Why delete files of a kind are needed, and what makes them needless.
+_RELEASES = {
+    "equality": (
+        "needed while older data files are live",
+        f"{Option.CONVERT} replaces them by positions; `lake compact` rewrites the data files without the rows",
+    ),
+    "position": (
+        "needed while their data files are live",
+        f"`lake compact` rewrites the data files without the rows; {Option.REWRITE} merges many delete files",
+    ),
+    "vector": (
+        "needed while their data files are live",
+        "`lake compact` rewrites the data files without the rows",
+    ),
+}
 _GROUPED = ("partition", "spec_id", "kind", "columns")
 
 
@@ -54,19 +74,53 @@ def list_deletes(
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
         result={"groups": groups, "delete_files": rows},
-        details=[_table(groups, exact=exact is not None)],
+        details=[_table(groups, exact=exact is not None)] if groups else [],
+        notes=_notes(rows),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """The data files to which delete files may apply.
+
+    Args:
+        files: their number, for each delete file by its ordinal.
+        rows: the sum of their rows.
+        oldest: the path, the partition and the sequence number of one with the lowest sequence number; None if the
+            delete file applies to none.
+    """
+
+    files: Int64s
+    rows: Int64s
+    oldest: Sequence[tuple[str, str, int] | None]
+
+    @classmethod
+    def of(cls, found: LiveFiles) -> Self:
+        """Compare the scopes and sequence numbers of a snapshot's files."""
+        count = found.delete_index.count
+        files, rows = (np.zeros(count, np.int64) for _ in range(2))
+        oldest: list[tuple[str, str, int] | None] = [None] * count
+        for spec_id, pairing in found.pairs.items():
+            entries = found.by_spec[spec_id]
+            records = entries["record_count"].to_numpy().astype(np.int64)
+            some_files, some_rows, first = pairing.reach(records)
+            files, rows = files + some_files, rows + some_rows
+            reached = np.flatnonzero(some_files)
+            chosen = entries.take(pa.array(first[reached]))
+            named = partition_names(chosen, spec_id, found.table.metadata)
+            columns = chosen["file_path"].to_pylist(), chosen["sequence_number"].to_pylist()
+            for place, (ordinal, path, number) in enumerate(
+                zip(reached.tolist(), *columns, strict=True)
+            ):
+                known = oldest[ordinal]
+                if known is None or number < known[2]:
+                    oldest[ordinal] = path, named.names[named.codes[place]], number
+        return cls(files, rows, oldest)
 
 
 def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[dict[str, Any]]:
     index, metadata = found.delete_index, found.table.metadata
-    files, data_rows = (np.zeros(index.count, np.int64) for _ in range(2))
-    oldest = np.full(index.count, _NEVER, np.int64)
-    for spec_id, pairing in found.pairs.items():
-        records = found.by_spec[spec_id]["record_count"].to_numpy().astype(np.int64)
-        some_files, some_rows, lowest = pairing.reach(records)
-        files, data_rows = files + some_files, data_rows + some_rows
-        oldest = np.minimum(oldest, lowest)
+    reach = _Reach.of(found)
     rows = []
     for spec_id, entries in index.by_spec.items():
         base = index.bases[spec_id]
@@ -76,6 +130,8 @@ def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[dict[str, 
             ordinal = base + place
             is_vector = bool(index.is_vector[ordinal])
             of_keys = file.content == EQUALITY_DELETES
+            files, data_rows = int(reach.files[ordinal]), int(reach.rows[ordinal])
+            path, partition, number = reach.oldest[ordinal] or (None, None, None)
             rows.append(
                 {
                     "path": file.path,
@@ -87,18 +143,33 @@ def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[dict[str, 
                     "rows": file.record_count,
                     "bytes": file.content_size_bytes if is_vector else file.size_bytes,
                     "sequence_number": file.sequence_number,
-                    "data_files": int(files[ordinal]),
-                    "data_rows": int(data_rows[ordinal]),
-                    "oldest_data_sequence_number": (
-                        int(oldest[ordinal]) if files[ordinal] else None
+                    "data_files": files,
+                    "data_rows": data_rows,
+                    "oldest_data_file": path,
+                    "oldest_data_partition": partition,
+                    "oldest_data_sequence_number": number,
+                    "dangling": not files,
+                    "released_by": _released_by(of_keys=of_keys, dangling=not files),
+                    # One key may be that of many rows.
+                    "deleted_rows_at_most": (
+                        data_rows if of_keys else min(file.record_count, data_rows)
                     ),
-                    "dangling": not files[ordinal],
                     "deleted_rows": (
                         None if counts is None else counts.get((file.path, file.content_offset), 0)
                     ),
                 }
             )
     return rows
+
+
+def _released_by(*, of_keys: bool, dangling: bool) -> list[str]:
+    """Return what removes a delete file: the verb, or an option of `lake deletes`.
+
+    A live delete file is needed until its data files are rewritten, the last of them.
+    """
+    if dangling:
+        return ["compact"] if of_keys else ["rewrite"]
+    return ["convert", "compact"] if of_keys else ["compact"]
 
 
 def _columns(ids: Sequence[int], metadata: TableMetadata) -> list[str]:
@@ -118,8 +189,9 @@ def _groups(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             (row["partition"], row["spec_id"], row["kind"], tuple(row["columns"] or ())),
             {
                 **{key: row[key] for key in _GROUPED},
-                **dict.fromkeys(("files", "rows", "bytes", "dangling"), 0),
+                **dict.fromkeys(("files", "rows", "bytes", "data_files", "dangling"), 0),
                 "oldest_sequence_number": row["sequence_number"],
+                "deleted_rows_at_most": 0,
                 "deleted_rows": None if row["deleted_rows"] is None else 0,
             },
         )
@@ -127,6 +199,14 @@ def _groups(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         group["rows"] += row["rows"]
         group["bytes"] += row["bytes"] or 0
         group["dangling"] += row["dangling"]
+        at_most = row["deleted_rows_at_most"]
+        if row["kind"] == "equality":
+            # The newest applies to all data files of the others.
+            group["data_files"] = max(group["data_files"], row["data_files"])
+            group["deleted_rows_at_most"] = max(group["deleted_rows_at_most"], at_most)
+        else:
+            group["data_files"] += row["data_files"]
+            group["deleted_rows_at_most"] += at_most
         if row["deleted_rows"] is not None:
             group["deleted_rows"] += row["deleted_rows"]
         least = min(group["oldest_sequence_number"], row["sequence_number"])
@@ -135,23 +215,36 @@ def _groups(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _table(groups: Sequence[dict[str, Any]], *, exact: bool) -> Detail:
-    counted = ("deleted_rows",) if exact else ()
-    return Detail(
-        "deletes",
-        [
-            *("partition", "kind", "columns", "files", "rows", "size_bytes", "dangling"),
-            "oldest_sequence_number",
-            *counted,
-        ],
-        [
-            [
-                group["partition"] or "(not partitioned)",
-                group["kind"],
-                ", ".join(group["columns"] or ()),
-                *(group[key] for key in ("files", "rows", "bytes", "dangling")),
-                group["oldest_sequence_number"],
-                *(group[key] for key in counted),
-            ]
-            for group in groups
-        ],
-    )
+    """Return the groups with as few columns as they need, so that the table fits on a terminal."""
+    cells: dict[str, list[Any]] = {}
+    if any(group["partition"] for group in groups):
+        cells["partition"] = [group["partition"] or "(not partitioned)" for group in groups]
+    cells["kind"] = [
+        f"{group['kind']} ({', '.join(group['columns'])})" if group["columns"] else group["kind"]
+        for group in groups
+    ]
+    counted = ("files", "rows", "bytes", "data_files")
+    cells |= {_HEADS.get(key, key): [group[key] for group in groups] for key in counted}
+    if exact:
+        cells["deleted_rows"] = [group["deleted_rows"] for group in groups]
+    if any(group["dangling"] for group in groups):
+        cells["dangling"] = [group["dangling"] for group in groups]
+    return Detail("deletes", list(cells), list(zip(*cells.values(), strict=True)))
+
+
+def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return what each kind of delete file waits for, with an example."""
+    notes = []
+    for kind, (reason, release) in _RELEASES.items():
+        needed = [row for row in rows if row["kind"] == kind and not row["dangling"]]
+        if needed:
+            oldest = min(needed, key=lambda row: int(row["oldest_data_sequence_number"]))
+            where = f" in {oldest['oldest_data_partition']}" * bool(oldest["oldest_data_partition"])
+            number = oldest["oldest_data_sequence_number"]
+            notes.append(f"{kind}: {reason}, the oldest{where} with sequence number {number}")
+            notes.append(f"{kind}: {release}")
+    if any(row["dangling"] for row in rows):
+        notes.append(
+            f"dangling: apply to no data file; {Option.REWRITE} removes those of positions, `lake compact` all others"
+        )
+    return notes

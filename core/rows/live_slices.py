@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -10,6 +12,8 @@ from lake.core.columns.file_slice import FileSlice, slices_of
 from lake.core.snapshots.live_files import LiveFiles
 
 Int64s = npt.NDArray[np.int64]
+_TASK_ROWS = 4_000_000
+_TASK_FILES = 500
 
 
 def slices_at(found: LiveFiles, numbers: Int64s) -> list[FileSlice]:
@@ -23,3 +27,15 @@ def slices_at(found: LiveFiles, numbers: Int64s) -> list[FileSlice]:
         files += slices_of(chosen, spec=specs[spec_id], schema=found.schema)
         base += entries.num_rows
     return files
+
+
+def parts_by_rows(files: Sequence[FileSlice], parallelism: int) -> Iterator[slice]:
+    """Yield adjacent data files, with about as many rows for each of the tasks that run at once."""
+    most = min(_TASK_ROWS, -(-sum(file.record_count for file in files) // parallelism))
+    start = taken = 0
+    for place, file in enumerate(files):
+        if place > start and (taken + file.record_count > most or place - start >= _TASK_FILES):
+            yield slice(start, place)
+            start, taken = place, 0
+        taken += file.record_count
+    yield slice(start, len(files))

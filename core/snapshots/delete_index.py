@@ -58,6 +58,7 @@ DELETE_COLUMNS = (
 DATA_COLUMNS = ("sequence_number", "file_path", "partition")
 DATA_BOUNDS = ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
 _NO_SCOPE = -1
+_NO_FILE = -1
 # The number of pairs of data and delete files whose bounds are compared at once.
 _MOST_PAIRS = 4_000_000
 _DESCRIBED = (
@@ -204,7 +205,7 @@ class _Intervals:
 
         Returns:
             The ordinals of the delete files, and for each the number of data files, the sum of their rows, and
-            the lowest of their sequence numbers.
+            which of them has the lowest sequence number.
         """
         files, rows = (np.zeros(len(self.ordinals) + 1, np.int64) for _ in range(2))
         for sums, values in ((files, np.ones_like(records)), (rows, records)):
@@ -214,7 +215,7 @@ class _Intervals:
         some = np.flatnonzero(self.counts > 0)
         some = some[np.lexsort((numbers[some], self.start[some], self.end[some]))]
         some = some[np.unique(self.end[some], return_index=True)[1]]
-        oldest = np.repeat(numbers[some], self.counts[some])
+        oldest = np.repeat(some, self.counts[some])
         hit = np.cumsum(files[:-1]) > 0
         return (
             self.ordinals[hit],
@@ -335,17 +336,19 @@ class DeletePairing:
             records: the number of rows of each data file.
 
         Returns:
-            For each delete file, by its ordinal: the number of data files, the sum of their rows, and the lowest
-            of their sequence numbers (the greatest int64 if there are none).
+            For each delete file, by its ordinal: the number of data files, the sum of their rows, and the row of
+            one with the lowest sequence number (-1 if there are none).
         """
         files, rows = (np.zeros(self._index.count, np.int64) for _ in range(2))
-        oldest = np.full(self._index.count, np.iinfo(np.int64).max, np.int64)
+        oldest = np.full(self._index.count, _NO_FILE, np.int64)
         numbers = _numbers([self._entries], "sequence_number")
+        # For the row -1.
+        known = np.append(numbers, np.iinfo(np.int64).max)
         for intervals in self._all():
-            found, some_files, some_rows, lowest = intervals.covered(numbers, records)
+            found, some_files, some_rows, first = intervals.covered(numbers, records)
             files[found] += some_files
             rows[found] += some_rows
-            oldest[found] = np.minimum(oldest[found], lowest)
+            oldest[found] = np.where(known[first] < known[oldest[found]], first, oldest[found])
         return files, rows, oldest
 
     def ordinals(self, rows: Int64s) -> Int64s:

@@ -16,6 +16,8 @@ from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 from support.tables.partitioned_tables import add
 from support.tiers import examples
 
+import lake.core.inspection.deleted_rows as inspection
+
 
 def change(lake: CommandLine, row: str, kind: str) -> None:
     source = Path(lake.warehouse.parent / "changed.csv")
@@ -41,7 +43,12 @@ def test_an_equality_delete_applies_to_the_older_files_of_its_partition_only(
     assert sorted(row["columns"]) == ["day", "id"]
     assert (row["data_files"], row["data_rows"], row["rows"]) == (2, 3, 1)
     assert (row["sequence_number"], row["oldest_data_sequence_number"]) == (3, 1)
+    assert "day=2026-01-02" in row["oldest_data_file"]
+    assert row["oldest_data_partition"] == "day=2026-01-02"
+    assert (row["released_by"], row["deleted_rows_at_most"]) == (["convert", "compact"], 3)
     assert row["dangling"] is False
+    shown = lake("deletes", "db.t").stderr
+    assert "needed while older data files are live, the oldest in day=2026-01-02" in shown
 
 
 def test_a_position_delete_applies_to_the_file_that_it_names(lake: CommandLine) -> None:
@@ -53,7 +60,8 @@ def test_a_position_delete_applies_to_the_file_that_it_names(lake: CommandLine) 
     assert row["kind"] in ("position", "vector")
     assert (row["data_files"], row["data_rows"], row["columns"]) == (1, 2, None)
     assert row["oldest_data_sequence_number"] == 1
-    assert row["data_file"].endswith(".parquet")
+    assert row["data_file"] == row["oldest_data_file"]
+    assert (row["released_by"], row["deleted_rows_at_most"]) == (["compact"], 1)
 
 
 @pytest.mark.parametrize("kind", ["equality", "position"])
@@ -71,6 +79,8 @@ def test_a_delete_whose_data_files_were_rewritten_is_dangling_until_it_is_remove
     for row in found["delete_files"]:
         assert row["dangling"] is True
         assert (row["data_files"], row["oldest_data_sequence_number"]) == (0, None)
+        assert (row["oldest_data_file"], row["deleted_rows_at_most"]) == (None, 0)
+        assert row["released_by"] == ["compact"]
     assert [group["dangling"] for group in found["groups"]] == [
         group["files"] for group in found["groups"]
     ]
@@ -183,6 +193,38 @@ def counted(lake: CommandLine, found: dict[str, Any]) -> list[int]:
                 count += sum(position < len(ids) for position in own)
         counts.append(count)
     return counts
+
+
+@pytest.mark.parametrize("memory", [None, 0, 1200])
+def test_the_keys_of_a_data_file_are_read_once_for_all_equality_deletes(
+    lake: CommandLine, memory: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if memory is not None:
+        monkeypatch.setattr(inspection, "_LOADED_BYTES", memory)
+    lake.ok("create", "db.t", "id long", "part string", "--format-version", "2")
+    source = Path(lake.warehouse.parent / "rows.csv")
+    for start in (0, 2, 4):
+        source.write_text(f"id,part\n{start},a\n{start + 1},b\n7,a\n7,b\n,a\n")
+        lake.ok("ingest", "db.t", source)
+        table = open_session(lake.warehouse).table("db.t")
+        keys = [{"id": 0}, {"id": 7}, {"id": 3}, {"id": 7}]
+        table = commit_deletes(table, equality_file(table, keys, ["id"]))
+        both = [{"part": "b", "id": 7}, {"part": "a", "id": None}]
+        commit_deletes(table, equality_file(table, both, ["part", "id"]))
+    real, read = inspection.read_keys, list[str]()
+
+    def noted(storage: Any, file: Any, *rest: Any) -> Any:
+        read.append(file.path)
+        return real(storage, file, *rest)
+
+    monkeypatch.setattr(inspection, "read_keys", noted)
+    found = lake.ok("deletes", "db.t", "--exact")["result"]["delete_files"]
+
+    counts = {(tuple(row["columns"]), row["sequence_number"]): row["deleted_rows"] for row in found}
+    expected = {2: 3, 3: 2, 5: 6, 6: 4, 8: 8, 9: 6}
+    assert {number: rows for (_, number), rows in counts.items()} == expected
+    if memory is None:
+        assert len(read) == len(set(read)) == 3
 
 
 def test_exact_counts_are_refused_with_a_change(lake: CommandLine) -> None:

@@ -101,6 +101,7 @@ def test_few_delete_files_replace_many(lake: CommandLine, kind: str, after: int)
         "added_deletes": after,
         "deleted_rows": 6,
         "dropped_rows": 3,
+        "remaining_deletes": 0,
     }
     assert (rows(lake), data_files(lake)) == (before, paths)
     found = listed(lake)
