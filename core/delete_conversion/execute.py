@@ -66,7 +66,8 @@ def execute(
             raise
         # What was committed stays committed; the files of the last part were removed.
         stopped = True
-        session.warn(f"stopped after {len(run.snapshot_ids)} commits: {error.message}")
+        done = len(run.snapshot_ids)
+        session.warn(f"stopped after {done} commit{'s' * (done > 1)}: {error.message}")
     return run.outcome(stopped=stopped)
 
 
@@ -135,7 +136,7 @@ class _Run:
     def _begin(self, plan: DeletePlan) -> None:
         self._shown = plan.limited(self._limits.max_files)
         self._remaining = frozenset(plan.chosen)
-        self._per_commit = self._limits.per_commit(self._shown.size)
+        self._per_commit = max(plan.least, self._limits.per_commit(self._shown.size))
 
     def _left(self, plan: DeletePlan) -> frozenset[DeleteFile]:
         """Return the delete files of the first plan that a later one still contains."""

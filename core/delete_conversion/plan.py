@@ -75,6 +75,11 @@ class DeletePlan(ABC):
     def size(self) -> int:
         """The number of files that count for the limit of a run."""
 
+    @property
+    def least(self) -> int:
+        """The least size of a part that changes something."""
+        return 1
+
     @abstractmethod
     def limited(self, most: int | None) -> Self:
         """Return the part of the plan that comes first.

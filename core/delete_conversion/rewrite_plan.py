@@ -107,6 +107,11 @@ class RewritePlan(DeletePlan):
         return len(self.chosen)
 
     @property
+    def least(self) -> int:
+        """Two delete files: one file replaces several."""
+        return 2
+
+    @property
     def compares_keys(self) -> bool:
         """Whether the compared columns of the data files are read."""
         return False

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lake.core.session import Session
 
 Int64s = npt.NDArray[np.int64]
+_DESCRIBED = ("file_path", "partition", "sequence_number")
 _HEADS = {"bytes": "size_bytes"}
 # Why delete files of a kind are needed, and what makes them needless.
 _RELEASES = {
@@ -106,7 +107,7 @@ class _Reach:
             some_files, some_rows, first = pairing.reach(records)
             files, rows = files + some_files, rows + some_rows
             reached = np.flatnonzero(some_files)
-            chosen = entries.take(pa.array(first[reached]))
+            chosen = entries.select(_DESCRIBED).take(pa.array(first[reached]))
             named = partition_names(chosen, spec_id, found.table.metadata)
             columns = chosen["file_path"].to_pylist(), chosen["sequence_number"].to_pylist()
             for place, (ordinal, path, number) in enumerate(

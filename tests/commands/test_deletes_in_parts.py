@@ -126,31 +126,26 @@ def test_deletes_of_other_writers_stay_for_a_later_conversion(lake: CommandLine)
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_files_that_a_compaction_adds_between_two_runs_are_read(
-    lake: CommandLine, count: int, monkeypatch: pytest.MonkeyPatch
+    lake: CommandLine, count: int
 ) -> None:
     create(lake)
-    files_of_two(lake, 4)
+    files_of_two(lake, 6)
     session = open_session(lake.warehouse)
-    planned = plan_compaction(
-        session.table("db.t"),
-        CompactionOptions(rewrite_all=True, max_group_files=-(-4 // count)),
-    )
-    real = compaction.commit_snapshot
+    # The paths of new files are before those of the files that are converted.
+    location = session.table("db.t").metadata.location
+    lake.ok("alter", "db.t", "--set", f"write.data.path={location}/a")
+    options = CompactionOptions(rewrite_all=True, max_group_files=1)
+    planned = plan_compaction(session.table("db.t"), options)
+    delete(lake, [0, 1, 2, 103, 104, 105])
+    limited(lake, "--convert", "--max-files", 3)
 
-    def after_the_first_run(*given: Any) -> Any:
-        # The rewritten files keep the older sequence number, so that the deletes still apply to them.
-        monkeypatch.setattr(compaction, "commit_snapshot", real)
-        delete(lake, [0, 1, 102, 103])
-        return real(*given)
-
-    monkeypatch.setattr(compaction, "commit_snapshot", after_the_first_run)
+    # The rewritten files keep the older sequence number, so that the deletes apply to them.
     compaction.execute(session, planned)
-    load(lake, [7, 8])
-    expected = [2, 3, 7, 8, 100, 101]
-    assert scanned(lake) == expected
 
+    expected = [3, 4, 5, 100, 101, 102]
+    assert scanned(lake) == expected
     for _ in range(8):
-        if limited(lake, "--convert", "--max-files", 1)["status"] != "partial":
+        if limited(lake, "--convert", "--max-files", count)["status"] != "partial":
             break
     assert (by_pyiceberg(lake), kinds(lake).count("equality")) == (expected, 0)
 
@@ -392,6 +387,21 @@ def test_partial_progress_commits_a_rewrite_in_parts(lake: CommandLine, kind: st
     )
     assert done["result"]["removed_position_deletes"] >= 12
     assert lake.ok("deletes", "db.t", "--rewrite")["status"] == "nothing-to-do"
+
+
+def test_files_are_merged_even_if_more_commits_are_allowed_than_there_are_merges(
+    lake: CommandLine,
+) -> None:
+    create(lake)
+    load(lake, [1, 2, 3])
+    handle = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    (path,) = handle.inspect.data_files()["file_path"].to_pylist()
+    for place in (0, 1):
+        table = open_session(lake.warehouse).table("db.t")
+        commit_deletes(table, position_file(table, [(path, place)]))
+    done = limited(lake, "--rewrite", "--partial-progress", "--max-commits", 5)
+    assert (done["status"], len(done["snapshot_ids"]), len(kinds(lake))) == ("done", 1, 1)
+    assert by_pyiceberg(lake) == [3]
 
 
 def test_a_dry_run_shows_the_part(lake: CommandLine) -> None:

@@ -203,6 +203,7 @@ MOVES = st.one_of(
     st.tuples(st.just("compact"), st.just(None)),
     st.tuples(st.just("partition"), st.booleans()),
     st.tuples(st.just("rewrite"), st.just(None)),
+    st.tuples(st.just("part"), st.integers(2, 5), st.booleans()),
 )
 
 
@@ -232,6 +233,14 @@ def test_no_row_changes(moves: list[Any], scope: str, partitioned: bool, upgrade
                 lake.ok("compact", "db.t", "--rewrite-all", "--where", "id < 4")
             elif move == "partition":
                 lake.ok("alter", "db.t", "--partition-by", "part" if values[0] else "")
+            elif move == "part":
+                before, paths = rows(lake), data_files(lake)
+                limit = "--max-commits" if values[1] else "--max-files"
+                parts = ("--partial-progress",) * values[1]
+                result = lake("deletes", "db.t", "--rewrite", limit, values[0], *parts)
+                assert result.exit_code in (0, 6)
+                assert (rows(lake), data_files(lake)) == (before, paths)
+                assert lake.ok("check", "db.t")["result"]["errors"] == 0
             elif move == "upgrade":
                 lake.ok("alter", "db.t", "--format-version", "3")
             else:
