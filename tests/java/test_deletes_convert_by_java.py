@@ -53,3 +53,35 @@ def test_java_finds_the_same_rows(
     assert left["rows"] == before["rows"] - 30
     lake.ok("compact", "db.t", "--rewrite-all")
     assert java.checksum(warehouse, "db.t") == left
+
+
+@pytest.mark.parametrize(("version", "partitioned"), [("2", False), ("3", True)])
+def test_java_finds_the_same_rows_after_each_commit_of_a_part(
+    warehouse: Path, java: JavaPeer, version: str, partitioned: bool
+) -> None:
+    lake = CommandLine(warehouse, engine="inline")
+    by = ("--partition-by", "part") if partitioned else ()
+    created = ("--create", "--property", f"format-version={version}", *by)
+    for start in range(0, 300, 50):
+        lines = [f"{number},{number % 3},1" for number in range(start, start + 50)]
+        load(lake, lines, *created)
+        created = ()
+    for value, step in ((4, 5), (5, 13), (6, 14)):
+        changed = [f"{number},{number % 3},{value}" for number in range(0, 310, step)]
+        load(lake, changed, "--upsert", "--key", "id,part", "--deletes", "equality")
+    before = java.checksum(warehouse, "db.t")
+    snapshots: list[str] = []
+
+    for options in (("--max-files", "4"), ("--partial-progress", "--max-commits", "4")):
+        result = lake("--json", "deletes", "db.t", "--convert", *options).json()
+        snapshots += result["snapshot_ids"]
+
+    assert len(snapshots) == 5
+    assert result["status"] == "done"
+    for snapshot_id in snapshots:
+        found = java.checksum(warehouse, "db.t", f"VERSION AS OF {snapshot_id}")
+        assert found == before
+    contents = java.sql(warehouse, "SELECT DISTINCT content FROM lake.db.t.delete_files")
+    assert contents == [{"content": 1}]
+    lake.ok("compact", "db.t", "--rewrite-all")
+    assert java.checksum(warehouse, "db.t") == before

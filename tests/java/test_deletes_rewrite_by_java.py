@@ -57,3 +57,40 @@ def test_java_finds_the_same_rows(
     assert java.checksum(warehouse, "db.t") == left
     lake.ok("compact", "db.t", "--rewrite-all", "--remove-dangling-deletes")
     assert java.checksum(warehouse, "db.t") == left
+
+
+@pytest.mark.parametrize(("version", "granularity"), [("2", "file"), ("3", "partition")])
+def test_java_finds_the_same_rows_after_each_commit_of_a_part(
+    warehouse: Path, java: JavaPeer, version: str, granularity: str
+) -> None:
+    lake = CommandLine(warehouse, engine="inline")
+    properties = {
+        "write.delete.mode": "merge-on-read",
+        "write.delete.granularity": "partition",
+    }
+    options = [part for item in properties.items() for part in ("--property", "=".join(item))]
+    lake.ok("create", "db.t", "id long", "part long", "--format-version", "2", *options)
+    for start in (0, 300, 600):
+        java.sql(
+            warehouse, f"INSERT INTO lake.db.t SELECT id, id % 3 FROM range({start}, {start + 300})"
+        )
+    for number in range(5):
+        scope = "file" if number % 2 else "partition"
+        lake.ok("alter", "db.t", "--set", f"write.delete.granularity={scope}")
+        java.sql(warehouse, f"DELETE FROM lake.db.t WHERE id % 50 = {number}")
+    if version == "3":
+        lake.ok("alter", "db.t", "--format-version", "3")
+    lake.ok("alter", "db.t", "--set", f"write.delete.granularity={granularity}")
+    before = java.checksum(warehouse, "db.t")
+    snapshots: list[str] = []
+
+    for limits in (("--max-files", "3"), ("--partial-progress", "--max-commits", "3")):
+        result = lake("--json", "deletes", "db.t", "--rewrite", *limits).json()
+        snapshots += result["snapshot_ids"]
+
+    assert len(snapshots) > 2
+    assert result["status"] == "done"
+    for snapshot_id in snapshots:
+        found = java.checksum(warehouse, "db.t", f"VERSION AS OF {snapshot_id}")
+        assert found == before
+    assert lake.ok("deletes", "db.t", "--rewrite")["status"] == "nothing-to-do"

@@ -33,6 +33,7 @@ _CONSUMERS = "tests/commands/test_consumers.py"
 _ROUTE = "tests/commands/test_ingest_route.py"
 _VALUED_ROWS = f"{_CORE}/sources/test_valued_rows.py"
 _KAFKA = f"{_CORE}/watch/test_kafka.py"
+_IN_PARTS = "tests/commands/test_deletes_in_parts.py"
 _RACES = "tests/world/test_races.py"
 _CRASHES = "tests/world/test_crashes.py"
 _FOLLOWING = "tests/world/test_following.py"
@@ -547,6 +548,34 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             "        find_live(self.storage, metadata, parent.manifests, frozenset(operation.referenced_paths))\n",
             "",
             ("tests/commands/test_deletes_rewrite.py",),
+        ),
+        RemovedCheck(
+            "data files that were added since are taken for converted",
+            "core/delete_conversion/converted.py",
+            "        found: Mask = self.had(entries) & before.to_numpy(zero_copy_only=False)\n",
+            "        found: Mask = before.to_numpy(zero_copy_only=False)\n",
+            (_IN_PARTS,),
+        ),
+        RemovedCheck(
+            "a record of a conversion that cannot be true is believed",
+            "core/delete_conversion/converted.py",
+            "            if found is None or found.sequence_number >= (snapshot.sequence_number or 0):\n",
+            "            if found is None:\n",
+            (_IN_PARTS,),
+        ),
+        RemovedCheck(
+            "equality deletes go before the last data file is read",
+            "core/delete_conversion/conversion_plan.py",
+            "        done = work.chosen & ~work.needed_by(np.sort(order[most:]))\n",
+            "        done = work.chosen\n",
+            (_IN_PARTS,),
+        ),
+        RemovedCheck(
+            "newer equality deletes are taken for applied",
+            "core/delete_conversion/conversion_plan.py",
+            "        found: Mask = (needed & self.chosen) | (again & self._since)\n",
+            "        found: Mask = needed & self.chosen\n",
+            (_IN_PARTS,),
         ),
         RemovedCheck(
             "rows that a rewrite lost are not noticed",

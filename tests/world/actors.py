@@ -211,7 +211,11 @@ def compact(world: World, random: Random) -> None:
 def convert(world: World, random: Random) -> None:
     branch = some_branch(world, random)
     kind = random.choice(["--convert", "--rewrite"])
-    world.step(Operation(kind[2:], branch=branch), "deletes", kind, "--branch", branch)
+    limits = random.choice(
+        [[], ["--max-files", "2"], ["--partial-progress", "--max-commits", "3"]],
+    )
+    operation = Operation(kind[2:], branch=branch)
+    world.step(operation, "deletes", kind, *limits, "--branch", branch)
 
 
 def manifests(world: World, random: Random) -> None:

@@ -50,6 +50,7 @@ class Command:
         keeps: whether every file that was there stays.
         breaks: whether a killed run may leave a table that lacks files: it deletes the table, and a next run goes on.
         catalogs: the types of catalogs.
+        divides: whether a second run divides what the first left into commits again, so that there are more.
     """
 
     arguments: Sequence[str]
@@ -66,6 +67,7 @@ class Command:
     keeps: bool = False
     breaks: bool = False
     catalogs: Sequence[str] = ("sql", "hadoop")
+    divides: bool = False
 
 
 def rows(*ids: int, value: int, **more: Any) -> list[dict[str, Any]]:
@@ -132,6 +134,12 @@ _ORDERED = [
     *rows(54, value=9, op="+I"),
 ]
 _WITH_DELETES = (2, 3)
+_IN_PARTS = ("--partial-progress", "--max-commits", "2")
+_MANY_DELETES = (
+    (*_UPSERT, "--deletes", "position"),
+    (*_UPSERT, "--deletes", "position"),
+    ("alter", "db.t", "--set", "write.delete.granularity=partition"),
+)
 
 
 def checkpoints(warehouse: Path, kind: str) -> None:
@@ -427,15 +435,25 @@ COMMANDS: Mapping[str, Command] = {
         first=((*_UPSERT, "--deletes", "equality"),),
         versions=_WITH_DELETES,
     ),
+    "convert deletes in parts": Command(
+        arguments=("deletes", "db.t", "--convert", *_IN_PARTS),
+        rows=_KEYED,
+        first=((*_UPSERT, "--deletes", "equality"), (*_UPSERT, "--deletes", "equality")),
+        versions=_WITH_DELETES,
+        divides=True,
+    ),
     "rewrite deletes": Command(
         arguments=("deletes", "db.t", "--rewrite"),
         rows=_KEYED,
-        first=(
-            (*_UPSERT, "--deletes", "position"),
-            (*_UPSERT, "--deletes", "position"),
-            ("alter", "db.t", "--set", "write.delete.granularity=partition"),
-        ),
+        first=_MANY_DELETES,
         versions=(2,),
+    ),
+    "rewrite deletes in parts": Command(
+        arguments=("deletes", "db.t", "--rewrite", *_IN_PARTS),
+        rows=_KEYED,
+        first=_MANY_DELETES,
+        versions=(2,),
+        divides=True,
     ),
     "expire": Command(arguments=_EXPIRE, first=(_ONE_FILE,), leaves=False),
     "expire, keeping files": Command(arguments=(*_EXPIRE, "--keep-files"), first=(_ONE_FILE,)),

@@ -90,6 +90,7 @@ class Command:
 
 
 _UPSERT = ["--upsert", "--key", "id", "--deletes"]
+_IN_PARTS = ["--partial-progress", "--max-commits", "3"]
 _CHANGES = ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"]
 COMMANDS = {
     item.name: item
@@ -145,6 +146,8 @@ COMMANDS = {
         ),
         Command("convert deletes", "deletes", ["--convert"]),
         Command("rewrite deletes", "deletes", ["--rewrite"]),
+        Command("convert deletes in parts", "deletes", ["--convert", *_IN_PARTS]),
+        Command("rewrite deletes in parts", "deletes", ["--rewrite", *_IN_PARTS]),
         Command("expire", "expire", ["--older-than", "1d", "--retain-last", "1"]),
     )
 }
@@ -330,14 +333,16 @@ class Races:
     def _make(self) -> None:
         world = self.world
         world.make_table()
-        for ids, part in (((1, 2, 3, 4, 5, 6), "x"), ((11, 12, 13, 14), "y z")):
+        for ids, part in (((1, 2, 3, 4, 5, 6), "x"), ((11, 12, 13, 14, 15, 16), "y z")):
             world.clock.now += DAY_MS
             _append(ids, part)(world)
         world.clock.now += DAY_MS
         _delete_place(4)(world)
         COMMANDS["upsert by copying"].run(world)
         world.clock.now += 2 * DAY_MS
+        # In format version 2, one data file gets two position delete files.
         _delete_place(14)(world)
+        _delete_place(16)(world)
         world.clock.now += DAY_MS
         _delete_keys((6,))(world)
         world.clock.now += DAY_MS
@@ -367,13 +372,13 @@ class Races:
 
 
 def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield isolation, command, phase and the concurrent operation: 2,560."""
+    """Yield isolation, command, phase and the concurrent operation: 2,880."""
     for isolation, command, phase, other in itertools.product(ISOLATIONS, COMMANDS, PHASES, OTHERS):
         yield isolation, command, phase, (other,)
 
 
 def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with each ordered pair of concurrent operations: 40,960."""
+    """Yield the same with each ordered pair of concurrent operations: 46,080."""
     for isolation, command, phase, one, two in itertools.product(
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):
