@@ -207,7 +207,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "check": (
         "lake check db.events",
         "lake check db.events --files",
-        "lake check db.events --rows",
+        "lake check db.events --deep",
     ),
     "partitions": (
         "lake partitions db.events",

@@ -744,10 +744,11 @@ def _partitions(outcome: Outcome) -> str:
 def _check(outcome: Outcome) -> str:
     result = outcome.result
     read = counted(result["manifests"], "manifest")
-    if not result["findings"]:
+    kinds = (("errors", "error"), ("warnings", "warning"), ("notes", "note"))
+    found = [counted(result[key], noun) for key, noun in kinds if result[key]]
+    if not found:
         return f"read {read}, found nothing wrong"
-    errors, warnings = counted(result["errors"], "error"), counted(result["warnings"], "warning")
-    return f"read {read}, found {errors} and {warnings}"
+    return f"read {read}, found {' and '.join(found)}"
 
 
 def _deletes(outcome: Outcome) -> str:

@@ -104,7 +104,7 @@ _lake() {
             tables) words="--all-catalogs --help -h" ;;
             show) words="--branch --help -h" ;;
             inspect) words="--branch --snapshot --where --select --limit --output --output-format --replace --help -h" ;;
-            check) words="--files --rows --help -h" ;;
+            check) words="--files --rows --deep --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             partitions) words="--where --idle --wait-for --timeout --branch --help -h" ;;
             deletes) words="--rewrite --convert --exact --where --max-files --partial-progress --max-commits --branch --wait --on-commit --dry-run --help -h" ;;

@@ -193,6 +193,7 @@ complete -c lake -n '__fish_seen_subcommand_from inspect' -l help -s h -d 'Show 
 complete -c lake -n '__fish_seen_subcommand_from check' -a '(__lake_names tables)'
 complete -c lake -n '__fish_seen_subcommand_from check' -l files -d 'Also check that all files exist with their sizes'
 complete -c lake -n '__fish_seen_subcommand_from check' -l rows -d 'Also compare counts, columns and bounds with the files\' footers'
+complete -c lake -n '__fish_seen_subcommand_from check' -l deep -d 'Also read all values, and compare them with manifests'
 complete -c lake -n '__fish_seen_subcommand_from check' -l help -s h -d 'Show this message and exit'
 complete -c lake -n '__fish_seen_subcommand_from snapshots' -a '(__lake_names tables)'
 complete -c lake -n '__fish_seen_subcommand_from snapshots' -l all -d 'Also show snapshots outside the branch'

@@ -129,6 +129,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("inspect", "db.t", "files"),
         ("check", "db.t"),
         ("check", "db.t", "--rows"),
+        ("check", "db.t", "--deep"),
         ("partitions", "db.t", "--idle", "1h"),
         ("deletes", "db.t"),
         ("deletes", "db.t", "--exact"),

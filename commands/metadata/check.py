@@ -23,6 +23,9 @@ def check(
             "--rows", help="Also compare counts, columns and bounds with the files' footers."
         ),
     ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read all values, and compare them with manifests.")
+    ] = False,
 ) -> Outcome:
     """Read all metadata of a table, and report what is missing, damaged or contradictory.
 
@@ -32,5 +35,6 @@ def check(
     from lake.core.checking.findings import Level
 
     session = session_of(context)
-    level = Level.ROWS if rows else Level.FILES if files else Level.METADATA
+    chosen = ((deep, Level.DEEP), (rows, Level.ROWS), (files, Level.FILES))
+    level = next((level for wanted, level in chosen if wanted), Level.METADATA)
     return check_table(session, session.table(table), level)

@@ -26,18 +26,25 @@ def metadata_size_warning(table: Table) -> str | None:
     metadata = table.metadata
     if _estimated_bytes(metadata) < _HEAVY_BYTES:
         return None
-    location = table.metadata_location
-    try:
-        size = table.storage.size(location)
-    except LakeError:
-        return None
-    if size < _HEAVY_BYTES // (_PACKED_TIMES if ".gz" in location.rpartition("/")[2] else 1):
+    size = heavy_metadata_bytes(table)
+    if size is None:
         return None
     return (
         f"the metadata of {table.identifier} has {format_size(size)} (snapshots {len(metadata.snapshots):,}, "
         f"schemas {len(metadata.schemas):,}), and every commit writes all of it: expire snapshots more often "
         f"({Option.CLEAN_METADATA} removes schemas)"
     )
+
+
+def heavy_metadata_bytes(table: Table) -> int | None:
+    """Return the size of a table's metadata file if it has about 5 MB of text or more, else None."""
+    location = table.metadata_location
+    try:
+        size = table.storage.size(location)
+    except LakeError:
+        return None
+    packed = ".gz" in location.rpartition("/")[2]
+    return None if size < _HEAVY_BYTES // (_PACKED_TIMES if packed else 1) else size
 
 
 def _estimated_bytes(metadata: TableMetadata) -> int:

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.arrow import one_array
 from lake.core.avro.container import runs
-from lake.core.checking import footers
-from lake.core.checking.findings import ERROR, WARNING, Finding, Findings, Level
-from lake.core.checking.stored_files import StoredFiles
-from lake.core.errors import BadInputError, CommitConflictError, NotFoundError
-from lake.core.keys.encoding import hash_keys
-from lake.core.manifests.api import (
-    DELETED,
-    read_list_additions,
-    read_manifest_list,
-    read_manifests,
+from lake.core.checking import entries, footers, values
+from lake.core.checking.findings import (
+    ERROR,
+    MOST_DESCRIBED,
+    NOTE,
+    WARNING,
+    Finding,
+    Findings,
+    Level,
 )
+from lake.core.checking.lists import list_findings, row_findings
+from lake.core.checking.manifest_headers import ManifestHeaders
+from lake.core.checking.snapshot_contents import (
+    LIVE,
+    Contents,
+    is_live,
+    live_files,
+    path_hashes,
+    paths_of,
+)
+from lake.core.checking.stored_files import StoredFiles
+from lake.core.checking.surroundings import Outside, surrounding_findings
+from lake.core.checking.table_metadata import table_findings
+from lake.core.errors import BadInputError, CommitConflictError, NotFoundError
+from lake.core.manifests.api import read_list_additions, read_manifest_list, read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.outcome import Detail, Outcome, Status
@@ -44,29 +58,19 @@ if TYPE_CHECKING:
 # Checks of a table whose snapshots expire meanwhile.
 _ATTEMPTS = 3
 _WINDOW_BYTES = 32 * 1024 * 1024
-_EQUALITY = 2
-_COLUMNS = (
-    "status",
-    "content",
-    "sequence_number",
-    "file_path",
-    "file_format",
-    "record_count",
-    "file_size_in_bytes",
-    "equality_ids",
-    "content_offset",
-    "content_size_in_bytes",
-)
-# The live entries of all manifests. Paths are hashed: the names of millions of files would not fit into memory.
-_LIVE = pa.schema(
-    [
-        ("path", pa.uint64()),
-        ("manifest", pa.int32()),
-        ("is_data", pa.bool_()),
-        ("records", pa.int64()),
-    ]
-)
-_FILE = ("file_path", "file_size_in_bytes", "content_offset")
+# Files with these findings end the process when their values are read, or cannot be read.
+_NOT_READABLE = {"D001", "D002", "D003", "D006", "D007"}
+_FILE = ("file_path", "file_size_in_bytes")
+_VECTOR = (*_FILE, "content_offset")
+_TOGETHER = {
+    "E005": "applies to no data file of snapshot {}",
+    "E006": "does not apply to the data files of snapshot {} with its own sequence number",
+    "N002": "has row ids that another file of snapshot {} has too",
+    "V003": "contains one of several deletion vectors of one data file in snapshot {}",
+    "V004": "is ignored in snapshot {}: its data file has a deletion vector",
+    "V005": "contains a deletion vector of a data file that snapshot {} does not contain",
+    "V006": "contains a deletion vector that is older than its data file in snapshot {}",
+}
 
 
 def check_table(session: Session, table: Table, level: Level) -> Outcome:
@@ -83,10 +87,10 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
         check = _Check(table, level)
         with shown(session.progress, Meter("checking")):
             found = Findings.of(check.run())
-        if not found.count(ERROR) and not found.counts["S002"]:
+        if not found.count(ERROR) and not found.counts["S002"] and not found.counts["G002"]:
             break
         now = table.refreshed()
-        if _ids(table) <= _ids(now):
+        if _referenced(table) <= _referenced(now):
             break
         table = now
     else:
@@ -108,6 +112,7 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
             "findings": rows,
             "errors": errors,
             "warnings": warnings,
+            "notes": found.count(NOTE),
             "snapshots": len(table.metadata.snapshots),
             "manifests": check.manifests.num_rows,
             "entries": check.entries,
@@ -121,8 +126,18 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
     )
 
 
-def _ids(table: Table) -> set[int]:
-    return {item.snapshot_id for item in table.metadata.snapshots}
+def _referenced(table: Table) -> set[int | str]:
+    """Return the snapshots and the earlier metadata files."""
+    metadata = table.metadata
+    return {
+        *(item.snapshot_id for item in metadata.snapshots),
+        *(item.metadata_file for item in metadata.metadata_log),
+    }
+
+
+def _without(live: pa.Table, damaged: Sequence[Finding]) -> pa.Table:
+    places = pa.array({item.place for item in damaged}, pa.string())
+    return live.filter(pc.invert(pc.is_in(live["file_path"], value_set=places)))
 
 
 class _Check:
@@ -139,40 +154,28 @@ class _Check:
         self._stored = StoredFiles(table)
         self._seen = np.empty(0, np.uint64)
         self._footers = footers.Footers(table)
-        self._vectors: list[footers.VectorEnd] = []
+        self._values = values.Values(table)
+        self._ends: list[footers.DeletedEnds] = []
+        self._entries = entries.EntryChecks(table.metadata)
+        self._headers = ManifestHeaders(table.metadata)
+        self._outside = Outside(table)
         # The indices in `manifests` of each head whose list could be read.
         self._lists: dict[int, Any] = {}
         self._unread: set[int] = set()
-        self._live = _LIVE.empty_table()
+        # Why columns of a manifest have ids of other columns, by the manifest's index.
+        self._reused: dict[int, str] = {}
+        self._has_deletes = False
+        self._live = LIVE.empty_table()
 
-    def run(self) -> list[Finding]:
-        """Return the findings, from refs down to entries."""
-        return [
-            *self._refs(),
-            *self._snapshots(),
-            *self._manifest_files(),
-            *self._heads(),
-            *self._vector_findings(),
-            *self._statistics(),
-        ]
-
-    def _refs(self) -> Iterator[Finding]:
-        known = {item.snapshot_id for item in self.metadata.snapshots}
-        for name, ref in sorted(self.metadata.refs.items()):
-            if ref.snapshot_id not in known:
-                yield Finding("R001", name, f"snapshot {ref.snapshot_id} does not exist")
-
-    def _snapshots(self) -> Iterator[Finding]:
-        schemas = {item.schema_id for item in self.metadata.schemas}
-        newest = getattr(self.metadata, "last_sequence_number", 0)
-        for snapshot in self.metadata.snapshots:
-            place = f"snapshot {snapshot.snapshot_id}"
-            if snapshot.schema_id is not None and snapshot.schema_id not in schemas:
-                yield Finding("R002", place, f"schema {snapshot.schema_id} does not exist")
-            if (snapshot.sequence_number or 0) > newest:
-                text = f"sequence number {snapshot.sequence_number} is above the table's, {newest}"
-                yield Finding("R003", place, text)
+    def run(self) -> Iterator[Finding]:
+        """Yield the findings, from the metadata down to files."""
+        yield from table_findings(self.metadata)
+        yield from surrounding_findings(self.table)
         yield from self._manifest_lists()
+        yield from self._manifest_files()
+        yield from self._heads()
+        yield from self._end_findings()
+        yield from self._outside.findings()
 
     def _manifest_lists(self) -> Iterator[Finding]:
         owners: dict[str, list[Snapshot]] = {}
@@ -197,15 +200,18 @@ class _Check:
                 if found.inherited[number]:
                     own = np.concatenate((indices, own))
                     own_newest = max(newest, own_newest)
+                rows = found.rows.slice(start, end - start)
                 start, indices, newest = end, own, own_newest
                 for snapshot in owners[location]:
                     if snapshot.snapshot_id in heads:
                         self._lists[snapshot.snapshot_id] = indices
                     yield from self._list(snapshot, newest, counts[number])
+                    yield from list_findings(snapshot, rows)
             parts.append(
                 found.rows.select(MANIFEST_SCHEMA.names).filter(pa.array(is_new, pa.bool_()))
             )
         self.manifests = pa.concat_tables([self.manifests, *parts])
+        yield from row_findings(self.metadata, self.manifests)
         for location in unreadable:
             yield self._unreadable(location)
 
@@ -237,60 +243,80 @@ class _Check:
     def _manifest_files(self) -> Iterator[Finding]:
         specs = self.metadata.specs()
         rows = self.manifests.to_pylist()
-        known = []
+        known: tuple[list[int], list[int]] = ([], [])
         for index, row in enumerate(rows):
             if row["partition_spec_id"] in specs:
-                known.append(index)
+                known[row["content"] != DATA].append(index)
             else:
                 self._unread.add(index)
                 text = f"partition spec {row['partition_spec_id']} does not exist"
                 yield Finding("M003", row["manifest_path"], text)
-        for window in runs(known, lambda index: int(rows[index]["manifest_length"]), _WINDOW_BYTES):
-            try:
-                yield from self._read(window)
-            except BadInputError:
-                # At least one is damaged: read each separately, so that the finding names it.
-                for index in window:
-                    place = rows[index]["manifest_path"]
-                    try:
-                        yield from self._read([index])
-                    except NotFoundError as error:
-                        self._unread.add(index)
-                        yield Finding("M001", place, error.message)
-                    except BadInputError as error:
-                        self._unread.add(index)
-                        yield Finding("M002", place, error.message)
+        self._has_deletes = bool(known[1])
+        for indices in known:
+            for window in runs(
+                indices, lambda index: int(rows[index]["manifest_length"]), _WINDOW_BYTES
+            ):
+                yield from self._window(window, rows)
 
-    def _read(self, window: list[int]) -> list[Finding]:
+    def _window(self, window: list[int], rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+        try:
+            yield from self._read(window, rows)
+        except BadInputError:
+            # At least one is damaged: read each separately, so that the finding names it.
+            for index in window:
+                place = rows[index]["manifest_path"]
+                try:
+                    yield from self._read([index], rows)
+                except NotFoundError as error:
+                    self._unread.add(index)
+                    yield Finding("M001", place, error.message)
+                except BadInputError as error:
+                    self._unread.add(index)
+                    yield Finding("M002", place, error.message)
+
+    def _read(self, window: list[int], rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
+        """Check some manifests that contain data files, or some that contain delete files."""
         chosen = self.manifests.take(pa.array(window, pa.int64()))
-        read = read_manifests(self.table.storage, chosen, self.metadata, columns=self._columns())
+        of_deletes = rows[window[0]]["content"] != DATA
+        headers: dict[str, Mapping[str, bytes]] = {}
+        read = read_manifests(
+            self.table.storage,
+            chosen,
+            self.metadata,
+            columns=self._columns(of_deletes=of_deletes),
+            headers=headers,
+        )
         found: list[Finding] = []
+        for index in window:
+            header = headers[rows[index]["manifest_path"]]
+            found += self._headers.findings(rows[index], header)
+            if message := self._headers.reused_ids(header):
+                self._reused[index] = message
         parts = []
         names = chosen["manifest_path"].combine_chunks()
-        for entries in read.values():
-            self.entries += entries.num_rows
-            live = entries.filter(pc.not_equal(entries["status"], DELETED))
-            found += self._entry_findings(live)
+        own = [rows[index] for index in window]
+        for spec_id, every in read.items():
+            self.entries += every.num_rows
+            live = is_live(every)
             owners = pc.index_in(live["manifest_path"].cast(pa.string()), value_set=names)
-            positions = pa.array(window, pa.int32()).take(owners.combine_chunks())
-            part = pa.table(
-                [
-                    pa.chunked_array([pa.array(_hashes(live))]),
-                    pa.chunked_array([positions]),
-                    pc.equal(live["content"], DATA),
-                    live["record_count"],
-                ],
-                schema=_LIVE,
-            )
+            owners = one_array(owners).to_numpy().astype(np.int64)
+            found += self._entries.of_files(live)
+            found += self._entries.of_manifests(live, owners, own, spec_id)
+            if of_deletes:
+                found += self._entries.of_deletes(live)
+            self._outside.add(live["file_path"])
+            manifests = np.array(window, np.int64)[owners]
+            part = live_files(live, manifests, self.metadata, spec_id, scopes=self._has_deletes)
             parts.append(part)
             if self.level >= Level.FILES:
-                found += self._file_findings(live)
+                found += self._entries.of_partitions(live, spec_id)
+                found += self._file_findings(live, spec_id)
         self._live = pa.concat_tables([self._live, *parts])
         return found
 
-    def _file_findings(self, live: pa.Table) -> Iterator[Finding]:
+    def _file_findings(self, live: pa.Table, spec_id: int) -> Iterator[Finding]:
         """Check the files that were not checked before."""
-        hashes, first = np.unique(_hashes(live, _FILE), return_index=True)
+        hashes, first = np.unique(path_hashes(live, self._identity(live)), return_index=True)
         is_new = ~np.isin(hashes, self._seen, assume_unique=True)
         self._seen = np.union1d(self._seen, hashes[is_new])
         new = live.take(pa.array(np.sort(first[is_new])))
@@ -298,113 +324,100 @@ class _Check:
         damaged = list(self._stored.findings(new))
         yield from damaged
         if self.level >= Level.ROWS:
-            places = pa.array({item.place for item in damaged}, pa.string())
-            whole = new.filter(pc.invert(pc.is_in(new["file_path"], value_set=places)))
-            for report in self._footers.reports(whole):
-                self._vectors += report.vectors
-                yield from report.findings
+            whole = _without(new, damaged)
+            damaged = yield from self._reported(self._footers.reports(whole))
+            if self.level >= Level.DEEP:
+                unread = [item for item in damaged if item.code in _NOT_READABLE]
+                yield from self._reported(self._values.reports(_without(whole, unread), spec_id))
 
-    def _columns(self) -> tuple[str, ...]:
-        return (*_COLUMNS, *footers.COLUMNS) if self.level >= Level.ROWS else _COLUMNS
+    def _reported(
+        self, reports: Iterator[footers.FooterReport]
+    ) -> Generator[Finding, None, list[Finding]]:
+        """Yield the findings of reports, and return them."""
+        found: list[Finding] = []
+        for report in reports:
+            self._ends += report.ends
+            found += report.findings
+            yield from report.findings
+        return found
 
-    def _vector_findings(self) -> Iterator[Finding]:
-        """Compare the last position of each deletion vector with the number of rows of its data file."""
-        if not self._vectors:
+    def _identity(self, live: pa.Table) -> tuple[str, ...]:
+        """Return the columns that identify a file: one Puffin file contains many deletion vectors."""
+        return _VECTOR if "content_offset" in live.column_names else _FILE
+
+    def _columns(self, *, of_deletes: bool) -> tuple[str, ...]:
+        columns = (*entries.COLUMNS, *(entries.DELETE_COLUMNS if of_deletes else ()))
+        if self.level >= Level.FILES:
+            columns = (*columns, "lower_bounds", "upper_bounds")
+        if self.level >= Level.ROWS:
+            columns = (*columns, *footers.COLUMNS)
+        return (*columns, *values.COLUMNS) if self.level >= Level.DEEP else columns
+
+    def _end_findings(self) -> Iterator[Finding]:
+        """Compare the last deleted positions with the numbers of rows of their data files."""
+        if not self._ends:
             return
-        names = pa.table({"file_path": [item.data_file for item in self._vectors]})
-        data = self._live.filter(self._live["is_data"])
-        at = pc.index_in(pa.array(_hashes(names)), value_set=data["path"].combine_chunks())
-        counts = data["records"].take(at).to_pylist()
-        for item, count in zip(self._vectors, counts, strict=True):
-            if count is not None and item.last >= count:
-                text = f"deletes row {item.last} of {item.data_file}, which has {count} rows"
+        data = self._live.filter(pc.equal(self._live["kind"], 0))
+        known, counts = one_array(data["path"]), one_array(data["records"])
+        for item in self._ends:
+            at = pc.index_in(pa.array(path_hashes(item.last)), value_set=known)
+            rows = counts.take(at)
+            bad = pc.fill_null(pc.greater_equal(item.last["position"], rows), fill_value=False)
+            some = item.last.append_column("rows", rows).filter(bad)
+            for found in some.slice(0, MOST_DESCRIBED).to_pylist():
+                text = (
+                    f"deletes row {found['position']} of {found['file_path']}, "
+                    f"which has {found['rows']} rows"
+                )
                 yield Finding("V002", item.place, text)
-
-    def _entry_findings(self, live: pa.Table) -> Iterator[Finding]:
-        lengths = pc.fill_null(pc.list_value_length(live["equality_ids"]), 0)
-        bad = pc.and_(pc.equal(live["content"], _EQUALITY), pc.equal(lengths, 0))
-        for path in live["file_path"].filter(bad).to_pylist():
-            yield Finding("E002", path, "an equality delete file without column ids")
-        end = pc.add(live["content_offset"], live["content_size_in_bytes"])
-        beyond = pc.fill_null(pc.greater(end, live["file_size_in_bytes"]), fill_value=False)
-        for path in live["file_path"].filter(beyond).to_pylist():
-            yield Finding("E003", path, "a deletion vector ends after the end of its file")
 
     def _heads(self) -> Iterator[Finding]:
         """Check what the heads of branches and tags contain as a whole."""
         by_id = {item.snapshot_id: item for item in self.metadata.snapshots}
-        for snapshot_id in sorted({ref.snapshot_id for ref in self.metadata.refs.values()}):
+        refs = self.metadata.refs.values()
+        branches = {ref.snapshot_id for ref in refs if ref.snapshot_ref_type == "branch"}
+        for snapshot_id in sorted({ref.snapshot_id for ref in refs}):
             wanted = self._lists.get(snapshot_id)
             if wanted is None or self._unread.intersection(wanted.tolist()):
                 continue
-            held = self._live.filter(
-                pc.is_in(self._live["manifest"], value_set=pa.array(wanted, pa.int64()))
+            contents = Contents(
+                self._live.filter(
+                    pc.is_in(self._live["manifest"], value_set=pa.array(wanted, pa.int32()))
+                )
             )
-            data = held.filter(held["is_data"])
-            for path in self._duplicates(data):
-                yield Finding("E001", path, f"snapshot {snapshot_id} contains the file twice")
-            yield from _totals(by_id[snapshot_id], data, held.num_rows - data.num_rows)
+            if len(twice := contents.duplicates()):
+                yield from self._twice(contents, twice, snapshot_id)
+            yield from contents.totals(by_id[snapshot_id])
+            yield from self._together(contents, snapshot_id)
+            if snapshot_id in branches:
+                for index in self._reused.keys() & set(wanted.tolist()):
+                    place = self.manifests["manifest_path"][index].as_py()
+                    yield Finding("C005", place, self._reused[index])
 
-    def _duplicates(self, data: pa.Table) -> list[str]:
-        """Return the paths that several entries of one snapshot have."""
-        hashes, counts = np.unique(data["path"].to_numpy(), return_counts=True)
-        suspect = pa.array(hashes[counts > 1], pa.uint64())
-        if not len(suspect):
-            return []
+    def _twice(self, contents: Contents, hashes: Any, snapshot_id: int) -> Iterator[Finding]:
         # Different paths may have one hash, so the paths are read again.
-        owners = data.filter(pc.is_in(data["path"], value_set=suspect))["manifest"].unique()
-        by_spec = read_manifests(
-            self.table.storage,
-            self.manifests.take(owners),
-            self.metadata,
-            columns=("status", "content", "file_path"),
-            live_only=True,
-        )
-        paths = []
-        for entries in by_spec.values():
-            chosen = pc.and_(
-                pc.equal(entries["content"], DATA),
-                pc.is_in(pa.array(_hashes(entries)), value_set=suspect),
-            )
-            paths.append(normalize_locations(entries["file_path"].filter(chosen)))
-        counted = pc.value_counts(pa.concat_arrays(paths))
-        twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
-        return sorted(twice.to_pylist())
+        for path, count in Counter(
+            self._paths(contents.manifest[contents.is_data], hashes)
+        ).items():
+            if count > 1:
+                yield Finding("E001", path, f"snapshot {snapshot_id} contains the file twice")
 
-    def _statistics(self) -> Iterator[Finding]:
-        known = {item.snapshot_id for item in self.metadata.snapshots}
-        for item in (*self.metadata.statistics, *self.metadata.partition_statistics):
-            place = item.statistics_path
-            if item.snapshot_id not in known:
-                yield Finding("S001", place, f"snapshot {item.snapshot_id} does not exist")
-            try:
-                size = self.table.storage.size(place)
-            except BadInputError as error:
-                yield Finding("S002", place, error.message)
-                continue
-            if size != item.file_size_in_bytes:
-                text = f"has {size} bytes, the metadata declares {item.file_size_in_bytes}"
-                yield Finding("S002", place, text)
+    def _together(self, contents: Contents, snapshot_id: int) -> Iterator[Finding]:
+        """Report delete files that contradict data files, and row ids that several files have."""
+        found = contents.deletes(self.metadata)
+        found["N002"] = contents.overlaps()
+        for code, positions in found.items():
+            if len(positions):
+                some = positions[:MOST_DESCRIBED]
+                manifests = contents.manifest[some]
+                for path in dict.fromkeys(self._paths(manifests, contents.path[some])):
+                    yield Finding(code, path, _TOGETHER[code].format(snapshot_id))
+        following = getattr(self.metadata, "next_row_id", None)
+        last = contents.last_row_id()
+        if following is not None and last > following:
+            text = f"it has row ids up to {last - 1}, the table's next row id is {following}"
+            yield Finding("N001", f"snapshot {snapshot_id}", text)
 
-
-def _hashes(entries: pa.Table, columns: Sequence[str] = _FILE[:1]) -> npt.NDArray[np.uint64]:
-    """Return a hash per entry, equal for entries of the same file."""
-    arrays = [
-        normalize_locations(entries[name]) if name == "file_path" else one_array(entries[name])
-        for name in columns
-    ]
-    return hash_keys(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
-
-
-def _totals(snapshot: Snapshot, data: pa.Table, deletes: int) -> Iterator[Finding]:
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    actual = {
-        "total-data-files": data.num_rows,
-        "total-delete-files": deletes,
-        "total-records": pc.sum(data["records"]).as_py() or 0,
-    }
-    for key, number in actual.items():
-        text = summary.get(key)
-        if text is not None and text != str(number):
-            message = f"{key} is {text[:40]}, the manifests contain {number}"
-            yield Finding("T001", f"snapshot {snapshot.snapshot_id}", message)
+    def _paths(self, manifests: Any, hashes: Any) -> list[str]:
+        rows = self.manifests.take(pa.array(np.unique(manifests)))
+        return paths_of(self.table.storage, rows, self.metadata, hashes)

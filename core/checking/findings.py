@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 MOST_DESCRIBED = 1000
 ERROR = "error"
 WARNING = "warning"
+# Without an effect on readers, and on the status of a check.
+NOTE = "note"
 
 
 class Level(IntEnum):
@@ -20,13 +22,14 @@ class Level(IntEnum):
     METADATA = 0
     FILES = 1
     ROWS = 2
+    DEEP = 3
 
 
 class Kind(NamedTuple):
     """What a code means.
 
     Args:
-        severity: `ERROR` or `WARNING`.
+        severity: `ERROR`, `WARNING` or `NOTE`.
         effect: what it means for readers.
         remedy: what mends it.
     """
@@ -38,40 +41,95 @@ class Kind(NamedTuple):
 
 _RESTORE = "restore the file from a backup, or roll back to an earlier snapshot"
 _REWRITE = "rewrite the file by a compaction"
+_ROLL_BACK = "roll back to an earlier snapshot"
+_REGISTER = "register an earlier metadata file"
+_REWRITE_LIST = "rewrite the manifests"
+_UNREADABLE = "the snapshots that use it cannot be read"
+_DELETES_FAIL = "readers fail, or return deleted rows"
+_LOSE = "scans with a filter lose rows"
 KINDS = {
-    "R001": Kind(ERROR, "the branch or tag cannot be read", "drop the branch or tag"),
-    "R002": Kind(
-        ERROR, "rows may be read with a wrong schema", "register an earlier metadata file"
+    "G001": Kind(ERROR, "Iceberg Java does not load the table", _REGISTER),
+    "G002": Kind(WARNING, "the table cannot be registered from it", "nothing, or restore the file"),
+    "G003": Kind(WARNING, "the table may have replaced another one", "compare it with a backup"),
+    "G004": Kind(WARNING, "each commit and each read is slow", "expire snapshots more often"),
+    "G005": Kind(
+        ERROR, "maintenance of one table may delete the other's files", "drop one of them"
     ),
-    "R003": Kind(ERROR, "deletes may apply to wrong files", "register an earlier metadata file"),
+    "G006": Kind(NOTE, "maintenance does not delete these files", "nothing, or rewrite the files"),
+    "R001": Kind(ERROR, "the branch or tag cannot be read", "drop the branch or tag"),
+    "R002": Kind(ERROR, "rows may be read with a wrong schema", _REGISTER),
+    "R003": Kind(ERROR, "deletes may apply to wrong files", _REGISTER),
+    "R004": Kind(ERROR, "readers return different snapshots, or fail", _REGISTER),
+    "R005": Kind(ERROR, "readers of the history do not end", _REGISTER),
+    "R006": Kind(WARNING, "incremental readers stop at the snapshot", _REGISTER),
+    "R007": Kind(ERROR, "deletes may apply to wrong files", _REGISTER),
+    "R008": Kind(WARNING, "time travel chooses a wrong snapshot", "nothing; name snapshots by id"),
+    "C001": Kind(ERROR, "readers may use a wrong schema, spec or order", _REGISTER),
+    "C002": Kind(ERROR, "readers fail, or return values of another column", _REGISTER),
+    "C003": Kind(ERROR, "the next new column gets the id of another one", _REGISTER),
+    "C004": Kind(ERROR, "the next partition field gets the id of another one", _REGISTER),
+    "C005": Kind(ERROR, "readers fail, or return values of another column", _REGISTER),
+    "C006": Kind(ERROR, "writers fail", "change the spec, the sort order or the schema"),
+    "N001": Kind(ERROR, "new rows get the ids of other rows", _REGISTER),
+    "N002": Kind(ERROR, "different rows have one id", _REWRITE),
+    "N003": Kind(WARNING, "rows have no ids", _REWRITE_LIST),
     "L001": Kind(ERROR, "the snapshot cannot be read", _RESTORE),
     "L002": Kind(ERROR, "the snapshot cannot be read", _RESTORE),
     "L003": Kind(ERROR, "rows of the snapshot are missing", _RESTORE),
     "L004": Kind(ERROR, "the list belongs to another snapshot", _RESTORE),
-    "M001": Kind(ERROR, "the snapshots that use it cannot be read", _RESTORE),
-    "M002": Kind(ERROR, "the snapshots that use it cannot be read", _RESTORE),
-    "M003": Kind(ERROR, "the snapshots that use it cannot be read", _RESTORE),
-    "E001": Kind(ERROR, "readers return its rows twice", "roll back to an earlier snapshot"),
-    "E002": Kind(ERROR, "readers fail, or return deleted rows", "roll back to an earlier snapshot"),
-    "E003": Kind(ERROR, "readers fail, or return deleted rows", "roll back to an earlier snapshot"),
-    "F001": Kind(ERROR, "the snapshots that use it cannot be read", _RESTORE),
-    "F002": Kind(ERROR, "readers fail, or return deleted rows", _RESTORE),
+    "L005": Kind(ERROR, _LOSE, _REWRITE_LIST),
+    "L006": Kind(ERROR, "writers may remove deletes that still apply", _REWRITE_LIST),
+    "L007": Kind(ERROR, "deletes may apply to wrong files", _RESTORE),
+    "M001": Kind(ERROR, _UNREADABLE, _RESTORE),
+    "M002": Kind(ERROR, _UNREADABLE, _RESTORE),
+    "M003": Kind(ERROR, _UNREADABLE, _RESTORE),
+    "M004": Kind(ERROR, "readers fail, or read deletes as data", _RESTORE),
+    "M005": Kind(ERROR, _LOSE, _RESTORE),
+    "M006": Kind(WARNING, "some readers refuse the manifest", _REWRITE_LIST),
+    "E001": Kind(ERROR, "readers return its rows twice", _ROLL_BACK),
+    "E002": Kind(ERROR, _DELETES_FAIL, _ROLL_BACK),
+    "E003": Kind(ERROR, _DELETES_FAIL, _ROLL_BACK),
+    "E004": Kind(ERROR, _DELETES_FAIL, _ROLL_BACK),
+    "E005": Kind(
+        NOTE, "scans read the delete file in vain", "remove delete files that do not apply"
+    ),
+    "E006": Kind(
+        NOTE, "rows of the same commit are not deleted", "if they should be, delete them again"
+    ),
+    "E007": Kind(ERROR, "deletes may apply to wrong files", _RESTORE),
+    "E008": Kind(ERROR, _DELETES_FAIL, _ROLL_BACK),
+    "E009": Kind(WARNING, "planners do not know how the file is sorted", _REWRITE),
+    "P001": Kind(ERROR, _LOSE, _REWRITE),
+    "F001": Kind(ERROR, _UNREADABLE, _RESTORE),
+    "F002": Kind(ERROR, _DELETES_FAIL, _RESTORE),
     "F003": Kind(ERROR, "readers may fail or miss rows", _RESTORE),
-    "D001": Kind(ERROR, "the snapshots that use it cannot be read", _RESTORE),
+    "D001": Kind(ERROR, _UNREADABLE, _RESTORE),
     "D002": Kind(ERROR, "readers fail, or count wrong rows", _RESTORE),
-    "D003": Kind(ERROR, "the snapshots that use it cannot be read", _RESTORE),
-    "D004": Kind(ERROR, "scans with a filter lose rows", _REWRITE),
-    "D005": Kind(ERROR, "scans with a filter lose rows", _REWRITE),
-    "D006": Kind(ERROR, "readers fail, or return deleted rows", _RESTORE),
+    "D003": Kind(ERROR, _UNREADABLE, _RESTORE),
+    "D004": Kind(ERROR, _LOSE, _REWRITE),
+    "D005": Kind(ERROR, _LOSE, _REWRITE),
+    "D006": Kind(ERROR, _DELETES_FAIL, _RESTORE),
     "D007": Kind(WARNING, "unknown: the file was not checked", "check it with its writer"),
     "D008": Kind(WARNING, "planners estimate badly", _REWRITE),
-    "V001": Kind(ERROR, "readers fail, or return deleted rows", _RESTORE),
-    "V002": Kind(ERROR, "readers may fail", "roll back to an earlier snapshot"),
+    "D009": Kind(ERROR, _UNREADABLE, _RESTORE),
+    "V001": Kind(ERROR, _DELETES_FAIL, _RESTORE),
+    "V002": Kind(ERROR, "readers may fail", _ROLL_BACK),
+    "V003": Kind(ERROR, "readers fail, or return deleted rows", _ROLL_BACK),
+    "V004": Kind(WARNING, "readers return rows that the file deletes", "delete the rows again"),
+    "V005": Kind(WARNING, "writers may keep it forever", "remove delete files that do not apply"),
+    "V006": Kind(ERROR, _DELETES_FAIL, _ROLL_BACK),
+    "V007": Kind(WARNING, "some readers refuse the vector", "rewrite the vector"),
     "T001": Kind(
         WARNING, "planners that use the summary plan badly", "nothing; rows are not affected"
     ),
+    "T002": Kind(
+        WARNING, "tools that show changes show wrong counts", "nothing; rows are not affected"
+    ),
     "S001": Kind(WARNING, "planners ignore the statistics", "compute the statistics again"),
     "S002": Kind(
+        WARNING, "planners may fail to read the statistics", "compute the statistics again"
+    ),
+    "S003": Kind(
         WARNING, "planners may fail to read the statistics", "compute the statistics again"
     ),
 }

@@ -21,6 +21,7 @@ from lake.core.columns.metrics import Leaf, Metrics, Mode
 from lake.core.columns.reading_errors import reading_error
 from lake.core.columns.type_promotion import promotable
 from lake.core.deletes.position_files import POSITION_NAMES, POSITION_SCHEMA, read_vector
+from lake.core.deletes.puffin import MAGIC
 from lake.core.errors import BadInputError, LakeError, RefusedError
 from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.orc.reader import OrcStripes
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 COLUMNS = (
     "null_value_counts",
     "value_counts",
-    "lower_bounds",
-    "upper_bounds",
+    "equality_ids",
     "referenced_data_file",
+    "content_offset",
+    "content_size_in_bytes",
 )
 _THREADS = 8
 _AT_ONCE = 1000
@@ -48,12 +50,11 @@ _TRUNCATED_BYTES = 64
 _EXACT = Mode(counts=True, bounds=True)
 
 
-class VectorEnd(NamedTuple):
-    """The last position of a deletion vector in `place`, and the data file that it belongs to."""
+class DeletedEnds(NamedTuple):
+    """The last positions that a delete file in `place` deletes (`file_path` and `position`)."""
 
     place: str
-    data_file: str
-    last: int
+    last: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class FooterReport:
     """What was found in some files."""
 
     findings: Sequence[Finding]
-    vectors: Sequence[VectorEnd]
+    ends: Sequence[DeletedEnds]
 
 
 class Footers:
@@ -115,10 +116,17 @@ class Footers:
                 content_size_bytes=row["content_size_in_bytes"],
             ),
         )
+        found = []
+        # Early versions of DuckDB write vectors without a Puffin file around them.
+        if self._storage.read_part(path, 0, len(MAGIC)) != MAGIC:
+            found.append(Finding("V007", path, "it is a deletion vector, not a Puffin file"))
         data_file = row["referenced_data_file"]
         if data_file is None:
-            return FooterReport([Finding("V001", path, "its entry names no data file")], ())
-        return FooterReport((), [VectorEnd(path, data_file, positions.last)])
+            return FooterReport(found, ())
+        last = pa.table(
+            {"file_path": [data_file], "position": pa.array([positions.last], pa.int64())}
+        )
+        return FooterReport(found, [DeletedEnds(path, last)])
 
     def _contradictions(self, source: Any, row: Mapping[str, Any]) -> Sequence[Finding]:
         try:

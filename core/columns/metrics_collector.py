@@ -52,7 +52,7 @@ def counted_columns(schema: Schema, properties: Mapping[str, str]) -> list[Count
     """
     of_leaves = modes(schema, properties)
     found = []
-    for path, item in _columns(schema.fields, ()):
+    for path, item in nested_columns(schema):
         if item.field_type.is_primitive:
             mode = of_leaves[item.field_id]
         else:
@@ -60,6 +60,11 @@ def counted_columns(schema: Schema, properties: Mapping[str, str]) -> list[Count
         if mode.counts:
             found.append(Counted(item.field_id, item.field_type, path, mode))
     return found
+
+
+def nested_columns(schema: Schema) -> Iterator[tuple[tuple[str, ...], NestedField]]:
+    """Yield columns and the fields of structs, each with its path of names; not what lists and maps contain."""
+    yield from _columns(schema.fields, ())
 
 
 def _columns(

@@ -21,7 +21,7 @@ from lake.core.rows.writer import TransactionalWriter
 from lake.core.storage.storage import Storage
 
 DELETION_VECTOR = "deletion-vector-v1"
-_MAGIC = b"PFA1"
+MAGIC = b"PFA1"
 _INT = struct.Struct("<i")
 _FLAGS = bytes(4)
 # A vector's length is a 32-bit number.
@@ -88,7 +88,7 @@ class PuffinWriter(TransactionalWriter):
         """Write a blob; return its offset and size in bytes."""
         if self._sink is None:
             self._sink = self.storage.open_output(self.path)
-            self._write(_MAGIC)
+            self._write(MAGIC)
         offset = self.size
         self._write(blob)
         self._blobs.append(
@@ -111,7 +111,7 @@ class PuffinWriter(TransactionalWriter):
             return 0
         footer = {"blobs": self._blobs, "properties": {"created-by": "lake"}}
         payload = json.dumps(footer, separators=(",", ":")).encode()
-        ending = _MAGIC + payload + _INT.pack(len(payload)) + _FLAGS + _MAGIC
+        ending = MAGIC + payload + _INT.pack(len(payload)) + _FLAGS + MAGIC
         self.footer_size = len(ending)
         self._write(ending)
         self._sink.close()

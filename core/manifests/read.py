@@ -7,7 +7,7 @@ is a valid shorter one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -307,6 +307,7 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
     rewritten: bool = False,
     threads: int | None = None,
     choose: Callable[[int, pa.Table], pa.Table] | None = None,
+    headers: dict[str, Mapping[str, bytes]] | None = None,
 ) -> dict[int, pa.Table]:
     """Return the entries of many manifests, by partition spec id.
 
@@ -324,6 +325,7 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
         threads: the number of threads that decode; None for one per processor.
         choose: returns the entries, of some of one spec, that are kept, and may drop columns; called by one thread at
             a time.
+        headers: receives the header of each manifest, by location; None to leave them out.
 
     Raises:
         CorruptFileError: a file is damaged, has another length than the list declares, or other
@@ -343,6 +345,8 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
             opened = list(
                 fetchers.map(lambda manifest: _open(storage, manifest, rewritten=rewritten), window)
             )
+            if headers is not None:
+                headers.update((file.path, file.container.metadata) for file in opened)
             found = list(_read_window(opened, metadata, wanted, live_only=live_only, fields=fields))
             if choose is not None:
                 with choosing:

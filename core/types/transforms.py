@@ -29,6 +29,7 @@ from lake.core.types.single_values import from_single_values, partition_type, si
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
 
 Partition = tuple[bytes | None, ...]
 Indices = npt.NDArray[np.int64]
@@ -50,14 +51,24 @@ def transformed(
     Raises:
         RefusedError: lake does not know the transform.
     """
+    source = source_column(batch, schema, source_id)
+    return transformed_values(source, schema.find_type(source_id), transform)
+
+
+def transformed_values(
+    source: pa.Array, kind: IcebergType, transform: Transform[Any, Any]
+) -> pa.Array:
+    """Return the values of a transform of an array of a type.
+
+    Raises:
+        RefusedError: lake does not know the transform.
+    """
     if isinstance(transform, UnknownTransform):
         raise RefusedError(
             "the table is partitioned by a transform that lake does not know: lake can only read the table"
         )
-    source = source_column(batch, schema, source_id)
-    kind = schema.find_type(source_id)
     if isinstance(transform, VoidTransform):
-        return pa.nulls(batch.num_rows, source.type)
+        return pa.nulls(len(source), source.type)
     if isinstance(transform, IdentityTransform):
         return source
     if isinstance(kind, UUIDType):

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
+from struct import pack
 from typing import Any
 
 import pyarrow as pa
@@ -269,13 +270,15 @@ def change_statistics(world: World, random: Random) -> None:
     table = world.table()
     snapshot = random.choice(table.metadata.snapshots)
     location = f"{table.metadata_folder}/other-{uuid.uuid4()}.stats"
-    Path(location.removeprefix("file://")).write_bytes(b"PFA1PFA1")
+    payload = b'{"blobs":[]}'
+    footer = b"PFA1" + payload + pack("<i4x4s", len(payload), b"PFA1")
+    Path(location.removeprefix("file://")).write_bytes(b"PFA1" + footer)
     file = StatisticsFile(
         **{
             "snapshot-id": snapshot.snapshot_id,
             "statistics-path": location,
-            "file-size-in-bytes": 8,
-            "file-footer-size-in-bytes": 4,
+            "file-size-in-bytes": 4 + len(footer),
+            "file-footer-size-in-bytes": len(footer),
             "blob-metadata": [],
         }
     )
