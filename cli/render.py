@@ -282,10 +282,11 @@ def _print_table(detail: Detail, display: Display) -> str:
         for number, name in enumerate(detail.columns)
     ]
     layout = tables.fit(columns, console.width, every=display.all_columns)
-    lines = tables.draw_records(columns, console.width) if display.vertical else layout.lines()
+    vertical = display.vertical or detail.vertical
+    lines = tables.draw_records(columns, console.width) if vertical else layout.lines()
     for line in lines:
         console.print(line)
-    return "" if display.vertical else layout.mark
+    return "" if vertical else layout.mark
 
 
 def _json_text(document: Mapping[str, Any]) -> str:

@@ -184,13 +184,15 @@ def draw_records(columns: Sequence[Column], width: int) -> Iterator[Text]:
             value = item.cells[number]
             style = _MARK if value is None else ""
             first = _padded(item.name, replace(item, width=names, numeric=False), _NAME)
-            for line in _lines_of(NULL if value is None else value, space):
+            for line in _lines_of(NULL if value is None else value, space, words=not item.type):
                 yield Text.assemble(_GAP, first, _GAP, (line, style))
                 first = Text(" " * names)
 
 
-def _lines_of(value: str, space: int) -> list[str]:
-    lines = chop_cells(value, space) or [""]
+def _lines_of(value: str, space: int, *, words: bool) -> list[str]:
+    """Return a value in lines: of whole words in a report, and without a loss of spaces in a table of data."""
+    parts = textwrap.wrap(value, space, break_on_hyphens=False) if words else [value]
+    lines = [line for part in parts for line in chop_cells(part, space)] or [""]
     return lines if len(lines) <= _LINES_OF_VALUE else [*lines[: _LINES_OF_VALUE - 1], ELLIPSIS]
 
 

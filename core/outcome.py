@@ -36,12 +36,14 @@ class Detail(NamedTuple):
         columns: the names of the columns.
         rows: a JSON-ready value for each column.
         types: the columns' types, if the rows are data; empty in a report.
+        vertical: whether a row is a block of lines on a terminal, because its texts are long.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     types: Sequence[str] = ()
+    vertical: bool = False
 
 
 def first_rows(

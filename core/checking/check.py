@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,7 @@ from lake.core.errors import BadInputError, CommitConflictError, NotFoundError
 from lake.core.manifests.api import read_list_additions, read_manifest_list, read_manifests
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
-from lake.core.outcome import Detail, Outcome, Status
+from lake.core.outcome import Detail, Outcome, Status, first_rows
 from lake.core.progress import Meter, shown
 from lake.core.snapshots.completeness import (
     FileCounts,
@@ -57,6 +56,8 @@ if TYPE_CHECKING:
 
 # Checks of a table whose snapshots expire meanwhile.
 _ATTEMPTS = 3
+# The most findings that people see without --verbose.
+_SHOWN = 100
 _WINDOW_BYTES = 32 * 1024 * 1024
 # Files with these findings end the process when their values are read, or cannot be read.
 _NOT_READABLE = {"D001", "D002", "D003", "D006", "D007"}
@@ -101,7 +102,9 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
     errors, warnings = found.count(ERROR), found.count(WARNING)
     status = Status.DAMAGED if errors else Status.SUSPECT if warnings else Status.DONE
     rows = found.rows()
-    shown_columns = ("code", "severity", "place", "message")
+    columns = ("code", "severity", "place", "message", "effect", "remedy")
+    described, hidden = first_rows(rows, _SHOWN, "findings", every=session.settings.verbose)
+    table_rows = [[row[key] for key in columns] for row in described]
     return Outcome(
         command="check",
         table=table.identifier,
@@ -118,11 +121,8 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
             "entries": check.entries,
             "files": check.files,
         },
-        details=[
-            Detail("findings", shown_columns, [[row[key] for key in shown_columns] for row in rows])
-        ]
-        if rows
-        else [],
+        details=[Detail("findings", columns, table_rows, vertical=True)] if rows else [],
+        notes=hidden,
     )
 
 
@@ -396,11 +396,16 @@ class _Check:
 
     def _twice(self, contents: Contents, hashes: Any, snapshot_id: int) -> Iterator[Finding]:
         # Different paths may have one hash, so the paths are read again.
-        for path, count in Counter(
-            self._paths(contents.manifest[contents.is_data], hashes)
-        ).items():
-            if count > 1:
-                yield Finding("E001", path, f"snapshot {snapshot_id} contains the file twice")
+        paths = self._paths(contents.manifest[contents.is_data], hashes)
+        owners: dict[str, list[str]] = {}
+        for path, normal in zip(
+            paths, normalize_locations(pa.array(paths, pa.string())).to_pylist(), strict=True
+        ):
+            owners.setdefault(normal, []).append(path)
+        for spelled in owners.values():
+            if len(spelled) > 1:
+                text = f"snapshot {snapshot_id} contains the file twice"
+                yield Finding("E001", spelled[0], text)
 
     def _together(self, contents: Contents, snapshot_id: int) -> Iterator[Finding]:
         """Report delete files that contradict data files, and row ids that several files have."""

@@ -179,7 +179,9 @@ class Findings:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the described findings with what their codes mean."""
+        """Return the described findings with what their codes mean, errors first."""
+        order = (ERROR, WARNING, NOTE)
+        found = sorted(self.described, key=lambda item: order.index(KINDS[item.code].severity))
         return [
             {
                 "code": item.code,
@@ -189,5 +191,5 @@ class Findings:
                 "effect": KINDS[item.code].effect,
                 "remedy": KINDS[item.code].remedy,
             }
-            for item in self.described
+            for item in found
         ]

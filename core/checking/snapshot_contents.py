@@ -269,7 +269,7 @@ def _repeated(values: Hashes) -> Hashes:
 def paths_of(
     storage: Storage, manifests: pa.Table, metadata: TableMetadata, hashes: Hashes
 ) -> list[str]:
-    """Return the locations of live files with some hashes, one for each entry, sorted.
+    """Return the locations of live files with some hashes as they are written, one for each entry, sorted.
 
     Args:
         storage: the storage of the manifests.
@@ -284,7 +284,7 @@ def paths_of(
     found = []
     for entries in by_spec.values():
         chosen = pc.is_in(pa.array(path_hashes(entries)), value_set=wanted)
-        found += normalize_locations(entries["file_path"].filter(chosen)).to_pylist()
+        found += entries["file_path"].filter(chosen).to_pylist()
     return sorted(found)
 
 
