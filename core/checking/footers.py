@@ -26,7 +26,7 @@ from lake.core.errors import BadInputError, LakeError, RefusedError
 from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.orc.reader import OrcStripes
 from lake.core.formats.parquet.footer import open_parquet
-from lake.core.formats.parquet.row_groups import column_metrics, flat_columns
+from lake.core.formats.parquet.row_groups import column_metrics, flat_columns, struct_columns
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.properties.table_properties import NAME_MAPPING
 from lake.core.types.arrow_schema import field_id
@@ -150,7 +150,10 @@ class Footers:
         if row["content"] != DATA:
             yield from _missing(path, row, opened.schema, mapping)
         elif opened.parquet is not None and mapping is not None:
-            columns = flat_columns(opened.parquet, self._schema, mapping.found)
+            columns = [
+                *flat_columns(opened.parquet, self._schema, mapping.found),
+                *struct_columns(opened.parquet, self._schema),
+            ]
             found = column_metrics(
                 opened.parquet.metadata, columns, {leaf.field_id: _EXACT for _, leaf in columns}
             )
@@ -253,7 +256,7 @@ def _nulls(path: str, leaf: Leaf, row: Mapping[str, Any], found: Metrics) -> Ite
     values = _of(row, "value_counts", leaf)
     # Scans skip a file without NULL for IS NULL, and a file of NULLs only for everything else.
     excludes = declared == 0 or (values is not None and declared >= values)
-    text = f"its column {leaf.path[0]} has {actual} NULLs, its manifest says {declared}"
+    text = f"its column {'.'.join(leaf.path)} has {actual} NULLs, its manifest says {declared}"
     yield Finding("D005" if excludes else "D008", path, text)
 
 
@@ -277,9 +280,9 @@ def _bounds(path: str, leaf: Leaf, row: Mapping[str, Any], found: Metrics) -> It
         try:
             bound, value = from_bytes(kind, declared), from_bytes(kind, actual)
         except (ValueError, struct.error):
-            text = f"the {side} bound of the column {leaf.path[0]} is not a {leaf.kind}"
+            text = f"the {side} bound of the column {'.'.join(leaf.path)} is not a {leaf.kind}"
             yield Finding("D004", path, text)
             continue
         if (bound < value) if is_upper else (bound > value):
-            text = f"the {side} bound of the column {leaf.path[0]} in its manifest excludes rows"
+            text = f"the {side} bound of the column {'.'.join(leaf.path)} in its manifest excludes rows"
             yield Finding("D004", path, text)

@@ -75,7 +75,7 @@ class Values:
         self._columns = [
             Counted(item.field_id, item.field_type, path, _EXACT)
             for path, item in nested_columns(self._schema)
-            if not isinstance(item.field_type, UnknownType)
+            if item.field_type.is_primitive and not isinstance(item.field_type, UnknownType)
         ]
 
     def reports(self, entries: pa.Table, spec_id: int) -> Iterator[FooterReport]:
@@ -131,9 +131,9 @@ class Values:
         yield from partition.findings()
         found = metrics.metrics()
         for column in self._columns:
-            if len(column.path) == 1 and column.kind.is_primitive:
+            if len(column.path) == 1:
                 yield from _counts(file, column, found)
-            if column.kind.is_primitive and not isinstance(column.kind, UUIDType):
+            if not isinstance(column.kind, UUIDType):
                 yield from _bounds(file, column, found)
 
     def _keys(self, file: DataFile) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from struct import pack
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables import damage as by_hand
@@ -58,6 +59,13 @@ def _upserted(deletes: str, *options: str) -> Callable[[CommandLine], None]:
     return create
 
 
+def _nested(lake: CommandLine) -> None:
+    path = lake.warehouse.parent / "rows.parquet"
+    rows = [{"a": {"b": 1, "c": {"d": "x"}}, "e": 1.5}, {"a": {"b": 3, "c": None}, "e": 2.5}]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    lake.ok("ingest", "db.t", path, "--create")
+
+
 _V3 = ("--property", "format-version=3")
 TABLES: dict[str, Callable[[CommandLine], None]] = {
     "plain": _plain,
@@ -68,6 +76,7 @@ TABLES: dict[str, Callable[[CommandLine], None]] = {
     "position deletes": _upserted("position"),
     "equality deletes": _upserted("equality"),
     "vectors": _upserted("position", *_V3),
+    "structs": _nested,
     "numbers": lambda lake: _ingest(lake, "x\n1.5\nNaN\n", "--create"),
 }
 
@@ -307,6 +316,12 @@ def _renamed_file(plain: Plain) -> None:
     plain["last-column-id"] = 8
 
 
+def _struct_bound(lake: CommandLine) -> None:
+    """Lower the upper bound of a field of a struct."""
+    schema = open_session(lake.warehouse).table("db.t").schema
+    metric_edited("upper_bounds", schema.find_field("a.b").field_id, pack("<q", 2))(lake)
+
+
 def _require(lake: CommandLine) -> None:
     """Let a column be required of which a file has no values."""
     file_replaced(
@@ -524,6 +539,7 @@ ROWS = {
     ),
     "an upper bound excludes a row": Kind("D004", "plain", metric_edited("upper_bounds", 2, b"a")),
     "a bound has another type": Kind("D004", "plain", metric_edited("upper_bounds", 1, b"a")),
+    "a bound excludes a field of a struct": Kind("D004", "structs", _struct_bound),
     "NULLs are miscounted": Kind("D005", "plain", metric_edited("null_value_counts", 1, 2)),
     "a NULL is not counted": Kind(
         "D005", "plain", file_replaced(pa.table({"id": [1, None], "name": ["a", "b"]}, _COLUMNS))

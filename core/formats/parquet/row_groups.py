@@ -17,7 +17,7 @@ from lake.core.formats.parquet.writer import row_group_start
 from lake.core.manifests.data_files import DataFile
 from lake.core.manifests.entries import entries_of
 from lake.core.snapshots.pruning import prune_files
-from lake.core.types.arrow_schema import arrow_type
+from lake.core.types.arrow_schema import arrow_type, field_id
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -145,6 +145,32 @@ def flat_columns(
         if parquet.schema.column(ranges[0]).physical_type != "INT96":
             found.append((ranges[0], leaf))
     return found
+
+
+def struct_columns(parquet: Any, schema: Schema) -> list[tuple[int, Leaf]]:
+    """Return (position in the file, leaf of the table's schema) of fields of structs with the same id and type."""
+    known = {leaf.field_id: leaf for leaf in leaves(schema) if len(leaf.path) > 1}
+    found = []
+    for item, ranges in _leaf_ranges(parquet):
+        if not pa.types.is_struct(item.type):
+            continue
+        for position, part in _parts(item.type, ranges.start):
+            leaf = known.get(field_id(part) or -1)
+            if leaf is None or leaf.repeated or part.type != arrow_type(leaf.kind):
+                continue
+            if parquet.schema.column(position).physical_type != "INT96":
+                found.append((position, leaf))
+    return found
+
+
+def _parts(kind: pa.StructType, start: int) -> Iterator[tuple[int, pa.Field]]:
+    """Yield the primitive fields of a struct and of structs in it, with their positions."""
+    for item in kind:
+        if pa.types.is_struct(item.type):
+            yield from _parts(item.type, start)
+        elif not pa.types.is_nested(item.type):
+            yield start, item
+        start += _leaf_count(item.type)
 
 
 def leaf_indexes(parquet: Any, names: Sequence[str]) -> list[int]:
