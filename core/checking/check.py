@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 # Checks of a table whose snapshots expire meanwhile.
 _ATTEMPTS = 3
-# The most findings that people see without --verbose.
+# The most findings that people see unless they want all.
 _SHOWN = 100
 _WINDOW_BYTES = 32 * 1024 * 1024
 # Files with these findings end the process when their values are read, or cannot be read.
