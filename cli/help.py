@@ -206,8 +206,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "check": (
         "lake check db.events",
-        "lake check db.events --files",
         "lake check db.events --deep",
+        "lake check db.events --repair missing-files",
     ),
     "partitions": (
         "lake partitions db.events",

@@ -52,7 +52,8 @@ def next_step(
         return _line(options, command, *rest, "--quarantine") if orphans else None
     if outcome.status is Status.DRY_RUN and _would_change(outcome) and rest:
         given = [text for text in rest if text != "--dry-run"]
-        confirmed = command == "drop" and outcome.plan.get("purge") and "--yes" not in given
+        needs_yes = (command == "drop" and outcome.plan.get("purge")) or command == "check"
+        confirmed = needs_yes and "--yes" not in given
         return _line(options, command, *given, *(["--yes"] if confirmed else []))
     if command == "scan" and "pending_splits" in result:
         given = [text for text in rest if text != "--status"]
@@ -60,6 +61,8 @@ def next_step(
     if "route" in outcome.plan and not outcome.plan.get("run_id"):
         # A repetition would load the rows of the other tables again.
         return None
+    if command == "check" and rest:
+        return _after_check(outcome, options)
     if outcome.status is Status.PARTIAL and rest and command not in {"tables", "drop"}:
         return _line(options, command, *rest)
     if command == "ingest" and outcome.status is Status.DONE and "checkpoint_id" in result:
@@ -71,6 +74,18 @@ def next_step(
         folder = os.path.relpath(str(result.get("folder", "")))
         return _line(["--warehouse", folder], "snapshots", outcome.table)
     return None
+
+
+def _after_check(outcome: Outcome, options: Sequence[str]) -> str | None:
+    """Return the repairs that mend some of what a check found, or the check that shows what a repair left."""
+    repairs = outcome.result.get("repairs")
+    if repairs is not None:
+        with_files = any(item["repair"] == "missing-files" for item in repairs)
+        return _line(options, "check", outcome.table, *(["--files"] if with_files else []))
+    found = outcome.result.get("findings", ())
+    names = dict.fromkeys(item["repair"] for item in found if item.get("repair"))
+    chosen = [text for name in names for text in ("--repair", name)]
+    return _line(options, "check", outcome.table, *chosen) if chosen else None
 
 
 def _waits(result: Mapping[str, Any]) -> bool:
@@ -743,12 +758,50 @@ def _partitions(outcome: Outcome) -> str:
 
 def _check(outcome: Outcome) -> str:
     result = outcome.result
+    if outcome.plan:
+        return _repair(outcome)
     read = counted(result["manifests"], "manifest")
     kinds = (("errors", "error"), ("warnings", "warning"), ("notes", "note"))
     found = [counted(result[key], noun) for key, noun in kinds if result[key]]
     if not found:
         return f"read {read}, found nothing wrong"
     return f"read {read}, found {' and '.join(found)}"
+
+
+def _repair(outcome: Outcome) -> str:
+    repairs = outcome.plan.get("repairs") or ()
+    if outcome.status is Status.NOTHING_TO_DO:
+        return f"nothing to repair ({', '.join(item['repair'] for item in repairs)})"
+    dry = outcome.status is Status.DRY_RUN
+    parts = [_mended(_Facts(item), dry=dry) for item in repairs]
+    text = ", ".join(part for part in parts if part)
+    return f"dry run: would {text}; nothing was changed" if dry else text
+
+
+def _mended(item: _Facts, *, dry: bool) -> str:
+    """Return what one repair does; empty if there is nothing to mend."""
+    drop, correct = ("drop", "correct") if dry else ("dropped", "corrected")
+    files, deletes = item["data_files"], item["delete_files"]
+    entries = len(item["files"] or ())
+    texts = {
+        "duplicate-files": files and f"{drop} the second entries of {counted(files, 'data file')}",
+        "missing-files": (files or deletes) and f"{drop} {_gone(item)}",
+        "dangling-deletes": deletes and f"{drop} {counted(deletes, 'dangling delete file')}",
+        "totals": item["totals"] and f"{correct} {counted(len(item['totals']), 'total')}",
+        "refs": item["refs"] and f"{drop} {counted(len(item['refs']), 'ref')}",
+        "statistics": entries and f"{drop} the entries of {counted(entries, 'statistics file')}",
+    }
+    return texts.get(item["repair"]) or ""
+
+
+def _gone(item: _Facts) -> str:
+    """Return the files that a repair drops, and the rows that are lost with them."""
+    files, deletes = item["data_files"], item["delete_files"]
+    parts = [counted(files, "missing data file")] if files else []
+    parts += [counted(deletes, "delete file")] if deletes else []
+    rows = f"{counted(item['rows_at_most'], 'row')}" if files else ""
+    at_most = "at most " if files and item["rows"] != item["rows_at_most"] else ""
+    return " and ".join(parts) + (f" with {at_most}{rows}" if rows else "")
 
 
 def _deletes(outcome: Outcome) -> str:

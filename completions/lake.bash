@@ -51,6 +51,8 @@ _lake() {
         "inspect --snapshot") _lake_names refs; return ;;
         "inspect --where"|"inspect --select") _lake_names columns; return ;;
         "inspect --limit"|"inspect --output") return ;;
+        "check --repair") return ;;
+        "check --branch") _lake_names branches; return ;;
         "snapshots --limit") return ;;
         "snapshots --branch") _lake_names branches; return ;;
         "partitions --where") _lake_names columns; return ;;
@@ -104,7 +106,7 @@ _lake() {
             tables) words="--all-catalogs --help -h" ;;
             show) words="--branch --help -h" ;;
             inspect) words="--branch --snapshot --where --select --limit --output --output-format --replace --help -h" ;;
-            check) words="--files --rows --deep --help -h" ;;
+            check) words="--files --rows --deep --repair --yes --branch --dry-run --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             partitions) words="--where --idle --wait-for --timeout --branch --help -h" ;;
             deletes) words="--rewrite --convert --exact --where --max-files --partial-progress --max-commits --branch --wait --on-commit --dry-run --help -h" ;;

@@ -124,6 +124,7 @@ class Option(Enum):
     QUOTE = auto()
     REJECTS = auto()
     REMOTE = auto()
+    REPAIR = auto()
     REPAIR_DUPLICATES = auto()
     REPLACE = auto()
     REPLACE_PARTITIONS = auto()

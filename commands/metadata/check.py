@@ -1,14 +1,19 @@
-"""`lake check`: report damage of a table's metadata."""
+"""`lake check`: report damage of a table, and mend it on request."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import TableArgument
+from lake.commands.options import Branch, DryRun, TableArgument
+from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
+    from lake.core.session import Session
 
 
 def check(
@@ -26,10 +31,25 @@ def check(
     deep: Annotated[
         bool, typer.Option("--deep", help="Also read all values, and compare them with manifests.")
     ] = False,
+    repair: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--repair",
+            metavar="NAME|CODE",
+            help="Mend this damage: missing-files, duplicate-files, dangling-deletes, totals, refs, "
+            "statistics, or a code that one of them mends. Repeatable; needs --yes.",
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Make the repairs; without it, they are only shown.")
+    ] = False,
+    branch: Branch = "main",
+    dry_run: DryRun = False,
 ) -> Outcome:
     """Read all metadata of a table, and report what is missing, damaged or contradictory.
 
-    The exit code is 0 without findings, 6 with warnings, and 7 with errors. Nothing is changed.
+    The exit code is 0 without findings, 6 with warnings, and 7 with errors. Nothing is changed
+    without --repair and --yes.
     """
     from lake.core.checking.check import check_table
     from lake.core.checking.findings import Level
@@ -37,4 +57,33 @@ def check(
     session = session_of(context)
     chosen = ((deep, Level.DEEP), (rows, Level.ROWS), (files, Level.FILES))
     level = next((level for wanted, level in chosen if wanted), Level.METADATA)
+    if repair:
+        if level is not Level.METADATA:
+            raise InvalidRequestError(
+                "--repair contradicts --files, --rows and --deep: a repair reads what it needs"
+            )
+        return _repair(session, table, repair, branch, is_agreed=yes and not dry_run)
+    if yes or dry_run or branch != "main":
+        raise InvalidRequestError("--yes, --dry-run and --branch need --repair")
     return check_table(session, session.table(table), level)
+
+
+def _repair(
+    session: Session, name: str, repairs: list[str], branch: str, *, is_agreed: bool
+) -> Outcome:
+    """Show what would be repaired or, if the user agrees, repair it."""
+    from lake.core.locks.table_lock import with_table_lock
+    from lake.core.repair.execute import execute
+    from lake.core.repair.names import repairs_of
+    from lake.core.repair.plan import RepairOptions, plan_repairs
+    from lake.core.repair.report import preview
+
+    options = RepairOptions(repairs_of(repairs), branch)
+    loaded = session.table(name)
+    if not is_agreed:
+        return preview(plan_repairs(loaded, options), verbose=session.settings.verbose)
+
+    def work(now: Table, operation_id: str) -> Outcome:
+        return execute(session, now, options, operation_id)
+
+    return with_table_lock(session, loaded, work, command="check", branch=branch)

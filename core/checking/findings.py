@@ -32,11 +32,13 @@ class Kind(NamedTuple):
         severity: `ERROR`, `WARNING` or `NOTE`.
         effect: what it means for readers.
         remedy: what mends it.
+        repair: the name of the repair that can mend it (`lake.core.repair`); None if there is none.
     """
 
     severity: str
     effect: str
     remedy: str
+    repair: str | None = None
 
 
 _RESTORE = "restore the file from a backup, or roll back to an earlier snapshot"
@@ -56,7 +58,7 @@ KINDS = {
         ERROR, "maintenance of one table may delete the other's files", "drop one of them"
     ),
     "G006": Kind(NOTE, "maintenance does not delete these files", "nothing, or rewrite the files"),
-    "R001": Kind(ERROR, "the branch or tag cannot be read", "drop the branch or tag"),
+    "R001": Kind(ERROR, "the branch or tag cannot be read", "drop the branch or tag", "refs"),
     "R002": Kind(ERROR, "rows may be read with a wrong schema", _REGISTER),
     "R003": Kind(ERROR, "deletes may apply to wrong files", _REGISTER),
     "R004": Kind(ERROR, "readers return different snapshots, or fail", _REGISTER),
@@ -86,12 +88,15 @@ KINDS = {
     "M004": Kind(ERROR, "readers fail, or read deletes as data", _RESTORE),
     "M005": Kind(ERROR, _LOSE, _RESTORE),
     "M006": Kind(WARNING, "some readers refuse the manifest", _REWRITE_LIST),
-    "E001": Kind(ERROR, "readers return its rows twice", _ROLL_BACK),
+    "E001": Kind(ERROR, "readers return its rows twice", _ROLL_BACK, "duplicate-files"),
     "E002": Kind(ERROR, _DELETES_FAIL, _ROLL_BACK),
     "E003": Kind(ERROR, _DELETES_FAIL, _ROLL_BACK),
     "E004": Kind(ERROR, _DELETES_FAIL, _ROLL_BACK),
     "E005": Kind(
-        NOTE, "scans read the delete file in vain", "remove delete files that do not apply"
+        NOTE,
+        "scans read the delete file in vain",
+        "remove delete files that do not apply",
+        "dangling-deletes",
     ),
     "E006": Kind(
         NOTE, "rows of the same commit are not deleted", "if they should be, delete them again"
@@ -100,8 +105,8 @@ KINDS = {
     "E008": Kind(ERROR, _DELETES_FAIL, _ROLL_BACK),
     "E009": Kind(WARNING, "planners do not know how the file is sorted", _REWRITE),
     "P001": Kind(ERROR, _LOSE, _REWRITE),
-    "F001": Kind(ERROR, _UNREADABLE, _RESTORE),
-    "F002": Kind(ERROR, _DELETES_FAIL, _RESTORE),
+    "F001": Kind(ERROR, _UNREADABLE, _RESTORE, "missing-files"),
+    "F002": Kind(ERROR, _DELETES_FAIL, _RESTORE, "missing-files"),
     "F003": Kind(ERROR, "readers may fail or miss rows", _RESTORE),
     "D001": Kind(ERROR, _UNREADABLE, _RESTORE),
     "D002": Kind(ERROR, "readers fail, or count wrong rows", _RESTORE),
@@ -116,18 +121,28 @@ KINDS = {
     "V002": Kind(ERROR, "readers may fail", _ROLL_BACK),
     "V003": Kind(ERROR, "readers fail, or return deleted rows", _ROLL_BACK),
     "V004": Kind(WARNING, "readers return rows that the file deletes", "delete the rows again"),
-    "V005": Kind(WARNING, "writers may keep it forever", "remove delete files that do not apply"),
+    "V005": Kind(
+        WARNING,
+        "writers may keep it forever",
+        "remove delete files that do not apply",
+        "dangling-deletes",
+    ),
     "V006": Kind(ERROR, _DELETES_FAIL, _ROLL_BACK),
     "V007": Kind(WARNING, "some readers refuse the vector", "rewrite the vector"),
     "T001": Kind(
-        WARNING, "planners that use the summary plan badly", "nothing; rows are not affected"
+        WARNING, "planners that use the summary plan badly", "count the totals again", "totals"
     ),
     "T002": Kind(
         WARNING, "tools that show changes show wrong counts", "nothing; rows are not affected"
     ),
-    "S001": Kind(WARNING, "planners ignore the statistics", "compute the statistics again"),
+    "S001": Kind(
+        WARNING, "planners ignore the statistics", "compute the statistics again", "statistics"
+    ),
     "S002": Kind(
-        WARNING, "planners may fail to read the statistics", "compute the statistics again"
+        WARNING,
+        "planners may fail to read the statistics",
+        "compute the statistics again, or remove their entry",
+        "statistics",
     ),
     "S003": Kind(
         WARNING, "planners may fail to read the statistics", "compute the statistics again"
@@ -190,6 +205,7 @@ class Findings:
                 "message": item.message,
                 "effect": KINDS[item.code].effect,
                 "remedy": KINDS[item.code].remedy,
+                "repair": KINDS[item.code].repair,
             }
             for item in found
         ]

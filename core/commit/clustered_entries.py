@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.avro.container import runs
-from lake.core.commit.manifest_clusters import by_partition, even_pieces
 from lake.core.errors import StorageError
 from lake.core.manifests.api import (
     DELETED,
@@ -30,6 +29,7 @@ from lake.core.manifests.api import (
     pack_manifest,
     read_manifests,
 )
+from lake.core.manifests.clusters import by_partition, even_pieces
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

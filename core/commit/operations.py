@@ -182,6 +182,26 @@ class RewriteManifests:
     sort_by: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropDuplicates:
+    """Keep one entry of each of some data files that have several; the file itself stays live.
+
+    The caller has made sure that the entries describe the same rows, and that the same deletes apply to them.
+
+    Args:
+        paths: the data files; one that is no longer live is a conflict.
+        base_snapshot_id: the snapshot in which the caller compared the entries; another head is a conflict.
+    """
+
+    paths: frozenset[str]
+    base_snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecountTotals:
+    """Change no file; the summary's totals are counted from the manifests, and not derived from the parent's."""
+
+
 Operation = (
     AppendFiles
     | OverwriteFiles
@@ -190,6 +210,8 @@ Operation = (
     | RowDelta
     | RewriteDeletes
     | RewriteManifests
+    | DropDuplicates
+    | RecountTotals
 )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -202,3 +202,48 @@ def _keyed(entries: pa.Table, wanted: frozenset[DeleteKey]) -> list[bool]:
 
 def _texts(values: frozenset[str]) -> pa.Array:
     return pa.array(sorted(values), pa.string())
+
+
+class ManifestEntries(NamedTuple):
+    """The live entries of a manifest.
+
+    Args:
+        manifest: its row in the manifest list.
+        entries: its live entries, to be written again.
+        extra: for each entry whether an older one of the same file remains.
+    """
+
+    manifest: Manifest
+    entries: pa.Table
+    extra: pa.Array
+
+
+def find_extra_entries(
+    storage: Storage,
+    metadata: TableMetadata,
+    manifests: Sequence[Manifest],
+    paths: frozenset[str],
+) -> Iterator[ManifestEntries]:
+    """Yield the entries of data manifests, and which of them are not the oldest ones of the given files.
+
+    The oldest entry has the lowest sequence number. Among equal ones it is in the last manifest of the list, because
+    the newest manifest is the first one.
+    """
+    read = [
+        (row, read_manifest(storage, row, metadata, live_only=True, rewritten=True))
+        for row in manifests
+    ]
+    oldest: dict[str, tuple[int, int, int]] = {}
+    for number, (_, entries) in enumerate(read):
+        numbers = pc.fill_null(entries["sequence_number"], 0).to_pylist()
+        for place, path in enumerate(entries["file_path"].to_pylist()):
+            if path in paths:
+                key = (numbers[place], -number, place)
+                oldest[path] = min(oldest.get(path, key), key)
+    kept = {(-number, place) for _, number, place in oldest.values()}
+    for number, (row, entries) in enumerate(read):
+        extra = [
+            path in paths and (number, place) not in kept
+            for place, path in enumerate(entries["file_path"].to_pylist())
+        ]
+        yield ManifestEntries(row, entries, pa.array(extra, pa.bool_()))

@@ -24,9 +24,11 @@ from lake.core.commit.clustered_entries import ClusteredEntries, ahead
 from lake.core.commit.delete_conflicts import DeleteConflicts
 from lake.core.commit.operations import (
     AppendFiles,
+    DropDuplicates,
     EntryTable,
     Operation,
     OverwriteFiles,
+    RecountTotals,
     ReplacePartitions,
     RewriteDeletes,
     RewriteFiles,
@@ -38,6 +40,7 @@ from lake.core.commit.removed_files import (
     AGAIN,
     Removal,
     check_sole_spec,
+    find_extra_entries,
     find_live,
     refuse_live,
 )
@@ -59,7 +62,12 @@ from lake.core.properties.table_properties import (
 )
 from lake.core.snapshots.completeness import read_list, verify_manifest_list
 from lake.core.snapshots.row_lineage import assign_row_ids
-from lake.core.snapshots.summary import REPLACE_PARTITIONS, SummaryCounter
+from lake.core.snapshots.summary import (
+    COUNTED_COLUMNS,
+    REPLACE_PARTITIONS,
+    SummaryCounter,
+    counted_totals,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -70,6 +78,9 @@ if TYPE_CHECKING:
 
 _LIVE_COUNTS = ("added_files_count", "existing_files_count")
 _LIST_COUNTS = tuple(name for name in MANIFEST_SCHEMA.names if name.endswith("_count"))
+# Operations on entries that add no file, each with a draft of its own.
+_OF_ENTRIES = (RewriteManifests, DropDuplicates, RecountTotals)
+_REMOVAL_COUNTS = ("deleted-", "removed-")
 # The content of a delete manifest in the manifest list.
 _DELETES = 1
 # The bytes of manifests that one thread reads at a time.
@@ -202,6 +213,10 @@ class SnapshotProducer:
         """
         if isinstance(self.operation, RewriteManifests):
             return self._with_new_manifests(metadata, parent, self.operation)
+        if isinstance(self.operation, DropDuplicates):
+            return self._without_duplicates(metadata, parent, self.operation)
+        if isinstance(self.operation, RecountTotals):
+            return self._recounted(metadata, parent)
         data, deletes = self._entry_tables(metadata)
         removal = self._removal(metadata, parent, data, deletes)
         counter = SummaryCounter()
@@ -256,6 +271,54 @@ class SnapshotProducer:
         summary = self._summary(metadata, parent.snapshot, counter)
         return Draft(rows, self._operation_name(Removal()), summary, added_rows)
 
+    def _without_duplicates(
+        self, metadata: TableMetadata, parent: Parent, operation: DropDuplicates
+    ) -> Draft:
+        """Leave out all entries of each file but the oldest.
+
+        They are not marked as deleted: Iceberg Java's expiry deletes the files of such entries, and these are live.
+        So the summary counts no deleted files, only smaller totals.
+        """
+        if parent.snapshot_id != operation.base_snapshot_id:
+            raise CommitConflictError(
+                "another writer committed after the entries of duplicate files were compared",
+                hint=AGAIN,
+            )
+        found = find_live(self.storage, metadata, parent.manifests, operation.paths)
+        counter, rewritten, seen = SummaryCounter(), [], set[str]()
+        kept = [row for row in parent.manifests if row["manifest_path"] not in found.manifests]
+        changed = [row for row in parent.manifests if row["manifest_path"] in found.manifests]
+        for row, entries, extra in find_extra_entries(
+            self.storage, metadata, changed, operation.paths
+        ):
+            spec_id = row["partition_spec_id"]
+            seen.update(entries["file_path"].filter(extra).to_pylist())
+            counter.remove(entries.filter(extra), spec_id)
+            left = entries.filter(pc.invert(extra))
+            if left.num_rows:
+                existing = self._mark(left, pa.array([False] * left.num_rows))
+                rewritten += self._write(metadata, spec_id, existing, DATA)
+        if seen != operation.paths:
+            raise CommitConflictError("a file is no longer in the table twice", hint=AGAIN)
+        rows = sorted([*rewritten, *kept], key=lambda row: int(row["content"] != DATA))
+        counter.manifests(created=len(rewritten), kept=len(kept), replaced=len(changed))
+        rows, added_rows = assign_row_ids(metadata, rows)
+        summary = self._summary(metadata, parent.snapshot, counter)
+        shown = {k: text for k, text in summary.items() if not k.startswith(_REMOVAL_COUNTS)}
+        return Draft(rows, self._operation_name(Removal()), shown, added_rows)
+
+    def _recounted(self, metadata: TableMetadata, parent: Parent) -> Draft:
+        """Keep all manifests, and count the totals from their entries."""
+        listed = pa.Table.from_pylist(parent.manifests, schema=MANIFEST_SCHEMA)
+        live = read_manifests(
+            self.storage, listed, metadata, columns=COUNTED_COLUMNS, live_only=True
+        )
+        counter = SummaryCounter()
+        counter.manifests(created=0, kept=listed.num_rows, replaced=0)
+        rows, added_rows = assign_row_ids(metadata, parent.manifests)
+        summary = {**counter.summary(None), **counted_totals(live)}
+        return Draft(rows, self._operation_name(Removal()), summary, added_rows)
+
     def _clustered(
         self,
         metadata: TableMetadata,
@@ -295,8 +358,8 @@ class SnapshotProducer:
     def _entry_tables(self, metadata: TableMetadata) -> tuple[list[EntryTable], list[EntryTable]]:
         """Return the added data files and the added delete files."""
         if self._data is None:
-            assert not isinstance(self.operation, RewriteManifests)  # noqa: S101 - it adds no file
             operation = self.operation
+            assert not isinstance(operation, _OF_ENTRIES)  # noqa: S101 - they add no file
             deletes = operation.deletes if isinstance(operation, RowDelta | RewriteDeletes) else ()
             self._deletes = entry_tables(deletes, metadata)
             data = () if isinstance(operation, RewriteDeletes) else operation.added
@@ -307,14 +370,14 @@ class SnapshotProducer:
         operation = self.operation
         if isinstance(operation, AppendFiles):
             return "append"
-        if isinstance(operation, RewriteFiles | RewriteDeletes | RewriteManifests):
+        if isinstance(operation, RewriteFiles | RewriteDeletes | RewriteManifests | RecountTotals):
             return "replace"
         if isinstance(operation, ReplacePartitions):
             return "overwrite"
         if isinstance(operation, RowDelta):
             plain = "append" if self._data else "delete"
             return "overwrite" if bool(self._data) == bool(self._deletes) else plain
-        if not self._data:
+        if not self._data or isinstance(operation, DropDuplicates):
             return "delete"
         by_filter = operation.conflict_filter is not None
         return "overwrite" if removal.paths or by_filter else "append"
@@ -330,7 +393,7 @@ class SnapshotProducer:
     ) -> Removal:
         """Return the entries to remove, after validating that the operation still holds on this parent."""
         operation, storage = self.operation, self.storage
-        assert not isinstance(operation, RewriteManifests)  # noqa: S101 - it has a draft of its own
+        assert not isinstance(operation, _OF_ENTRIES)  # noqa: S101 - they have drafts of their own
         head_id = parent.snapshot_id
         if isinstance(operation, AppendFiles):
             if operation.only_new:

@@ -67,7 +67,9 @@ class _Choice:
             if not self.applied[ordinal]:
                 key: tuple[Any, ...] = (0, ordinal)
             elif vectors:
-                key = (1, item.referenced_data_file or "", ordinal)
+                # A vector replaces all position deletes of its data file, so those of this file alone go together.
+                # Those of several files go last: as long as a file has no vector, they apply to it.
+                key = (2, ordinal) if shared else (1, item.referenced_data_file)
             elif granularity == FILE:
                 key = (1, ordinal) if shared else (2, item.referenced_data_file)
             else:
@@ -75,9 +77,14 @@ class _Choice:
             groups[key].append(ordinal)
         taken: list[int] = []
         for key in sorted(groups):
-            group = groups[key][: most - len(taken)]
-            if len(taken) == most or (len(group) == 1 and len(groups[key]) > 1):
+            room, group = most - len(taken), groups[key]
+            is_whole = vectors and key[0] == 1
+            if room <= 0 or (is_whole and taken and len(group) > room):
                 break
+            if not is_whole and len(group) > 1:
+                group = group[:room]
+                if len(group) == 1:
+                    break
             taken += group
         chosen = np.zeros(index.count, np.bool_)
         chosen[taken] = True

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.catalogs.catalog import Table
-from lake.core.commit.manifest_clusters import by_partition, even_pieces, manifests_per_partition
 from lake.core.commit.operations import RewriteManifests
 from lake.core.errors import InvalidRequestError, NotFoundError
 from lake.core.manifest_rewrite.conditions import MANIFESTS, OVERLAP, Limit, facts, is_due
 from lake.core.manifests.api import read_manifests
+from lake.core.manifests.clusters import by_partition, even_pieces, manifests_per_partition
 from lake.core.manifests.data_files import DATA
 from lake.core.options import Option
 from lake.core.properties.table_properties import MANIFEST_BYTES

@@ -4,7 +4,7 @@ PyIceberg 0.12 does not count row ids in a table that it created (apache/iceberg
 snapshot that is out of date as a bad request, and accepts it in format version 3. It also clears the parent of a
 snapshot whose parent is removed, but the ancestry needs it: an expired exclusive start of an incremental scan is
 legal while its child exists, and a history that was cut must not look complete. Its test of each id against a
-list is quadratic. REST catalogs receive the same requests.
+list is quadratic. It does not drop a ref whose snapshot does not exist. REST catalogs receive the same requests.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic import Field
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    RemovePartitionStatisticsUpdate,
     RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
     TableUpdate,
     _apply_table_update,
     _TableMetadataUpdateContext,
@@ -115,6 +120,66 @@ def _remove(
     if base_metadata.current_snapshot_id in removed_ids:
         changes["current_snapshot_id"] = None
     return base_metadata.model_copy(update=changes)
+
+
+class RemoveSnapshotRef(RemoveSnapshotRefUpdate):
+    """``remove-snapshot-ref`` that also drops a branch other than main, or a tag, whose snapshot does not exist."""
+
+
+@_apply_table_update.register(RemoveSnapshotRef)
+def _remove_ref(
+    update: RemoveSnapshotRef, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
+) -> TableMetadata:
+    ref = base_metadata.refs.get(update.ref_name)
+    if (
+        ref is None
+        or update.ref_name == MAIN_BRANCH
+        or base_metadata.snapshot_by_id(ref.snapshot_id) is not None
+    ):
+        return _apply_table_update.dispatch(RemoveSnapshotRefUpdate)(update, base_metadata, context)
+    context.add_update(update)
+    kept = {name: item for name, item in base_metadata.refs.items() if name != update.ref_name}
+    return base_metadata.model_copy(update={"refs": kept})
+
+
+class RemoveStatistics(RemoveStatisticsUpdate):
+    """``remove-statistics`` that conflicts if the snapshot's files are not the expected ones.
+
+    The request to a server does not contain the expectation: no requirement of REST catalogs expresses it.
+    """
+
+    expected: frozenset[str] = Field(exclude=True)
+
+
+@_apply_table_update.register(RemoveStatistics)
+def _remove_statistics(
+    update: RemoveStatistics, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
+) -> TableMetadata:
+    _require_expected(base_metadata.statistics, update.snapshot_id, update.expected)
+    return _apply_table_update.dispatch(RemoveStatisticsUpdate)(update, base_metadata, context)
+
+
+class RemovePartitionStatistics(RemovePartitionStatisticsUpdate):
+    """``remove-partition-statistics`` that conflicts likewise."""
+
+    expected: frozenset[str] = Field(exclude=True)
+
+
+@_apply_table_update.register(RemovePartitionStatistics)
+def _remove_partition_statistics(
+    update: RemovePartitionStatistics,
+    base_metadata: TableMetadata,
+    context: _TableMetadataUpdateContext,
+) -> TableMetadata:
+    _require_expected(base_metadata.partition_statistics, update.snapshot_id, update.expected)
+    apply = _apply_table_update.dispatch(RemovePartitionStatisticsUpdate)
+    return apply(update, base_metadata, context)
+
+
+def _require_expected(files: Iterable[Any], snapshot_id: int, expected: frozenset[str]) -> None:
+    found = {item.statistics_path for item in files if item.snapshot_id == snapshot_id}
+    if found != expected:
+        raise CommitFailedException(f"the statistics of snapshot {snapshot_id} changed meanwhile")
 
 
 class RemoveProperties(RemovePropertiesUpdate):

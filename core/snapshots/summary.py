@@ -38,6 +38,15 @@ _TOTALS = {
     "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
 }
 
+# What the totals of a snapshot are counted from.
+COUNTED_COLUMNS = (
+    "content",
+    "file_format",
+    "record_count",
+    "file_size_in_bytes",
+    "content_size_in_bytes",
+)
+
 # The totals by the names that they have in lake's output.
 TOTALS = {
     "rows_at_most": "total-records",
@@ -97,6 +106,14 @@ def declared_totals(snapshot: Snapshot | None) -> dict[str, int | None]:
     return {"rows": totals["rows_at_most"] if is_exact else None, **totals}
 
 
+def counted_totals(by_spec: Mapping[int, pa.Table]) -> dict[str, str]:
+    """Return all totals of a snapshot, counted from its live entries (`COUNTED_COLUMNS`)."""
+    counter = SummaryCounter()
+    for entries in by_spec.values():
+        counter.count_files(entries)
+    return {total: str(counter.counters.get(plus, 0)) for total, (plus, _) in _TOTALS.items()}
+
+
 @dataclass(slots=True)
 class SummaryCounter:
     """Counts what one snapshot adds and removes."""
@@ -125,6 +142,12 @@ class SummaryCounter:
     def _count(self, entries: pa.Table, spec_id: int, data: str, other: str, records: str) -> None:
         for values in partition_tuples(entries["partition"]):
             self._partitions.add((spec_id, values))
+        self.count_files(entries, data, other, records)
+
+    def count_files(
+        self, entries: pa.Table, data: str = "added", other: str = "added", records: str = "added"
+    ) -> None:
+        """Count files (`COUNTED_COLUMNS`) without their partitions; the words begin the names of the counters."""
         content = entries["content"]
         for kind in (DATA, POSITION_DELETES, EQUALITY_DELETES):
             part = entries.filter(pc.equal(content, kind))

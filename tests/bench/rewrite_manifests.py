@@ -27,8 +27,8 @@ from support.tables.iceberg_tables import open_session  # noqa: E402
 from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
 from wide_tables import made_once, make_wide  # noqa: E402
 
-from lake.core.commit.manifest_clusters import manifests_per_partition  # noqa: E402
 from lake.core.manifests.api import read_manifests  # noqa: E402
+from lake.core.manifests.clusters import manifests_per_partition  # noqa: E402
 from lake.core.snapshots import ancestry  # noqa: E402
 from lake.core.snapshots.completeness import read_list  # noqa: E402
 

@@ -680,4 +680,4 @@ def test_at_least_45_kinds_of_damage_are_made_by_hand() -> None:
 def test_the_manual_lists_each_code_with_its_meaning() -> None:
     manual = (ROOT / "commands/README.md").read_text()
     listed = re.findall(r"^\| `([A-Z]\d{3})` \| (\w+) \| .+ \| (.+) \| (.+) \|$", manual, re.M)
-    assert listed == [(code, *kind) for code, kind in KINDS.items()]
+    assert listed == [(code, *kind[:3]) for code, kind in KINDS.items()]

@@ -34,6 +34,7 @@ READS = (
     "deletes-exact",
     "check",
     "check-rows",
+    "repair-dry",
     "compact-dry",
     "expire-dry",
     "replay",
@@ -49,6 +50,7 @@ WRITES = (
     "convert",
     "clean",
     "stats",
+    "repair",
     "branch",
     "tag",
     "alter",
@@ -72,6 +74,8 @@ _EXPIRE = [
     "0s",
 ]
 CLEAN = ["--older-than", "0s", "--unsafe-retention", "--max-share", "100%"]
+# Without missing files: in a manifest with another name of a file, that file is missing.
+_REPAIRS = ("totals", "refs", "statistics", "dangling-deletes", "duplicate-files")
 _COMPACT = ["--rewrite-all", "--min-input-files", "1"]
 
 
@@ -124,6 +128,8 @@ class Commands:
             "deletes-exact": ["deletes", name, "--exact"],
             "check": ["check", name],
             "check-rows": ["check", name, "--rows"],
+            "repair-dry": ["check", name, *_repairs(*_REPAIRS, "missing-files")],
+            "repair": ["check", name, *_repairs(*_REPAIRS), "--yes"],
             "manifests": ["manifests", name, "--rewrite-all"],
             "convert": ["deletes", name, "--convert"],
             "compact-dry": ["compact", name, *_COMPACT, "--dry-run"],
@@ -328,6 +334,9 @@ class Commands:
     def _convert_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         self._rows_are(truth.rows, "deletes --convert")
 
+    def _repair_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows, "check --repair")
+
     def _clean_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         self._rows_are(truth.rows, "clean")
 
@@ -366,6 +375,10 @@ class Commands:
         found = self.table.rows_now()
         if found != expected:
             raise WrongError(f"after {command} there are {_difference(found, expected)}")
+
+
+def _repairs(*names: str) -> list[str]:
+    return [text for name in names for text in ("--repair", name)]
 
 
 def _difference(found: Counter[Any], expected: Counter[Any]) -> str:

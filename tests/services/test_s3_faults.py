@@ -250,3 +250,29 @@ def test_a_listing_that_fails_hides_no_error_and_takes_no_live_file(
 
     assert result.exit_code == 9, result
     assert faulty.rows() == [(1,)]
+
+
+@pytest.mark.parametrize(("status", "code"), [(403, 9), (503, 10), (500, 10)])
+def test_only_a_file_that_the_store_does_not_find_is_missing(
+    faulty: Service, proxy: Proxy, status: int, code: int
+) -> None:
+    lake, table = faulty.line(), faulty.table()
+    lake.ok("ingest", table, csv(faulty.folder, "third.csv", id=[2]))
+    loaded = faulty.catalog().load_table(table)
+    path, _ = (task.file.file_path for task in loaded.scan().plan_files())
+    (lost,) = (task.file for task in loaded.scan().plan_files() if task.file.file_path == path)
+    loaded.io.delete(path)
+    name = path.rpartition("/")[2]
+    line = ("check", table, "--repair", "missing-files", "--yes")
+
+    trouble = Answer(status, {"Content-Type": "application/xml"}, b"")
+    proxy.guard = lambda asked: trouble if asked.method == "HEAD" and name in asked.path else None
+    failed = lake("--json", *line)
+    proxy.guard = lambda _: None
+
+    assert failed.exit_code == code, failed
+    assert faulty.catalog().load_table(table).metadata_location == loaded.metadata_location
+    (repair,) = lake.ok(*line)["result"]["repairs"]
+    assert (repair["data_files"], repair["rows"]) == (1, lost.record_count)
+    left = faulty.catalog().load_table(table).scan().to_arrow()
+    assert left.num_rows == 1

@@ -34,6 +34,7 @@ _ROUTE = "tests/commands/test_ingest_route.py"
 _VALUED_ROWS = f"{_CORE}/sources/test_valued_rows.py"
 _KAFKA = f"{_CORE}/watch/test_kafka.py"
 _IN_PARTS = "tests/commands/test_deletes_in_parts.py"
+_REPAIR = "tests/commands/test_repair.py"
 _RACES = "tests/world/test_races.py"
 _CRASHES = "tests/world/test_crashes.py"
 _FOLLOWING = "tests/world/test_following.py"
@@ -69,6 +70,7 @@ def _checks() -> tuple[RemovedCheck, ...]:
         *_validation(),
         *_expiry(),
         *_rewrites(),
+        *_repairs(),
         *_runs(),
         *_streams(),
         *_routes(),
@@ -529,6 +531,68 @@ def _expiry() -> tuple[RemovedCheck, ...]:
             "os.stat(path, follow_symlinks=follow_link)",
             "os.stat(path)",
             ("tests/commands/test_links.py",),
+        ),
+    )
+
+
+def _repairs() -> tuple[RemovedCheck, ...]:
+    absence, missing = "core/repair/absence.py", "core/repair/missing_files.py"
+    return (
+        RemovedCheck(
+            "a file that one lookup does not find is missing",
+            absence,
+            "            if is_gone\n",
+            "",
+            (_REPAIR,),
+        ),
+        RemovedCheck(
+            "all files of a place may be missing",
+            missing,
+            "    require_reachable(table, live.paths, gone)\n",
+            "",
+            (_REPAIR,),
+        ),
+        RemovedCheck(
+            "missing delete files are dropped, and deleted rows come back",
+            missing,
+            "    _refuse_revived(table, gone_deletes, after)\n",
+            "",
+            (_REPAIR,),
+        ),
+        RemovedCheck(
+            "a file that is there again is dropped",
+            "core/repair/execute.py",
+            "    if back := gone - gone_files(now.storage, sorted(gone)):\n",
+            "    if back := frozenset[str]():\n",
+            (_REPAIR,),
+        ),
+        RemovedCheck(
+            "statistics that others computed meanwhile are removed",
+            "core/metadata/snapshot_updates.py",
+            "    if found != expected:\n",
+            "    if False:\n",
+            (_REPAIR,),
+        ),
+        RemovedCheck(
+            "entries that differ count as duplicates",
+            "core/repair/duplicates.py",
+            "        if len(set(alike)) > 1:\n",
+            "        if False:\n",
+            (_REPAIR,),
+        ),
+        RemovedCheck(
+            "the entries of duplicates are dropped on another head",
+            "core/commit/snapshot_producer.py",
+            "        if parent.snapshot_id != operation.base_snapshot_id:\n",
+            "        if False:\n",
+            (f"{_CORE}/commit/test_duplicate_entries.py",),
+        ),
+        RemovedCheck(
+            "the ref of a consumer is dropped, and it reads all again",
+            "core/repair/metadata_entries.py",
+            "        if name == ancestry.MAIN or ancestry.is_consumer(name):\n",
+            "        if name == ancestry.MAIN:\n",
+            (_REPAIR,),
         ),
     )
 

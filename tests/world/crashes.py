@@ -324,15 +324,23 @@ class Crashes:
         for metadata in tables:
             for snapshot in metadata.snapshots:
                 held |= reference.contents(metadata, snapshot).files
-        assert not missing(held)
+        assert self._command.damages or not missing(held)
         return Found(
-            sorted(row for table in tables for row in _read(reference, table)) if tables else None,
+            self._rows(reference, tables) if tables else None,
             frozenset(item.snapshot_id for table in tables for item in table.snapshots),
             self.place.files(),
             frozenset(f"file://{name.removeprefix('file://')}" for name in held),
             frozenset(ref for table in tables for ref in table.refs) - {"main"},
             frozenset(self.place.locations()),
         )
+
+    def _rows(self, reference: Reference, tables: Sequence[TableMetadata]) -> Rows | None:
+        """Return the rows of the tables; None if a file is missing, which the command repairs."""
+        try:
+            return sorted(row for table in tables for row in _read(reference, table))
+        except FileNotFoundError:
+            assert self._command.damages
+            return None
 
 
 def _read(reference: Reference, metadata: TableMetadata) -> Rows:

@@ -10,12 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.table.statistics import StatisticsFile
+from pyiceberg.table.update import SetStatisticsUpdate
 from support.cli.command_line import CommandLine
 from support.tables.replay_plans import take_checkpoint, write_manifest
 
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.selection import open_catalog
+from lake.core.commit.attempt import ChangeSet, commit_changes
 from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.flink.state import FLINK_SINK
@@ -51,6 +54,7 @@ class Command:
         breaks: whether a killed run may leave a table that lacks files: it deletes the table, and a next run goes on.
         catalogs: the types of catalogs.
         divides: whether a second run divides what the first left into commits again, so that there are more.
+        damages: whether `prepare` removes files that the table needs, so that it cannot be read before.
     """
 
     arguments: Sequence[str]
@@ -68,6 +72,7 @@ class Command:
     breaks: bool = False
     catalogs: Sequence[str] = ("sql", "hadoop")
     divides: bool = False
+    damages: bool = False
 
 
 def rows(*ids: int, value: int, **more: Any) -> list[dict[str, Any]]:
@@ -96,6 +101,10 @@ _ONE_FILE = ("compact", "db.t", "--rewrite-all")
 _DROP = ("drop", "db.t")
 _PURGE = (*_DROP, "--purge", "--yes")
 _REGISTER = ("register", "db.t", "{metadata}")
+_REPAIR = (
+    *("check", "db.t", "--yes", "--repair", "dangling-deletes", "--repair", "totals"),
+    *("--repair", "statistics"),
+)
 _NEW = rows(50, 51, 52, value=9)
 _KEYED = rows(1, 2, 53, value=9)
 _PARTIAL = ("--merge", "partial-update")
@@ -201,6 +210,38 @@ def removed_orphans(warehouse: Path, kind: str) -> None:
     """Move files that nothing references to the trash."""
     orphans(warehouse, kind)
     CommandLine(warehouse, catalog_type=kind).ok(*_CLEAN, "--quarantine")
+
+
+def damaged(warehouse: Path, kind: str) -> None:
+    """Leave a wrong total, and the entry of a statistics file that is gone."""
+    settings = Settings(warehouse=str(warehouse), catalog_type=kind)
+    session = Session(settings=settings, catalog=open_catalog(settings))
+    table = session.table("db.t")
+    added = AppendFiles(added=data_files(table, rows(70, value=7)))
+    request = CommitRequest(operation_id=str(uuid.uuid4()))
+    wrong = {"total-records": "99"}
+    table = commit_snapshot(session, table, added, request, summary=wrong).table
+    lost = StatisticsFile(
+        snapshot_id=table.metadata.current_snapshot_id or 0,
+        statistics_path=f"{table.metadata.location}/metadata/lost.stats",
+        file_size_in_bytes=10,
+        file_footer_size_in_bytes=5,
+        blob_metadata=[],
+    )
+    change = ChangeSet((), (SetStatisticsUpdate(statistics=lost),))
+    commit_changes(session, table, lambda _: change, lambda now: lost in now.statistics or None)
+
+
+def bereaved(warehouse: Path, kind: str) -> None:
+    """Leave a wrong total, and the entry of a data file that is gone."""
+    damaged(warehouse, kind)
+    settings = Settings(warehouse=str(warehouse), catalog_type=kind)
+    session = Session(settings=settings, catalog=open_catalog(settings))
+    table = session.table("db.t")
+    (lost,) = data_files(table, rows(80, value=8))
+    request = CommitRequest(operation_id=str(uuid.uuid4()))
+    commit_snapshot(session, table, AppendFiles(added=[lost]), request)
+    table.storage.delete([lost.path])
 
 
 def dropped(*loaded: Sequence[Mapping[str, Any]]) -> Callable[[Path, str], None]:
@@ -467,6 +508,24 @@ COMMANDS: Mapping[str, Command] = {
         again=GONE,
     ),
     "rewrite manifests": Command(arguments=("manifests", "db.t")),
+    "repair": Command(arguments=_REPAIR, prepare=damaged, keeps=True),
+    "repair what is missing": Command(
+        arguments=(*_REPAIR, "--repair", "missing-files"),
+        prepare=bereaved,
+        keeps=True,
+        damages=True,
+    ),
+    "repair deletes": Command(
+        arguments=_REPAIR,
+        rows=_KEYED,
+        first=(
+            (*_UPSERT, "--deletes", "equality"),
+            ("compact", "db.t", "--rewrite-all", "--no-starting-sequence-number"),
+        ),
+        prepare=damaged,
+        keeps=True,
+        versions=_WITH_DELETES,
+    ),
     "statistics": Command(arguments=("stats", "db.t")),
     "create an empty table": Command(
         arguments=("create", "db.other", "id long", "--if-not-exists")
