@@ -101,8 +101,13 @@ def list_files(
     folders = _outermost([*table.roots, *more])
     listed = ListedFiles(names)
     away = names.of(pa.array([f"{trash_folder(table)}/"], pa.string()))[0].as_py()
+    current = names.of(pa.array([table.metadata_location], pa.string()))[0]
+    has_current = False
 
     def add(files: pa.Table, own: pa.Array) -> None:
+        nonlocal has_current
+        # Names, not hashes: an incomplete listing must not pass.
+        has_current = has_current or bool(pc.any(pc.equal(own, current), min_count=0).as_py())
         # Most files are not even named like one that was moved away.
         if pc.any(pc.match_substring(files["path"], TRASH), min_count=0).as_py():
             stays = pc.invert(pc.starts_with(own, away))
@@ -115,8 +120,7 @@ def list_files(
             add(files, names.of(files["path"]))
     if inventory is not None:
         _add_inventory(table, inventory, folders, beside, names, add)
-    current = names.of(pa.array([table.metadata_location], pa.string()))
-    if not listed.names.has(current)[0].as_py():
+    if not has_current:
         listed.close()
         raise StorageError(
             f"the listing of {folders[0]} lacks {table.metadata_location}",

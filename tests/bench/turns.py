@@ -123,6 +123,8 @@ def take_turns(
     for name in found.keys() - {"lake"}:
         summary[f"{name}_ratio"] = round(summary[f"{name}_s"] / lake, 2)
     ratios = [value for key, value in summary.items() if key.endswith("_ratio")]
+    if not ratios:
+        limits.pop("ratio", None)
     met = {
         "ratio": all(value >= limits.get("ratio", 0) for value in ratios),
         "seconds": lake <= limits.get("seconds", lake),

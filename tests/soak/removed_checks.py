@@ -437,7 +437,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "an incomplete listing is trusted",
             "core/orphans/listing.py",
-            "    if not listed.names.has(current)[0].as_py():\n",
+            "    if not has_current:\n",
             "    if not current:\n",
             (_CLEAN,),
         ),
