@@ -343,6 +343,10 @@ def test_only_row_groups_that_lost_rows_are_read(
     # Row groups of three rows each.
     history.append([(n, "a") for n in range(30)])
     history.delete_positions(0, {4}, [])
+    # The check of column chunks opens row groups and reads nothing.
+    monkeypatch.setattr(
+        "lake.core.formats.parquet.chunk_checks.ChunkChecks._describe", lambda *_: None
+    )
     read: list[list[int]] = []
     real = pq.ParquetFile.iter_batches
     monkeypatch.setattr(
