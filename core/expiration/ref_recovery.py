@@ -64,6 +64,7 @@ def _restore(
         if name not in table.metadata.refs
         and name not in removed_refs
         and table.metadata.snapshot_by_id(ref.snapshot_id) is None
+        and not _is_aged(session, before, ref)
     }
     if not lost:
         return table
@@ -80,6 +81,14 @@ def _restore(
         f"restored refs that were created while their snapshots expired: {', '.join(sorted(lost))}"
     )
     return repaired
+
+
+def _is_aged(session: Session, before: TableMetadata, ref: SnapshotRef) -> bool:
+    """Whether a ref is older than its own limit: any expiry may have removed it on purpose, and would do so again."""
+    snapshot = before.snapshot_by_id(ref.snapshot_id)
+    if snapshot is None or ref.max_ref_age_ms is None:
+        return False
+    return session.clock.now_ms() - snapshot.timestamp_ms > ref.max_ref_age_ms
 
 
 def assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:

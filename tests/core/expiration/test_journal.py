@@ -164,6 +164,23 @@ def test_a_tag_that_a_killed_run_lost_comes_back_before_a_file_goes(
     assert not world.leftovers()
 
 
+def test_a_tag_that_is_older_than_its_limit_does_not_come_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tag() -> None:
+        changes = world.pyiceberg.manage_snapshots()
+        changes.create_tag(world.first, "audit", max_ref_age_ms=1).commit()
+
+    world.killed_at_the_commit(monkeypatch, tag)
+    world.append(4)
+
+    world.expire()
+
+    assert "audit" not in world.pyiceberg.metadata.refs
+    assert world.pyiceberg.metadata.snapshot_by_id(world.first) is None
+    assert not world.leftovers()
+
+
 @pytest.mark.parametrize("kills", [1, 2])
 def test_a_lost_tag_comes_back_before_another_run_deletes_the_files_that_it_shares(
     world: World, monkeypatch: pytest.MonkeyPatch, kills: int
