@@ -100,7 +100,10 @@ class PartitionExpirationOptions:
                 f"{Option.STRATEGY} {self.strategy!r} is not one of {', '.join(STRATEGIES)}"
             )
         if self.strategy == VALUES_TIME and self.by is None:
-            raise InvalidRequestError(f"{Option.STRATEGY} {VALUES_TIME} needs {Option.BY}")
+            raise InvalidRequestError(
+                f"{Option.STRATEGY} {VALUES_TIME} needs {Option.BY}",
+                hint=f"name the partition field that gives the time, for example {Option.BY} day",
+            )
         if self.strategy == UPDATE_TIME and (self.by or self.format) is not None:
             raise InvalidRequestError(
                 f"{Option.STRATEGY} {UPDATE_TIME} contradicts {Option.BY} and {Option.FORMAT}"
