@@ -123,8 +123,8 @@ def _claimed(session: Session, table: Table, names: Collection[RunName]) -> Iter
             _write(session, table, location, "")
         raise
     finally:
-        if not keep:
-            table.storage.delete(claims)
+        for location in () if keep else table.storage.delete(claims).failed:
+            session.warn(f"{location} could not be deleted: it delays a discard of the run")
 
 
 def _require_there(table: Table, name: RunName) -> None:
@@ -203,8 +203,10 @@ def discard_run(
         outcome = table.storage.delete([*unreferenced, *rest.metadata])
         failed = list(outcome.failed) or remove_manifests(table, marks.name)
     except BaseException:
-        if not has_begun:
-            table.storage.delete([marker])
+        if not has_begun and table.storage.delete([marker]).failed:
+            session.warn(
+                f"{marker} could not be deleted: until then {shown_run(marks.name)} is not committed"
+            )
         raise
     if not failed:
         table.storage.delete([*claims, marker])

@@ -116,7 +116,7 @@ def test_a_day_of_a_tables_owner(owner: Owner) -> None:
     owner("compact", "--rewrite-all", "--verify")
     assert owner.rows() == sorted(rows, key=repr)
 
-    # A look from all sides.
+    # Every report of the table.
     shown = owner("show")["result"]
     assert (shown["format_version"], shown["sizes"]["rows"]) == (owner.version, 5)
     tables = ["snapshots", "refs", "history", "metadata-log", "files", "entries", "manifests"]

@@ -39,3 +39,9 @@ def test_a_fault_makes_a_table_with_all_its_rows_or_none(
     made = Creations(tmp_path, 2, ids)
     for fault in chosen(made, 4, "everyday"):
         made.fault(fault)
+
+
+def test_a_discard_that_cannot_take_its_marker_back_warns_of_it(base: Races) -> None:
+    table = Faults(base, "discard")
+    for number in range(table.calls[READ]):
+        table.fault(("delete: too many files", 0), ("open: too many files", number))
