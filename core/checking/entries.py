@@ -31,6 +31,7 @@ from lake.core.arrow import one_array
 from lake.core.checking.findings import Finding
 from lake.core.checking.table_metadata import fields_of
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES
+from lake.core.snapshots.ancestry import added_at
 from lake.core.snapshots.delete_scopes import PUFFIN
 from lake.core.types.bounds import BoundColumn, bound_array, decode_bounds
 from lake.core.types.single_values import source_type, stored_partition_type
@@ -90,7 +91,7 @@ class EntryChecks:
         self._columns = pa.array(sorted(ids), pa.int32())
         snapshots = metadata.snapshots
         self._snapshots = pa.array([item.snapshot_id for item in snapshots], pa.int64())
-        self._numbers = pa.array([item.sequence_number or 0 for item in snapshots], pa.int64())
+        self._numbers = pa.array([added_at(item) for item in snapshots], pa.int64())
 
     def of_files(self, live: pa.Table) -> Iterator[Finding]:
         """Check entries of one spec, each alone."""

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from lake.core.arrow import one_array
 from lake.core.checking.findings import Finding
 from lake.core.manifests.data_files import DATA
+from lake.core.snapshots.ancestry import added_at
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -50,7 +51,7 @@ def row_findings(metadata: TableMetadata, manifests: pa.Table) -> Iterator[Findi
     """Compare the sequence numbers of distinct manifests with those of the snapshots that added them."""
     snapshots = metadata.snapshots
     ids = pa.array([item.snapshot_id for item in snapshots], pa.int64())
-    numbers = pa.array([item.sequence_number or 0 for item in snapshots], pa.int64())
+    numbers = pa.array([added_at(item) for item in snapshots], pa.int64())
     at = pc.index_in(one_array(manifests["added_snapshot_id"]), value_set=ids)
     expected = numbers.take(at)
     declared = one_array(manifests["sequence_number"])

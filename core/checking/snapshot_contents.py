@@ -20,6 +20,7 @@ from lake.core.flink.commits import JOB_ID
 from lake.core.keys.encoding import hash_keys
 from lake.core.manifests.api import DELETED, read_manifests
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES
+from lake.core.snapshots.ancestry import added_at
 from lake.core.snapshots.delete_scopes import PUFFIN, is_global, referenced_paths
 from lake.core.snapshots.run_ids import OPERATION_ID
 from lake.core.storage.location_columns import normalize_locations
@@ -241,7 +242,7 @@ def _unusual_numbers(metadata: TableMetadata) -> list[int]:
     for snapshot in metadata.snapshots:
         summary = snapshot.summary.additional_properties if snapshot.summary else {}
         if not {JOB_ID, OPERATION_ID}.intersection(summary):
-            found.append(snapshot.sequence_number or 0)
+            found.append(added_at(snapshot))
     return found
 
 

@@ -13,7 +13,7 @@ from pyiceberg.types import ListType, MapType, NestedField, StructType
 from lake.core.checking.findings import Finding
 from lake.core.columns.type_promotion import promotable
 from lake.core.errors import LakeError
-from lake.core.snapshots.ancestry import MAIN, snapshots_by_id
+from lake.core.snapshots.ancestry import MAIN, is_restored, snapshots_by_id
 from lake.core.types.arrow_schema import arrow_type
 from lake.core.types.format_versions import ROW_LINEAGE_SINCE
 
@@ -110,6 +110,8 @@ def _parents(metadata: TableMetadata) -> Iterator[Finding]:
             if own > 1 and numbers.issuperset(range(1, own)):
                 text = f"its parent {snapshot.parent_snapshot_id} does not exist, and no snapshot expired"
                 yield Finding("R006", place, text)
+            continue
+        if is_restored(parent):
             continue
         if own and parent is not snapshot and (parent.sequence_number or 0) > own:
             text = f"its sequence number {own} is below that of its parent {parent.snapshot_id}"

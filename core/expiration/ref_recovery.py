@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import ValidationError
+from pyiceberg.table.snapshots import Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
@@ -132,6 +133,10 @@ def _restoring(
                 "parent_snapshot_id": None,
                 "timestamp_ms": max(session.clock.now_ms(), latest_ms(now)),
             }
+            if now.format_version > 1 and (summary := snapshot.summary) is not None:
+                original = {ancestry.ADDED_AT: str(ancestry.added_at(snapshot))}
+                more = {**summary.additional_properties, **original}
+                changed["summary"] = Summary(summary.operation, **more)
             if now.format_version >= ROW_LINEAGE_SINCE:
                 # The rows of its manifests have row ids already, and it adds no others.
                 changed |= {"first_row_id": next_row_id(now), "added_rows": 0}

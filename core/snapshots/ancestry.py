@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from lake.core.errors import BadInputError, NotFoundError
-from lake.core.units import format_time, parse_time_ms
+from lake.core.units import format_time, natural_number, parse_time_ms
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 MAIN = "main"
 # Branches that record what a reader has not read yet; see `lake.core.refs.consumers`.
 CONSUMER_PREFIX = "lake-consumer-"
+# In the summary of a snapshot that was restored: the sequence number at which its files were added.
+ADDED_AT = "lake.added-at-sequence-number"
 _ID = re.compile(r"-?[0-9]{1,19}")
 _PREFIX = re.compile(r"-?[0-9]{6,19}")
 _LISTED_IDS = 10
@@ -29,6 +31,19 @@ def is_consumer(branch: str) -> bool:
 def snapshots_by_id(metadata: TableMetadata) -> dict[int, Snapshot]:
     """Return the retained snapshots by id."""
     return {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+
+
+def is_restored(snapshot: Snapshot) -> bool:
+    """Whether an expired snapshot was added again, with a greater sequence number than its files have."""
+    return added_at(snapshot) != (snapshot.sequence_number or 0)
+
+
+def added_at(snapshot: Snapshot) -> int:
+    """Return the sequence number at which a snapshot's files were added: its own, unless it was restored."""
+    own = snapshot.sequence_number or 0
+    text = snapshot.summary.additional_properties.get(ADDED_AT, "") if snapshot.summary else ""
+    number = natural_number(text)
+    return own if number is None else min(own, number)
 
 
 def operation_of(snapshot: Snapshot) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import (
     after,
     files_below,
@@ -162,6 +163,9 @@ def test_a_tag_that_a_killed_run_lost_comes_back_before_a_file_goes(
     assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
     assert world.pyiceberg.metadata.refs["audit"].snapshot_id == world.first
     assert not world.leftovers()
+    # Its files have the sequence number at which they were added, which the snapshot has no more.
+    checked = CommandLine(world.warehouse).ok("check", "db.t", "--deep")
+    assert checked["result"]["findings"] == []
 
 
 def test_a_tag_that_is_older_than_its_limit_does_not_come_back(
