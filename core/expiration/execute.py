@@ -233,7 +233,7 @@ class _Expiry:
         self.before = metadata
         self.expired, self.removed_refs = retention.expired, retention.removed_refs
         if self.plan.clean_metadata:
-            self.cleaned = unused_ids(metadata, kept, garbage, self.reach)
+            self.cleaned = unused_ids(self.session, table, kept, garbage, self.reach)
         updates = self._updates(metadata, retention)
         if updates and garbage.files.num_rows and not self.plan.keep_files:
             self._write_journal(table, garbage)

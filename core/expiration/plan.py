@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import refuse_shared_location
+from lake.core.errors import CorruptFileError
 from lake.core.expiration.retention import (
     KeepReason,
     Retention,
@@ -21,6 +22,7 @@ from lake.core.garbage.reachability import Garbage, Reachability
 from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
+from lake.core.staging.manifest_files import find_manifests, needed_ids
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -97,7 +99,7 @@ def plan_expiration(
     if not keep_files:
         warn_of_others(session, garbage.files.num_rows - own.num_rows)
     garbage = replace(garbage, files=own)
-    unused = unused_ids(table.metadata, kept, garbage, reach) if clean_metadata else ((), ())
+    unused = unused_ids(session, table, kept, garbage, reach) if clean_metadata else ((), ())
     return ExpirationPlan(
         table, options, retention, garbage, clean_metadata, keep_files, now_ms, reach, unused
     )
@@ -115,12 +117,26 @@ def split_snapshots(
 
 
 def unused_ids(
-    metadata: TableMetadata, kept: Sequence[Snapshot], garbage: Garbage, reach: Reachability
+    session: Session, table: Table, kept: Sequence[Snapshot], garbage: Garbage, reach: Reachability
 ) -> UnusedIds:
-    """Return the schemas and specs that neither the table nor a retained snapshot uses."""
+    """Return the schemas and specs that no retained snapshot, uncommitted checkpoint or staged run uses."""
+    metadata = table.metadata
     used = {metadata.current_schema_id, *(item.schema_id for item in kept)}
     old = [item for item in metadata.schemas if item.schema_id not in used]
     stay = [item for item in metadata.schemas if item.schema_id in used]
+    specs = [
+        item.spec_id
+        for item in metadata.partition_specs
+        if item.spec_id != metadata.default_spec_id and item.spec_id not in garbage.spec_ids
+    ]
+    if not (old or specs):
+        return (), ()
+    try:
+        uncommitted = needed_ids(table.storage, find_manifests(table))
+    except CorruptFileError as error:
+        session.warn(f"no schema and no partition spec is removed: {error.message}")
+        return (), ()
+    used |= uncommitted.schemas
     # Equality deletes may compare a column that was dropped.
     needed = set(reach.compared_columns(metadata, kept) if old else ())
     needed.difference_update(*(item.field_ids for item in stay))
@@ -129,12 +145,7 @@ def unused_ids(
             used.add(schema.schema_id)
             needed.difference_update(schema.field_ids)
     schemas = [item.schema_id for item in old if item.schema_id not in used]
-    specs = [
-        item.spec_id
-        for item in metadata.partition_specs
-        if item.spec_id != metadata.default_spec_id and item.spec_id not in garbage.spec_ids
-    ]
-    return schemas, specs
+    return schemas, [item for item in specs if item not in uncommitted.specs]
 
 
 def _warn_of_held_snapshots(session: Session, retention: Retention) -> None:

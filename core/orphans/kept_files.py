@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from lake.core import locations
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.metadata.files import MAX_TEXT_BYTES, VERSION_HINT, is_metadata_name, parse
-from lake.core.replay.temporary_manifests import find_manifests, read_temporary_manifests
+from lake.core.replay.temporary_manifests import read_temporary_manifests
+from lake.core.staging.manifest_files import find_manifests
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table

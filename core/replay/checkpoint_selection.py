@@ -14,8 +14,8 @@ from lake.core.flink.checkpoint_files import metadata_below, number_of
 from lake.core.flink.commits import job_commit
 from lake.core.options import Option
 from lake.core.replay.classification import JobKey
-from lake.core.replay.temporary_manifests import manifest_roots
 from lake.core.snapshots import ancestry
+from lake.core.staging.manifest_files import manifest_roots
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table

@@ -13,12 +13,11 @@ from lake.core.replay.model import TemporaryManifest
 from lake.core.replay.staged import as_run, is_staged
 from lake.core.replay.temporary_manifests import (
     Reading,
-    find_manifests,
-    manifest_roots,
     missing_files,
     read_temporary_manifests,
 )
 from lake.core.snapshots.referenced_files import find_referenced
+from lake.core.staging.manifest_files import find_manifests, manifest_roots
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table

@@ -26,7 +26,6 @@ from lake.core.replay.model import (
 )
 from lake.core.replay.report import left_runs
 from lake.core.replay.snapshot_steps import ReplayStep, replay_steps, staged_steps
-from lake.core.replay.temporary_manifests import manifest_roots
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.referenced_files import find_referenced
@@ -37,6 +36,7 @@ from lake.core.staging.claims import (
     remove_committed,
     remove_leftovers,
 )
+from lake.core.staging.manifest_files import manifest_roots
 from lake.core.staging.staged_run import RunName, StagedRun, find_run, guard_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Find, read and check temporary manifests, whose content is untrusted.
+"""Read and check temporary manifests, whose content is untrusted.
 
 They have snapshot id 0 and no sequence numbers, and only their own header describes them. So a commit never uses
 them as they are: it reads and checks them, and adds their files to new manifests.
@@ -15,11 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core import locations
 from lake.core.avro.container import Container, read_container, runs
 from lake.core.errors import BadInputError, CorruptFileError
-from lake.core.flink.commits import MANIFESTS_LOCATION
-from lake.core.flink.manifest_names import parse_name
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.decode import Opened, decode_entries, open_manifest
 from lake.core.manifests.schemas import ENTRY_COLUMNS
@@ -63,33 +60,6 @@ class Reading:
     problem: str | None = None
     foreign: str | None = None
     marks: Mapping[str, str] = field(default_factory=dict)
-
-
-def manifest_folders(table: Table) -> list[str]:
-    """Return the folders to which a sink may write a table's temporary manifests."""
-    named = table.properties.get(MANIFESTS_LOCATION)
-    own = (table.metadata_folder, locations.join(table.metadata.location, "metadata"))
-    folders = [folder.rstrip("/") for folder in (named, *own) if folder]
-    return list({locations.canonical(folder): folder for folder in reversed(folders)}.values())
-
-
-def manifest_roots(table: Table) -> list[str]:
-    """Return the folders below which a table's temporary manifests may be."""
-    return [*table.roots, *manifest_folders(table)]
-
-
-def find_manifests(table: Table) -> list[StoredFile]:
-    """Return the files with the names of temporary manifests in the table's folders.
-
-    Raises:
-        StorageError: the storage lists no files in a folder that has some.
-    """
-    found: dict[str, StoredFile] = {}
-    for folder in manifest_folders(table):
-        listed = table.storage.list_files(folder)
-        table.require_listed(folder, listed)
-        found |= {locations.canonical(file.location): file for file in listed}
-    return [file for file in found.values() if parse_name(file.location)]
 
 
 def read_temporary_manifests(table: Table, files: Sequence[StoredFile]) -> Iterator[Reading]:

@@ -175,6 +175,47 @@ def test_a_dropped_column_by_which_rows_are_deleted_stays_known(
     assert len(pyiceberg_catalog(warehouse).load_table("db.t").metadata.schemas) == 2
 
 
+def test_a_staged_run_keeps_the_partition_spec_and_the_schema_that_it_needs(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    clean = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--clean-metadata")
+    file = tmp_path / "rows.csv"
+    file.write_text("id,name\n1,a\n2,b\n")
+    lake.ok("create", "db.t", "id long", "name string", "--partition-by", "bucket(4, id)")
+    lake.ok("ingest", "db.t", file, "--stage", "--run-id", "r")
+    lake.ok("alter", "db.t", "--partition-by", "name", "--add-column", "added long")
+    lake.ok("alter", "db.t", "--drop-column", "added")
+
+    lake.ok(*clean)
+    replayed = lake.ok("replay", "db.t", "--all-staged")
+
+    assert replayed["result"]["committed_runs"] == ["r"]
+    assert ids_in(warehouse) == [1, 2]
+    lake.ok("compact", "db.t", "--rewrite-all")
+    lake.ok("ingest", "db.t", file)
+    assert lake.ok(*clean)["status"] == "done"
+    metadata = pyiceberg_catalog(warehouse).load_table("db.t").metadata
+    assert (len(metadata.partition_specs), len(metadata.schemas)) == (1, 1)
+
+
+def test_metadata_stays_if_it_is_not_known_what_a_checkpoint_needs(
+    lake: CommandLine, warehouse: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("id,name\n1,a\n")
+    lake.ok("create", "db.t", "id long", "name string", "--partition-by", "bucket(4, id)")
+    lake.ok("ingest", "db.t", file, "--stage", "--run-id", "r")
+    lake.ok("alter", "db.t", "--partition-by", "name")
+    [manifest] = (warehouse / "db" / "t" / "metadata").glob("*.avro")
+    manifest.write_bytes(b"Obj")
+
+    done = lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--clean-metadata")
+
+    assert done["status"] == "nothing-to-do"
+    assert "no schema and no partition spec is removed" in " ".join(done["warnings"])
+    assert len(pyiceberg_catalog(warehouse).load_table("db.t").metadata.partition_specs) == 2
+
+
 def test_files_of_a_table_with_two_names_stay(
     lake: CommandLine, warehouse: Path, snapshots: list[str]
 ) -> None:

@@ -18,11 +18,10 @@ from lake.core.catalogs.catalog import Table
 from lake.core.manifests.schemas import ENTRY_COLUMNS
 from lake.core.replay.temporary_manifests import (
     Reading,
-    find_manifests,
-    manifest_folders,
     missing_files,
     read_temporary_manifests,
 )
+from lake.core.staging.manifest_files import find_manifests, manifest_folders
 from lake.core.storage.storage import StoredFile
 
 Flink = Callable[[str], FlinkFixture]
