@@ -347,10 +347,10 @@ def _compact(outcome: Outcome) -> str:
         files = f"{counted(plan['input_files'], 'file')} ({format_size(plan['input_bytes'])})"
         groups = counted(plan["groups"], "group")
         outputs = counted(plan["expected_output_files"], "file")
-        return f"dry run: would rewrite {files} in {groups} into about {outputs}{_NOTHING_WRITTEN}"
+        return f"dry run: would rewrite {files} in {groups} into about {outputs}{_NOTHING_WRITTEN}{_due(plan)}"
     if outcome.status is Status.NOTHING_TO_DO:
-        if plan["triggers"] and "groups" not in plan:
-            return _not_due(plan)
+        if plan.get("is_due") is False:
+            return f"compaction is not due: {_conditions(plan, holds=False)} since the last one"
         return _already_compact(plan)
     text = (
         f"{counted(result['rewritten_files'], 'file')} → {result['added_files']:,}, "
@@ -363,20 +363,31 @@ def _compact(outcome: Outcome) -> str:
         text += f", removed {counted(result['removed_delete_files'], 'delete file')}"
     if result["failed_groups"]:
         text += f"; {counted(result['failed_groups'], 'group')} failed"
-    return text
+    return text + _due(plan)
 
 
-def _not_due(plan: _Facts) -> str:
-    """Return the counts that are below their limits, in the units of their names."""
+def _conditions(plan: _Facts, *, holds: bool) -> str:
+    """Return the comparisons of a condition that hold, or those that do not, with the values in their units."""
     units: dict[str, Callable[[int], str]] = {
         "age": lambda milliseconds: format_duration(milliseconds / 1000),
         "bytes": format_size,
     }
-    counts = [
-        f"{name} {units.get(name, '{:,}'.format)(value)} of {units.get(name, '{:,}'.format)(limit)}"
-        for name, (value, limit) in plan["triggers"].items()
-    ]
-    return f"compaction is not due: {', '.join(counts)} since the last one"
+    texts = []
+    for item in plan["conditions"]:
+        if (item["holds"] is True) != holds:
+            continue
+        name, _, limit = item["condition"].partition(" ")
+        value = item["value"]
+        shown = "unknown" if value is None else units.get(name, "{:,}".format)(value)
+        if value is not None and item["holds"] is None:
+            shown += " or more"
+        texts.append(f"{name} {shown} ({'' if holds else 'needs '}{limit})")
+    return ", ".join(texts)
+
+
+def _due(plan: _Facts) -> str:
+    """Return why a run was due; empty if it had no condition."""
+    return f"; due: {_conditions(plan, holds=True)}" if plan["is_due"] else ""
 
 
 def _already_compact(plan: _Facts) -> str:
@@ -554,16 +565,13 @@ def _manifests(outcome: Outcome) -> str:
     if outcome.status is Status.NOTHING_TO_DO or not plan["rewritten"]:
         dry = "dry run: " * (outcome.status is Status.DRY_RUN)
         if outcome.plan.get("is_due") is False:
-            values = [
-                f"{name} {'not measured' if value is None else format(value, ',')} of {limit:,}"
-                for name, (value, limit) in plan["triggers"].items()
-            ]
-            return f"{dry}a rewrite is not due: {', '.join(values)}"
+            return f"{dry}a rewrite is not due: {_conditions(plan, holds=False)}"
         return f"{dry}{counted(plan['manifests'], 'manifest')}; nothing is worth rewriting"
     if outcome.status is Status.DRY_RUN:
         written = f"{counted(plan['rewritten'], 'manifest')} as {plan['rewritten_as']:,}"
-        return f"dry run: would rewrite {written}{_NOTHING_WRITTEN}"
-    return f"rewrote {counted(plan['rewritten'], 'manifest')}; the branch has {result['manifests']:,} now"
+        return f"dry run: would rewrite {written}{_NOTHING_WRITTEN}{_due(plan)}"
+    rewritten = counted(plan["rewritten"], "manifest")
+    return f"rewrote {rewritten}; the branch has {result['manifests']:,} now{_due(plan)}"
 
 
 def _stats(outcome: Outcome) -> str:
