@@ -347,7 +347,8 @@ def _compact(outcome: Outcome) -> str:
         files = f"{counted(plan['input_files'], 'file')} ({format_size(plan['input_bytes'])})"
         groups = counted(plan["groups"], "group")
         outputs = counted(plan["expected_output_files"], "file")
-        return f"dry run: would rewrite {files} in {groups} into about {outputs}{_NOTHING_WRITTEN}{_due(plan)}"
+        rest = _remaining(plan["remaining_files"], "file")
+        return f"dry run: would rewrite {files} in {groups} into about {outputs}{rest}{_NOTHING_WRITTEN}{_due(plan)}"
     if outcome.status is Status.NOTHING_TO_DO:
         if plan.get("is_due") is False:
             return f"compaction is not due: {_conditions(plan, holds=False)} since the last one"
@@ -363,7 +364,7 @@ def _compact(outcome: Outcome) -> str:
         text += f", removed {counted(result['removed_delete_files'], 'delete file')}"
     if result["failed_groups"]:
         text += f"; {counted(result['failed_groups'], 'group')} failed"
-    return text + _due(plan)
+    return text + _remaining(plan["remaining_files"], "file") + _due(plan)
 
 
 def _conditions(plan: _Facts, *, holds: bool) -> str:
@@ -838,7 +839,7 @@ def _conversion(outcome: Outcome) -> str:
     files = counted(result["removed_equality_deletes"], noun)
     rows = counted(result["deleted_rows"], "row")
     text = f"converted {files}: {rows} of {counted(result['changed_data_files'], 'data file')} deleted by position"
-    return text + _remaining(result, noun)
+    return text + _remaining(result["remaining_deletes"], noun)
 
 
 def _deletes_rewrite(outcome: Outcome) -> str:
@@ -854,19 +855,21 @@ def _deletes_rewrite(outcome: Outcome) -> str:
         return f"dry run: would replace {files}{dangling} of {of}{rest}{_NOTHING_WRITTEN}"
     files = counted(result["removed_position_deletes"], noun)
     if not result["added_deletes"]:
-        return f"removed {files} that deleted nothing{_remaining(result, noun)}"
+        return (
+            f"removed {files} that deleted nothing{_remaining(result['remaining_deletes'], noun)}"
+        )
     added = counted(
         result["added_deletes"], "deletion vector" if plan["kind"] == "vector" else "file"
     )
     dropped = result["dropped_rows"]
     text = f"replaced {files}{dangling} by {added}, {counted(result['deleted_rows'], 'row')} stay deleted"
     text += f", {counted(dropped, 'record')} dropped" * bool(dropped)
-    return text + _remaining(result, noun)
+    return text + _remaining(result["remaining_deletes"], noun)
 
 
-def _remaining(result: _Facts, noun: str) -> str:
-    rest = result["remaining_deletes"]
-    return f"; {counted(rest, noun)} {'remains' if rest == 1 else 'remain'}" if rest else ""
+def _remaining(number: int, noun: str) -> str:
+    """Return what a limit left out; empty if it left out nothing."""
+    return f"; {counted(number, noun)} {'remains' if number == 1 else 'remain'}" if number else ""
 
 
 def _tables(outcome: Outcome) -> str:
