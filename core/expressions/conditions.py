@@ -252,7 +252,7 @@ def parse_condition(
         InvalidRequestError: the text is not such a condition, is too long or is nested too deep.
     """
     hint = f"write it as '{example}'; the names are {', '.join(quantities)}"
-    return _Parser(text, quantities, noun=str(option), hint=hint).whole()
+    return _Parser(text, quantities, noun=f"the condition of {option}", hint=hint).whole()
 
 
 class _Parser(LogicParser[Condition]):

@@ -128,7 +128,7 @@ def test_a_condition_decides_with_the_measured_values(
 def test_a_condition_that_is_not_one_is_refused(spread: Spread, condition: str) -> None:
     refused = spread.lake("manifests", "db.t", "--if", condition)
     assert refused.exit_code == 2
-    assert "cannot read --if at" in refused.stderr
+    assert "cannot read the condition of --if at" in refused.stderr
     assert len(spread.manifests()) == 4
 
 

@@ -165,5 +165,5 @@ def test_a_bad_condition_is_an_error_of_its_option(lake: CommandLine, warehouse:
     make_table(warehouse)
     result = lake("compact", "db.t", "--when", "files >= 1 and colour >= 2")
     assert result.exit_code == 2
-    assert "cannot read --when at character 16: 'colour >= 2'" in result.stderr
+    assert "cannot read the condition of --when at character 16: 'colour >= 2'" in result.stderr
     assert "write it as 'files >= 1000 or bytes >= 10GB or age >= 1h'" in result.stderr
