@@ -16,7 +16,8 @@ from lake.cli.cells import plain_text, report_cells
 from lake.cli.display import Display
 from lake.cli.flags import with_flags
 from lake.cli.messages import Messages, subject
-from lake.cli.sentences import next_step, sentence
+from lake.cli.sentences.next_step import next_step
+from lake.cli.sentences.sentence import sentence
 from lake.core.clock import Clock
 from lake.core.errors import LakeError
 from lake.core.outcome import Detail, Outcome, Status

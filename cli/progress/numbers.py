@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from lake.cli.sentences import counted
+from lake.cli.sentences.words import counted
 from lake.core.clock import Clock
 from lake.core.progress import Work
 from lake.core.units import format_duration, format_size

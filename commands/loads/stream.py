@@ -332,10 +332,10 @@ def _compaction(
     from lake.core.compaction.execute import execute
     from lake.core.compaction.options import compaction_options
     from lake.core.compaction.plan import plan_compaction
-    from lake.core.compaction.triggers import compact_when_due, parse_triggers
+    from lake.core.compaction.triggers import compact_when_due, parse_trigger
     from lake.core.locks.table_lock import with_table_lock
 
-    triggers = parse_triggers(when)
+    condition = parse_trigger(when)
 
     def work(now: Table, operation_id: str) -> Outcome:
         plan = plan_compaction(
@@ -347,7 +347,7 @@ def _compaction(
         now = session.table(table)
         return compact_when_due(
             now,
-            triggers,
+            condition,
             lambda: with_table_lock(session, now, work, command="compact", branch=branch),
             branch=branch,
             now_ms=session.clock.now_ms(),

@@ -118,7 +118,7 @@ def compact(
     from lake.core.compaction.execute import execute, preview
     from lake.core.compaction.options import compaction_options
     from lake.core.compaction.plan import plan_compaction
-    from lake.core.compaction.triggers import compact_when_due, parse_triggers
+    from lake.core.compaction.triggers import compact_when_due, parse_trigger
     from lake.core.locks.table_lock import with_table_lock
 
     report_commits(context, on_commit)
@@ -149,11 +149,11 @@ def compact(
     }
     spark = parse_pairs(option or [], "--option")
     wait_ms = None if wait is None else parse_duration_ms(wait)
-    triggers = () if when is None else parse_triggers(when)
+    condition = None if when is None else parse_trigger(when)
 
     def when_due(now: Table, work: Callable[[], Outcome]) -> Outcome:
         at = session.clock.now_ms()
-        return compact_when_due(now, triggers, work, branch=branch, now_ms=at)
+        return compact_when_due(now, condition, work, branch=branch, now_ms=at)
 
     def planned(now: Table) -> CompactionPlan:
         return plan_compaction(

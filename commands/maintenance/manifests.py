@@ -54,7 +54,7 @@ def manifests(
     that other writers add meanwhile stay as they are.
     """
     from lake.core.locks.table_lock import with_table_lock
-    from lake.core.manifest_rewrite.conditions import parse_limits
+    from lake.core.manifest_rewrite.conditions import parse_rewrite_condition
     from lake.core.manifest_rewrite.execute import execute, preview
     from lake.core.manifest_rewrite.plan import ManifestOptions, plan_manifests
 
@@ -65,7 +65,7 @@ def manifests(
         spec_id=spec_id,
         sort_by=parse_names(sort_by) or (),
         rewrite_all=rewrite_all,
-        limits=() if condition is None else parse_limits(condition),
+        condition=None if condition is None else parse_rewrite_condition(condition),
     )
     wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)

@@ -135,8 +135,8 @@ def plan_groups(
     table_spec_id: int,
     output_spec: PartitionSpec,
     least_bytes: int = 0,
-) -> list[FileGroup]:
-    """Choose files and group them, the oldest first.
+) -> tuple[list[FileGroup], int]:
+    """Choose files and group them, the oldest first; also return how many `max_files` leaves out.
 
     A group that would become more files is skipped, unless the rewrite splits files that are too large,
     applies deletes, sorts rows or moves them to another spec.
@@ -150,7 +150,7 @@ def plan_groups(
         least_bytes: the minimal size of a written file, see `least_file_bytes`.
     """
     if not by_spec:
-        return []
+        return [], 0
     files, partitions = _numbered(by_spec, table_spec_id)
     # Sorted by the order of their commits. Columns are copied once, after all groups are known.
     order = np.argsort(_column(files, "sequence_number"), kind="stable")
@@ -161,6 +161,7 @@ def plan_groups(
     gains = _gains(files, options, output_spec, least_bytes)[order]
     groups: list[Integers] = []
     remaining = len(order) if options.max_files is None else options.max_files
+    left = 0
     for rows in _by_partition(partitions[order]):
         for packed in pack(sizes[rows].tolist(), options.max_group_bytes, options.max_group_files):
             group = rows[packed]
@@ -168,18 +169,22 @@ def plan_groups(
                 _worth_it(sizes[group], has_many_deletes[group], options)
                 and (gains[group].any() or _output_files(sizes[group], options) <= len(group))
             )
-            if remaining and worth_it:
-                groups.append(group[:remaining])
-                remaining -= len(groups[-1])
+            if not worth_it:
+                continue
+            taken = group[:remaining]
+            if len(taken):
+                groups.append(taken)
+            remaining -= len(taken)
+            left += len(group) - len(taken)
     if not groups:
-        return []
+        return [], left
     groups = _in_job_order(groups, sizes, options.job_order)
     grouped = files.take(pa.array(order[np.concatenate(groups)]))
     ends = np.cumsum([len(group) for group in groups]).tolist()
     return [
         _group(number, grouped.slice(end - len(group), len(group)), options, output_spec)
         for number, (group, end) in enumerate(zip(groups, ends, strict=True))
-    ]
+    ], left
 
 
 def output_files(input_bytes: int, options: CompactionOptions) -> int:

@@ -68,6 +68,7 @@ class CompactionPlan:
         options: the requested options.
         found: the live files; the groups' ``place`` is an index into their entries by spec.
         groups: the groups of files that are rewritten together.
+        remaining_files: how many more files would be rewritten without `max_files`.
         spec: the spec that files are written with.
         order: sort order of the rows of a partition; None to keep the order in which they are read.
         sort_order_id: the id of the table's sort order that equals ``order``, if any.
@@ -81,6 +82,7 @@ class CompactionPlan:
     options: CompactionOptions
     found: LiveFiles | None
     groups: Sequence[FileGroup]
+    remaining_files: int
     spec: PartitionSpec
     order: RowOrder | None = None
     sort_order_id: int | None = None
@@ -145,6 +147,7 @@ class CompactionPlan:
     def facts(self) -> dict[str, Any]:
         """Return the plan's figures for the outcome."""
         places = [group.files.select(["spec_id", "place"]) for group in self.groups]
+        limit = self.options.max_files
         files = pa.concat_tables([_NO_PLACES, *places], promote_options="permissive")
         return {
             "groups": len(self.groups),
@@ -153,6 +156,7 @@ class CompactionPlan:
             "input_delete_files": len(self.deletes(files)),
             "expected_output_files": sum(group.output_files for group in self.groups),
             **({"sorted_by": described_order(self.order, self.table.schema)} if self.order else {}),
+            **({} if limit is None else {"remaining_files": self.remaining_files}),
             **({} if self.busy_partitions is None else {"busy_partitions": self.busy_partitions}),
             "file_groups": self.group_facts(),
             "total_data_files": self.found.count if self.found else 0,
@@ -209,7 +213,7 @@ def plan_compaction(
     if found is not None and options.changed_before_ms is not None:
         found, busy = _without_busy(found, options.changed_before_ms)
     entries = {} if found is None else _with_delete_counts(found, options)
-    groups = plan_groups(
+    groups, remaining_files = plan_groups(
         entries,
         options,
         table_spec_id=table.spec.spec_id,
@@ -223,6 +227,7 @@ def plan_compaction(
         options=options,
         found=found,
         groups=groups,
+        remaining_files=remaining_files,
         spec=spec,
         order=order,
         sort_order_id=order_id_of(table.metadata, order.fields) if order else None,

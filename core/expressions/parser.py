@@ -2,9 +2,7 @@
 
 ::
 
-    filter     ::= conjunction ("or" conjunction)*
-    conjunction ::= negation ("and" negation)*
-    negation   ::= "not"* ("(" filter ")" | "true" | "false" | predicate)
+    condition  ::= "true" | "false" | predicate
     predicate  ::= column | column comparison value | value comparison column
                  | column ["not"] "in" "(" value ("," value)* ")"
                  | column ["not"] "between" value "and" value
@@ -13,15 +11,15 @@
     comparison ::= "=" | "==" | "<>" | "!=" | "<" | "<=" | ">" | ">=" | "<=>"
     column     ::= name ("." name)*
 
-Names may be bare, in ``"…"`` or in backquotes; texts are in ``'…'``; a quote inside is doubled. The
-grammar contains PyIceberg's (`pyiceberg.expressions.parser`), and the result consists of its predicates.
+Conditions are combined as in `lake.core.expressions.logic`. Names may be bare, in ``"…"`` or in backquotes; texts are
+in ``'…'``; a quote inside is doubled. The grammar contains PyIceberg's (`pyiceberg.expressions.parser`), and the
+result consists of its predicates.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -45,12 +43,10 @@ from pyiceberg.expressions.literals import (
 
 from lake.core.errors import BadInputError
 from lake.core.expressions.like import ESCAPE, canonical, escaped, literal_prefix, wildcards
+from lake.core.expressions.logic import SHOWN_CHARACTERS, LogicParser
 from lake.core.expressions.predicates import UNBOUND_CLASSES
 
-_MAX_TEXT = 64 * 1024
-_MAX_NESTING = 32
 _MAX_DIGITS = 400
-_SHOWN_CHARACTERS = 60
 _AFTER_COLUMN = "=, <>, <, <=, >, >=, <=>, is, in, like, between, and, or or the end"
 _HINT = (
     "Write filters as in: amount >= 10.5 and (country in ('DE', 'FR') or name like 'A%') "
@@ -98,62 +94,21 @@ class Unknown(BooleanExpression):
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    """A part of a filter's text.
-
-    Args:
-        kind: the name of its group in `_TOKEN`; ``end`` after the last token.
-        text: the token as written.
-        start: the index of its first character.
-    """
-
-    kind: str
-    text: str
-    start: int
-
-    @property
-    def word(self) -> str:
-        """The token in lower case if it may be a keyword or sign; empty for quoted names and values."""
-        return self.text.lower() if self.kind in {"word", "sign"} else ""
-
-
 def parse_filter(text: str) -> BooleanExpression:
     """Parse a filter; its columns are not bound to a schema.
 
     Raises:
         BadInputError: the text is not a filter, is too long or is nested too deep.
     """
-    if len(text) > _MAX_TEXT:
-        raise BadInputError(f"the filter has {len(text)} characters; at most {_MAX_TEXT} are read")
-    return _Parser(text).whole()
+    return _Parser(text, noun="the filter", hint=_HINT).whole()
 
 
-class _Parser:
-    """Reads a filter from left to right, one token ahead."""
+class _Parser(LogicParser[BooleanExpression]):
+    """Reads the conditions of filters."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._nesting = 0
-        self._next = self._scan(0)
-
-    def whole(self) -> BooleanExpression:
-        found = self._filter()
-        if self._next.kind != "end":
-            self._fail("and, or or the end")
-        return found
-
-    # Tokens
-
-    def _scan(self, start: int) -> _Token:
-        while start < len(self._text):
-            found = _TOKEN.match(self._text, start)
-            if found is None:
-                self._fail_at(start, self._unreadable(start))
-            if found.lastgroup != "space":
-                return _Token(str(found.lastgroup), found[0], start)
-            start = found.end()
-        return _Token("end", "", len(self._text))
+    tokens = _TOKEN
+    error = BadInputError
+    most_characters = 64 * 1024
 
     def _unreadable(self, start: int) -> str:
         character = self._text[start]
@@ -163,61 +118,18 @@ class _Parser:
             return "this is not a number"
         return f"{character!r} is not valid in a filter"
 
-    def _take(self) -> _Token:
-        token = self._next
-        self._next = self._scan(token.start + len(token.text))
-        return token
+    # PyIceberg combines several parts as a balanced tree, so that long filters nest only a little.
 
-    def _skip(self, word: str) -> bool:
-        """Take the next token if it is this keyword or sign."""
-        if self._next.word != word:
-            return False
-        self._take()
-        return True
+    def _any_of(self, parts: Sequence[BooleanExpression]) -> BooleanExpression:
+        return Or(*parts)
 
-    def _require(self, word: str) -> None:
-        if not self._skip(word):
-            self._fail(word)
+    def _all_of(self, parts: Sequence[BooleanExpression]) -> BooleanExpression:
+        return And(*parts)
 
-    def _fail(self, expected: str) -> NoReturn:
-        self._fail_at(self._next.start, f"expected {expected}")
-
-    def _fail_at(self, start: int, reason: str, hint: str = _HINT) -> NoReturn:
-        rest = self._text[start : start + _SHOWN_CHARACTERS].strip()
-        where = f"at character {start + 1}: {rest!r}" if rest else "at its end"
-        raise BadInputError(f"cannot read the filter {where}: {reason}", hint=hint)
+    def _not(self, part: BooleanExpression) -> BooleanExpression:
+        return Not(part)
 
     # Conditions
-
-    def _filter(self) -> BooleanExpression:
-        parts = [self._conjunction()]
-        while self._skip("or"):
-            parts.append(self._conjunction())
-        # PyIceberg combines several as a balanced tree, so that long filters nest only a little.
-        return parts[0] if len(parts) == 1 else Or(*parts)
-
-    def _conjunction(self) -> BooleanExpression:
-        parts = [self._negation()]
-        while self._skip("and"):
-            parts.append(self._negation())
-        return parts[0] if len(parts) == 1 else And(*parts)
-
-    def _negation(self) -> BooleanExpression:
-        negated = False
-        while self._skip("not"):
-            negated = not negated
-        found = self._in_parentheses() if self._next.word == "(" else self._condition()
-        return Not(found) if negated else found
-
-    def _in_parentheses(self) -> BooleanExpression:
-        if self._nesting == _MAX_NESTING:
-            raise BadInputError(f"the filter nests more than {_MAX_NESTING} parentheses")
-        self._nesting += 1
-        self._take()
-        found = self._filter()
-        self._require(")")
-        self._nesting -= 1
-        return found
 
     def _condition(self) -> BooleanExpression:
         token = self._next
@@ -263,7 +175,7 @@ class _Parser:
         hint = _HINT
         if token.kind == "word":
             name = f'"{column.name} {token.text}"'
-            rest = self._text[token.start + len(token.text) :].strip()[:_SHOWN_CHARACTERS]
+            rest = self._text[token.start + len(token.text) :].strip()[:SHOWN_CHARACTERS]
             hint = f"if it is one name, quote it: {name} {rest}".rstrip()
         self._fail_at(token.start, f"expected {_AFTER_COLUMN}", hint)
 

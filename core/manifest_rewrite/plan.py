@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ import pyarrow.compute as pc
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.operations import RewriteManifests
 from lake.core.errors import InvalidRequestError, NotFoundError
-from lake.core.manifest_rewrite.conditions import MANIFESTS, OVERLAP, Limit, facts, is_due
+from lake.core.expressions.conditions import Condition, Evaluation, evaluate
+from lake.core.manifest_rewrite.conditions import MANIFESTS, OVERLAP
 from lake.core.manifests.api import read_manifests
 from lake.core.manifests.clusters import by_partition, even_pieces, manifests_per_partition
 from lake.core.manifests.data_files import DATA
@@ -37,7 +39,7 @@ class ManifestOptions:
         spec_id: only manifests of this partition spec; None for all.
         sort_by: the partition fields by which entries are sorted; empty for all fields of each spec.
         rewrite_all: also rewrite manifests that need it not.
-        limits: conditions, of which one must hold; empty for none.
+        condition: rewrite only if it is true; None for always.
     """
 
     branch: str = ancestry.MAIN
@@ -45,7 +47,7 @@ class ManifestOptions:
     spec_id: int | None = None
     sort_by: Sequence[str] = ()
     rewrite_all: bool = False
-    limits: tuple[Limit, ...] = ()
+    condition: Condition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ class ManifestPlan:
         target_bytes: the size of new manifests.
         manifests: the number of manifests of the branch.
         groups: what is rewritten.
-        measured: the values of the conditions, by their names.
+        evaluation: the condition with the values that were measured; None if there is no condition.
     """
 
     table: Table
@@ -110,7 +112,7 @@ class ManifestPlan:
     target_bytes: int
     manifests: int
     groups: Sequence[ManifestGroup]
-    measured: Mapping[str, float | None] = field(default_factory=dict)
+    evaluation: Evaluation | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -128,10 +130,8 @@ class ManifestPlan:
 
     def facts(self) -> dict[str, Any]:
         """Return the plan by its names in the output."""
-        limits = self.options.limits
         return {
-            **({"triggers": facts(limits, self.measured)} if limits else {}),
-            **({"is_due": is_due(limits, self.measured)} if limits else {}),
+            **(self.evaluation.facts() if self.evaluation else {}),
             "manifests": self.manifests,
             "rewritten": sum(len(group.paths) for group in self.groups),
             "rewritten_as": sum(group.after for group in self.groups),
@@ -159,30 +159,42 @@ def plan_manifests(table: Table, options: ManifestOptions) -> ManifestPlan:
             target_bytes=target,
             manifests=0,
             groups=(),
-            measured={MANIFESTS: 0, OVERLAP: None},
+            evaluation=_evaluated(options, 0, tuple),
         )
     listed = read_list(table.storage, metadata, head)
     verify_manifest_list(table.storage, metadata, head, listed)
     counted = listed
     if options.spec_id is not None:
         counted = listed.filter(pc.equal(listed["partition_spec_id"], options.spec_id))
-    measured: dict[str, float | None] = {MANIFESTS: counted.num_rows}
-    groups: list[ManifestGroup] = []
-    # Only the overlap is in the manifests themselves.
-    if is_due(options.limits, measured) or any(x.name == OVERLAP for x in options.limits):
-        groups = _groups(table, counted, target, options)
-        spreads = [group.spread for group in groups if group.spread is not None]
-        measured[OVERLAP] = _rounded(max(spreads, default=None))
-    if not is_due(options.limits, measured):
-        groups = []
+
+    @cache
+    def groups() -> Sequence[ManifestGroup]:
+        return _groups(table, counted, target, options)
+
+    evaluation = _evaluated(options, counted.num_rows, groups)
+    is_due = evaluation is None or evaluation.is_due
     return ManifestPlan(
         table=table,
         options=options,
         target_bytes=target,
         manifests=listed.num_rows,
-        groups=[group for group in groups if group.is_worth_it or options.rewrite_all],
-        measured=measured,
+        groups=[x for x in groups() if x.is_worth_it or options.rewrite_all] if is_due else (),
+        evaluation=evaluation,
     )
+
+
+def _evaluated(
+    options: ManifestOptions, manifests: int, groups: Callable[[], Sequence[ManifestGroup]]
+) -> Evaluation | None:
+    """Return the evaluated condition; the manifests themselves are read only if the overlap decides."""
+    if options.condition is None:
+        return None
+
+    def overlap() -> float | None:
+        spreads = [group.spread for group in groups() if group.spread is not None]
+        return _rounded(max(spreads, default=None))
+
+    return evaluate(options.condition, {MANIFESTS: lambda: manifests, OVERLAP: overlap})
 
 
 def _groups(

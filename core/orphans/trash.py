@@ -66,7 +66,7 @@ def write_list(table: Table, run_id: str, files: pa.Table, created_ms: int) -> T
         created_ms: now.
     """
     roots = [locations.canonical(root).rstrip("/") + "/" for root in table.roots]
-    moved = [_place(path, roots, number) for number, path in enumerate(files["path"].to_pylist())]
+    moved = _places(files["path"].to_pylist(), roots[0])
     listed = files.add_column(1, "moved_to", pa.array(moved, pa.string())).select(_SCHEMA.names)
     marks = {
         _FORMAT: b"1",
@@ -79,12 +79,19 @@ def write_list(table: Table, run_id: str, files: pa.Table, created_ms: int) -> T
     return TrashRun(run_id, created_ms, listed)
 
 
-def _place(path: str, roots: Sequence[str], number: int) -> str:
-    """Return the place of a file below the run's folder: its path below the table, or a number and its name."""
-    name = locations.canonical(path)
-    if name.startswith(roots[0]):
-        return f"{_FILES}/{name.removeprefix(roots[0])}"
-    return f"{_FILES}-outside/{number}-{name.rpartition('/')[2]}"
+def _places(paths: Sequence[str], root: str) -> list[str]:
+    """Return a place below the run's folder for each file: its path below the table, or a number and its name.
+
+    Files of a store whose keys differ by repeated slashes only have one path, which is the place of the first one.
+    """
+    places: dict[str, None] = {}
+    for number, path in enumerate(paths):
+        name = locations.canonical(path)
+        place = f"{_FILES}/{name.removeprefix(root)}"
+        if not name.startswith(root) or place in places:
+            place = f"{_FILES}-outside/{number}-{name.rpartition('/')[2]}"
+        places[place] = None
+    return list(places)
 
 
 def move_away(

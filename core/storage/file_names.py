@@ -133,7 +133,12 @@ def _resolved_names(names: pa.Array) -> pa.Array:
 
 def _resolved(name: str) -> str:
     scheme, mark, rest = name.partition("://")
-    return f"{scheme}{mark}{normpath(unquote(rest))}"
+    authority, _, path = unquote(rest).partition("/")
+    # As in URLs, ".." does not leave the authority.
+    resolved = normpath(f"/{path.lstrip('/')}")
+    # The name of a folder must not be the beginning of the name of a folder beside it.
+    slash = "/" if path.endswith("/") and resolved != "/" else ""
+    return f"{scheme}{mark}{authority}{resolved}{slash}"
 
 
 def unnamed(candidates: Sequence[str], held: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from support.tables.iceberg_tables import FixedClock
 
 from lake.cli.display import Display
 from lake.cli.render import Renderer
-from lake.cli.sentences import sentence
+from lake.cli.sentences.sentence import sentence
 from lake.core.errors import CommitUnknownError, LakeError
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.redaction import Redactor

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from lake.cli.sentences import counted, next_step, sentence
+from lake.cli.app import PACKAGES, VERBS
+from lake.cli.sentences import branching, data, maintenance, metadata, others
+from lake.cli.sentences.next_step import next_step
+from lake.cli.sentences.sentence import sentence
+from lake.cli.sentences.words import counted
 from lake.core.outcome import Outcome, Status
 
 CONTRACT = json.loads((Path(__file__).parents[1] / "data/script_contract.json").read_text())
@@ -322,3 +326,12 @@ def _values(shape: dict[str, Any]) -> dict[str, Any]:
         else item
         for key, item in shape.items()
     }
+
+
+def test_the_sentence_of_a_command_is_in_the_module_of_its_package() -> None:
+    found = {
+        verb: module.__name__.rpartition(".")[2]
+        for module in (branching, data, maintenance, metadata, others)
+        for verb in module.SENTENCES
+    }
+    assert found == {verb: PACKAGES.get(verb, "others") for verb in VERBS}

@@ -97,13 +97,28 @@ def plan(
 ) -> list[FileGroup]:
     output = SPECS[table_spec if output_spec is None else output_spec]
     asked = compaction_options(options, {}, {})
-    return plan_groups(
+    groups, left = plan_groups(
         entries(files),
         asked,
         table_spec_id=table_spec,
         output_spec=output,
         least_bytes=least_bytes,
     )
+    # Only a limit leaves out files: without it, they would be in these groups or in more of them.
+    if asked.max_files is None:
+        assert left == 0
+    else:
+        every = plan(
+            files,
+            table_spec=table_spec,
+            output_spec=output_spec,
+            least_bytes=least_bytes,
+            **{**options, "max_files": None},
+        )
+        assert left == sum(group.files.num_rows for group in every) - sum(
+            group.files.num_rows for group in groups
+        )
+    return groups
 
 
 def names(groups: list[FileGroup]) -> list[list[str]]:

@@ -27,6 +27,7 @@ def names_of(*locations: str) -> list[str]:
         "s3://b/t/./data/a b.parquet",
         "s3://b/t/x/../data/a b.parquet",
         "s3://b/t/%64ata/a b.parquet",
+        "s3://b/../t/../../t/data/a b.parquet",
     ],
 )
 def test_names_of_one_object_are_equal(other: str) -> None:
@@ -83,3 +84,23 @@ def test_a_name_is_the_real_path_of_its_folder(
     [name] = names_of(f"{folder}/file")
 
     assert name == f"{os.path.realpath(folder).rstrip('/')}/file"
+
+
+_OBJECT_PARTS = st.sampled_from(["a", "a b", "a%20b", "%2F", "100%", "100%25", ".", "..", "", "é"])
+
+
+@given(st.lists(_OBJECT_PARTS, max_size=4), st.sampled_from(["x", "x%20y", "a/x", "é"]))
+def test_the_name_of_a_folder_ends_with_its_slash(parts: list[str], file: str) -> None:
+    folder = "/".join(["s3://b/t", *parts])
+    own, below = names_of(f"{folder}/", f"{folder}/{file}")
+
+    assert own.endswith("/")
+    assert below.startswith(own)
+    assert own.startswith("s3://b/")
+
+
+@pytest.mark.parametrize("folder", ["a", "a%20b", "100%", "100%25", "./a", "x/../%61"])
+def test_a_folder_beside_another_one_is_not_below_it(folder: str) -> None:
+    own, beside = names_of(f"s3://b/t/{folder}/", f"s3://b/t/{folder}-2/x")
+
+    assert not beside.startswith(own)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
+from support.tiers import examples
 
 from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
 from lake.core.follow.options import OnGap
@@ -279,3 +280,48 @@ def test_a_start_in_the_future_is_refused(tmp_path: Path, mode: str) -> None:
     assert result.exit_code == 2, result
     assert "--start-at 2200-01-01T00:00:00" in result.stderr
     assert "is in the future" in result.stderr
+
+
+JSON_TEXTS = st.text(max_size=5) | st.sampled_from(["\u2028", "\r\n", "\\", "%0A", "é" * 50])
+OBJECTS = st.dictionaries(JSON_TEXTS, JSON_TEXTS | st.integers() | st.none(), max_size=3)
+MESSAGES = st.lists(
+    st.tuples(st.integers(0, 2), OBJECTS | st.just(None), st.sampled_from([None, 0, 2])),
+    max_size=12,
+)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(MESSAGES, st.integers(1, 300), st.booleans())
+def test_each_message_is_a_line_of_a_file_of_its_partition_however_often_files_are_written(
+    tmp_path_factory: pytest.TempPathFactory,
+    messages: list[tuple[int, dict[str, Any] | None, int | None]],
+    buffered: int,
+    ascii_only: bool,
+) -> None:
+    folder, bad = tmp_path_factory.mktemp("spool"), tmp_path_factory.mktemp("bad") / "files"
+    chosen = options(bad_files=str(bad))
+    expected: dict[str, list[tuple[int, Any]]] = {}
+    spool = Spool(str(folder), chosen, check_of(chosen))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lake.core.watch.kafka.spool._BUFFERED_BYTES", buffered)
+        for offset, (partition, content, indent) in enumerate(messages):
+            text = json.dumps(content, indent=indent, ensure_ascii=ascii_only)
+            spool.add(partition, offset, text.encode())
+            if content is not None:
+                expected.setdefault(f"events-{partition}", []).append((offset, content))
+        files = spool.finish()
+
+    found: dict[str, list[tuple[int, Any]]] = {}
+    for path in files:
+        lines = Path(path).read_bytes().removesuffix(b"\n").split(b"\n")
+        name, offsets = spool.places[path]
+        found.setdefault(name, []).extend(zip(offsets, map(json.loads, lines), strict=True))
+    assert found == expected
+    assert sorted(str(path) for path in folder.iterdir()) == files
+    loaded = sum(content is not None for _, content, _ in messages)
+    assert (spool.rows, spool.set_aside) == (loaded, len(messages) - loaded)
+    reasons = sorted(bad.glob("*.reason.txt"))
+    assert len(reasons) == spool.set_aside
+    for reason in reasons:
+        assert reason.read_text() == "the value is not an object\n"
+        assert reason.with_name(reason.name.removesuffix(".reason.txt")).read_bytes() == b"null"

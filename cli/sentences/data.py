@@ -1,0 +1,320 @@
+"""What the commands in `lake.commands.data` did: `ingest`, `scan` and `replay`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
+from lake.core.outcome import Outcome, Status
+from lake.core.units import format_size, readable_time
+
+# A preview of this many rows ends before the table does.
+_PREVIEW_ROWS = 20
+
+
+def _ingest(outcome: Outcome) -> str:
+    plan, result = Facts(outcome.plan), Facts(outcome.result)
+    if "stream" in plan:
+        return _stream(outcome.status, plan, result)
+    if "route" in plan:
+        return _routed(outcome.status, plan, result)
+    if outcome.status is Status.DRY_RUN:
+        return f"dry run: would {_planned_load(plan)}{NOTHING_WRITTEN}"
+    if "removed_files" in result and "run_id" in result:
+        files = counted(result["removed_files"], "file")
+        return f'discarded run "{result["run_id"]}" and deleted {files}'
+    if plan["loaded_run"]:
+        return _loaded_before(Facts(plan["loaded_run"]))
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "nothing to load"
+    if "run_id" in result:
+        return (
+            f'staged {_rows_in_files(result)} as run "{result["run_id"]}"; the table is unchanged'
+        )
+    text = _loaded(plan, result)
+    if result["rows_rejected"]:
+        text += f", rejected {counted(result['rows_rejected'], 'row')}"
+    return f"created the table and {text}" if plan["creates_table"] else text
+
+
+def _routed(status: Status, plan: Facts, result: Facts) -> str:
+    """Return what a load into many tables did; the table above names each."""
+    facts = plan if status is Status.DRY_RUN else result
+    tables = facts["tables"] or []
+    failed = sum(item["error"] is not None for item in tables)
+    loaded = [item for item in tables if item["rows"]]
+    text = f"{counted(facts['rows_written'], 'row')} into {counted(len(loaded), 'table')}"
+    created = sum(bool(item["created"]) for item in loaded)
+    if created:
+        text += f" ({created:,} new)"
+    ending = f"; {counted(failed, 'table')} failed" if failed else ""
+    if status is Status.DRY_RUN:
+        return f"dry run: would load {text}{ending}{NOTHING_WRITTEN}"
+    if facts["rows_rejected"]:
+        ending = f", rejected {counted(facts['rows_rejected'], 'row')}{ending}"
+    if loaded:
+        return f"loaded {text}{ending}"
+    return f"nothing loaded{ending}" if failed else f"nothing to load{ending}"
+
+
+def _stream(status: Status, plan: Facts, result: Facts) -> str:
+    if "topic" in plan:
+        return _topic(status, plan, result)
+    if status is Status.DRY_RUN:
+        files = f"{counted(plan['files'], 'file')} ({format_size(plan['bytes'])})"
+        return f"dry run: would load {files}{NOTHING_WRITTEN}"
+    parts = []
+    if result["epochs"]:
+        rows = counted(result["rows_written"], "row")
+        files = counted(result["files_loaded"], "file")
+        parts.append(f"loaded {rows} of {files} in {counted(result['epochs'], 'epoch')}")
+    if result["files_set_aside"]:
+        parts.append(f"set {counted(result['files_set_aside'], 'bad file')} aside")
+    if result["compactions"]:
+        parts.append(f"compacted {counted(result['compactions'], 'time')}")
+    text = ", ".join(parts) or "nothing to load"
+    waiting = result["lag_files"]
+    return f"{text}; {counted(waiting, 'file')} left for later" if waiting else text
+
+
+def _topic(status: Status, plan: Facts, result: Facts) -> str:
+    topic = f"of topic {plan['topic']}"
+    if status is Status.DRY_RUN:
+        number = plan["messages"]
+        found = f"up to {counted(number, 'message')}" if number else "no message"
+        return f"dry run: would load {found} {topic}{NOTHING_WRITTEN}"
+    parts = []
+    if result["epochs"]:
+        messages, epochs = (
+            counted(result["messages"], "message"),
+            counted(result["epochs"], "epoch"),
+        )
+        parts.append(f"loaded {messages} {topic} in {epochs}")
+    if result["gaps"]:
+        parts.append(f"skipped {counted(len(result['gaps']), 'gap')}")
+    if result["messages_set_aside"]:
+        parts.append(f"set {counted(result['messages_set_aside'], 'bad message')} aside")
+    if result["compactions"]:
+        parts.append(f"compacted {counted(result['compactions'], 'time')}")
+    text = ", ".join(parts) or f"no new message {topic}"
+    waiting = result["lag_messages"]
+    return f"{text}; {counted(waiting, 'message')} left for later" if waiting else text
+
+
+def _loaded_before(run: Facts) -> str:
+    """Return when a run was loaded, as far as it is known: its snapshot may have expired."""
+    when = f" on {readable_time(run['committed_at'])}" if run["committed_at"] else ""
+    snapshot = f" (snapshot {run['snapshot_id']})" if run["snapshot_id"] else " before"
+    return f'run "{run["run_id"]}" was loaded{when}{snapshot}; nothing to do'
+
+
+def _planned_load(plan: Facts) -> str:
+    kind = f"{str(plan['format']).upper()} " if plan["format"] else ""
+    source = f"{counted(plan['files'], kind + 'file')} ({format_size(plan['bytes'])})"
+    if plan["creates_table"]:
+        columns = counted(len(plan["schema"]), "column")
+        spec = ", ".join(
+            re.sub(r"^identity\((.*)\) as \1$", r"\1", x) for x in plan["partition_spec"]
+        )
+        return f"create the table ({columns}, {_partitioned(spec)}) and load {source}"
+    if plan["changes_column"]:
+        return f"apply the changes in {source} by {', '.join(plan['key'])}"
+    if plan["key"]:
+        text = f"update or insert the rows of {source} by {', '.join(plan['key'])}"
+        return f"{text}; {_rows_that_may_match(plan)}" if plan["updated_rows_at_most"] else text
+    if plan["mode"] == "append":
+        return f"load {source}"
+    if "removed_rows_at_most" not in plan:
+        return (
+            f"load {source} and replace the partitions that receive rows "
+            "(the source is too large to read for a dry run)"
+        )
+    if not plan["removed_files"] + plan["rewritten_files"]:
+        return f"load {source} and remove no rows"
+    return f"remove {_removed_rows(plan)}{_removed_from(plan)} and load {source}"
+
+
+def _rows_that_may_match(plan: Facts) -> str:
+    """Return the limits of what a load by key changes: only its run compares the keys."""
+    text = f"up to {counted(plan['updated_rows_at_most'], 'row')}"
+    if files := plan["examined_files"]:
+        text += f" in {counted(files, 'file')}"
+        partitions = [name for name in plan["examined_partitions"] or () if name]
+        text += f" of {counted(len(partitions), 'partition')}" if partitions else ""
+    return f"{text} may have the same keys (a dry run does not compare them)"
+
+
+def _removed_rows(facts: Facts) -> str:
+    """Return how many rows an overwrite removes; ``up to`` if metadata does not show the number."""
+    if "removed_rows" in facts:
+        return counted(facts["removed_rows"], "row")
+    return f"up to {counted(facts['removed_rows_at_most'], 'row')}"
+
+
+def _removed_from(plan: Facts) -> str:
+    """Return the files and partitions that lose rows."""
+    whole, partly = plan["removed_files"], plan["rewritten_files"]
+    text = f" in {counted(whole + partly, 'file')}"
+    named = [item for item in plan["removed_partitions"] or () if item["partition"]]
+    if named:
+        text += f" of {counted(len(named), 'partition')}"
+    return f"{text} ({partly:,} of them in part)" if partly else text
+
+
+def _partitioned(spec: str) -> str:
+    return f"partitioned by {spec}" if spec else "not partitioned"
+
+
+def _loaded(plan: Facts, result: Facts) -> str:
+    if plan["changes_column"]:
+        changes = counted(result["rows_read"], "change")
+        if "rows_deleted" in result:
+            counts = {name: result[f"rows_{name}"] for name in ("updated", "inserted", "deleted")}
+            done = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+            return f"applied {changes}: {done or 'nothing changed'}"
+        return f"applied {changes} in {_files(result)}"
+    if plan["key"]:
+        return f"{_changed_rows(result)} ({result['rows_read']:,} read)"
+    if plan.get("mode") in {None, "append"}:
+        return f"loaded {_rows_in_files(result)}"
+    if not result["removed_files"] + result["rewritten_files"]:
+        return f"loaded {_rows_in_files(result)}; no row was replaced"
+    text = f"replaced {_removed_rows(result)} by {result['rows_written']:,}"
+    if result["rewritten_files"]:
+        return f"{text}, rewrote {counted(result['rewritten_files'], 'file')}"
+    return f"{text} in {_files(result)}"
+
+
+def _changed_rows(result: Facts) -> str:
+    """Return how many rows a load by key updated and inserted; ``row`` is written once."""
+    updated, inserted = result["rows_updated"], result["rows_inserted"]
+    if "rows_updated" not in result:
+        return f"wrote {counted(result['rows_written'], 'row')} by key"
+    if updated and inserted:
+        return f"{counted(updated, 'row')} updated, {inserted:,} inserted"
+    done = "updated" if updated else "inserted"
+    return (
+        f"{counted(updated + inserted, 'row')} {done}" if updated + inserted else "no row changed"
+    )
+
+
+def _rows_in_files(result: Facts) -> str:
+    return f"{counted(result['rows_written'], 'row')} in {_files(result)}"
+
+
+def _files(result: Facts) -> str:
+    files = counted(result["data_files"], "file")
+    if result["delete_files"]:
+        files += f" and {counted(result['delete_files'], 'delete file')}"
+    return f"{files} ({format_size(result['bytes_written'])})"
+
+
+def _scan(outcome: Outcome) -> str:
+    plan, result = Facts(outcome.plan), Facts(outcome.result)
+    if "epochs" in result:
+        return _followed(plan, result)
+    if "strategy" in outcome.plan and outcome.status is Status.NOTHING_TO_DO:
+        return "nothing new"
+    if "rows" not in result:
+        files = f"{counted(plan['files'], 'file')} ({format_size(plan['bytes'])})"
+        deletes = f" and {counted(plan['delete_files'], 'delete file')}" * bool(
+            plan["delete_files"]
+        )
+        skipped = f"; {plan['skipped_files']:,} skipped" * bool(plan["skipped_files"])
+        records = counted(plan["records"], "row")
+        return f"would read {files}{deletes} with {records} in {counted(plan['splits'], 'split')}{skipped}"
+    rows = counted(result["rows"], "row")
+    written = format_size(result["bytes_written"])
+    return f"wrote {rows} to {counted(result['files'], 'file')} ({written})"
+
+
+def _followed(plan: Facts, result: Facts) -> str:
+    """Return what a follow handed over, in this run or in all, and where it is."""
+    rows = counted(result["rows"], "row")
+    epochs = counted(result["epochs"], "epoch")
+    if not result["rows"]:
+        text = "nothing new"
+        if plan["snapshots"]:
+            text += f" in {counted(plan['snapshots'], 'snapshot')}"
+    elif result["files"]:
+        files = f"{counted(result['files'], 'file')}, {format_size(result['bytes_written'])}"
+        text = f"handed over {rows} in {epochs} ({files})"
+    else:
+        text = f"handed over {rows} in {epochs}"
+    if result["gaps"]:
+        gaps = result["gaps"]
+        text += f"; {counted(gaps if isinstance(gaps, int) else len(gaps), 'gap')} in the history"
+    if result["pending_splits"]:
+        text += f"; {counted(result['pending_splits'], 'split')} pending"
+    return f"{text} · {_place(result)}"
+
+
+def _place(result: Facts) -> str:
+    """Return the position of a follow and what is after it."""
+    position, lag = result["position"], result["lag"]
+    if not position:
+        return "no snapshot was discovered"
+    snapshot = position["snapshot_id"]
+    text = f"at snapshot {snapshot[:8]}" if snapshot else "before the first snapshot"
+    if lag and lag["snapshots"]:
+        text += f", {counted(lag['snapshots'], 'snapshot')} behind"
+        text += f" ({counted(lag['rows'], 'row')})" if lag["rows"] else ""
+    return text
+
+
+def previewed(outcome: Outcome, hidden: str) -> str:
+    """Return how many rows and columns were shown, and of how many if metadata shows it."""
+    plan, result = Facts(outcome.plan), Facts(outcome.result)
+    shown, total = result["rows"], plan["rows"]
+    if "rows" in plan and total > shown:
+        parts = [f"{shown:,} of {counted(total, 'row')}"]
+    elif "rows" in plan or shown < _PREVIEW_ROWS or "rows_at_most" not in plan:
+        parts = [counted(shown, "row")]
+    else:
+        parts = [f"{shown:,} of at most {counted(plan['rows_at_most'], 'row')}"]
+    if outcome.details:
+        parts.append(hidden or counted(len(outcome.details[0].columns), "column"))
+    if shown >= _PREVIEW_ROWS and total != shown:
+        parts.append("--limit N for more, --output FILE for all")
+    return " · ".join(parts)
+
+
+def _replay(outcome: Outcome) -> str:
+    plan, result = Facts(outcome.plan), Facts(outcome.result)
+    if "jobs" in result:
+        jobs = counted(len(result["jobs"]), "Flink job")
+        return (
+            f"{jobs} with commits or checkpoints" if result["jobs"] else "no Flink job wrote to it"
+        )
+    if "committed_runs" in result:
+        return _all_staged(result)
+    if "committed_checkpoints" in result:
+        text = "nothing to commit"
+        if outcome.snapshot_ids:
+            files = counted(result["data_files"], "data file")
+            text = (
+                f"committed {counted(result['committed_checkpoints'], 'checkpoint')} with {files}"
+            )
+        names = ", ".join(tag["name"] for tag in result["tags"] or ())
+        return f"{text}; tagged as {names}" if names else text
+    pending = plan["pending"]
+    if outcome.status is Status.DRY_RUN:
+        return f"dry run: would commit {counted(pending, 'checkpoint')}; nothing was changed"
+    found = counted(len(plan["checkpoints"] or ()), "checkpoint")
+    return f"{found}, {pending:,} pending" if plan["checkpoints"] else "no uncommitted checkpoint"
+
+
+def _all_staged(result: Facts) -> str:
+    text = "nothing to commit"
+    if runs := len(result["committed_runs"]):
+        text = f"committed {counted(runs, 'staged run')} with {counted(result['data_files'], 'data file')}"
+    left = len(result["left_runs"])
+    return f"{text}; {counted(left, 'run')} left" if left else text
+
+
+SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
+    "ingest": _ingest,
+    "replay": _replay,
+    "scan": _scan,
+}

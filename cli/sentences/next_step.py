@@ -1,0 +1,88 @@
+"""The command that continues what a command did."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lake.cli.sentences.words import Facts
+from lake.core.outcome import Outcome, Status
+
+
+def next_step(
+    outcome: Outcome, options: Sequence[str] = (), rest: Sequence[str] = ()
+) -> str | None:
+    """Return the command that continues what was done; None if nothing is left to do.
+
+    Args:
+        outcome: what was done.
+        options: the global options that were given.
+        rest: the arguments of the command that were given.
+    """
+    result, command = outcome.result, outcome.command
+    if command == "clean" and outcome.plan.get("mode") == "list":
+        orphans = outcome.status is Status.DRY_RUN and outcome.plan.get("orphans") and rest
+        return _line(options, command, *rest, "--quarantine") if orphans else None
+    if outcome.status is Status.DRY_RUN and _would_change(outcome) and rest:
+        given = [text for text in rest if text != "--dry-run"]
+        needs_yes = (command == "drop" and outcome.plan.get("purge")) or command == "check"
+        confirmed = needs_yes and "--yes" not in given
+        return _line(options, command, *given, *(["--yes"] if confirmed else []))
+    if command == "scan" and "pending_splits" in result:
+        given = [text for text in rest if text != "--status"]
+        return _line(options, command, *given) if _waits(result) and given else None
+    if "route" in outcome.plan and not outcome.plan.get("run_id"):
+        # A repetition would load the rows of the other tables again.
+        return None
+    if command == "check" and rest:
+        return _after_check(outcome, options)
+    if outcome.status is Status.PARTIAL and rest and command not in {"tables", "drop"}:
+        return _line(options, command, *rest)
+    if command == "ingest" and outcome.status is Status.DONE and "checkpoint_id" in result:
+        if "removed_files" in result:
+            return None
+        job, number = str(result["job_id"]), str(result["checkpoint_id"])
+        return _line(options, "replay", outcome.table, "--job", job, "--completed", number)
+    if command == "demo" and outcome.status is Status.DONE:
+        folder = os.path.relpath(str(result.get("folder", "")))
+        return _line(["--warehouse", folder], "snapshots", outcome.table)
+    return None
+
+
+def _after_check(outcome: Outcome, options: Sequence[str]) -> str | None:
+    """Return the repairs that mend some of what a check found, or the check that shows what a repair left."""
+    repairs = outcome.result.get("repairs")
+    if repairs is not None:
+        with_files = any(item["repair"] == "missing-files" for item in repairs)
+        return _line(options, "check", outcome.table, *(["--files"] if with_files else []))
+    found = outcome.result.get("findings", ())
+    names = dict.fromkeys(item["repair"] for item in found if item.get("repair"))
+    chosen = [text for name in names for text in ("--repair", name)]
+    return _line(options, "check", outcome.table, *chosen) if chosen else None
+
+
+def _waits(result: Mapping[str, Any]) -> bool:
+    """Whether a follow ended although it knows of rows that it has not handed over."""
+    lag = result.get("lag") or {}
+    return bool(result["pending_splits"] or lag.get("snapshots"))
+
+
+def _line(options: Sequence[str], command: str, *arguments: str) -> str:
+    return shlex.join(["lake", *options, command, *arguments])
+
+
+def _would_change(outcome: Outcome) -> bool:
+    """Whether a dry run found something to do."""
+    plan = Facts(outcome.plan)
+    changes = {
+        "clean": plan["orphans"],
+        "compact": plan["groups"],
+        "deletes": plan["equality_deletes"] + plan["position_deletes"] + plan["remaining_files"],
+        "expire": plan["snapshots"] + plan["refs"],
+        "expire-partitions": plan["data_files"],
+        "manifests": plan["rewritten"],
+        "replay": plan["pending"],
+    }
+    return bool(changes.get(outcome.command, 1))

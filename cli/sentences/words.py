@@ -1,0 +1,41 @@
+"""Words and numbers that the sentences of several commands use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+NOTHING_WRITTEN = "; nothing was written"
+
+
+class Facts(dict[str, Any]):
+    """The plan or result of an outcome, in which an unknown count is 0: a missing key must not fail a command."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__({key: value for key, value in values.items() if value is not None})
+
+    def __missing__(self, key: str) -> int:
+        return 0
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 row``, ``1,000 rows``."""
+    return f"{number:,} {noun + 's' * (number != 1)}"
+
+
+def listed(number: int, noun: str) -> str:
+    """Return how many rows a listing has."""
+    return counted(number, noun) if number else f"no {noun}s"
+
+
+def rows_or_less(facts: Facts, name: str) -> str:
+    """Return an exact number of rows, or the most that there can be; empty if neither is known."""
+    if name in facts:
+        return counted(facts[name], "row")
+    most = f"{name}_at_most"
+    return f"{counted(facts[most], 'row')} or less" if most in facts else ""
+
+
+def remaining(number: int, noun: str) -> str:
+    """Return what a limit left out; empty if it left out nothing."""
+    return f"; {counted(number, noun)} {'remains' if number == 1 else 'remain'}" if number else ""
