@@ -161,8 +161,7 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
         stopped = True
         session.warn(f"stopped before {run.next_step}: {error.message}")
         run.tally.failed = len(plan.groups) - run.tally.groups
-    partial = stopped or run.tally.failed or plan.remaining_files
-    status = Status.PARTIAL if partial else Status.DONE
+    status = Status.PARTIAL if stopped or run.tally.failed else Status.DONE
     if not run.tally.snapshot_ids:
         status = Status.NOTHING_TO_DO
     return _outcome(plan, status, run.tally, run.tally.operation_id)

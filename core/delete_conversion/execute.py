@@ -154,9 +154,8 @@ class _Run:
         assert self._shown is not None  # noqa: S101 - the first plan was made
         if not self.snapshot_ids:
             return _outcome(self._shown, Status.NOTHING_TO_DO)
-        partial = stopped or self._remaining
         result = {**self._result, "remaining_deletes": len(self._remaining)}
-        status = Status.PARTIAL if partial else Status.DONE
+        status = Status.PARTIAL if stopped else Status.DONE
         return _outcome(self._shown, status, result, self._operation_id, tuple(self.snapshot_ids))
 
 
