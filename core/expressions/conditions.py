@@ -197,14 +197,18 @@ class Evaluation:
         return self.condition.holds(self.values) is True
 
     def facts(self) -> dict[str, Any]:
-        """Return for the outcome whether a run is due, each value with its limits, and which comparisons hold."""
+        """Return for the outcome whether a run is due, each value with its limits, and which comparisons hold.
+
+        Comparisons of values that were not needed are omitted.
+        """
         triggers: dict[str, list[float | None]] = {}
         conditions = []
         for item in self.condition.comparisons():
             value = _shown(self.values.get(item.name))
             triggers.setdefault(item.name, [value]).append(item.limit)
-            holds = item.holds(self.values)
-            conditions.append({"condition": str(item), "value": value, "holds": holds})
+            if item.name in self.values:
+                holds = item.holds(self.values)
+                conditions.append({"condition": str(item), "value": value, "holds": holds})
         return {"triggers": triggers, "is_due": self.is_due, "conditions": conditions}
 
 
