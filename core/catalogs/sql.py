@@ -95,7 +95,8 @@ class SqlBackend(PyIcebergBackend):
         return [
             (f"{space}.{name}" if catalog == self.name else f"{space}.{name} of {catalog}", place)
             for catalog, space, name, place in rows
-            if place
+            # SQLite keeps any value in any column.
+            if place and isinstance(place, str)
         ]
 
     @property
