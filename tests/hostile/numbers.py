@@ -47,6 +47,7 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
     yield "places:Arguments", range(400)
     yield "places:Nested", range(8)
     yield "inventories:Inventories", range(400)
+    yield "trash:Lists", range(500)
     yield "flink:Checkpoints", range(200)
     yield "flink:Pending", range(1000)
     yield "sources:Sources", range(60)
