@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 from collections import Counter
@@ -27,7 +28,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import make_table
 from support.tables.metadata_edits import edit_metadata, read_metadata
 from world.reference import DATA, Reference, local
 
@@ -42,6 +43,7 @@ TAG = "kept"
 UPSERTED = {1: 901, 12: 912, 99: 999}
 # Of a snapshot beside the history, and its WAP id.
 STAGED, WAP_ID = range(300, 306), "wap 1"
+_VERSIONED = re.compile(r"v([0-9]+)\.metadata\.json")
 # Of one partition.
 ADDED = (200, 202)
 
@@ -58,8 +60,8 @@ def rows_of(ids: Any, value: int = 0) -> pa.Table:
     )
 
 
-def _by_lake(warehouse: Path, version: int) -> None:
-    lake = CommandLine(warehouse, engine="inline")
+def _by_lake(warehouse: Path, version: int, catalog_type: str = "sql") -> None:
+    lake = CommandLine(warehouse, engine="inline", catalog_type=catalog_type)
 
     def load(ids: Any, *options: str, value: int = 0) -> None:
         source = warehouse.parent / "source.parquet"
@@ -68,9 +70,7 @@ def _by_lake(warehouse: Path, version: int) -> None:
 
     load(range(10), "--create", "--partition-by", "part", "--property", f"format-version={version}")
     load(range(10, 20))
-    table = pyiceberg_catalog(warehouse).load_table(NAME)
-    head = table.metadata.current_snapshot_id
-    table.manage_snapshots().create_tag(head, TAG).commit()
+    lake.ok("tag", NAME, TAG)
     lake.ok("compact", NAME, "--rewrite-all", "--min-input-files", "1")
     load(range(20, 30))
     lake.ok("compact", NAME, "--rewrite-all", "--min-input-files", "1")
@@ -151,6 +151,7 @@ def _split(path: Path, change: Callable[[Any], Any] = lambda row: row) -> None:
 _MAKERS: dict[str, Callable[[Path], None]] = {
     "lake-v2": lambda warehouse: _by_lake(warehouse, 2),
     "lake-v3": lambda warehouse: _by_lake(warehouse, 3),
+    "hadoop": lambda warehouse: _by_lake(warehouse, 2, "hadoop"),
     "blocks": _in_blocks,
     "staged": _with_staged,
     "pyiceberg-v1": lambda warehouse: _by_pyiceberg(warehouse, 1),
@@ -195,7 +196,8 @@ class BrokenTable:
             self.warehouse, self.name = fixture.warehouse, fixture.table
             self.catalog_type = fixture.catalog_type
         else:
-            self.warehouse, self.name, self.catalog_type = folder / "warehouse", NAME, "sql"
+            self.warehouse, self.name = folder / "warehouse", NAME
+            self.catalog_type = name if name == "hadoop" else "sql"
             self.warehouse.mkdir(parents=True)
             _MAKERS[name](self.warehouse)
         self._canary = folder / "canary"
@@ -275,22 +277,21 @@ class BrokenTable:
     def pointers(self) -> list[str]:
         """Return the metadata files that the catalog names; none if the table was dropped."""
         if self.catalog_type != "sql":
-            folder = self.root / "metadata"
-            return [self._pointer()] if list(folder.glob("v*.metadata.json")) else []
+            return [self._pointer()] if self._versions() else []
         return [row[3] for row in self.entries()]
 
     def _pointer(self, name: str | None = None) -> str:
         if self.catalog_type != "sql":
-            folder = self.root / "metadata"
-            versions = [
-                int(path.name[1:].split(".")[0]) for path in folder.glob("v*.metadata.json")
-            ]
-            return f"{folder}/v{max(versions)}.metadata.json"
+            return f"{self.root}/metadata/v{max(self._versions())}.metadata.json"
         with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
             names = (name or self.name).rsplit(".", 1)
             query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
             found = catalog.execute(query, names).fetchone()
         return str(found[0])
+
+    def _versions(self) -> list[int]:
+        names = [path.name for path in (self.root / "metadata").glob("v*.metadata.json")]
+        return [int(found[1]) for name in names if (found := _VERSIONED.fullmatch(name))]
 
     def _parsed(self, location: str) -> TableMetadata:
         text = Path(local(location)).read_text()
