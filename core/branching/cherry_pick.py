@@ -146,6 +146,9 @@ def _plan(table: Table, source: Snapshot, *, branch: str, command: str) -> PickP
     metadata = table.metadata
     head = ancestry.branch_head(metadata, branch)
     fast_forward = source.parent_snapshot_id == (head.snapshot_id if head else None)
+    if fast_forward and head is not None:
+        # A wrong parent would make the branch lose the rows of its head.
+        ancestry.require_descent(head, source)
     if not fast_forward:
         _refuse_repetition(table, branch, source)
         _refuse_operation(metadata, head, source)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from lake.core.clock import Clock
     from lake.core.storage.storage import Storage
 
+# Databases limit their columns to 255 characters; servers may have names of more levels.
+_LONGEST_NAME, _SHOWN_NAME = 2048, 80
+
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
@@ -253,8 +256,13 @@ def split_identifier(identifier: str) -> tuple[str, ...]:
     """Split ``namespace.table``.
 
     Raises:
-        InvalidRequestError: the namespace is missing, or a part is empty or not allowed in a path.
+        InvalidRequestError: the namespace is missing, a part is empty or not allowed in a path, or the name is long.
     """
+    if len(identifier) > _LONGEST_NAME:
+        raise InvalidRequestError(
+            f"{identifier[:_SHOWN_NAME]!r}… is too long for the name of a table: {len(identifier)} characters",
+            hint=f"the limit is {_LONGEST_NAME}",
+        )
     names = tuple(identifier.split("."))
     odd = any(not name or name in {"..", "."} or "/" in name or "\x00" in name for name in names)
     if len(names) == 1 or odd:

@@ -192,7 +192,22 @@ def _translated(error: Exception, what: str, catalog: Opened | None) -> LakeErro
     if isinstance(error, (*known, *_library_errors())):
         database = catalog.database if catalog else None
         return locked_error(error, database) or _failed(error, what, catalog)
+    if isinstance(error, TypeError | AttributeError | KeyError) and _is_pyicebergs(error):
+        # A server, or a database that keeps any value in any column, returned a value of another type.
+        return CorruptFileError(
+            f"the catalog contains a value of a wrong type for {what}: {first_line(error)}"
+        )
     return None
+
+
+def _is_pyicebergs(error: Exception) -> bool:
+    """Whether PyIceberg's code raised an error, not lake's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(
+        "pyiceberg."
+    )
 
 
 def _library_errors() -> tuple[type[Exception], ...]:

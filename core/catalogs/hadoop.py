@@ -413,6 +413,10 @@ class HadoopCatalog(NoopCatalog):
             and not self._is_anothers(self.location_of((*names, name)))
         ]
 
+    def table_exists(self, identifier: str | Identifier) -> bool:
+        """Whether a folder is that of a table, even if no version of the table can be read."""
+        return self._is_table(*self.identifier_to_tuple(identifier))
+
     def _folders(self, names: Identifier) -> list[str]:
         listed = self._storage.list_folder(locations.join(self._warehouse, *names))
         return [name for name, is_folder in listed if is_folder][:_LOOKED_AT]

@@ -303,12 +303,15 @@ class PyIcebergBackend(ABC):
     def make_namespace(self, identifier: str) -> None:
         """Create a table's namespace if it does not exist."""
         names = split_identifier(identifier)[:-1]
+        what = f"namespace {'.'.join(names)}"
         try:
-            with catalog_errors(f"namespace {'.'.join(names)}", self):
+            with catalog_errors(what, self):
                 self.handle.create_namespace_if_not_exists(names)
         except BadInputError:
             # PyIceberg checks for the namespace before it creates it: another process may have created it meanwhile.
-            if not self.handle.namespace_exists(names):
+            with catalog_errors(what, self):
+                is_made = self.handle.namespace_exists(names)
+            if not is_made:
                 raise
 
     # Commits

@@ -33,6 +33,7 @@ from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.catalogs.trust import as_configured, check_store, storage_properties
 from lake.core.clock import Backoff, Clock, Ids
 from lake.core.errors import NotFoundError, RefusedError
+from lake.core.metadata.files import MAX_TEXT_BYTES
 from lake.core.properties.values import whole
 from lake.core.redaction import is_secret
 from lake.core.storage.credentials import Credentials
@@ -74,6 +75,32 @@ _RETRIES = _BoundedRetry(
     raise_on_status=False,
 )
 _Send = Callable[..., requests.Response]
+_PIECE = 1024 * 1024
+
+
+class _BoundedAdapter(HTTPAdapter):
+    """Reads answers up to the limit of table metadata, which a compressed one could exceed by any factor."""
+
+    def build_response(self, req: Any, resp: Any) -> requests.Response:
+        """Return the answer, read.
+
+        Raises:
+            ContentDecodingError: it is larger, or not compressed as it says. The request may have had its effect.
+        """
+        answer = super().build_response(req, resp)
+        data = bytearray()
+        for piece in answer.iter_content(_PIECE):
+            data += piece
+            if len(data) > MAX_TEXT_BYTES:
+                answer.close()
+                raise requests.exceptions.ContentDecodingError(
+                    f"the answer of {urlsplit(str(req.url)).netloc} has more than {MAX_TEXT_BYTES} bytes"
+                )
+        # As `Response.content` keeps it.
+        answer._content = bytes(data)  # noqa: SLF001
+        return answer
+
+
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -152,7 +179,7 @@ class BoundedRestCatalog(RestCatalog):
         # PyIceberg calls this method first for a new session, before it fetches a token.
         super()._config_headers(session)
         for scheme in _PORTS:
-            session.mount(f"{scheme}://", HTTPAdapter(max_retries=_RETRIES))
+            session.mount(f"{scheme}://", _BoundedAdapter(max_retries=_RETRIES))
         known = [self._configured[key] for key in _ADDRESSES if key in self._configured]
         send = _guarded(session.send, self._limits, known)
         session.send = self._sent_safely(send)  # type: ignore[method-assign]

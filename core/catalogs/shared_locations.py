@@ -1,16 +1,19 @@
-"""Tables that share a location: a file that one of them no longer references may be used by another."""
+"""Tables that share folders: a file that one of them no longer references may be used by another."""
 
 from __future__ import annotations
 
+import os
 import posixpath
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lake.core import locations
 from lake.core.catalogs.errors import catalog_errors
-from lake.core.errors import NotFoundError, RefusedError
-from lake.core.metadata.files import parse
+from lake.core.errors import LakeError, NotFoundError, RefusedError
+from lake.core.metadata.files import is_metadata_name, parse
+from lake.core.metadata.roots import roots_of
 from lake.core.options import Option
 
 if TYPE_CHECKING:
@@ -19,23 +22,62 @@ if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Catalog, Table
     from lake.core.storage.storage import Storage
 
+_METADATA = "metadata"
+_NUMBER = re.compile(r"v?([0-9]{1,18})(?![0-9])")
 
-def refuse_shared_location(table: Table) -> None:
-    """Refuse to delete files of a table that shares its location with another, such as a table under two names.
 
-    Only database catalogs are checked: other catalogs return locations for one table at a time.
+def refuse_shared_location(table: Table, hint: str | None = None) -> None:
+    """Refuse to delete files of a table that shares its folders with another, such as a table under two names.
+
+    Only database catalogs are searched for other tables: other catalogs return locations for one table at a time.
+
+    Args:
+        table: the table.
+        hint: what the user can do; by default what helps if snapshots expire.
 
     Raises:
-        RefusedError: another table shares the location.
+        RefusedError: another table shares a folder, or may do so; see `require_own_folders`.
     """
+    hint = hint or f"with {Option.KEEP_FILES} no file is deleted"
+    require_own_folders(table, hint)
     catalog, place = table.catalog, table.metadata_location
     found = names_of_table(catalog, table.metadata, place, table.storage, table.identifier)
     if found:
         raise RefusedError(
             f"{table.identifier} shares its folder with {', '.join(found[:3])}, "
             "which may still use the files that would be deleted",
-            hint=f"with {Option.KEEP_FILES} no file is deleted; if one table has two names, drop one of them",
+            hint=f"{hint}; if one table has two names, drop one of them",
         )
+
+
+def require_own_folders(table: Table, hint: str) -> None:
+    """Check that the table's folders belong to it, as far as its own files show it.
+
+    A metadata file can be copied, and can contain any location. The next commit writes a new one into the location.
+
+    Args:
+        table: the table.
+        hint: what the user can do.
+
+    Raises:
+        RefusedError: the metadata file is outside of the table's folders, or a folder that its properties name is
+            inside the folder of another table.
+    """
+    place = table.metadata_location
+    if not any(_is_inside(place, root) for root in table.roots):
+        raise RefusedError(
+            f"the metadata file of {table.identifier} is outside of the table's folders: {place}",
+            hint=f"the files of such a table may belong to another one; {hint}",
+        )
+    for root in table.roots:
+        if _is_inside(place, root) or _is_inside(root, table.metadata.location):
+            continue
+        for folder in _upwards(root):
+            if _is_folder_of_other(table, folder):
+                raise RefusedError(
+                    f"the folder {root} of {table.identifier} is inside the folder of another table: {folder}",
+                    hint=f"its files may belong to that table; {hint}",
+                )
 
 
 def names_of_table(
@@ -45,7 +87,7 @@ def names_of_table(
     storage: Storage,
     own_name: str | None = None,
 ) -> list[str]:
-    """Return the names of the tables in a database catalog that are a table, or are in its place.
+    """Return the names of the tables in a database catalog that are a table, or whose folders contain its folders.
 
     Args:
         catalog: the catalog; one that is not a database returns no names.
@@ -54,27 +96,91 @@ def names_of_table(
         storage: the storage that contains it.
         own_name: the table's own name, which is left out.
     """
+    roots = [_same(root) for root in roots_of(metadata)]
+    place = _same(metadata_location)
     return sorted(
         name
-        for name, other in _tables_sharing_location(catalog, metadata_location, storage)
-        if name != own_name and _is_in_place_of(metadata, other)
+        for name, other in _tables_near(catalog, place, roots, storage)
+        if name != own_name
+        and (
+            metadata.table_uuid == other.table_uuid
+            or _is_in_place_of(place, roots, _same(other.location))
+        )
     )
 
 
-def _is_in_place_of(own: TableMetadata, other: TableMetadata) -> bool:
-    return own.table_uuid == other.table_uuid or _same(own.location) == _same(other.location)
+def _is_in_place_of(place: str, roots: list[str], other: str) -> bool:
+    """Whether a folder of a table is that of another one, or is in it without a table's own layout."""
+    return other in roots or any(
+        root.startswith(f"{other}/") and not place.startswith(f"{root}/") for root in roots
+    )
 
 
-def _tables_sharing_location(
-    catalog: Catalog, metadata_location: str, storage: Storage
+def _tables_near(
+    catalog: Catalog, place: str, roots: list[str], storage: Storage
 ) -> Iterator[tuple[str, TableMetadata]]:
-    """Yield the tables whose metadata is in the folder of a metadata file."""
-    here = posixpath.dirname(_same(metadata_location))
-    for name, place in catalog.metadata_locations():
-        if posixpath.dirname(_same(place)) == here:
+    """Yield the tables whose folders, by the names of their metadata files, may be or contain a table's folders."""
+    here = posixpath.dirname(place)
+    for name, entry in catalog.metadata_locations():
+        folder = posixpath.dirname(_same(entry))
+        outer = posixpath.dirname(folder) if posixpath.basename(folder) == _METADATA else folder
+        near = folder == here or any(
+            root == outer
+            or root.startswith(f"{outer}/")
+            or (outer == folder and folder.startswith(f"{root}/"))
+            for root in roots
+        )
+        if near:
             # A table without metadata does not use any file.
             with suppress(NotFoundError), catalog_errors(f"table {name}", catalog):
-                yield name, parse(storage.read(place), place)
+                yield name, parse(storage.read(entry), entry)
+
+
+def _is_folder_of_other(table: Table, folder: str) -> bool:
+    """Whether a folder contains the metadata of another table; one that cannot be listed counts as empty."""
+    inner = locations.join(folder, _METADATA)
+    try:
+        listed = [
+            name
+            for name, is_folder in table.storage.list_folder(inner)
+            if not is_folder and is_metadata_name(name) and not name.startswith(".")
+        ]
+    except LakeError:
+        return False
+    files = sorted((name for name in listed if _NUMBER.match(name)), key=_version)
+    if not files:
+        return False
+    newest = locations.join(inner, files[-1])
+    try:
+        with catalog_errors(newest):
+            return parse(table.storage.read(newest), newest).table_uuid != table.metadata.table_uuid
+    except LakeError:
+        return True
+
+
+def _version(name: str) -> int:
+    found = _NUMBER.match(name)
+    return int(found[1]) if found else -1
+
+
+def _upwards(root: str) -> Iterator[str]:
+    """Yield a folder and those that contain it, without the root of the storage."""
+    folder = root.rstrip("/")
+    while locations.ownable(folder) and len(locations.parse(folder).path) > 1:
+        yield folder
+        folder = folder.rpartition("/")[0]
+
+
+def _is_inside(location: str, folder: str) -> bool:
+    """Whether a location is below a folder, or the folder itself; on a local disk also through links."""
+    one, other = _same(location), _same(folder)
+    if one == other or one.startswith(f"{other}/"):
+        return True
+    here, there = locations.parse(location), locations.parse(folder)
+    if not (here.is_local and there.is_local):
+        return False
+    path = os.path.join(os.path.realpath(os.path.dirname(here.path)), os.path.basename(here.path))
+    return path.startswith(os.path.realpath(there.path).rstrip("/") + "/")
 
 
 def _same(location: str) -> str:

@@ -19,7 +19,7 @@ from lake.core.catalogs.catalog import Table, split_identifier
 from lake.core.catalogs.errors import catalog_errors, locked_error
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.clock import Clock, Ids
-from lake.core.errors import NotFoundError, RefusedError
+from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.metadata.files import VERSION_HINT
 from lake.core.options import Option
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import CreateTableTransaction
+    from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.sorting import SortOrder
 
@@ -95,7 +96,7 @@ class SqlBackend(PyIcebergBackend):
         return [
             (f"{space}.{name}" if catalog == self.name else f"{space}.{name} of {catalog}", place)
             for catalog, space, name, place in rows
-            if place
+            if place and isinstance(place, str)
         ]
 
     @property
@@ -112,7 +113,9 @@ class SqlBackend(PyIcebergBackend):
         error = super()._no_table(identifier)
         names = IcebergTables.catalog_name, IcebergTables.table_namespace, IcebergTables.table_name
         with catalog_errors(f"catalog {self.name}", self), self._sql.engine.connect() as connection:
-            rows = connection.execute(select(*names).limit(_MOST_NAMES)).all()
+            found = connection.execute(select(*names).limit(_MOST_NAMES)).all()
+        # SQLite keeps any value in any column.
+        rows = [row for row in found if all(isinstance(part, str) for part in row)]
         own = [f"{space}.{name}" for catalog, space, name in rows if catalog == self.name]
         having = {catalog for catalog, *names in rows if ".".join(names) == identifier}
         others = having or ({catalog for catalog, *_ in rows} if not own else set())
@@ -142,6 +145,7 @@ class SqlBackend(PyIcebergBackend):
                 handle = self._load_catalog()
         opened = cast("SqlCatalog", handle)
         pyiceberg_patches.ignore_table_storage_properties(opened)
+        _check_locations(opened)
         _prepare_connections(opened.engine)
         pyiceberg_patches.build_metadata(opened, self._now_ms, self.written_metadata)
         return opened
@@ -274,6 +278,22 @@ def _wait_for_database(uri: str) -> None:
         # Any other problem is reported when the catalog is opened.
         if refusal := locked_error(error, path):
             raise refusal from error
+
+
+def _check_locations(catalog: SqlCatalog) -> None:
+    """Refuse rows whose location of metadata is not a text: SQLite keeps any value in any column."""
+    convert = catalog._convert_orm_to_iceberg  # noqa: SLF001 - every read of a row goes through it
+
+    def checked(row: IcebergTables) -> IcebergTable:
+        place: object = row.metadata_location
+        if place is not None and not isinstance(place, str):
+            raise CorruptFileError(
+                f"the catalog contains {str(place)[:40]!r} as the metadata file of "
+                f"{row.table_namespace}.{row.table_name}, which is not a text"
+            )
+        return convert(row)
+
+    catalog._convert_orm_to_iceberg = checked  # type: ignore[method-assign, assignment]  # noqa: SLF001
 
 
 def _prepare_connections(engine: Engine) -> None:

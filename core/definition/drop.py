@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.shared_locations import names_of_table
+from lake.core.catalogs.shared_locations import names_of_table, require_own_folders
 from lake.core.definition.entries import change_entry
 from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedError, StoppedError
 from lake.core.garbage.nested_tables import FOLDERS, NestedTables
@@ -76,18 +76,20 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
     if not purge:
         return DropPlan(table=table, files=None)
     metadata = table.metadata
+    if session.catalog.has_entries:
+        kept = f"without {Option.PURGE} the table is dropped and its files stay"
+    else:
+        kept = f"move the folder {metadata.location} out of the warehouse: its files stay"
     if not GC_ENABLED.of(table.properties):
         raise RefusedError(
             f"gc.enabled of {table.identifier} is false: its files may belong to other tables",
-            hint=f"without {Option.PURGE} the table is dropped and its files stay"
-            if session.catalog.has_entries
-            else f"move the folder {metadata.location} out of the warehouse: its files stay",
+            hint=kept,
         )
     place = table.metadata_location
+    require_own_folders(table, kept)
     if names := names_of_table(session.catalog, metadata, place, table.storage, table.identifier):
         raise RefusedError(
-            f"{table.identifier} shares its files with {', '.join(names[:3])}",
-            hint=f"without {Option.PURGE} the table is dropped and its files stay",
+            f"{table.identifier} shares its files with {', '.join(names[:3])}", hint=kept
         )
     found = Reachability(table.storage).garbage(metadata, metadata.snapshots, ())
     own = own_files(table, found.files)

@@ -14,7 +14,7 @@ from lake.core.catalogs.trust import storage_properties
 from lake.core.definition.describe import column_rows
 from lake.core.definition.entries import change_entry, refuse_folders
 from lake.core.errors import InvalidRequestError, NotAuthorisedError, NotFoundError, RefusedError
-from lake.core.metadata.files import is_metadata_name, read_metadata
+from lake.core.metadata.files import check, is_metadata_name, read_metadata
 from lake.core.metadata.format_upgrades import refuse_encrypted
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
@@ -84,6 +84,8 @@ def plan_registration(session: Session, identifier: str, location: str) -> Regis
     configured = {key: str(value) for key, value in session.catalog.configured.items()}
     storage = Storage(storage_properties(configured))
     metadata = _read(storage, location)
+    # What cannot be loaded could not be dropped either.
+    check(metadata, location)
     refuse_encrypted(metadata, identifier)
     plan = RegistrationPlan(
         identifier=identifier,
@@ -105,7 +107,7 @@ def plan_registration(session: Session, identifier: str, location: str) -> Regis
         )
     if names := names_of_table(session.catalog, metadata, location, storage):
         raise RefusedError(
-            f"the catalog has this table already, as {', '.join(names[:3])}",
+            f"the catalog has this table, or another one in its folders, already: {', '.join(names[:3])}",
             hint="two names for one table would let one remove files that the other needs; use `lake rename`",
         )
     return plan

@@ -21,7 +21,7 @@ def check_name(session: Session, name: str) -> None:
     refuse_folders(
         session.catalog,
         "rename",
-        hint=f"`lake ingest` with {Option.FROM_TABLE} copies the rows to a table with the new name",
+        hint=f"{Option.FROM_TABLE} copies the rows to a table with the new name",
     )
     if session.catalog.exists(name):
         raise RefusedError(f"table {name} exists already", hint="choose another name")

@@ -401,9 +401,12 @@ class FileTables:
             time = snapshot.timestamp_ms * 1000
             if earlier is None or earlier < time:
                 times[code], newest[code], specs[code] = time, snapshot_id, spec_id
-        return times, newest, specs
+        # A time that Iceberg's type does not contain is shown as unknown.
+        shown = [None if time is None or abs(time) >= _TIMES else time for time in times]
+        return shown, newest, specs
 
 
+_TIMES = 2**63
 _SAME = ("content", "partition_spec_id", "added_snapshot_id")
 _COUNTED = ("content", "partition", "record_count", "file_size_in_bytes", "snapshot_id")
 _OF_CONTENT: Mapping[str, Callable[[Any], Any]] = {

@@ -58,7 +58,8 @@ def _listed(catalog: Catalog, names: tuple[str, ...]) -> Namespace:
     name = ".".join(names)
     try:
         with catalog_errors(f"namespace {name}", catalog):
-            tables = {".".join(table) for table in catalog.handle.list_tables(names)}
+            # A database may contain other values than texts.
+            tables = {".".join(map(str, table)) for table in catalog.handle.list_tables(names)}
             views = _views(catalog, names)
     except LakeError as error:
         return Namespace(name, error=error)
@@ -68,7 +69,7 @@ def _listed(catalog: Catalog, names: tuple[str, ...]) -> Namespace:
 
 def _views(catalog: Catalog, names: tuple[str, ...]) -> set[str]:
     try:
-        return {".".join(view) for view in catalog.handle.list_views(names)}
+        return {".".join(map(str, view)) for view in catalog.handle.list_views(names)}
     except (NotImplementedError, RESTError):
         # A catalog may not support views, or may not allow every user to list them.
         return set()

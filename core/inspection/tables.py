@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from lake.core.catalogs.configuration import read_configuration
+from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.selection import open_catalog
 from lake.core.errors import LakeError, NotATableError, NotFoundError
 from lake.core.inspection.names import namespaces_of
@@ -157,9 +158,12 @@ def _row(catalog: Catalog, namespace: str, name: str) -> dict[str, Any] | str | 
         return name
     except NotFoundError as error:
         # The metadata file of a table that the catalog still lists may be missing.
-        if not catalog.handle.table_exists(tuple(name.split("."))):
-            return None
-        return _failed(catalog.name, namespace, name, error)
+        try:
+            with catalog_errors(f"table {name}", catalog):
+                is_listed = catalog.handle.table_exists(tuple(name.split(".")))
+        except LakeError as failure:
+            return _failed(catalog.name, namespace, name, failure)
+        return _failed(catalog.name, namespace, name, error) if is_listed else None
     except LakeError as error:
         return _failed(catalog.name, namespace, name, error)
     return {

@@ -88,7 +88,7 @@ def read_metadata(storage: Storage, location: str) -> TableMetadata:
         CorruptFileError: it does not exist any more, or is longer than any metadata.
     """
     try:
-        data = storage.read(location)
+        data = storage.read(location, limit=MAX_TEXT_BYTES)
     except NotFoundError as error:
         raise CorruptFileError(
             f"{location} was removed before it could be read", hint="run the command again"

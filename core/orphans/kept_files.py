@@ -107,6 +107,11 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> se
     }
 
 
+def is_earlier_metadata(table: Table, path: str) -> bool:
+    """Whether the name of a metadata file is that of an earlier version than the current one."""
+    return _is_before(path, _version(table.metadata_location))
+
+
 def _is_before(path: str, current: int | None) -> bool:
     """Whether a metadata file is of an earlier version than the current one; False if that is not known."""
     version = _version(path)
@@ -165,6 +170,8 @@ class _ByName:
             ]
         )
         self._roots = _prefixes([*more, *table.roots])
+        # Several tables may write to one data folder, and no catalog says which ones do.
+        self._certain = _prefixes([*more, table.metadata.location, table.metadata_folder])
 
     def __call__(self, path: str) -> KeepReason | None:
         name = locations.canonical(path)
@@ -179,6 +186,8 @@ class _ByName:
             return KeepReason.HIDDEN
         if any(fnmatchcase(below, pattern) for pattern in self._excluded):
             return KeepReason.EXCLUDED
+        if not name.startswith(self._certain):
+            return KeepReason.OUTSIDE
         is_known = name.startswith(self._folders) or len(parts) == 1
         if not is_known and not parts[0].startswith(self._fields or "/"):
             return KeepReason.OUTSIDE

@@ -151,7 +151,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         raise RefusedError(
             "gc.enabled is false: the table's files may belong to other tables, so none is an orphan for certain"
         )
-    refuse_shared_location(table)
+    refuse_shared_location(table, "remove orphan files by hand")
     names = FileNames(options.equal_schemes, options.equal_authorities)
     listed = list_files(table, options.locations, names, options.inventory)
     reach = Reachability(table.storage, names)

@@ -12,14 +12,18 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lake.core import locations
 from lake.core.errors import CorruptFileError, LakeError, NotFoundError
+from lake.core.garbage.nested_tables import NestedTables
+from lake.core.metadata.files import is_metadata_name
+from lake.core.orphans.kept_files import is_earlier_metadata
 from lake.core.orphans.listing import trash_folder
 from lake.core.storage.moves import move
 from lake.core.storage.s3 import UNTRIED, ShouldContinue
-from lake.core.storage.storage import DeleteOutcome
+from lake.core.storage.storage import MAX_METADATA_BYTES, DeleteOutcome
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
@@ -39,6 +43,10 @@ _SCHEMA = pa.schema(
 )
 _UUID, _CREATED, _FORMAT = b"lake.table-uuid", b"lake.created-ms", b"lake.format"
 _THREADS = 16
+_LENGTH = 200
+_BATCH_ROWS = 4096
+_MAX_BYTES = MAX_METADATA_BYTES
+_MAX_SIZE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +170,43 @@ def read_list(table: Table, run_id: str) -> TrashRun:
             hint="lake clean TABLE lists the runs",
         ) from error
     try:
-        files = pq.read_table(BytesIO(data))
-        marks = files.schema.metadata or {}
+        files, marks = _parsed(data)
         created_ms = int(marks[_CREATED])
-        files = files.select(_SCHEMA.names).cast(_SCHEMA)
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise CorruptFileError(f"{location} is not a list of files: {error}") from error
+    except (pa.ArrowException, OSError, KeyError, ValueError, OverflowError) as error:
+        text = " ".join(str(error).split())[:_LENGTH]
+        raise CorruptFileError(f"{location} is not a list of files: {text}") from error
     if marks.get(_UUID) != str(table.metadata.table_uuid).encode():
         raise CorruptFileError(f"{location} is another table's list")
-    return TrashRun(run_id, created_ms, files.replace_schema_metadata(None))
+    return TrashRun(run_id, created_ms, files)
+
+
+def _parsed(data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
+    """Return the rows of a list, and the members of its schema. A small file may expand to any size.
+
+    Raises:
+        ValueError: a value is missing, or the rows are larger than any list.
+    """
+    file = pq.ParquetFile(BytesIO(data))
+    marks = file.schema_arrow.metadata or {}
+    parts, size = [_SCHEMA.empty_table()], 0
+    for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=_SCHEMA.names):
+        size += batch.nbytes
+        if size > _MAX_BYTES:
+            raise ValueError(f"its rows have more than {_MAX_BYTES} bytes")
+        part = pa.Table.from_batches([batch]).select(_SCHEMA.names)
+        parts.append(part.replace_schema_metadata(None).cast(_SCHEMA))
+        # Texts that are not UTF-8.
+        parts[-1].validate(full=True)
+    files = pa.concat_tables(parts)
+    for name in ("path", "moved_to", "bytes"):
+        if files[name].null_count:
+            raise ValueError(f"{name} is missing")
+    if pc.any(pc.less(files["bytes"], 0), min_count=0).as_py():
+        raise ValueError("a size is negative")
+    # In floating point: the sum of false sizes may not fit into 64 bits.
+    if float(pc.sum(pc.cast(files["bytes"], pa.float64(), safe=False)).as_py() or 0) >= _MAX_SIZE:
+        raise ValueError("the sizes are too large")
+    return files, marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +245,10 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
 
     results = _each(table, back, absent)
     failed = [path for path, why in results if why is not None]
-    if not (failed or present):
+    # A file that the list does not contain is kept.
+    listed = {locations.canonical(place) for place in waiting.values()}
+    listed.add(locations.canonical(_within(table, run.run_id, _LIST)))
+    if not (failed or present or here - listed):
         remove(table, run.run_id)
     return Restored([path for path, why in results if why is None], present, failed)
 
@@ -217,10 +256,25 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
 def _check_paths(table: Table, run: TrashRun, rows: Sequence[tuple[str, str]]) -> None:
     """Refuse a list that was changed so that it names files outside of the table or of the run's folder."""
     folder = [_within(table, run.run_id)]
+    nested = NestedTables(table.storage, table.roots)
+    for values in zip(*rows, strict=True):
+        if len(set(values)) < len(rows):
+            raise CorruptFileError(
+                f"the list of run {run.run_id} contains a file twice", hint="move its files by hand"
+            )
     for path, place in rows:
-        if not locations.deletable(place, folder) or not locations.deletable(path, table.roots):
+        if (
+            not locations.deletable(place, folder)
+            or not locations.deletable(path, table.roots)
+            or nested.owns(path)
+        ):
             raise CorruptFileError(
                 f"the list of run {run.run_id} names {path}, which is outside of the table's folders",
+                hint="move this file by hand",
+            )
+        if is_metadata_name(path) and not is_earlier_metadata(table, path):
+            raise CorruptFileError(
+                f"the list of run {run.run_id} names {path}, which could become the current metadata",
                 hint="move this file by hand",
             )
 

@@ -72,4 +72,4 @@ def _listed(session: Session, namespace: str) -> list[str]:
             found = session.catalog.handle.list_tables(tuple(namespace.split(".")))
     except (NotFoundError, NoSuchNamespaceError):
         return []
-    return sorted(".".join(name) for name in found)
+    return sorted(".".join(map(str, name)) for name in found)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from lake.core.errors import BadInputError, NotFoundError
+from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
 from lake.core.units import format_time, natural_number, parse_time_ms
 
 if TYPE_CHECKING:
@@ -157,6 +157,22 @@ def ancestors(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snap
 def is_ancestor(metadata: TableMetadata, ancestor_id: int, snapshot_id: int | None) -> bool:
     """Whether a snapshot is another one or one of its retained ancestors."""
     return any(item.snapshot_id == ancestor_id for item in ancestors(metadata, snapshot_id))
+
+
+def require_descent(older: Snapshot, newer: Snapshot) -> None:
+    """Check that a snapshot can have another one in its history: each commit has a larger sequence number.
+
+    Format version 1 does not have sequence numbers.
+
+    Raises:
+        CorruptFileError: the older snapshot was committed later.
+    """
+    first, second = older.sequence_number or 0, newer.sequence_number or 0
+    if first and second and first >= second:
+        raise CorruptFileError(
+            f"snapshot {newer.snapshot_id} has snapshot {older.snapshot_id} as its parent or ancestor, which has a "
+            f"larger sequence number: {first}, not less than {second}"
+        )
 
 
 def is_first(metadata: TableMetadata, snapshot: Snapshot) -> bool:

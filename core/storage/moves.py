@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lake.core import locations
 from lake.core.errors import LakeError, StorageError
-from lake.core.storage.atomic_files import flush, make_folders
+from lake.core.storage.atomic_files import flush
 from lake.core.storage.errors import translate_errors
 
 if TYPE_CHECKING:
@@ -34,14 +37,30 @@ def move(storage: Storage, source: str, target: str, ids: Ids) -> None:
             raise StorageError(f"{source} cannot be deleted: {outcome.failed[source]}")
         return
     with translate_errors(source):
-        make_folders(os.path.dirname(os.path.abspath(end.path)))
-        try:
-            os.rename(begin.path, end.path)
-        except FileNotFoundError:
-            return
-        except OSError:
-            _move_to_other_disk(begin.path, end.path, ids)
-        flush(os.path.dirname(end.path))
+        from_folder, name = os.path.split(os.path.abspath(begin.path))
+        to_folder, new_name = os.path.split(os.path.abspath(end.path))
+        storage.make_local_folder(to_folder)
+        with _opened(storage, to_folder) as target_folder:
+            try:
+                with _opened(storage, from_folder) as source_folder:
+                    os.rename(name, new_name, src_dir_fd=source_folder, dst_dir_fd=target_folder)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                _move_to_other_disk(begin.path, end.path, ids)
+        flush(to_folder)
+
+
+@contextmanager
+def _opened(storage: Storage, folder: str) -> Iterator[int]:
+    """Open a folder: what replaces it by a link afterwards does not redirect the move."""
+    descriptor = storage.open_local_folder(folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _move_to_other_disk(source: str, target: str, ids: Ids) -> None:

@@ -298,6 +298,27 @@ class Storage:
             else:
                 filesystem.create_dir(path, recursive=True)
 
+    def open_local_folder(self, location: str) -> int:
+        """Open a local folder without following links below the roots; the caller closes the descriptor.
+
+        Raises:
+            OSError: there is no such folder, or a part of its path below a root is a link.
+        """
+        return _open_folder(_local_path(location), self._roots)
+
+    def make_local_folder(self, location: str) -> None:
+        """Create a local folder and its missing parents, none of them through a link below the roots.
+
+        Raises:
+            OSError: a part of its path is a link or a file.
+        """
+        path = _local_path(location)
+        above = path
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        os.close(_open_folder(above, self._roots))
+        _make_folders(path)
+
     def remove_empty_folders(self, location: str) -> None:
         """Remove a local folder and the folders below it, those that are empty; in an object store there are none."""
         if not paths.parse(location).is_local:

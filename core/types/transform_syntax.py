@@ -26,6 +26,7 @@ from lake.core.errors import InvalidRequestError, NotFoundError, RefusedError
 from lake.core.options import Option
 from lake.core.types.sort_orders import is_sortable
 
+_LARGEST, _MOST_DIGITS, _SHOWN = 2**31 - 1, 10, 80
 _TERM = re.compile(
     r"^(?:(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^(),]+?)\s*(?:,\s*(\d+)\s*)?\)|([^(),]+))$"
 )
@@ -196,7 +197,13 @@ def _parse_term(term: str) -> tuple[Transform[Any, Any], str]:
     if found[5]:
         return IdentityTransform(), found[5].strip()
     function, column = found[1].lower(), found[3]
-    number = int(found[2] or found[4] or 0)
+    digits = found[2] or found[4] or "0"
+    # Iceberg's numbers have 32 bits; to read thousands of digits raises an error.
+    number = int(digits) if len(digits) <= _MOST_DIGITS else _LARGEST + 1
+    if number > _LARGEST:
+        raise InvalidRequestError(
+            f"the number in {term[:_SHOWN]!r} is too large", hint=f"the largest is {_LARGEST}"
+        )
     if function in _PLAIN and not number:
         return _PLAIN[function], column
     if function == "bucket" and number:

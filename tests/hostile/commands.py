@@ -15,7 +15,16 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from support.cli.command_line import CommandLine, Result
 
 from hostile.guard import WrongError
-from hostile.tables import ADDED, SCHEMA, TAG, UPSERTED, BrokenTable, Truth, rows_of
+from hostile.tables import (
+    ADDED,
+    SCHEMA,
+    TAG,
+    UPSERTED,
+    WAP_ID,
+    BrokenTable,
+    Truth,
+    rows_of,
+)
 from lake.core.catalogs.selection import open_catalog
 from lake.core.session import Session
 from lake.core.settings import Settings
@@ -34,7 +43,16 @@ READS = (
     "deletes-exact",
     "check",
     "check-rows",
+    "check-deep",
+    "inspect-manifests",
+    "inspect-partitions",
+    "consumers",
     "repair-dry",
+    "rename-dry",
+    "purge-dry",
+    "expire-partitions-dry",
+    "cherry-pick-dry",
+    "publish-dry",
     "compact-dry",
     "expire-dry",
     "replay",
@@ -56,12 +74,24 @@ WRITES = (
     "alter",
     "rollback",
     "add-files",
+    "rewrite-deletes",
+    "forward",
+    "cherry-pick",
+    "publish",
+    "expire-partitions",
+    "create",
+    "rename",
+    "drop",
+    "purge",
+    "register",
 )
 # Refused by a rule, bad input; a conflict is what a plan that does not hold looks like to a commit.
 _TYPED = {2: "refused", 3: "refused", 4: "conflict", 7: "bad input"}
 _PARTIAL = 6
 # Commands that may end with that code on broken metadata.
-_PARTLY = {"expire", "tables", "check", "check-rows"}
+_PARTLY = {"expire", "tables", "check", "check-rows", "check-deep", "purge", "expire-partitions"}
+_DELETE = {"expire", "clean", "purge"}
+_NEW = "db.new"
 _ROW_ERRORS = {"bad-input", "corrupt", "not-found", "refused"}
 _LOADED = "db.loaded"
 _EXPIRE = [
@@ -76,6 +106,7 @@ _EXPIRE = [
 CLEAN = ["--older-than", "0s", "--unsafe-retention", "--max-share", "100%"]
 # Without missing files: in a manifest with another name of a file, that file is missing.
 _REPAIRS = ("totals", "refs", "statistics", "dangling-deletes", "duplicate-files")
+_PARTITIONS = ["--strategy", "update-time", "--older-than", "0s", "--unsafe-retention"]
 _COMPACT = ["--rewrite-all", "--min-input-files", "1"]
 
 
@@ -100,6 +131,7 @@ class Commands:
         rows = rows_of(ids)
         pq.write_table(rows.set_column(2, "value", [list(UPSERTED.values())]), self._source)
         self._truth = table.truth
+        self._staged = table.staged_id
         facts = self._ok("plan")["plan"]
         if any(facts[key] != count for key, count in self._truth.facts.items()):
             raise AssertionError(f"{facts} are not {self._truth.facts}")
@@ -128,6 +160,25 @@ class Commands:
             "deletes-exact": ["deletes", name, "--exact"],
             "check": ["check", name],
             "check-rows": ["check", name, "--rows"],
+            "check-deep": ["check", name, "--deep"],
+            "inspect-manifests": ["inspect", name, "manifests"],
+            "inspect-partitions": ["inspect", name, "partitions"],
+            "consumers": ["consumers", name],
+            "rename-dry": ["rename", name, _NEW, "--dry-run"],
+            "rename": ["rename", name, _NEW],
+            "drop": ["drop", name],
+            "purge-dry": ["drop", name, "--purge"],
+            "purge": ["drop", name, "--purge", "--yes"],
+            "register": ["register", name, self.table.pointer],
+            "create": ["create", _NEW, "--from", name],
+            "expire-partitions-dry": ["expire-partitions", name, *_PARTITIONS, "--dry-run"],
+            "expire-partitions": ["expire-partitions", name, *_PARTITIONS],
+            "cherry-pick-dry": ["cherry-pick", name, self._staged, "--dry-run"],
+            "cherry-pick": ["cherry-pick", name, self._staged],
+            "publish-dry": ["publish", name, "--wap-id", WAP_ID, "--dry-run"],
+            "publish": ["publish", name, "--wap-id", WAP_ID],
+            "rewrite-deletes": ["deletes", name, "--rewrite"],
+            "forward": ["ref", name, "--fast-forward", "main", "--to", self._staged],
             "repair-dry": ["check", name, *_repairs(*_REPAIRS, "missing-files")],
             "repair": ["check", name, *_repairs(*_REPAIRS), "--yes"],
             "manifests": ["manifests", name, "--rewrite-all"],
@@ -185,6 +236,8 @@ class Commands:
                 if command == "source":
                     ends.append(self._loaded(next(iter(broken))))
                 else:
+                    if command == "register":
+                        self.table.enter()
                     ends.append(self._judged_by(command, broken, truths))
             finally:
                 self.table.restore()
@@ -274,6 +327,8 @@ class Commands:
         """Check that nothing that is needed, and nothing outside, went."""
         if self.table.canary_changed():
             raise WrongError(f"{command} changed a file beside the warehouse: {result}")
+        if command == "purge":
+            return
         if self.table.is_lost:
             raise WrongError(f"{command} deleted the table's metadata: {result.stdout[-800:]}")
         gone = {path for path in self.table.changes()[1] if path.suffix != ".crc"}
@@ -281,12 +336,13 @@ class Commands:
         lost = min((gone & truth.needed for truth in truths), key=len)
         if lost:
             raise WrongError(f"{command} deleted live files {lost}: {result.stdout[-800:]}")
-        if gone and command not in {"expire", "clean"}:
+        if gone and command not in _DELETE:
             raise WrongError(f"{command} deleted {gone}: {result.stdout[-800:]}")
 
     def _nothing_changed(self, command: str, result: Result) -> None:
         come, gone = self.table.changes()
-        if come or gone or self.table.has_moved:
+        has_moved = bool(self.table.pointers()) if command == "register" else self.table.has_moved
+        if come or gone or has_moved:
             changed = [path.name for path in (*come, *gone)]
             raise WrongError(f"{command} failed and changed {changed}: {result.stdout[-800:]}")
 
@@ -342,6 +398,50 @@ class Commands:
 
     def _stats_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         self._rows_are(truth.rows, "stats")
+
+    def _rewrite_deletes_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows, "deletes --rewrite")
+
+    def _cherry_pick_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows + truth.staged, "cherry-pick")
+        self._only_once("cherry-pick")
+
+    def _publish_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows + truth.staged, "publish")
+        self._only_once("publish")
+
+    def _only_once(self, command: str) -> None:
+        if self.run(command).exit_code == 0:
+            raise WrongError(f"{command} adds the same rows again")
+
+    def _expire_partitions_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        found = self.table.rows_now()
+        if found - truth.rows:
+            raise WrongError(f"after expire-partitions there are {_difference(found, truth.rows)}")
+        for value in {dict(row).get(2) for row in found}:
+            whole = Counter({row: n for row, n in truth.rows.items() if dict(row).get(2) == value})
+            left = Counter({row: n for row, n in found.items() if dict(row).get(2) == value})
+            if whole != left:
+                raise WrongError(f"expire-partitions left {left.total()} rows of {value}")
+
+    def _rename_is_right(self, _document: dict[str, Any], _truth: Truth) -> None:
+        names = [row[1:4] for row in self.table.entries()]
+        if names != [(*_NEW.split("."), self.table.pointer)]:
+            raise WrongError(f"rename left the entries {names}")
+
+    def _drop_is_right(self, _document: dict[str, Any], _truth: Truth) -> None:
+        if self.table.entries() or self.table.changes() != (set(), set()):
+            raise WrongError(f"drop left {self.table.entries()} and {self.table.changes()}")
+
+    def _purge_is_right(self, document: dict[str, Any], _truth: Truth) -> None:
+        if self.table.entries() and document["status"] != "partial":
+            raise WrongError(f"drop --purge left {self.table.entries()}")
+
+    def _register_is_right(self, _document: dict[str, Any], _truth: Truth) -> None:
+        if self.table.pointers() != [self.table.pointer]:
+            raise WrongError(f"register made the entries {self.table.entries()}")
+        if (end := self._lake("--json", "drop", self.table.name)).exit_code:
+            raise WrongError(f"what was registered cannot be dropped: {end}")
 
     def _branch_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         if not {*truth.refs, "more"}.issubset(self.table.metadata.refs):

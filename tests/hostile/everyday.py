@@ -15,8 +15,10 @@ _FEW = {
     f"parquet:Footers:{_TABLE}": range(7),
     f"metadata:Values:{_TABLE}": range(10),
     # A ref to nothing, a transform to come.
-    f"metadata:WrongValues:{_TABLE}": (48, 60),
+    f"metadata:WrongValues:{_TABLE}": (52, 82),
     f"places:Named:{_TABLE}": (0, 16, 45, 98, 151),
+    # Texts for NEW of rename, and as a run to restore.
+    f"arguments:Texts:{_TABLE}": (3003, 3004, 3820),
 }
 INPUTS = [(kind, number) for kind, numbers in _FEW.items() for number in numbers]
 

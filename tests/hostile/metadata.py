@@ -12,20 +12,10 @@ from typing import Any
 
 from hostile.commands import READS, WRITES, Commands
 from hostile.guard import WrongError
-from hostile.tables import broken_table, edited
+from hostile.tables import WAP_ID, broken_table, edited
 
 _DEEPEST = 200
-_TURNS = (
-    "scan",
-    "plan",
-    "expire",
-    "compact",
-    "upsert",
-    "snapshots",
-    "replay",
-    "compact-dry",
-    "expire-dry",
-)
+_TURNS = (*READS, *WRITES)
 _VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 2, 3, 4, 99, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63), 10**40),
     *(
@@ -91,7 +81,7 @@ class Values:
 
         def change(document: Any) -> None:
             times = chance.choice((1, 1, 1, 2, 3))
-            edits_made.extend(_changed(document, chance) for _ in range(times))
+            edits_made.extend(changed_at_random(document, chance) for _ in range(times))
 
         data = edited(self._text, change)
         if chance.random() < 0.1:
@@ -104,7 +94,7 @@ class Values:
             )
 
 
-def _changed(document: Any, chance: random.Random) -> str:
+def changed_at_random(document: Any, chance: random.Random) -> str:
     """Change something in a document; return a description."""
     places = list(_places(document, ""))
     # Schemas are most of a document, and the least of what counts.
@@ -260,6 +250,43 @@ def _wrong_values(text: bytes, canary: Path, own: Path) -> dict[str, Callable[[]
     add("main as a tag", lambda one: one["refs"]["main"].update(type="tag"))
     add("refs of odd names", lambda one: one["refs"].update({"\x1b[2J\n": one["refs"]["main"]}))
     add("no refs", lambda one: one.pop("refs"))
+    for name, change in {
+        "a WAP id twice": lambda own, every: every[0]["summary"].update({"wap.id": WAP_ID}),
+        "published already": lambda own, every: every[-1]["summary"].update(
+            {"published-wap-id": WAP_ID}
+        ),
+        "picked already": lambda own, every: every[-1]["summary"].update(
+            {"source-snapshot-id": str(own["snapshot-id"])}
+        ),
+        "picked from itself": lambda own, every: own["summary"].update(
+            {"source-snapshot-id": str(own["snapshot-id"])}
+        ),
+        "its own parent, staged": lambda own, every: own.update(
+            {"parent-snapshot-id": own["snapshot-id"]}
+        ),
+        "no parent, staged": lambda own, every: own.pop("parent-snapshot-id", None),
+        "a missing parent, staged": lambda own, every: own.update({"parent-snapshot-id": 5}),
+        "the head's list, staged": lambda own, every: own.update(
+            {"manifest-list": every[-1]["manifest-list"]}
+        ),
+        "replaced partitions, staged": lambda own, every: own["summary"].update(
+            {"operation": "overwrite", "replace-partitions": "true"}
+        ),
+        "deleted, staged": lambda own, every: own["summary"].update({"operation": "delete"}),
+        "an unknown operation, staged": lambda own, every: own["summary"].update(operation="x"),
+        "no operation, staged": lambda own, every: own["summary"].pop("operation"),
+        "no summary, staged": lambda own, every: own.pop("summary"),
+        "many added files, staged": lambda own, every: own["summary"].update(
+            {"added-data-files": "9" * 30}
+        ),
+        "a sequence number to come, staged": lambda own, every: own.update(
+            {"sequence-number": 2**62}
+        ),
+        "an old sequence number, staged": lambda own, every: own.update({"sequence-number": 0}),
+        "a WAP id of numbers": lambda own, every: own["summary"].update({"wap.id": 1}),
+        "a huge WAP id": lambda own, every: own["summary"].update({"wap.id": WAP_ID * 10**5}),
+    }.items():
+        add(name, lambda one, edit=change: edit(_staged(one), one["snapshots"]))
     add("a low last sequence number", lambda one: one.update({"last-sequence-number": 0}))
     add("a negative last sequence number", lambda one: one.update({"last-sequence-number": -5}))
     add("a low next row id", lambda one: one.update({"next-row-id": 0}))
@@ -335,6 +362,12 @@ def _wrong_values(text: bytes, canary: Path, own: Path) -> dict[str, Callable[[]
     found["gzip cut"] = lambda: gzip.compress(text)[:-20]
     found["gzip not so"] = lambda: text
     return found
+
+
+def _staged(document: Any) -> Any:
+    """Return the snapshot with a WAP id, or the first one."""
+    every = document["snapshots"]
+    return next((one for one in every if one["summary"].get("wap.id") == WAP_ID), every[0])
 
 
 def _bomb(start: bytes, byte: bytes, times: int) -> bytes:

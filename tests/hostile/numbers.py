@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from hostile.guard import attempts
+from hostile.partitions import NAMES
 from hostile.tables import FLINK, TABLES
 
 _CHUNK = 400
@@ -21,7 +22,7 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
         yield f"avro:Truncations:{name}", range(5200 + index, 70_000, 200)
         yield f"avro:Flips:{name}", range(300)
     yield "avro:WrongValues:lake-v2", range(600)
-    for index, name in enumerate(("lake-v3", "pyiceberg-v1", "flink-upsert")):
+    for index, name in enumerate(("lake-v3", "pyiceberg-v1", "flink-upsert", "staged")):
         yield f"avro:WrongValues:{name}", range(index, 600, 3)
     for name, count in (
         ("lake-v2", 400),
@@ -39,14 +40,22 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
         yield f"formats:Mutants:{file}", range(500)
     yield "formats:Bombs", range(6)
     yield "parquet:Vectors:lake-v3", range(1000)
-    for name, count in (("lake-v2", 400), ("lake-v3", 300), ("pyiceberg-v1", 300)):
+    for name, count in (("lake-v2", 400), ("lake-v3", 300), ("pyiceberg-v1", 300), ("staged", 400)):
         yield f"metadata:Values:{name}", range(count)
-    yield "metadata:WrongValues:lake-v2", range(150)
-    yield "metadata:WrongValues:lake-v3", range(0, 150, 4)
+    yield "metadata:WrongValues:lake-v2", range(170)
+    yield "metadata:WrongValues:lake-v3", range(0, 170, 4)
+    yield "metadata:WrongValues:staged", range(0, 170, 2)
     yield "places:Named", range(600)
     yield "places:Arguments", range(400)
     yield "places:Nested", range(8)
     yield "inventories:Inventories", range(400)
+    yield "trash:Lists", range(500)
+    yield "catalogs:Rows", range(600)
+    yield "catalogs:Folders", range(100)
+    yield "arguments:Texts", range(5000)
+    for name in NAMES:
+        yield f"partitions:Values:{name}", range(200)
+    yield "rest:Answers", range(400)
     yield "flink:Checkpoints", range(200)
     yield "flink:Pending", range(1000)
     yield "sources:Sources", range(60)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import make_table
+from support.tables.metadata_edits import edit_metadata, read_metadata
 from world.reference import DATA, Reference, local
 
 SCHEMA = Schema(
@@ -39,6 +41,9 @@ _SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
 NAME = "db.t"
 TAG = "kept"
 UPSERTED = {1: 901, 12: 912, 99: 999}
+# Of a snapshot beside the history, and its WAP id.
+STAGED, WAP_ID = range(300, 306), "wap 1"
+_VERSIONED = re.compile(r"v([0-9]+)\.metadata\.json")
 # Of one partition.
 ADDED = (200, 202)
 
@@ -55,8 +60,8 @@ def rows_of(ids: Any, value: int = 0) -> pa.Table:
     )
 
 
-def _by_lake(warehouse: Path, version: int) -> None:
-    lake = CommandLine(warehouse, engine="inline")
+def _by_lake(warehouse: Path, version: int, catalog_type: str = "sql") -> None:
+    lake = CommandLine(warehouse, engine="inline", catalog_type=catalog_type)
 
     def load(ids: Any, *options: str, value: int = 0) -> None:
         source = warehouse.parent / "source.parquet"
@@ -65,9 +70,7 @@ def _by_lake(warehouse: Path, version: int) -> None:
 
     load(range(10), "--create", "--partition-by", "part", "--property", f"format-version={version}")
     load(range(10, 20))
-    table = pyiceberg_catalog(warehouse).load_table(NAME)
-    head = table.metadata.current_snapshot_id
-    table.manage_snapshots().create_tag(head, TAG).commit()
+    lake.ok("tag", NAME, TAG)
     lake.ok("compact", NAME, "--rewrite-all", "--min-input-files", "1")
     load(range(20, 30))
     lake.ok("compact", NAME, "--rewrite-all", "--min-input-files", "1")
@@ -103,6 +106,32 @@ def _in_blocks(warehouse: Path) -> None:
         _split(path, lambda row: row | {"manifest_length": _size(row["manifest_path"])})
 
 
+def _with_staged(warehouse: Path) -> None:
+    """Make a table by lake with a snapshot that was staged under a WAP id, as Spark does."""
+    lake = CommandLine(warehouse, engine="inline")
+    source = warehouse.parent / "source.parquet"
+
+    def load(ids: Any, *options: str) -> None:
+        pq.write_table(rows_of(ids), source)
+        lake.ok("ingest", NAME, source, *options)
+
+    load(range(10), "--create", "--partition-by", "part")
+    load(range(10, 20))
+    lake.ok("tag", NAME, TAG)
+    lake.ok("ref", NAME, "--branch-create", "audit")
+    load(STAGED, "--branch", "audit")
+    lake.ok("ref", NAME, "--drop", "audit")
+    document = read_metadata(warehouse)
+    staged = document["snapshots"][-1]["snapshot-id"]
+
+    def mark(plain: Any) -> None:
+        (one,) = (item for item in plain["snapshots"] if item["snapshot-id"] == staged)
+        one["summary"]["wap.id"] = WAP_ID
+
+    edit_metadata(warehouse, mark)
+    load(range(20, 30))
+
+
 def _size(location: str) -> int:
     return Path(local(location)).stat().st_size
 
@@ -122,7 +151,9 @@ def _split(path: Path, change: Callable[[Any], Any] = lambda row: row) -> None:
 _MAKERS: dict[str, Callable[[Path], None]] = {
     "lake-v2": lambda warehouse: _by_lake(warehouse, 2),
     "lake-v3": lambda warehouse: _by_lake(warehouse, 3),
+    "hadoop": lambda warehouse: _by_lake(warehouse, 2, "hadoop"),
     "blocks": _in_blocks,
+    "staged": _with_staged,
     "pyiceberg-v1": lambda warehouse: _by_pyiceberg(warehouse, 1),
     "pyiceberg-v2": lambda warehouse: _by_pyiceberg(warehouse, 2),
 }
@@ -139,12 +170,14 @@ class Truth:
         facts: how many data files, delete files and rows in data files that is.
         refs: branches and tags.
         needed: every file that they need.
+        staged: rows that the snapshot with `WAP_ID` added.
     """
 
     rows: Counter[Any]
     facts: Mapping[str, int]
     refs: frozenset[str]
     needed: frozenset[Path]
+    staged: Counter[Any] = field(default_factory=Counter)
 
 
 class BrokenTable:
@@ -163,12 +196,14 @@ class BrokenTable:
             self.warehouse, self.name = fixture.warehouse, fixture.table
             self.catalog_type = fixture.catalog_type
         else:
-            self.warehouse, self.name, self.catalog_type = folder / "warehouse", NAME, "sql"
+            self.warehouse, self.name = folder / "warehouse", NAME
+            self.catalog_type = name if name == "hadoop" else "sql"
             self.warehouse.mkdir(parents=True)
             _MAKERS[name](self.warehouse)
         self._canary = folder / "canary"
         self._make_canary()
         self.pointer = self._pointer()
+        self._entries = self.entries()
         self._contents = {path: path.read_bytes() for path in _files(self.root)}
         self._found = _look(self.root)
         self.truth = self.truth_now()
@@ -202,7 +237,15 @@ class BrokenTable:
     @property
     def is_lost(self) -> bool:
         """Whether the catalog names metadata that are not there."""
-        return not Path(local(self._pointer())).exists()
+        return any(not Path(local(pointer)).exists() for pointer in self.pointers())
+
+    @cached_property
+    def staged_id(self) -> str:
+        """The id of the snapshot that was staged; the tag's name if there is none."""
+        for one in self.metadata.snapshots:
+            if one.summary and one.summary.additional_properties.get("wap.id") == WAP_ID:
+                return str(one.snapshot_id)
+        return TAG
 
     def original(self, path: Path) -> bytes:
         """Return a file's content as it was."""
@@ -217,18 +260,38 @@ class BrokenTable:
         with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
             catalog.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
 
+    def entries(self) -> list[Any]:
+        """Return the rows of a SQL catalog's tables."""
+        if self.catalog_type != "sql":
+            return []
+        with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
+            return sorted(catalog.execute("SELECT * FROM iceberg_tables"))
+
+    def enter(self, *rows: Any) -> None:
+        """Replace the rows of a SQL catalog's tables."""
+        with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
+            catalog.execute("DELETE FROM iceberg_tables")
+            marks = ", ".join("?" * len(self._entries[0]))
+            catalog.executemany(f"INSERT INTO iceberg_tables VALUES ({marks})", rows)
+
+    def pointers(self) -> list[str]:
+        """Return the metadata files that the catalog names; none if the table was dropped."""
+        if self.catalog_type != "sql":
+            return [self._pointer()] if self._versions() else []
+        return [row[3] for row in self.entries()]
+
     def _pointer(self, name: str | None = None) -> str:
         if self.catalog_type != "sql":
-            folder = self.root / "metadata"
-            versions = [
-                int(path.name[1:].split(".")[0]) for path in folder.glob("v*.metadata.json")
-            ]
-            return f"{folder}/v{max(versions)}.metadata.json"
+            return f"{self.root}/metadata/v{max(self._versions())}.metadata.json"
         with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
             names = (name or self.name).rsplit(".", 1)
             query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
             found = catalog.execute(query, names).fetchone()
         return str(found[0])
+
+    def _versions(self) -> list[int]:
+        names = [path.name for path in (self.root / "metadata").glob("v*.metadata.json")]
+        return [int(found[1]) for name in names if (found := _VERSIONED.fullmatch(name))]
 
     def _parsed(self, location: str) -> TableMetadata:
         text = Path(local(location)).read_text()
@@ -261,7 +324,16 @@ class BrokenTable:
             facts,
             frozenset(metadata.refs),
             frozenset(Path(local(path)) for path in needed),
+            self._staged(reference, metadata),
         )
+
+    def _staged(self, reference: Reference, metadata: TableMetadata) -> Counter[Any]:
+        for one in metadata.snapshots:
+            if one.summary and one.summary.additional_properties.get("wap.id") == WAP_ID:
+                parent = _snapshot(metadata, one.parent_snapshot_id or 0)
+                found = Counter(reference.rows(metadata, one))
+                return found - Counter(reference.rows(metadata, parent))
+        return Counter()
 
     def rows_now(self) -> Counter[Any]:
         """Return the rows that the table holds now, by other code than lake's."""
@@ -304,8 +376,9 @@ class BrokenTable:
                 path.unlink(missing_ok=True)
                 path.write_bytes(self._contents[path])
                 self._found[path] = _stat(path)
-        if self.catalog_type == "sql" and self._pointer() != self.pointer:
-            self.point_at(self.pointer)
+        shutil.rmtree(self.warehouse / "db" / "new", ignore_errors=True)
+        if self.catalog_type == "sql" and self.entries() != self._entries:
+            self.enter(*self._entries)
 
     def changes(self) -> tuple[set[Path], set[Path]]:
         """Return which files have come and which have gone."""
@@ -323,7 +396,11 @@ class BrokenTable:
     @property
     def has_moved(self) -> bool:
         """Whether something was committed."""
-        return self._pointer() != self.pointer
+        return self.pointers() != [self.pointer]
+
+    def look_at_canary(self) -> None:
+        """Take what is beside the warehouse now as what must stay."""
+        self._canaries = _look(self._canary)
 
     def canary_changed(self) -> bool:
         """Whether anything beside the warehouse was touched."""

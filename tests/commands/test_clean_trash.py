@@ -1,0 +1,104 @@
+"""Lists of files that were moved away: what they contain does not decide which files are lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import files_below
+
+_NOW = ("--older-than", "0s", "--unsafe-retention", "--max-share", "100%")
+Rows = list[dict[str, Any]]
+
+
+def moved(lake: CommandLine) -> Path:
+    """Make a table, and move three orphan files away; return the folder of the run."""
+    source = lake.warehouse.parent / "in.csv"
+    source.write_text("id\n1\n")
+    lake.ok("ingest", "db.t", source, "--create")
+    for name in ("one", "two", "three"):
+        (lake.warehouse / "db" / "t" / "data" / f"{name}.parquet").write_text(name)
+    run = lake.ok("clean", "db.t", *_NOW, "--quarantine")["result"]["run_id"]
+    return lake.warehouse / "db" / "t" / ".lake-trash" / str(run)
+
+
+def rewritten(run: Path, change: Callable[[Rows], object]) -> None:
+    """Change the list of a run."""
+    path = run / "files.parquet"
+    listed = pq.read_table(path)
+    rows = listed.to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, listed.schema), path)
+
+
+def test_a_restore_deletes_no_file_that_the_list_lacks(lake: CommandLine) -> None:
+    run = moved(lake)
+    rewritten(run, lambda rows: rows.pop())
+
+    assert lake.ok("clean", "db.t", "--restore", run.name)["result"]["restored"] == 2
+    names = {path.rpartition("/")[2] for path in files_below(lake.warehouse)}
+    assert {"one.parquet", "two.parquet", "three.parquet"} <= names
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows[0].update(path=None), "path is missing"),
+        (lambda rows: rows[0].update(moved_to=None), "moved_to is missing"),
+        (lambda rows: rows[0].update(bytes=-1), "a size is negative"),
+        (lambda rows: [row.update(bytes=2**63 - 1) for row in rows], "the sizes are too large"),
+        (lambda rows: rows[0].update(moved_to=rows[1]["moved_to"]), "contains a file twice"),
+        (lambda rows: rows[0].update(path=rows[1]["path"]), "contains a file twice"),
+    ],
+)
+def test_a_list_that_contradicts_itself_is_not_followed(
+    lake: CommandLine, change: Callable[[Rows], object], message: str
+) -> None:
+    run = moved(lake)
+    rewritten(run, change)
+    before = files_below(lake.warehouse)
+
+    result = lake("clean", "db.t", "--restore", run.name)
+
+    assert result.exit_code == 7, result
+    assert message in result.stderr
+    assert files_below(lake.warehouse) == before
+
+
+@pytest.mark.parametrize("name", ["99999-x.metadata.json", "v9.metadata.json", "version-hint.text"])
+def test_a_restore_makes_no_newer_metadata(lake: CommandLine, name: str) -> None:
+    run = moved(lake)
+    root = lake.warehouse / "db" / "t"
+    rewritten(run, lambda rows: rows[0].update(path=f"{root}/metadata/{name}"))
+
+    result = lake("clean", "db.t", "--restore", run.name)
+
+    assert result.exit_code == 7, result
+    assert "could become the current metadata" in result.stderr
+    assert not (root / "metadata" / name).exists()
+
+
+def test_a_restore_does_not_follow_links(lake: CommandLine, tmp_path: Path) -> None:
+    run = moved(lake)
+    root, outside = lake.warehouse / "db" / "t", tmp_path / "outside"
+    outside.mkdir()
+    (root / "data" / "link").symlink_to(outside)
+    rewritten(run, lambda rows: rows[0].update(path=f"{root}/data/link/new/one.parquet"))
+
+    result = lake("clean", "db.t", "--restore", run.name)
+
+    assert result.exit_code == 6, result
+    assert not list(outside.iterdir())
+
+    other = tmp_path / "other"
+    os.rename(run, other)
+    run.symlink_to(other)
+    before = files_below(other)
+    assert lake("clean", "db.t", "--restore", run.name).exit_code == 6
+    assert files_below(other) == before

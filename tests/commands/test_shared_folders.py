@@ -1,0 +1,189 @@
+"""Tables whose folders are those of another table: no command deletes the other one's files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import files_below, ids_in
+from support.tables.metadata_edits import metadata_path, read_metadata
+
+_EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
+_PURGE = ("--purge", "--yes")
+_CLEAN = ("--older-than", "0s", "--unsafe-retention", "--max-share", "100%", "--delete")
+
+
+def load(lake: CommandLine, table: str = "db.t", times: int = 2, *options: str) -> None:
+    source = lake.warehouse.parent / "in.csv"
+    source.write_text("id\n1\n2\n")
+    for _ in range(times):
+        lake.ok("ingest", table, source, "--create", *options)
+
+
+def another_uuid(plain: dict[str, Any], _: Path) -> None:
+    plain["table-uuid"] = str(uuid4())
+
+
+def in_the_data_folder(plain: dict[str, Any], folder: Path) -> None:
+    plain.update({"table-uuid": str(uuid4()), "location": f"file://{folder}/data"})
+
+
+def with_the_data_folder(plain: dict[str, Any], folder: Path) -> None:
+    another_uuid(plain, folder)
+    plain["location"] = str(folder.parent / "other")
+    plain["properties"]["write.data.path"] = f"{folder}//data/"
+
+
+def with_the_table_as_data_folder(plain: dict[str, Any], folder: Path) -> None:
+    another_uuid(plain, folder)
+    plain["location"] = str(folder.parent / "other")
+    plain["properties"]["write.data.path"] = f"file:{folder}"
+
+
+OTHERS = [
+    lambda plain, folder: None,
+    another_uuid,
+    in_the_data_folder,
+    with_the_data_folder,
+    with_the_table_as_data_folder,
+]
+OTHER_NAMES = ["a copy", "another UUID", "data as location", "data as data", "location as data"]
+Change = Callable[[dict[str, Any], Path], None]
+
+
+def copied(lake: CommandLine, change: Change) -> Path:
+    """Copy the metadata of db.t to another folder, with a change."""
+    plain = read_metadata(lake.warehouse)
+    change(plain, lake.warehouse / "db" / "t")
+    folder = lake.warehouse / "db" / "other" / "metadata"
+    folder.mkdir(parents=True)
+    path = folder / metadata_path(lake.warehouse).name
+    path.write_text(json.dumps(plain))
+    return path
+
+
+def enter(lake: CommandLine, path: Path) -> None:
+    """Add a table to the catalog without asking lake."""
+    with sqlite3.connect(lake.warehouse / "catalog.db") as database:
+        database.execute(
+            "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location) "
+            "VALUES ('lake', 'db', 'other', ?)",
+            (f"file://{path}",),
+        )
+
+
+@pytest.mark.parametrize("change", OTHERS, ids=OTHER_NAMES)
+def test_a_table_in_the_folders_of_another_is_not_registered(
+    lake: CommandLine, change: Change
+) -> None:
+    load(lake)
+
+    refused = lake("register", "db.other", copied(lake, change))
+
+    assert refused.exit_code == 3, refused
+    assert "in its folders, already: db.t" in refused.stderr
+    assert lake("show", "db.other").exit_code == 7
+
+
+@pytest.mark.parametrize("change", OTHERS, ids=OTHER_NAMES)
+@pytest.mark.parametrize(
+    "command", [("expire", *_EXPIRE), ("drop", *_PURGE), ("clean", *_CLEAN)], ids=lambda one: one[0]
+)
+def test_no_file_of_a_table_in_the_folders_of_another_is_deleted(
+    lake: CommandLine, change: Change, command: tuple[str, ...]
+) -> None:
+    load(lake, times=3)
+    enter(lake, copied(lake, change))
+    before = files_below(lake.warehouse)
+
+    refused = lake(command[0], "db.other", *command[1:])
+
+    assert refused.exit_code == 3, refused
+    assert "hint:" in refused.stderr
+    assert files_below(lake.warehouse) == before
+    assert ids_in(lake.warehouse) == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("below", ["t", "t/data"])
+@pytest.mark.parametrize(
+    "command", [("expire", *_EXPIRE), ("drop", *_PURGE)], ids=lambda one: one[0]
+)
+def test_a_hadoop_table_with_the_data_folder_of_another_deletes_nothing(
+    warehouse: Path, below: str, command: tuple[str, ...]
+) -> None:
+    lake = CommandLine(warehouse, catalog_type="hadoop")
+    load(lake, times=3)
+    shutil.copytree(warehouse / "db" / "t", warehouse / "db" / "other")
+    for path in (warehouse / "db" / "other" / "metadata").glob("v*.metadata.json"):
+        plain = json.loads(path.read_text())
+        plain["table-uuid"] = "4f1c4a5e-6d64-4d5e-8c0f-0f7ad0f1d1aa"
+        plain["location"] = f"{warehouse}/db/other"
+        plain["properties"]["write.data.path"] = f"{warehouse}/db/{below}"
+        path.write_text(json.dumps(plain))
+    before = files_below(warehouse)
+
+    refused = lake(command[0], "db.other", *command[1:])
+
+    assert refused.exit_code == 3, refused
+    assert "is inside the folder of another table" in refused.stderr
+    assert files_below(warehouse) == before
+
+
+def test_metadata_that_no_command_could_load_is_not_registered(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    load(lake)
+    plain = read_metadata(lake.warehouse)
+    lake.ok("drop", "db.t")
+    for number, change in enumerate(
+        (
+            {"location": "/"},
+            {"location": "file:///tmp/../etc/x"},
+            {"location": "relative"},
+            {"snapshots": [*plain["snapshots"], plain["snapshots"][0]]},
+        )
+    ):
+        path = tmp_path / f"0000{number}-x.metadata.json"
+        path.write_text(json.dumps({**plain, **change}))
+        refused = lake("register", "db.t", path)
+        assert refused.exit_code == 7, refused
+        assert path.name in refused.stderr
+    assert lake.ok("tables")["result"]["tables"] == []
+
+
+def test_a_table_can_be_registered_again_and_purged(lake: CommandLine) -> None:
+    load(lake)
+    path = metadata_path(lake.warehouse)
+    lake.ok("drop", "db.t")
+    lake.ok("register", "db.again", path)
+    lake.ok("expire", "db.again", *_EXPIRE)
+    lake.ok("drop", "db.again", *_PURGE)
+    assert not list(lake.warehouse.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("catalog_type", ["sql", "hadoop"])
+def test_a_data_folder_outside_of_the_location_is_cleaned_only_if_the_user_names_it(
+    warehouse: Path, tmp_path: Path, catalog_type: str
+) -> None:
+    """Several tables may write to one folder, and no catalog contains which ones do."""
+    lake, shared = CommandLine(warehouse, catalog_type=catalog_type), tmp_path / "shared"
+    for name in ("db.t", "db.other"):
+        load(lake, name, 2, "--property", f"write.data.path=file://{shared}")
+    files = files_below(shared)
+
+    plan = lake.ok("clean", "db.t", *_CLEAN)["plan"]
+
+    assert (plan["orphans"], plan["kept"]["outside"]) == (0, 2)
+    assert files_below(shared) == files
+    lake.ok("drop", "db.other", *(_PURGE if catalog_type == "hadoop" else ()))
+    (shared / "lost.parquet").write_bytes(b"lost")
+    lake.ok("clean", "db.t", *_CLEAN, "--location", shared)
+    assert not (shared / "lost.parquet").exists()
+    assert len(files_below(shared)) == 2
