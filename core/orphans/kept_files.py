@@ -137,7 +137,7 @@ def _version(path: str) -> int | None:
 
 
 def by_name(
-    table: Table, paths: Iterable[str], excluded: Sequence[str], more: Sequence[str]
+    table: Table, paths: Iterable[str], excluded: Sequence[str], own: Sequence[str]
 ) -> list[KeepReason | None]:
     """Return why files are kept by their names alone; None for files that are not.
 
@@ -145,14 +145,14 @@ def by_name(
         table: the table.
         paths: the files.
         excluded: patterns of paths below the folders.
-        more: further folders that the user named.
+        own: folders outside of the table's location to which only this table writes.
     """
-    decide = _ByName(table, excluded, more)
+    decide = _ByName(table, excluded, own)
     return [decide(path) for path in paths]
 
 
 class _ByName:
-    def __init__(self, table: Table, excluded: Sequence[str], more: Sequence[str]) -> None:
+    def __init__(self, table: Table, excluded: Sequence[str], own: Sequence[str]) -> None:
         self._excluded = excluded
         self._fields = tuple(
             {f"{item.name}=" for spec in table.metadata.specs().values() for item in spec.fields}
@@ -163,15 +163,15 @@ class _ByName:
         # Any folder below these belongs to the table. Another folder below its location may be another table's.
         self._folders = _prefixes(
             [
-                *more,
+                *own,
                 table.data_location,
                 table.metadata_folder,
                 *(locations.join(table.metadata.location, name) for name in ("data", "metadata")),
             ]
         )
-        self._roots = _prefixes([*more, *table.roots])
-        # Several tables may write to one data folder, and no catalog says which ones do.
-        self._certain = _prefixes([*more, table.metadata.location, table.metadata_folder])
+        self._roots = _prefixes([*own, *table.roots])
+        # Several tables may write to one data folder.
+        self._certain = _prefixes([*own, table.metadata.location, table.metadata_folder])
 
     def __call__(self, path: str) -> KeepReason | None:
         name = locations.canonical(path)

@@ -29,6 +29,7 @@ from lake.core.garbage.reachability import (
 )
 from lake.core.metadata.files import is_metadata_name
 from lake.core.options import Option
+from lake.core.orphans.data_folders import own_data_folders
 from lake.core.orphans.inventory import INVENTORY
 from lake.core.orphans.kept_files import KeepReason, by_name, checkpoint_names, kept_metadata
 from lake.core.orphans.listing import list_files
@@ -198,7 +199,8 @@ def _reasons(
     pending = pc.is_in(loose["name"], value_set=checkpoint_names(table, names)).to_pylist()
     mismatched = referenced.paths.has(without_prefix(one_array(loose["name"]))).to_pylist()
     found: list[str | None] = []
-    named = by_name(table, paths, options.excluded, options.locations)
+    own = [*options.locations, *own_data_folders(table)]
+    named = by_name(table, paths, options.excluded, own)
     times = loose["modified_ms"].to_pylist()
     for path, is_pending, by, is_other, time_ms in zip(
         paths, pending, named, mismatched, times, strict=True

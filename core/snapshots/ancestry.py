@@ -167,7 +167,7 @@ def require_descent(older: Snapshot, newer: Snapshot) -> None:
     Raises:
         CorruptFileError: the older snapshot was committed later.
     """
-    first, second = older.sequence_number or 0, newer.sequence_number or 0
+    first, second = added_at(older), added_at(newer)
     if first and second and first >= second:
         raise CorruptFileError(
             f"snapshot {newer.snapshot_id} has snapshot {older.snapshot_id} as its parent or ancestor, which has a "

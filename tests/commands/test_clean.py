@@ -400,3 +400,35 @@ def test_a_listing_without_the_current_metadata_file_stops_the_run(
 
     with pytest.raises(StorageError, match="lacks"):
         plan_cleaning(session, table, options)
+
+
+@pytest.mark.parametrize("beside", [None, "inner", "outer", "same", "unreadable"])
+@pytest.mark.parametrize("catalog_type", ["sql", "hadoop"])
+def test_a_data_folder_elsewhere_is_cleaned_if_it_belongs_to_one_table(
+    tmp_path: Path, catalog_type: str, beside: str | None
+) -> None:
+    lake = CommandLine(tmp_path / "warehouse", engine="inline", catalog_type=catalog_type)
+    file = tmp_path / "rows.csv"
+    file.write_text("id\n1\n2\n")
+    folders = {"own": tmp_path / "far/t", "inner": tmp_path / "far/t/u", "outer": tmp_path / "far"}
+    for name in ("own", *([beside] if beside else [])):
+        folder = folders.get(name, folders["own"])
+        path = ("--property", f"write.data.path=file://{folder}")
+        lake.ok("ingest", f"db.{name}", file, "--create", *path)
+    if beside == "unreadable":
+        for path in (tmp_path / "warehouse/db/unreadable/metadata").glob("*.metadata.json"):
+            path.write_text("{}")
+    lost = folders["own"] / "lost.parquet"
+    lost.write_text("x")
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (0, 0))
+
+    done = lake.ok("clean", "db.own", "--delete")
+
+    assert lost.exists() == (beside is not None)
+    if beside is not None:
+        assert done["plan"]["kept"]["outside"] > 0
+        assert done["plan"]["orphans"] == 0
+    for name in ("own", *([beside] if beside else [])):
+        if name != "unreadable":
+            assert lake.ok("scan", f"db.{name}")["result"]["rows"] == 2
