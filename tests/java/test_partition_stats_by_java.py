@@ -118,7 +118,8 @@ def test_java_counts_the_same_in_tables_of_several_specs(
     agrees(lake, java)
     if version > 1:
         java.sql(lake.warehouse, "ALTER TABLE {c}.db.t DROP COLUMN name")
-        lake.ok("ingest", "db.t", few, "--select", "id,day,x")
+        few.write_text("id,day,x\n2,2026-01-30,1.5\n")
+        lake.ok("ingest", "db.t", few)
         assert all(len(row["partition"]) == 2 for row in agrees(lake, java))
 
 
