@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.statistics import PartitionStatisticsFile
 
+from lake.core.errors import BadInputError
+from lake.core.rows.partition_statistics import check_statistics_columns
 from lake.core.snapshots import ancestry
 from lake.core.statistics.partition_counts import PartitionCounts, count_partitions, counted_type
 
@@ -29,7 +31,7 @@ class PartitionStatisticsPlan:
         table: the table.
         branch: the branch whose head is described.
         snapshot: the snapshot; None if the branch has none.
-        earlier: the file that the snapshot has already.
+        earlier: the file that the snapshot has already; None if it has none that can be read.
         counts: the content of the new file; None if nothing is to be written.
     """
 
@@ -67,7 +69,7 @@ def plan_partition_statistics(table: Table, branch: str) -> PartitionStatisticsP
         return PartitionStatisticsPlan(table, branch, None)
     unified = counted_type(table.metadata)
     earlier = partition_statistics_of(table.metadata, snapshot.snapshot_id)
-    if earlier is not None:
+    if earlier is not None and _is_readable(table, earlier):
         return PartitionStatisticsPlan(table, branch, snapshot, earlier)
     counts = count_partitions(table, snapshot, unified)
     return PartitionStatisticsPlan(
@@ -81,6 +83,16 @@ def partition_statistics_of(
     """Return the partition statistics file of a snapshot, if it has one."""
     files = metadata.partition_statistics
     return next((item for item in files if item.snapshot_id == snapshot_id), None)
+
+
+def _is_readable(table: Table, file: PartitionStatisticsFile) -> bool:
+    try:
+        if table.storage.size(file.statistics_path) != file.file_size_in_bytes:
+            return False
+        check_statistics_columns(table.storage, file)
+    except BadInputError:
+        return False
+    return True
 
 
 def _total(rows: pa.Table, name: str) -> int:

@@ -506,3 +506,49 @@ def test_a_lost_file_is_reported_and_its_entry_is_repaired(
     assert lake.ok(*STATS)["status"] == "done"
     assert lake.ok("check", "db.t")["result"]["findings"] == []
     assert table is not None
+
+
+def _other_columns(path: Path) -> None:
+    pq.write_table(pa.table({"id": range(100)}), path)
+
+
+def _other_bytes(path: Path) -> None:
+    path.write_bytes(b"x" * path.stat().st_size)
+
+
+def _no_file(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "avro"])
+@pytest.mark.parametrize(
+    ("damage", "code"), [(_other_columns, "S003"), (_other_bytes, "S003"), (_no_file, "S002")]
+)
+def test_a_file_that_cannot_be_read_is_reported_and_replaced(
+    lake: CommandLine,
+    warehouse: Path,
+    table: Any,
+    file_format: str,
+    damage: Callable[[Path], None],
+    code: str,
+) -> None:
+    lake.ok("alter", "db.t", "--set", f"write.format.default={file_format}")
+    lake.ok(*STATS)
+    (path,) = files_of(warehouse)
+    damage(path)
+
+    def resize(plain: dict[str, Any]) -> None:
+        if path.exists():
+            plain["partition-statistics"][0]["file-size-in-bytes"] = path.stat().st_size
+
+    edit_metadata(warehouse, resize)
+    found = lake("--json", "check", "db.t").json()["result"]["findings"]
+    assert [(item["code"], item["place"]) for item in found] == [(code, f"file://{path}")]
+
+    assert lake.ok(*STATS)["status"] == "done"
+
+    (entry,) = entries(warehouse)
+    assert entry.statistics_path != f"file://{path}"
+    assert lake.ok("check", "db.t")["result"]["findings"] == []
+    assert lake.ok(*STATS)["status"] == "nothing-to-do"
+    assert table is not None
