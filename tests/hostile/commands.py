@@ -50,6 +50,7 @@ WRITES = (
     "convert",
     "clean",
     "stats",
+    "partition-stats",
     "repair",
     "branch",
     "tag",
@@ -142,6 +143,7 @@ class Commands:
             "clean-dry": ["clean", name, *CLEAN],
             "clean": ["clean", name, *CLEAN, "--delete"],
             "stats": ["stats", name],
+            "partition-stats": ["stats", name, "--partitions"],
             "branch": ["ref", name, "--branch-create", "more"],
             "tag": ["tag", name, "more"],
             "alter": ["alter", name, "--add-column", "more string"],
@@ -342,6 +344,13 @@ class Commands:
 
     def _stats_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         self._rows_are(truth.rows, "stats")
+
+    def _partition_stats_is_right(self, document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows, "stats --partitions")
+        plan = document["plan"]
+        found = (plan.get("data_files"), plan.get("records"))
+        if document["status"] == "done" and found != (truth.facts["files"], truth.facts["records"]):
+            raise WrongError(f"stats --partitions counts {plan}, there are {truth.facts}")
 
     def _branch_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         if not {*truth.refs, "more"}.issubset(self.table.metadata.refs):
