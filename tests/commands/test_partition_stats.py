@@ -147,6 +147,15 @@ def test_delete_files_and_deletion_vectors_are_counted(
     assert found["b"]["data_record_count"] == found[None]["data_record_count"] == 1
     if version == 2:
         agree(stored(warehouse), by_pyiceberg(warehouse))
+    for row in inspected(lake):
+        own = found[row["partition"]["part"]]
+        vectors = own.get("dv_count") or 0
+        assert row["record_count"] == own["data_record_count"]
+        assert row["file_count"] == own["data_file_count"]
+        assert row["position_delete_file_count"] == own["position_delete_file_count"] + vectors
+        same = ("position_delete_record_count", "equality_delete_record_count")
+        same += ("equality_delete_file_count", "last_updated_snapshot_id", "spec_id")
+        assert [row[name] for name in same] == [own[name] for name in same]
     required = [
         field.name for field in pq.read_schema(files_of(warehouse)[0]) if not field.nullable
     ]
