@@ -287,7 +287,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "stats": (
         "lake stats db.events",
         "lake stats db.events --select user_id,country",
-        "lake stats db.events --branch audit --dry-run",
+        "lake stats db.events --partitions --branch audit --dry-run",
     ),
     "expire": (
         "lake expire db.events --dry-run --verbose",

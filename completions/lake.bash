@@ -123,7 +123,7 @@ _lake() {
             drop) words="--purge --yes --dry-run --help -h" ;;
             compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --when --idle --option --branch --wait --on-commit --dry-run --help -h" ;;
             manifests) words="--target-size --spec-id --sort-by --rewrite-all --if --branch --wait --on-commit --dry-run --help -h" ;;
-            stats) words="--select --branch --dry-run --help -h" ;;
+            stats) words="--select --partitions --branch --dry-run --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --keep-checkpoints --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
             expire-partitions) words="--older-than --by --strategy --format --max --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
             clean) words="--quarantine --delete --older-than --location --inventory --exclude --max-share --prefix-mismatch --equal-schemes --equal-authorities --unsafe-retention --restore --purge --purge-older-than --output --replace --wait --dry-run --help -h" ;;

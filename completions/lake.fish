@@ -344,6 +344,7 @@ complete -c lake -n '__fish_seen_subcommand_from manifests' -l dry-run -d 'Show 
 complete -c lake -n '__fish_seen_subcommand_from manifests' -l help -s h -d 'Show this message and exit'
 complete -c lake -n '__fish_seen_subcommand_from stats' -a '(__lake_names tables)'
 complete -c lake -n '__fish_seen_subcommand_from stats' -l select -x -a '(__lake_names columns)' -d 'Columns to describe [all that are not nested]'
+complete -c lake -n '__fish_seen_subcommand_from stats' -l partitions -d 'Describe the partitions instead, from metadata only'
 complete -c lake -n '__fish_seen_subcommand_from stats' -l branch -x -a '(__lake_names branches)' -d 'Branch to work on'
 complete -c lake -n '__fish_seen_subcommand_from stats' -l dry-run -d 'Show the plan; change nothing'
 complete -c lake -n '__fish_seen_subcommand_from stats' -l help -s h -d 'Show this message and exit'

@@ -177,6 +177,12 @@ def _manifests(outcome: Outcome) -> str:
 
 def _stats(outcome: Outcome) -> str:
     plan = Facts(outcome.plan)
+    if "partitions" in plan:
+        files = counted(plan["data_files"], "data file")
+        found = f"{counted(plan['partitions'], 'partition')} with {files}"
+        if outcome.status is Status.DRY_RUN:
+            return f"dry run: would describe {found}{NOTHING_WRITTEN}"
+        return f"described {found}"
     columns = counted(len(outcome.plan.get("columns") or ()), "column")
     if outcome.status is Status.NOTHING_TO_DO:
         return "the snapshot has these statistics, or no rows to describe"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.metadata_size import heavy_metadata_bytes
@@ -17,12 +18,11 @@ from lake.core.checking.findings import Finding
 from lake.core.deletes.puffin import MAGIC
 from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.metadata.files import read_metadata
+from lake.core.rows.partition_statistics import check_statistics_columns
 from lake.core.storage.location_columns import normalize_locations
 from lake.core.units import format_size
 
 if TYPE_CHECKING:
-    from pyiceberg.table.statistics import StatisticsFile
-
     from lake.core.catalogs.catalog import Table
 
 # Format: https://iceberg.apache.org/puffin-spec/.
@@ -120,11 +120,14 @@ def _statistics(table: Table) -> Iterator[Finding]:
         if size != item.file_size_in_bytes:
             text = f"has {size} bytes, the metadata declares {item.file_size_in_bytes}"
             yield Finding("S002", place, text)
-        elif item in metadata.statistics:
-            try:
+            continue
+        try:
+            if isinstance(item, StatisticsFile):
                 _check_blobs(table, item)
-            except BadInputError as error:
-                yield Finding("S003", place, error.message)
+            elif isinstance(item, PartitionStatisticsFile):
+                check_statistics_columns(table.storage, item)
+        except (BadInputError, RefusedError) as error:
+            yield Finding("S003", place, error.message)
 
 
 def _check_blobs(table: Table, item: StatisticsFile) -> None:

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -36,6 +35,7 @@ from lake.core.manifests.api import ENTRY_COLUMNS, read_manifests
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES
 from lake.core.manifests.read import live_manifests
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.manifests.unified_partitions import unified_partition_type, unified_partitions
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.completeness import read_list, verify_manifest_list
 from lake.core.types.arrow_schema import arrow_schema
@@ -271,12 +271,7 @@ class FileTables:
 
     def _unified(self, partitions: pa.ChunkedArray, kind: pa.StructType) -> pa.Array:
         """Return the partitions of one spec as the struct of all specs' fields."""
-        column = one_array(partitions)
-        children = []
-        for field, wanted in zip(self._partition.fields, kind, strict=True):
-            place = column.type.get_field_index(str(field.field_id))
-            found = pa.nulls(len(column)) if place < 0 else column.field(place)
-            children.append(_as(found, wanted.type))
+        children = unified_partitions(partitions, self._partition).flatten()
         return pa.StructArray.from_arrays(children, fields=list(kind))
 
     def _manifests(self, manifests: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
@@ -416,37 +411,6 @@ _OF_CONTENT: Mapping[str, Callable[[Any], Any]] = {
 }
 _OF_ENTRIES = ("files", "data-files", "delete-files", "entries")
 KINDS = ("files", "data-files", "delete-files", "entries", "manifests", "partitions", "deletes")
-
-
-def unified_partition_type(metadata: TableMetadata) -> StructType:
-    """Return the fields of all partition specs by id, named as in the newest spec that has them.
-
-    Fields whose source column was dropped are left out. Source: Iceberg's Partitioning.partitionType.
-    """
-    schema = metadata.schema()
-    active = {
-        field.field_id
-        for spec in metadata.specs().values()
-        for field in spec.fields
-        if schema.find_column_name(field.source_id) is not None
-    }
-    found: dict[int, NestedField] = {}
-    void: set[int] = set()
-    for _, spec in sorted(metadata.specs().items(), reverse=True):
-        for field, kind in zip(
-            spec.fields, partition_type(spec, _schemas(metadata)).fields, strict=True
-        ):
-            earlier = found.get(field.field_id)
-            if field.field_id not in active:
-                continue
-            if earlier is None:
-                found[field.field_id] = kind
-                if isinstance(field.transform, VoidTransform):
-                    void.add(field.field_id)
-            elif field.field_id in void and not isinstance(field.transform, VoidTransform):
-                void.remove(field.field_id)
-                found[field.field_id] = _field(field.field_id, earlier.name, kind.field_type)
-    return StructType(*(found[number] for number in sorted(found)))
 
 
 def _schemas(metadata: TableMetadata) -> list[Schema]:

@@ -6,29 +6,25 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
-from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetStatisticsUpdate
 
 from lake.core import locations
-from lake.core.commit.attempt import ChangeSet, commit_changes
 from lake.core.commit.preconditions import require_writable
 from lake.core.deletes.puffin import PuffinWriter
 from lake.core.engine.tasks import Task
-from lake.core.errors import CommitConflictError, LakeError
+from lake.core.errors import LakeError
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Meter, shown
-from lake.core.snapshots import ancestry
 from lake.core.statistics.plan import (
     THETA_SKETCH,
     StatisticsOptions,
     StatisticsPlan,
     plan_statistics,
 )
+from lake.core.statistics.registration import register
 from lake.core.statistics.tasks import SketchTask, sketch_columns
 from lake.core.statistics.theta_sketch import ThetaSketch
 
 if TYPE_CHECKING:
-    from pyiceberg.table.metadata import TableMetadata
-
     from lake.core.catalogs.catalog import Table
     from lake.core.session import Session
 
@@ -78,7 +74,7 @@ def execute(session: Session, table: Table, options: StatisticsOptions) -> Outco
         file_footer_size_in_bytes=writer.footer_size,
         blob_metadata=blobs,
     )
-    _register(session, table, options.branch, file)
+    register(session, table, options.branch, file)
     rows = [
         [field.name, field.field_id, str(field.field_type), sketch.estimate]
         for field, sketch in zip(plan.fields, sketches, strict=True)
@@ -116,35 +112,6 @@ def _sketches(session: Session, plan: StatisticsPlan) -> list[ThetaSketch]:
     if ended != len(tasks):
         raise LakeError(f"the engine lost {len(tasks) - ended} tasks; nothing was written")
     return sketches
-
-
-def _register(session: Session, table: Table, branch: str, file: StatisticsFile) -> None:
-    """Register a statistics file; delete it if the commit certainly failed.
-
-    The commit requires the branch's head, because the described snapshot can expire only after it was the head.
-    """
-
-    def prepare(now: Table) -> ChangeSet | None:
-        if file.snapshot_id not in ancestry.snapshots_by_id(now.metadata):
-            raise CommitConflictError(
-                f"snapshot {file.snapshot_id} of {now.identifier} expired meanwhile; nothing was changed"
-            )
-        same = AssertTableUUID(uuid=table.metadata.table_uuid)
-        head = AssertRefSnapshotId(ref=branch, snapshot_id=ancestry.head_id(now.metadata, branch))
-        update = SetStatisticsUpdate(statistics=file)
-        return ChangeSet((same, head), (update,), [file.statistics_path])
-
-    def find(metadata: TableMetadata) -> StatisticsFile | None:
-        path = file.statistics_path
-        return next((item for item in metadata.statistics if item.statistics_path == path), None)
-
-    try:
-        commit_changes(session, table, prepare, find)
-    except BaseException:
-        # If it was interrupted while the request was sent, the commit may have succeeded.
-        if locations.canonical(file.statistics_path) not in session.protected_files:
-            table.storage.delete([file.statistics_path])
-        raise
 
 
 def _outcome(

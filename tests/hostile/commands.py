@@ -68,6 +68,7 @@ WRITES = (
     "convert",
     "clean",
     "stats",
+    "partition-stats",
     "repair",
     "branch",
     "tag",
@@ -193,6 +194,7 @@ class Commands:
             "clean-dry": ["clean", name, *CLEAN],
             "clean": ["clean", name, *CLEAN, "--delete"],
             "stats": ["stats", name],
+            "partition-stats": ["stats", name, "--partitions"],
             "branch": ["ref", name, "--branch-create", "more"],
             "tag": ["tag", name, "more"],
             "alter": ["alter", name, "--add-column", "more string"],
@@ -442,6 +444,13 @@ class Commands:
             raise WrongError(f"register made the entries {self.table.entries()}")
         if (end := self._lake("--json", "drop", self.table.name)).exit_code:
             raise WrongError(f"what was registered cannot be dropped: {end}")
+
+    def _partition_stats_is_right(self, document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.rows, "stats --partitions")
+        plan = document["plan"]
+        found = (plan.get("data_files"), plan.get("records"))
+        if document["status"] == "done" and found != (truth.facts["files"], truth.facts["records"]):
+            raise WrongError(f"stats --partitions counts {plan}, there are {truth.facts}")
 
     def _branch_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         if not {*truth.refs, "more"}.issubset(self.table.metadata.refs):

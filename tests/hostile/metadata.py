@@ -233,6 +233,20 @@ def _wrong_values(text: bytes, canary: Path, own: Path) -> dict[str, Callable[[]
                 ]
             ),
         )
+        add(
+            f"partition statistics {place!r}",
+            lambda one, to=place: one.update(
+                {
+                    "partition-statistics": [
+                        {
+                            "snapshot-id": head,
+                            "statistics-path": to,
+                            "file-size-in-bytes": 1,
+                        }
+                    ]
+                }
+            ),
+        )
     add("a circle of parents", lambda one: _circle(one["snapshots"]))
     add("its own parent", lambda one: one["snapshots"][-1].update({"parent-snapshot-id": head}))
     add("a snapshot twice", lambda one: one["snapshots"].append(one["snapshots"][-1]))

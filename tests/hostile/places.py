@@ -18,7 +18,17 @@ from hostile.guard import WrongError
 from hostile.tables import BrokenTable, broken_table
 from lake.core.storage.storage import Storage
 
-_COMMANDS = ("scan", "expire", "compact", "upsert", "expire-text", "purge", "check-deep", "convert")
+_COMMANDS = (
+    "scan",
+    "expire",
+    "compact",
+    "upsert",
+    "partition-stats",
+    "expire-text",
+    "purge",
+    "check-deep",
+    "convert",
+)
 _EXPIRED = 4
 CONTROLS = {chr(code) for code in range(32) if chr(code) not in "\n\t"} | {
     "\x7f",
@@ -151,6 +161,7 @@ class Named:
             "statistics": lambda text: self._metadata("statistics", text),
             "the log": lambda text: self._metadata("log", text),
             _LOCATION: lambda text: self._metadata("location", text),
+            "partition statistics": lambda text: self._metadata("partition statistics", text),
         }
         self.count = len(self._odd) * len(self._places)
 
@@ -248,6 +259,14 @@ class Named:
             document["metadata-log"] = [{"timestamp-ms": 1, "metadata-file": text}]
         elif what == "location":
             document["location"] = text
+        elif what == "partition statistics":
+            document["partition-statistics"] = [
+                {
+                    "snapshot-id": document["current-snapshot-id"],
+                    "statistics-path": text,
+                    "file-size-in-bytes": 10,
+                }
+            ]
         else:
             document["statistics"] = [
                 {

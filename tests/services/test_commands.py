@@ -167,3 +167,27 @@ def test_existing_files_are_added_where_they_are(service: Service) -> None:
     assert service.rows() == [(0, "a"), (1, "b")]
     read = {task.file.file_path for task in service.catalog().load_table(table).scan().plan_files()}
     assert read == set(paths)
+
+
+def test_partitions_are_described_by_a_file_that_goes_with_its_snapshot(service: Service) -> None:
+    lake, table = service.line(), service.table()
+    source = csv(service.folder, "rows.csv", id=[1, 2, 3], name=["a", "b", "a"])
+    lake.ok("ingest", table, source, "--create", "--partition-by", "name")
+    lake.ok("stats", table, "--partitions")
+    lake.ok("ingest", table, source)
+
+    done = lake.ok("stats", table, "--partitions")
+
+    metadata = service.catalog().load_table(table).metadata
+    paths = {file.snapshot_id: file.statistics_path for file in metadata.partition_statistics}
+    assert paths[metadata.current_snapshot_id] == done["result"]["partition_statistics_file"]
+    assert len(paths) == 2
+    assert done["plan"]["partitions"] == 2
+    assert done["plan"]["records"] == 6
+    assert lake.ok("stats", table, "--partitions")["status"] == "nothing-to-do"
+    assert lake.ok("check", table, "--files")["result"]["findings"] == []
+    expired = lake.ok("expire", table, "--older-than", "0s", "--unsafe-retention")
+    assert (expired["result"]["statistics_files"], expired["result"]["failed_deletes"]) == (1, 0)
+    assert lake.ok("check", table, "--files")["result"]["findings"] == []
+    lake.ok("drop", table, "--purge", "--yes")
+    assert not [path for path in service.list_files() if "partition-stats" in path]

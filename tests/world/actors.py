@@ -11,6 +11,7 @@ from random import Random
 import pyarrow.parquet as pq
 
 from lake.core.errors import BadInputError
+from lake.core.outcome import Outcome
 from world import branching, flink, foreign, staging
 from world.branching import some_branch
 from world.model import (
@@ -231,6 +232,15 @@ def stats(world: World, random: Random) -> None:
     world.step(Operation("stats", branch=branch), "stats", *options, "--branch", branch)
 
 
+def partition_stats(world: World, random: Random) -> None:
+    """Describe the partitions of a branch, and compare the file with its manifests."""
+    branch = some_branch(world, random)
+    operation = Operation("stats --partitions", branch=branch)
+    done = world.step(operation, "stats", "--partitions", "--branch", branch)
+    if isinstance(done, Outcome) and done.base_snapshot_id is not None:
+        world.check_partition_statistics(done.base_snapshot_id)
+
+
 def alter(world: World, random: Random) -> None:
     """Change the columns that not all rows have, the order of new files, or a property."""
     extra = [name for name in world.metadata.schema().column_names if name.startswith("extra")]
@@ -428,6 +438,7 @@ STEPS: dict[Step, int] = {
     convert: 4,
     manifests: 3,
     stats: 2,
+    partition_stats: 2,
     alter: 2,
     add_files: 3,
     expire: 6,
@@ -460,7 +471,10 @@ STEPS: dict[Step, int] = {
 # The actors of worlds that concentrate on one subject.
 FOCUS: dict[str, set[Step]] = {
     "all": set(),
-    "expiry": {expire, wait, append, read, check, foreign.change_ref, foreign.change_statistics},
+    "expiry": {
+        *(expire, wait, append, read, check, partition_stats),
+        *(foreign.change_ref, foreign.change_statistics),
+    },
     "jobs": {flink.flink, flink.replay, wait, expire},
     "history": {expire, wait, append, compact, foreign.roll_back},
     "runs": {staging.stage, staging.end, append_run},

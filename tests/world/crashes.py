@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table.metadata import TableMetadata
 
-from world.killed import COMMANDS, GONE, NOTHING, ONCE, REFUSED, SAME, Command, rows
+from world.killed import COMMANDS, GONE, LOST, NOTHING, ONCE, REFUSED, SAME, Command, rows
 from world.mortal import AFTER, BEFORE, End, Mortals
 from world.places import PLACES, TABLE, Place
 from world.reference import Reference, missing
@@ -317,13 +317,14 @@ class Crashes:
         return self.look().rows
 
     def look(self) -> Found:
-        """Read the tables and check that every file of a retained snapshot exists."""
+        """Read the tables and check that every file of a retained snapshot exists, statistics included."""
         reference = Reference()
         tables = [table for table in self.place.tables() if table.current_snapshot() is not None]
         held: dict[str, int | None] = {}
         for metadata in tables:
             for snapshot in metadata.snapshots:
                 held |= reference.contents(metadata, snapshot).files
+            held |= _statistics(metadata)
         assert self._command.damages or not missing(held)
         return Found(
             self._rows(reference, tables) if tables else None,
@@ -361,3 +362,12 @@ def crash(
     """Kill a command at chosen points; return the number of kills."""
     crashes = Crashes(folder, mortals, COMMANDS[name], version, kind)
     return sum(crashes.kill(point) for point in choose(list(crashes.points())))
+
+
+def _statistics(metadata: TableMetadata) -> dict[str, int | None]:
+    """Return the statistics files that a command must keep, with their lengths."""
+    return {
+        file.statistics_path: file.file_size_in_bytes
+        for file in (*metadata.statistics, *metadata.partition_statistics)
+        if not file.statistics_path.endswith(f"/{LOST}")
+    }

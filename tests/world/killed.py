@@ -81,6 +81,8 @@ def rows(*ids: int, value: int, **more: Any) -> list[dict[str, Any]]:
 
 
 JOB = "a" * 32
+# The statistics file that `damaged` names and does not write.
+LOST = "lost.stats"
 _RUN = ("--run-id", "run-1")
 _INGEST = ("ingest", "db.t", "{source}")
 _ADD = ("add-files", "db.t", "{numbered}")
@@ -97,6 +99,7 @@ _STAGED = ("ref", "db.t", "--branch-create", "staged")
 _PUBLISH = ("publish", "db.t", "--wap-id", "w")
 _EVOLVE = ("ingest", "db.t", "{evolving}", "--evolve")
 _AUDIT = ("ingest", "db.t", "{evolving}", "--evolve", "--branch", "audit")
+_PARTITIONS = ("stats", "db.t", "--partitions")
 _ONE_FILE = ("compact", "db.t", "--rewrite-all")
 _DROP = ("drop", "db.t")
 _PURGE = (*_DROP, "--purge", "--yes")
@@ -223,7 +226,7 @@ def damaged(warehouse: Path, kind: str) -> None:
     table = commit_snapshot(session, table, added, request, summary=wrong).table
     lost = StatisticsFile(
         snapshot_id=table.metadata.current_snapshot_id or 0,
-        statistics_path=f"{table.metadata.location}/metadata/lost.stats",
+        statistics_path=f"{table.metadata.location}/metadata/{LOST}",
         file_size_in_bytes=10,
         file_footer_size_in_bytes=5,
         blob_metadata=[],
@@ -408,7 +411,8 @@ _ENTRIES: Mapping[str, Command] = {
     ),
     "drop and purge": Command(
         arguments=_PURGE,
-        first=(_ONE_FILE, ("stats", "db.t")),
+        table=_BY_PART,
+        first=(_ONE_FILE, ("stats", "db.t"), _PARTITIONS),
         leaves=False,
         again=GONE,
         resume=(_REGISTER, _PURGE),
@@ -527,6 +531,7 @@ COMMANDS: Mapping[str, Command] = {
         versions=_WITH_DELETES,
     ),
     "statistics": Command(arguments=("stats", "db.t")),
+    "partition statistics": Command(arguments=_PARTITIONS, table=_BY_PART),
     "create an empty table": Command(
         arguments=("create", "db.other", "id long", "--if-not-exists")
     ),

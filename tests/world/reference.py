@@ -7,7 +7,7 @@ read once; `missing` checks that they still exist.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +100,20 @@ class Reference:
         doubled = {key for key in keys if keys.count(key) > 1} if len(set(keys)) < len(keys) else ()
         assert not doubled, f"snapshot {snapshot.snapshot_id} holds {doubled} more than once"
         return Contents(tuple(entries), files)
+
+    def partitions(self, metadata: TableMetadata, snapshot: Snapshot) -> Counter[tuple[int, ...]]:
+        """Return the spec and the counts of each partition of a snapshot; see `simulation._COUNTS`."""
+        sums: dict[tuple[int, tuple[Any, ...]], list[int]] = {}
+        for entry in self.contents(metadata, snapshot).entries:
+            counts = sums.setdefault((entry.spec_id, entry.partition), [0] * 7)
+            if entry.content == DATA:
+                added = (entry.records, 1, entry.size, 0, 0, 0, 0)
+            elif entry.content == POSITIONS:
+                added = (0, 0, 0, entry.records, int(entry.format != "PUFFIN"), 0, 0)
+            else:
+                added = (0, 0, 0, 0, 0, entry.records, 1)
+            counts[:] = map(sum, zip(counts, added, strict=True))
+        return Counter((spec_id, *counts) for (spec_id, _), counts in sums.items())
 
     def rows(self, metadata: TableMetadata, snapshot: Snapshot) -> list[Row]:
         """Return the rows of a snapshot, with the schema of the snapshot."""

@@ -43,7 +43,7 @@ from world import hooks
 from world.catalog import SimCatalog
 from world.model import Expiry, Model, Operation, adding, state_of
 from world.processes import Processes
-from world.reference import DATA, EQUALITY, POSITIONS, Contents, Reference, missing
+from world.reference import DATA, EQUALITY, POSITIONS, Contents, Reference, local, missing
 from world.scheduler import Broken, Scheduler
 from world.time import START_MS, SimClock, SimIds
 
@@ -64,6 +64,12 @@ _LANDING, _LATEST_MS = 0.02, 60_000
 _THEIRS = re.compile(
     r"/other-|-deletes\.(parquet|puffin)$|/metadata/[0-9a-f-]{36}-m\d+\.avro$"
     rf"|/[0-9a-f]{{32}}-(?!{LAKE_OPERATOR_ID})[0-9a-f]{{32}}-\d{{5}}-.*\.avro$"
+)
+# The counts of a partition in a partition statistics file, as `Reference.partitions` returns them.
+_COUNTS = (
+    *("data_record_count", "data_file_count", "total_data_file_size_in_bytes"),
+    *("position_delete_record_count", "position_delete_file_count"),
+    *("equality_delete_record_count", "equality_delete_file_count"),
 )
 _NO_CHANGE = {Status.NOTHING_TO_DO, Status.ALREADY_RUNNING, Status.DRY_RUN}
 
@@ -593,6 +599,21 @@ class World:
         lost = missing(files)
         assert not lost, f"{len(lost)} files of retained snapshots: {lost[:3]}"
 
+    def check_partition_statistics(self, snapshot_id: int) -> None:
+        """Compare the partition statistics file of a snapshot with what is live; expired snapshots have none."""
+        metadata = self.metadata
+        by_id = {item.snapshot_id: item for item in metadata.snapshots}
+        for file in metadata.partition_statistics:
+            if file.snapshot_id == snapshot_id in by_id:
+                found = pq.read_table(local(file.statistics_path)).to_pylist()
+                counted = Counter(
+                    (row["spec_id"], *(row[name] for name in _COUNTS))
+                    for row in found
+                    if any(row[name] for name in _COUNTS)
+                )
+                live = self.reference.partitions(metadata, by_id[snapshot_id])
+                assert counted == live, f"{file.statistics_path} has {counted}, not {live}"
+
     def check_all(self) -> None:
         """Check every retained snapshot again from the disk, and read and check them by lake."""
         # What is under way would change the table between two of the checks.
@@ -764,10 +785,10 @@ def _statistics(metadata: TableMetadata) -> dict[str, int | None]:
 
 def _replaced_statistics(before: TableMetadata, after: TableMetadata) -> set[str]:
     kept = {item.snapshot_id for item in after.snapshots}
-    named = {file.statistics_path for file in after.statistics}
+    named = {file.statistics_path for file in (*after.statistics, *after.partition_statistics)}
     return {
         file.statistics_path
-        for file in before.statistics
+        for file in (*before.statistics, *before.partition_statistics)
         if file.snapshot_id in kept and file.statistics_path not in named
     }
 

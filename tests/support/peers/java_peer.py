@@ -213,6 +213,40 @@ def files_with(spark: Any, table: str, column: str, sets: list[list[Any]]) -> li
     return kept
 
 
+def partition_statistics_of(spark: Any, table: str) -> list[dict[str, Any]]:
+    """Return the rows of the current snapshot's partition statistics file in their order, as Iceberg reads them."""
+    objects = spark._jvm.java.lang.Class.forName("java.lang.Object")
+    loaded = loaded_by(spark, table)
+    rows = []
+    found = loaded.newPartitionStatisticsScan().scan()
+    try:
+        each = found.iterator()
+        while each.hasNext():
+            row = each.next()
+            partition = row.partition()
+            values = (partition.get(at, objects) for at in range(partition.size()))
+            rows.append(
+                {
+                    "partition": [None if value is None else str(value) for value in values],
+                    "spec_id": row.specId(),
+                    "data_record_count": row.dataRecordCount(),
+                    "data_file_count": row.dataFileCount(),
+                    "total_data_file_size_in_bytes": row.totalDataFileSizeInBytes(),
+                    "position_delete_record_count": row.positionDeleteRecordCount(),
+                    "position_delete_file_count": row.positionDeleteFileCount(),
+                    "equality_delete_record_count": row.equalityDeleteRecordCount(),
+                    "equality_delete_file_count": row.equalityDeleteFileCount(),
+                    "total_record_count": row.totalRecords(),
+                    "last_updated_at": row.lastUpdatedAt(),
+                    "last_updated_snapshot_id": row.lastUpdatedSnapshotId(),
+                    "dv_count": row.dvCount(),
+                }
+            )
+    finally:
+        found.close()
+    return rows
+
+
 def add_columns(spark: Any, table: str, columns: list[list[str]]) -> None:
     """Add columns with an initial default and then another write default, as Iceberg's API does; SQL cannot."""
     jvm = spark._jvm
@@ -275,6 +309,10 @@ class JavaPeer(PeerProcess):
             op="files", warehouse=str(warehouse), table=table, column=column, sets=chosen
         )
 
+    def partition_statistics(self, warehouse: Path | str, table: str) -> list[dict[str, Any]]:
+        """Return the rows of the partition statistics file of the current snapshot; values of partitions as texts."""
+        return self._ask(op="partition-statistics", warehouse=str(warehouse), table=table)
+
     def add_columns(self, warehouse: Path | str, table: str, columns: list[list[str]]) -> None:
         """Add columns with defaults: [name, type, initial default, write default], these two in JSON."""
         self._ask(op="columns", warehouse=str(warehouse), table=table, columns=columns)
@@ -312,6 +350,8 @@ def serve() -> None:
             elif request["op"] == "files":
                 table = f"{CATALOG}.{request['table']}"
                 answer = files_with(spark, table, request["column"], request["sets"])
+            elif request["op"] == "partition-statistics":
+                answer = partition_statistics_of(spark, f"{CATALOG}.{request['table']}")
             elif request["op"] == "columns":
                 answer = add_columns(spark, f"{CATALOG}.{request['table']}", request["columns"])
             else:
