@@ -43,8 +43,11 @@ if TYPE_CHECKING:
 # Manifests are decoded together up to this size; from this total size on, the work is divided among threads.
 _WINDOW_BYTES = 8 * 1024 * 1024
 _SHARED_BYTES = 1024 * 1024
+# Entries without metrics have fewer compressed bytes than these, but take as much memory as others of this size.
+_ENTRY_BYTES = 100
 # Less than the 32-bit offsets of strings in one batch can address.
 _DECODED_BYTES = 256 * 1024 * 1024
+_COUNTS = tuple(f"{name}_files_count" for name in ("added", "existing", "deleted"))
 _FETCH_THREADS = 32
 _LISTS_AT_ONCE = 256
 _SHOWN = 10
@@ -355,17 +358,19 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
             release_memory()
             return found
 
-        share = sum(_length(row) for row in rows) // workers + 1
+        share = sum(_weight(row) for row in rows) // workers + 1
         limit = min(_WINDOW_BYTES, max(_SHARED_BYTES, share))
-        windows = runs(rows, _length, limit)
+        windows = runs(rows, _weight, limit)
         for results in decoders.map(read, windows):
             for spec_id, table in results:
                 tables.setdefault(spec_id, []).append(table)
     return {spec_id: _concat(parts) for spec_id, parts in tables.items()}
 
 
-def _length(manifest: Manifest) -> int:
-    return int(manifest["manifest_length"])
+def _weight(manifest: Manifest) -> int:
+    """Return the bytes of a manifest for the division of work."""
+    entries = sum(manifest[name] or 0 for name in _COUNTS)
+    return max(int(manifest["manifest_length"]), entries * _ENTRY_BYTES)
 
 
 def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:

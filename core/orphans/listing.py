@@ -116,7 +116,7 @@ def list_files(
 
     beside = table.metadata_location.rpartition("/")[0]
     for folder in folders if inventory is None else [beside]:
-        for files in _columns(table.storage.find_files(folder)):
+        for files in _columns(table.storage.each_file(folder)):
             add(files, names.of(files["path"]))
     if inventory is not None:
         _add_inventory(table, inventory, folders, beside, names, add)
