@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
-from lake.core.avro.container import runs
+from lake.core.avro.container import ahead, runs
 from lake.core.commit import conflicts
 from lake.core.commit.added_entries import entry_tables
-from lake.core.commit.clustered_entries import ClusteredEntries, ahead
+from lake.core.commit.clustered_entries import ClusteredEntries
 from lake.core.commit.delete_conflicts import DeleteConflicts
 from lake.core.commit.operations import (
     AppendFiles,
