@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -47,6 +48,8 @@ MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
 _MESSAGE_LENGTH = 400
+# Folders of a store are not divided further from this number on, or if there would be more than the other one.
+_PARTS, _MOST_PARTS = 64, 1000
 # Google's client would retry for a quarter of an hour.
 _RETRY_SECONDS = 60
 # The part size of Arrow's multipart uploads.
@@ -392,28 +395,45 @@ class Storage:
             if info.type == pafs.FileType.File and name_part in info.base_name
         ]
 
-    @_retry_with_fresh_credentials
     def find_files(self, folder: str) -> list[StoredFile]:
         """Return all files below a folder; see `each_file`."""
         return list(self.each_file(folder))
 
-    def each_file(self, folder: str) -> Iterator[StoredFile]:
+    def each_file(self, folder: str, *, in_parts: bool = False) -> Iterator[StoredFile]:
         """Yield all files below a folder, with sizes and times; none if it is missing.
 
         Links are neither yielded nor followed. On local disks, few files are in memory at once.
+
+        Args:
+            folder: the folder.
+            in_parts: list folders of a store one by one, down to a level with many of them: this takes more
+                requests, and the files of one such folder are in memory at once, not all.
         """
         parsed = paths.parse(folder)
         if parsed.is_local:
             yield from _local_files(folder, parsed.path)
             return
+        pending = deque([folder.rstrip("/")])
+        while pending:
+            parent = pending.popleft()
+            is_whole = not in_parts or len(pending) >= _PARTS
+            infos = self._listed(parent, recursive=is_whole)
+            below = [] if is_whole else [i for i in infos if i.type == pafs.FileType.Directory]
+            if len(below) > _MOST_PARTS:
+                infos, below = self._listed(parent, recursive=True), []
+            path = self.resolve(parent)[1].rstrip("/")
+            for info in infos:
+                if info.type == pafs.FileType.File:
+                    yield _stored(parent + info.path.removeprefix(path), info)
+            pending += [f"{parent}/{info.base_name}" for info in below]
+
+    @_retry_with_fresh_credentials
+    def _listed(self, folder: str, *, recursive: bool) -> list[Any]:
+        """Return what is in a folder of a store."""
         filesystem, path = self.resolve(folder)
-        selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+        selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
         with translate_errors(folder):
-            infos = filesystem.get_file_info(selector)
-        base = folder.rstrip("/")
-        for info in infos:
-            if info.type == pafs.FileType.File:
-                yield _stored(base + info.path.removeprefix(path.rstrip("/")), info)
+            return list(filesystem.get_file_info(selector))
 
     def end_uploads(self, folder: str, name_part: str) -> None:
         """Abort the unfinished uploads of files below a folder whose names contain a text.
