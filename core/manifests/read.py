@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 # Manifests are decoded together up to this size; from this total size on, the work is divided among threads.
 _WINDOW_BYTES = 8 * 1024 * 1024
 _SHARED_BYTES = 1024 * 1024
-# Manifests that are decoded together if their entries are not kept.
-_STREAMED_BYTES = 1024 * 1024
+# Manifests that are fetched and decoded together if their entries are not kept.
+_STREAMED_BYTES = 4 * 1024 * 1024
 # Entries without metrics have fewer compressed bytes than these, but take as much memory as others of this size.
 _ENTRY_BYTES = 100
 # Less than the 32-bit offsets of strings in one batch can address.
@@ -349,11 +349,11 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
             headers.update((file.path, file.container.metadata) for file in opened)
         found = _read_window(opened, metadata, _wanted(columns), live_only=live_only, fields=fields)
         for spec_id, table in found:
-            if choose is None:
-                yield spec_id, table
-                continue
-            with choosing:
-                yield spec_id, choose(spec_id, table)
+            kept = table
+            if choose is not None:
+                with choosing:
+                    kept = choose(spec_id, table)
+            yield spec_id, kept
 
     tables: dict[int, list[pa.Table]] = {}
     for spec_id, table in _in_threads(storage, windows, read, workers, rewritten=rewritten):
