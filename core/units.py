@@ -100,6 +100,8 @@ def format_duration(seconds: float) -> str:
 def parse_time_ms(text: str) -> int:
     """Return an ISO 8601 time as milliseconds since 1970 UTC (UTC if it has no zone, or is followed by UTC).
 
+    A time between two milliseconds is the earlier one.
+
     Raises:
         InvalidRequestError: it is not an ISO 8601 time.
     """
@@ -110,7 +112,7 @@ def parse_time_ms(text: str) -> int:
             f"not a time: {text!r}", hint="write it as 2026-01-31 or 2026-01-31T12:00:00Z"
         ) from error
     moment = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-    return int((moment - _EPOCH).total_seconds() * 1000)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def iso_time(time_ms: int) -> str | None:

@@ -28,6 +28,8 @@ _MAX_FIXED_BYTES = 64 * 1024
 _WRITTEN_BYTES = 1024 * 1024
 # The decoder holds all records of a batch as objects, which take many times the bytes of their encoding.
 _RUN_BYTES = 4 * 1024 * 1024
+# The decoder has as many threads as there are processors.
+_KEEPING_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,10 @@ def _decode_run(
 
 
 def _query(path: str, rows: int, columns: Sequence[str], name: str) -> pa.Table:
-    # The decoder's allocator would keep the memory of each of its threads, in pages of 2 MiB.
-    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "0")
+    # The decoder's allocator would keep the memory of each of its threads, in pages of 2 MiB. To get it back from the
+    # system takes longer than to decode, so few threads may keep it for a second.
+    keeps = (os.cpu_count() or 1) <= _KEEPING_THREADS
+    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000" if keeps else "0")
     os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")
     from datafusion import SessionConfig, SessionContext  # noqa: PLC0415 - costs 0.3 s
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.avro.container import runs
+from lake.core.avro.container import ahead, runs
 from lake.core.errors import StorageError
 from lake.core.manifests.api import (
     DELETED,
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from lake.core.storage.storage import Storage
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 # The bytes of manifests that one thread reads at a time.
 _WINDOW_BYTES = 2 * 1024 * 1024
@@ -205,23 +201,3 @@ class ClusteredEntries:
     def close(self) -> None:
         """Free the disk space."""
         self._spool.close()
-
-
-def ahead(
-    pool: ThreadPoolExecutor,
-    work: Callable[[_Item], _Result],
-    items: Iterable[_Item],
-    most: int,
-) -> Iterator[_Result]:
-    """Yield the results of work in the order of its items; at most ``most`` wait to be taken."""
-    waiting: deque[Future[_Result]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > most:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()

@@ -76,17 +76,26 @@ class Removal:
         return _texts(self.paths)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FoundFiles:
     """Live data files.
 
     Args:
-        partitions: path to (spec id, partition).
+        entries: their entries, by spec: path and partition.
         manifests: the data manifests that contain them.
     """
 
-    partitions: dict[str, conflicts.Partition]
+    entries: Sequence[pa.Table]
     manifests: frozenset[str]
+
+    @cached_property
+    def partitions(self) -> dict[str, conflicts.Partition]:
+        """The path of each file to (spec id, partition)."""
+        found: dict[str, conflicts.Partition] = {}
+        for entries in self.entries:
+            paths = entries["file_path"].to_pylist()
+            found.update(zip(paths, conflicts.partitions_of(entries), strict=True))
+        return found
 
 
 def find_live(
@@ -101,7 +110,8 @@ def find_live(
         ConflictingFilesError: some are no longer live.
     """
     values = _texts(wanted)
-    partitions: dict[str, conflicts.Partition] = {}
+    kept: list[pa.Table] = []
+    paths: set[str] = set()
     manifests: set[str] = set()
     columns = ["file_path", "partition"]
     searched = manifests_of(current, data=True) if wanted else []
@@ -111,10 +121,9 @@ def find_live(
         for entries in found.values():
             matches = entries.filter(pc.is_in(entries["file_path"], value_set=values))
             manifests.update(matches["manifest_path"].cast(pa.string()).unique().to_pylist())
-            partitions.update(
-                zip(matches["file_path"].to_pylist(), conflicts.partitions_of(matches), strict=True)
-            )
-    missing = wanted - partitions.keys()
+            paths.update(matches["file_path"].to_pylist())
+            kept.append(matches.combine_chunks())
+    missing = wanted - paths
     if missing:
         shown = ", ".join(sorted(missing)[:3])
         raise ConflictingFilesError(
@@ -122,7 +131,7 @@ def find_live(
             frozenset(missing),
             hint=AGAIN,
         )
-    return FoundFiles(partitions, frozenset(manifests))
+    return FoundFiles(kept, frozenset(manifests))
 
 
 def refuse_live(

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
-from lake.core.avro.container import runs
+from lake.core.avro.container import ahead, runs
 from lake.core.commit import conflicts
 from lake.core.commit.added_entries import entry_tables
-from lake.core.commit.clustered_entries import ClusteredEntries, ahead
+from lake.core.commit.clustered_entries import ClusteredEntries
 from lake.core.commit.delete_conflicts import DeleteConflicts
 from lake.core.commit.operations import (
     AppendFiles,
@@ -220,16 +220,14 @@ class SnapshotProducer:
         data, deletes = self._entry_tables(metadata)
         removal = self._removal(metadata, parent, data, deletes)
         counter = SummaryCounter()
-        kept, rewritten = self._without(metadata, parent.manifests, removal, counter)
+        edit = self._edit(metadata, parent.manifests, removal, counter)
         new_rows = self._write_added(metadata, counter, parent)
-        live = [
-            row
-            for row in (*new_rows, *rewritten, *kept)
-            if row["added_snapshot_id"] == self.snapshot_id or _has_live(row)
-        ]
+        affected = [row for row in parent.manifests if row["manifest_path"] in edit.manifests]
+        kept = [row for row in parent.manifests if row["manifest_path"] not in edit.manifests]
+        live = [*new_rows, *affected, *(row for row in kept if self._stays(row))]
         rows = [
-            *self._merge(metadata, [row for row in live if row["content"] == DATA]),
-            *self._merge(metadata, [row for row in live if row["content"] != DATA]),
+            *self._merge(metadata, [row for row in live if row["content"] == DATA], edit),
+            *self._merge(metadata, [row for row in live if row["content"] != DATA], edit),
         ]
         # As in Java, a manifest that is dropped because all its entries are deleted does not count as replaced.
         empty = _paths(kept) - _paths(live)
@@ -484,34 +482,42 @@ class SnapshotProducer:
             removed_paths += entries["file_path"].to_pylist()
         return Removal(frozenset(removed_paths), frozenset(row["manifest_path"] for row in holders))
 
-    def _without(
+    def _edit(
         self,
         metadata: TableMetadata,
         current: list[dict[str, Any]],
         removal: Removal,
         counter: SummaryCounter,
-    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the manifests that are kept, and the new ones that replace those with removed files."""
-        if not removal:
-            return current, []
-        affected = [row for row in current if removal.affects(self.storage, row, metadata)]
-        names = _paths(affected)
-        rewritten = []
+    ) -> _Edit:
+        affected = [
+            row for row in current if removal and removal.affects(self.storage, row, metadata)
+        ]
+        return _Edit(removal, frozenset(_paths(affected)), counter)
+
+    def _stays(self, row: Mapping[str, Any]) -> bool:
+        return row["added_snapshot_id"] == self.snapshot_id or _has_live(row)
+
+    def _without_removed(
+        self, metadata: TableMetadata, manifests: Sequence[dict[str, Any]], edit: _Edit
+    ) -> list[dict[str, Any]]:
+        """Return manifests, and instead of those with removed files the new ones that replace them."""
+        affected = [row for row in manifests if row["manifest_path"] in edit.manifests]
+        replaced: dict[str, list[dict[str, Any]]] = {}
 
         def edited(some: list[dict[str, Any]]) -> list[_Edited]:
-            return self._edited(metadata, some, removal)
+            return self._edited(metadata, some, edit.removal)
 
         windows = runs(affected, lambda row: int(row["manifest_length"]), _WINDOW_BYTES)
         workers = os.cpu_count() or 1
         with ThreadPoolExecutor(workers) as pool:
             for some in ahead(pool, edited, windows, workers):
                 for item in some:
-                    counter.remove(item.removed, item.context.spec.spec_id)
-                    rewritten += [
+                    edit.counter.remove(item.removed, item.context.spec.spec_id)
+                    replaced[item.path] = [
                         self._put(metadata, piece, item.context, data)
                         for piece, data in item.pieces
                     ]
-        return [row for row in current if row["manifest_path"] not in names], rewritten
+        return [new for row in manifests for new in replaced.get(row["manifest_path"], [row])]
 
     def _edited(
         self, metadata: TableMetadata, some: Sequence[dict[str, Any]], removal: Removal
@@ -530,7 +536,8 @@ class SnapshotProducer:
             removed = removal.matches(entries, is_data=row["content"] == DATA)
             context = ManifestContext.of(metadata, spec_id, row["content"])
             pieces = self._encoded(metadata, self._mark(entries, removed), context)
-            edited.append(_Edited(context, entries.filter(removed), list(pieces)))
+            path = row["manifest_path"]
+            edited.append(_Edited(path, context, entries.filter(removed), list(pieces)))
         return edited
 
     def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
@@ -625,10 +632,15 @@ class SnapshotProducer:
     # Merging
 
     def _merge(
-        self, metadata: TableMetadata, manifests: Sequence[dict[str, Any]]
+        self, metadata: TableMetadata, manifests: Sequence[dict[str, Any]], edit: _Edit
     ) -> list[dict[str, Any]]:
+        """Merge small manifests, and remove the files of the edit.
+
+        Both are done at once: a manifest with removed files is not written before it is merged. Its length is about
+        the same without them, because their entries remain, as those of deleted files.
+        """
         if not MANIFEST_MERGE.of(metadata.properties) or not manifests:
-            return list(manifests)
+            return self._without_removed(metadata, manifests, edit)
         target = MANIFEST_BYTES.of(metadata.properties)
         fewest = MANIFESTS_TO_MERGE.of(metadata.properties)
         newest = manifests[0]["manifest_path"]
@@ -640,13 +652,18 @@ class SnapshotProducer:
                 if len(packed) == 1 or (holds_newest and len(packed) < fewest):
                     merged += packed
                 else:
-                    merged += self._merge_bin(metadata, spec_id, packed)
-        return merged
+                    merged += self._merge_bin(metadata, spec_id, packed, edit)
+        return self._without_removed(metadata, merged, edit)
 
     def _merge_bin(
-        self, metadata: TableMetadata, spec_id: int, packed: Sequence[dict[str, Any]]
+        self,
+        metadata: TableMetadata,
+        spec_id: int,
+        packed: Sequence[dict[str, Any]],
+        edit: _Edit,
     ) -> list[dict[str, Any]]:
         rows = pa.Table.from_pylist(packed, schema=MANIFEST_SCHEMA)
+        content = packed[0]["content"]
         try:
             entries = read_manifests(self.storage, rows, metadata, rewritten=True)[spec_id]
         except RefusedError:
@@ -657,7 +674,19 @@ class SnapshotProducer:
         own = pc.equal(entries["snapshot_id"], self.snapshot_id)
         status = pc.if_else(own, entries["status"], pa.scalar(EXISTING, pa.int32()))
         entries = self._inheriting(metadata, _with(entries, "status", status))
-        return self._write(metadata, spec_id, entries, packed[0]["content"])
+        if not edit.manifests.isdisjoint(_paths(packed)):
+            entries = self._deleting(entries, spec_id, edit, is_data=content == DATA)
+        return self._write(metadata, spec_id, entries, content)
+
+    def _deleting(self, entries: pa.Table, spec_id: int, edit: _Edit, *, is_data: bool) -> pa.Table:
+        """Mark the removed files of merged manifests as deleted by this snapshot."""
+        edited = pa.array(edit.manifests, pa.string())
+        affected = pc.is_in(entries["manifest_path"].cast(pa.string()), value_set=edited)
+        removed = pc.and_(affected, edit.removal.matches(entries, is_data=is_data))
+        edit.counter.remove(entries.filter(removed), spec_id)
+        status = pc.if_else(removed, pa.scalar(DELETED, pa.int32()), entries["status"])
+        owner = pc.if_else(removed, pa.scalar(self.snapshot_id, pa.int64()), entries["snapshot_id"])
+        return _with(_with(entries, "status", status), "snapshot_id", owner)
 
     def _inheriting(self, metadata: TableMetadata, entries: pa.Table) -> pa.Table:
         """Let this snapshot's own sequence number be inherited: a later attempt may have a different one."""
@@ -678,9 +707,19 @@ class SnapshotProducer:
 
 
 @dataclass(frozen=True, slots=True)
+class _Edit:
+    """The files to remove, the manifests that contain them, and what counts them when they are removed."""
+
+    removal: Removal
+    manifests: frozenset[str]
+    counter: SummaryCounter
+
+
+@dataclass(frozen=True, slots=True)
 class _Edited:
     """A manifest without the removed files: these files, and the manifests that replace it with their entries."""
 
+    path: str
     context: ManifestContext
     removed: pa.Table
     pieces: list[tuple[pa.Table, bytes]]

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from io import BytesIO
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -40,6 +41,8 @@ SUFFIXES = {
     "arrows": ARROW_STREAM,
 }
 _BUFFERED_BYTES = 64 * 1024 * 1024
+# The path of a map's keys in Parquet, below the map, and the physical types of numbers.
+_KEY, _INTEGERS = ".key_value.key", ("INT32", "INT64")
 
 
 class Sink(Protocol):
@@ -90,8 +93,14 @@ class ParquetSink:
 
     def __init__(self, stream: Any, schema: Schema) -> None:
         self._schema = _plain_schema(schema)
+        chosen = _without_numbered(self._schema)
         self._writer = pq.ParquetWriter(
-            stream, self._schema, compression="zstd", write_page_checksum=True
+            stream,
+            self._schema,
+            compression="zstd",
+            write_page_checksum=True,
+            use_dictionary=chosen,
+            write_statistics=chosen,
         )
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -116,6 +125,33 @@ class ParquetSink:
     def abandon(self) -> None:
         """Prevent the writer's destructor from finishing the file."""
         self._writer.is_open = False
+
+
+def _without_numbered(schema: pa.Schema) -> list[str] | bool:
+    """Return the leaf columns to write with dictionaries and statistics; True for all.
+
+    Those of maps with numbers as keys, such as the metrics of columns, are left out: their values differ, so
+    dictionaries and statistics take longer than all the rest and help no reader.
+    """
+    if not any(map(_has_numbered, schema.types)):
+        return True
+    empty = BytesIO()
+    pq.write_table(schema.empty_table(), empty)
+    columns = list(pq.read_metadata(empty).schema)
+    numbered = tuple(
+        column.path.removesuffix(_KEY)
+        for column in columns
+        if column.path.endswith(_KEY) and column.physical_type in _INTEGERS
+    )
+    return [column.path for column in columns if not column.path.startswith(numbered)]
+
+
+def _has_numbered(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return bool(pa.types.is_integer(kind.key_type)) or _has_numbered(kind.item_type)
+    return pa.types.is_nested(kind) and any(
+        _has_numbered(kind.field(number).type) for number in range(kind.num_fields)
+    )
 
 
 class ArrowSink:

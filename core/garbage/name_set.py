@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,12 @@ import pyarrow as pa
 
 from lake.core.keys.encoding import hash_keys
 
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+# A union is one sorted array, unless one of its sets has this many times the names of the others together.
+_MUCH_LARGER = 8
 
-def name_hashes(names: pa.Array) -> npt.NDArray[np.uint64]:
+
+def name_hashes(names: pa.Array) -> Hashes:
     """Return a hash of 64 bits for each name (`FileNames.of`)."""
     return hash_keys(pa.RecordBatch.from_arrays([names], names=["name"]))
 
@@ -25,7 +29,7 @@ class NameSet:
     safe: what is not in it can be removed, and at worst a file too many is kept.
     """
 
-    def __init__(self, hashes: Iterable[npt.NDArray[np.uint64]] = ()) -> None:
+    def __init__(self, hashes: Iterable[Hashes] = ()) -> None:
         """Make a set.
 
         Args:
@@ -33,7 +37,8 @@ class NameSet:
         """
         every = np.concatenate([np.empty(0, np.uint64), *hashes])
         every.sort()
-        self.hashes = every
+        # Sorted, the longest one last.
+        self.runs: tuple[Hashes, ...] = (every,)
 
     @classmethod
     def of(cls, *names: pa.Array) -> NameSet:
@@ -42,25 +47,29 @@ class NameSet:
 
     @classmethod
     def joined(cls, sets: Iterable[NameSet]) -> NameSet:
-        """Return the union of sets."""
-        filled = [each for each in sets if len(each)]
-        return filled[0] if len(filled) == 1 else cls(each.hashes for each in filled)
+        """Return the union of sets; the memory of a set that is much larger than the others is shared."""
+        *others, longest = sorted((run for each in (cls(), *sets) for run in each.runs), key=len)
+        if sum(map(len, others)) * _MUCH_LARGER > len(longest):
+            return cls([*others, longest])
+        joined = cls(others)
+        joined.runs = (*joined.runs, longest)
+        return joined
 
     def __len__(self) -> int:
-        return len(self.hashes)
+        return sum(map(len, self.runs))
 
     def has(self, names: pa.Array) -> pa.BooleanArray:
         """Return which names are in the set."""
         return pa.array(self.has_hashes(name_hashes(names)))
 
-    def has_hashes(self, hashes: npt.NDArray[np.uint64]) -> Any:
+    def has_hashes(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """Return which names are in the set, by their hashes."""
-        if not len(self.hashes):
-            return np.zeros(len(hashes), np.bool_)
         # Sorted, they are found in places that are close to one another.
         order = np.argsort(hashes)
         wanted = hashes[order]
-        places = np.searchsorted(self.hashes, wanted)
-        found = np.empty(len(hashes), np.bool_)
-        found[order] = self.hashes[np.minimum(places, len(self.hashes) - 1)] == wanted
+        found = np.zeros(len(hashes), np.bool_)
+        for run in self.runs:
+            if len(run):
+                places = np.minimum(np.searchsorted(run, wanted), len(run) - 1)
+                found[order] |= run[places] == wanted
         return found

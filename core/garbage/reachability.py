@@ -7,9 +7,8 @@ lists are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,8 +46,6 @@ KINDS = (DATA_FILE, POSITION_DELETE, EQUALITY_DELETE, MANIFEST, MANIFEST_LIST, S
 _CONTENT_KINDS = pa.array([DATA_FILE, POSITION_DELETE, EQUALITY_DELETE])
 FILES = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
 _PREFIX = r"^[a-z][a-z0-9+.-]*://[^/]*"
-# Manifests whose entries are in memory at once.
-_WINDOW_BYTES = 16 * 1024 * 1024
 _NO_INDICES = np.array([], np.int64)
 _COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 
@@ -357,21 +354,23 @@ class Reachability:
         )
         if new.num_rows:
             names = frozenset(new["manifest_path"].to_pylist())
-            known.append((names, HeldNames.joined(list(self._read_live(metadata, new)))))
+            known.append((names, self._read_live(metadata, new)))
             self._live.append(known[-1])
         return [held for _, held in known]
 
-    def _read_live(self, metadata: TableMetadata, manifests: pa.Table) -> Iterator[HeldNames]:
-        """Read manifests, some at a time: the paths of all files take much more memory than their hashes."""
-        ends = np.cumsum(manifests["manifest_length"].to_numpy()) // _WINDOW_BYTES
-        starts = np.flatnonzero(np.diff(ends, prepend=-1))
-        for start, end in pairwise([*starts, manifests.num_rows]):
-            window = manifests.slice(start, end - start)
-            found = read_manifests(
-                self.storage, window, metadata, columns=("status", "file_path"), live_only=True
-            )
-            for entries in found.values():
-                yield HeldNames.of(self.names.of(entries["file_path"]))
+    def _read_live(self, metadata: TableMetadata, manifests: pa.Table) -> HeldNames:
+        """Hash the paths of live files while they are read: together they take much more memory than their hashes."""
+        found: list[HeldNames] = []
+
+        def hashed(_: int, entries: pa.Table) -> pa.Table:
+            found.append(HeldNames.of(self.names.of(entries["file_path"])))
+            return entries.select([])
+
+        columns = ("status", "file_path")
+        read_manifests(
+            self.storage, manifests, metadata, columns=columns, live_only=True, choose=hashed
+        )
+        return HeldNames.joined(found)
 
     def _once(self, files: pa.Table) -> pa.Table:
         """Return the first row of each file."""

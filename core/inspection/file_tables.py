@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from lake.core.arrow import one_array
 from lake.core.inspection.deletes_table import deletes_rows, deletes_schema
 from lake.core.manifests.api import ENTRY_COLUMNS, read_manifests
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES
-from lake.core.manifests.read import live_manifests
+from lake.core.manifests.read import live_manifests, stream_manifests
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.manifests.unified_partitions import unified_partition_type, unified_partitions
 from lake.core.snapshots import ancestry
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.catalogs.catalog import Table
-
-# Manifests whose entries are in memory at once: some 100 MiB of rows.
-_WINDOW_BYTES = 8 * 1024 * 1024
 
 
 def _field(number: int, name: str, kind: Any, *, required: bool = False) -> NestedField:
@@ -232,22 +228,18 @@ class FileTables:
                 yield self._converted(entries, schema)
 
     def _entries(self, kind: str, columns: Collection[str] | None = None) -> Iterator[pa.Table]:
-        """Yield entries of some manifests of one spec at a time, in the order of the manifest list."""
+        """Return entries of some manifests of one spec at a time, in the order of the manifest list."""
         manifests = self._chosen(kind)
         if kind != "entries":
             manifests = live_manifests(manifests)
-        ends = np.cumsum(manifests["manifest_length"].to_numpy()) // _WINDOW_BYTES
-        starts = np.flatnonzero(np.diff(ends, prepend=-1))
-        for start, end in pairwise([*starts, manifests.num_rows]):
-            window = manifests.slice(start, end - start)
-            found = read_manifests(
-                self._table.storage,
-                window,
-                self._metadata,
-                columns=columns,
-                live_only=kind != "entries",
-            )
-            yield from found.values()
+        found = stream_manifests(
+            self._table.storage,
+            manifests,
+            self._metadata,
+            columns=columns,
+            live_only=kind != "entries",
+        )
+        return (entries for _, entries in found)
 
     def _converted(self, entries: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
         arrays = []

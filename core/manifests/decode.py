@@ -197,7 +197,9 @@ class _EntryReader:
             pa.array(self._owner, pa.int32()), paths
         )
         entries = pa.table(columns)
-        return entries.filter(pa.array(self._status() != DELETED)) if live_only else entries
+        live = self._status() != DELETED
+        # A filter copies all columns.
+        return entries.filter(pa.array(live)) if live_only and not live.all() else entries
 
     def _with_wanted_metrics(self, decoded: pa.Table) -> pa.Table:
         if self._fields is None:

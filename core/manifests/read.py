@@ -7,7 +7,7 @@ is a valid shorter one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.arrow import one_array, release_memory
-from lake.core.avro.container import Block, Container, read_container, runs
+from lake.core.avro.container import Block, Container, ahead, read_container, runs
 from lake.core.avro.decode import layout_of
 from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.manifests.decode import (
@@ -43,8 +43,13 @@ if TYPE_CHECKING:
 # Manifests are decoded together up to this size; from this total size on, the work is divided among threads.
 _WINDOW_BYTES = 8 * 1024 * 1024
 _SHARED_BYTES = 1024 * 1024
+# Manifests that are fetched and decoded together if their entries are not kept.
+_STREAMED_BYTES = 4 * 1024 * 1024
+# Entries without metrics have fewer compressed bytes than these, but take as much memory as others of this size.
+_ENTRY_BYTES = 100
 # Less than the 32-bit offsets of strings in one batch can address.
 _DECODED_BYTES = 256 * 1024 * 1024
+_COUNTS = tuple(f"{name}_files_count" for name in ("added", "existing", "deleted"))
 _FETCH_THREADS = 32
 _LISTS_AT_ONCE = 256
 _SHOWN = 10
@@ -333,39 +338,84 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
         NotFoundError: a manifest or a partition spec is missing.
         RefusedError: entries are to be written again, and have fields that would be lost.
     """
-    wanted = _wanted(columns)
     rows = manifests.to_pylist()
-    tables: dict[int, list[pa.Table]] = {}
     workers = threads or os.cpu_count() or 1
+    share = sum(_weight(row) for row in rows) // workers + 1
+    windows = runs(rows, _weight, min(_WINDOW_BYTES, max(_SHARED_BYTES, share)))
     choosing = Lock()
+
+    def read(opened: Sequence[Opened]) -> Iterator[tuple[int, pa.Table]]:
+        if headers is not None:
+            headers.update((file.path, file.container.metadata) for file in opened)
+        found = _read_window(opened, metadata, _wanted(columns), live_only=live_only, fields=fields)
+        for spec_id, table in found:
+            kept = table
+            if choose is not None:
+                with choosing:
+                    kept = choose(spec_id, table)
+            yield spec_id, kept
+
+    tables: dict[int, list[pa.Table]] = {}
+    for spec_id, table in _in_threads(storage, windows, read, workers, rewritten=rewritten):
+        tables.setdefault(spec_id, []).append(table)
+    return {spec_id: _concat(parts) for spec_id, parts in tables.items()}
+
+
+def stream_manifests(
+    storage: Storage,
+    manifests: pa.Table,
+    metadata: TableMetadata,
+    *,
+    columns: Collection[str] | None = None,
+    live_only: bool = False,
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the entries of many manifests in their order, some of one partition spec id at a time.
+
+    Few of them are in memory at once; see `read_manifests` for the columns and errors.
+
+    Args:
+        storage: the storage that contains the manifests.
+        manifests: their rows in the manifest list (`MANIFEST_COLUMNS`).
+        metadata: the table's metadata, for specs and schemas.
+        columns: the `ENTRY_COLUMNS` to decode; None for all.
+        live_only: leave out entries of deleted files.
+    """
+    wanted = _wanted(columns)
+
+    def read(opened: Sequence[Opened]) -> Iterator[tuple[int, pa.Table]]:
+        return _read_window(opened, metadata, wanted, live_only=live_only, fields=None)
+
+    windows = runs(manifests.to_pylist(), _weight, _STREAMED_BYTES)
+    yield from _in_threads(storage, windows, read, os.cpu_count() or 1)
+
+
+def _in_threads(
+    storage: Storage,
+    windows: Iterable[list[Manifest]],
+    read: Callable[[Sequence[Opened]], Iterator[tuple[int, pa.Table]]],
+    workers: int,
+    *,
+    rewritten: bool = False,
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the entries of windows of manifests in their order; threads read and decode some of them ahead."""
     release_memory()
     with ThreadPoolExecutor(_FETCH_THREADS) as fetchers, ThreadPoolExecutor(workers) as decoders:
 
-        def read(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
-            opened = list(
-                fetchers.map(lambda manifest: _open(storage, manifest, rewritten=rewritten), window)
-            )
-            if headers is not None:
-                headers.update((file.path, file.container.metadata) for file in opened)
-            found = list(_read_window(opened, metadata, wanted, live_only=live_only, fields=fields))
-            if choose is not None:
-                with choosing:
-                    found = [(spec_id, choose(spec_id, table)) for spec_id, table in found]
+        def work(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
+            opened = fetchers.map(lambda row: _open(storage, row, rewritten=rewritten), window)
+            found = list(read(list(opened)))
             # The memory of decoding is several times that of its result, and is kept for each thread otherwise.
             release_memory()
             return found
 
-        share = sum(_length(row) for row in rows) // workers + 1
-        limit = min(_WINDOW_BYTES, max(_SHARED_BYTES, share))
-        windows = runs(rows, _length, limit)
-        for results in decoders.map(read, windows):
-            for spec_id, table in results:
-                tables.setdefault(spec_id, []).append(table)
-    return {spec_id: _concat(parts) for spec_id, parts in tables.items()}
+        for found in ahead(decoders, work, windows, workers):
+            yield from found
 
 
-def _length(manifest: Manifest) -> int:
-    return int(manifest["manifest_length"])
+def _weight(manifest: Manifest) -> int:
+    """Return the bytes of a manifest for the division of work."""
+    entries = sum(manifest[name] or 0 for name in _COUNTS)
+    return max(int(manifest["manifest_length"]), entries * _ENTRY_BYTES)
 
 
 def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:

@@ -16,6 +16,7 @@ from lake.core import locations
 from lake.core.errors import BadInputError, RefusedError, StorageError
 from lake.core.garbage.name_set import NameSet, name_hashes
 from lake.core.orphans.inventory import INVENTORY, read_inventory
+from lake.core.snapshots.summary import declared_totals
 from lake.core.sorting.spill_file import BatchSpool
 from lake.core.storage.file_names import FileNames
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 # The folder below a table's location to which files are moved.
 TRASH = ".lake-trash"
 _BATCH_FILES = 65_536
+# What a store returns for these files takes some 200 MB.
+_MANY_FILES = 200_000
 
 
 def trash_folder(table: Table) -> str:
@@ -115,8 +118,9 @@ def list_files(
         listed.add(files, own)
 
     beside = table.metadata_location.rpartition("/")[0]
+    files_of = declared_totals(table.metadata.current_snapshot())["files"] or 0
     for folder in folders if inventory is None else [beside]:
-        for files in _columns(table.storage.find_files(folder)):
+        for files in _columns(table.storage.each_file(folder, in_parts=files_of > _MANY_FILES)):
             add(files, names.of(files["path"]))
     if inventory is not None:
         _add_inventory(table, inventory, folders, beside, names, add)

@@ -157,7 +157,8 @@ def _text_end(text: str | None, text_format: str) -> int:
         end = _next_period(moment, text_format)
     except (ValueError, OverflowError):
         return NEVER
-    return int((end - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+    # The next millisecond: a period has not ended before.
+    return -((datetime(1970, 1, 1, tzinfo=UTC) - end) // timedelta(milliseconds=1))
 
 
 def _next_period(moment: datetime, text_format: str) -> datetime:

@@ -12,11 +12,17 @@ from lake.core.arrow import one_array
 
 # The usual spellings of writers; the few others are normalised one at a time.
 _USUAL = r"^(/|file:/|[a-z][a-z0-9+.-]*://[^/])"
+_CHANGED = r"^(file:|//|s3[an]:)|[^:/]//"
 
 
 def normalize_locations(locations: Any) -> pa.Array:
     """Normalise the spellings with which engines write one location: schemes, s3a, doubled slashes."""
+    if isinstance(locations, list):
+        locations = pa.array(locations, pa.string())
     text = _with_usual_spelling(one_array(locations))
+    # A search takes much less time than the replacements, which copy the texts.
+    if not pc.any(pc.match_substring_regex(text, _CHANGED), min_count=0).as_py():
+        return text
     text = pc.replace_substring_regex(text, r"^(file:)?/+", "/")
     text = pc.replace_substring_regex(text, r"^s3[an]://", "s3://")
     return pc.replace_substring_regex(text, r"([^:/])//+", r"\1/")

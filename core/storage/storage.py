@@ -9,9 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache, partial, wraps
@@ -47,6 +48,8 @@ MAX_METADATA_BYTES = 512 * 1024 * 1024
 _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
 _MESSAGE_LENGTH = 400
+# Folders of a store are not divided further from this number on, or if there would be more than the other one.
+_PARTS, _MOST_PARTS = 64, 1000
 # Google's client would retry for a quarter of an hour.
 _RETRY_SECONDS = 60
 # The part size of Arrow's multipart uploads.
@@ -413,26 +416,45 @@ class Storage:
             if info.type == pafs.FileType.File and name_part in info.base_name
         ]
 
-    @_retry_with_fresh_credentials
     def find_files(self, folder: str) -> list[StoredFile]:
-        """Return all files below a folder, with sizes and times; empty if it is missing.
+        """Return all files below a folder; see `each_file`."""
+        return list(self.each_file(folder))
 
-        Links are neither returned nor followed.
+    def each_file(self, folder: str, *, in_parts: bool = False) -> Iterator[StoredFile]:
+        """Yield all files below a folder, with sizes and times; none if it is missing.
+
+        Links are neither yielded nor followed. On local disks, few files are in memory at once.
+
+        Args:
+            folder: the folder.
+            in_parts: list folders of a store one by one, down to a level with many of them: this takes more
+                requests, and the files of one such folder are in memory at once, not all.
         """
         parsed = paths.parse(folder)
         if parsed.is_local:
-            with translate_errors(folder):
-                return _local_files(folder, parsed.path)
+            yield from _local_files(folder, parsed.path)
+            return
+        pending = deque([folder.rstrip("/")])
+        while pending:
+            parent = pending.popleft()
+            is_whole = not in_parts or len(pending) >= _PARTS
+            infos = self._listed(parent, recursive=is_whole)
+            below = [] if is_whole else [i for i in infos if i.type == pafs.FileType.Directory]
+            if len(below) > _MOST_PARTS:
+                infos, below = self._listed(parent, recursive=True), []
+            path = self.resolve(parent)[1].rstrip("/")
+            for info in infos:
+                if info.type == pafs.FileType.File:
+                    yield _stored(parent + info.path.removeprefix(path), info)
+            pending += [f"{parent}/{info.base_name}" for info in below]
+
+    @_retry_with_fresh_credentials
+    def _listed(self, folder: str, *, recursive: bool) -> list[Any]:
+        """Return what is in a folder of a store."""
         filesystem, path = self.resolve(folder)
-        selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+        selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
         with translate_errors(folder):
-            infos = filesystem.get_file_info(selector)
-        base = folder.rstrip("/")
-        return [
-            _stored(base + info.path.removeprefix(path.rstrip("/")), info)
-            for info in infos
-            if info.type == pafs.FileType.File
-        ]
+            return list(filesystem.get_file_info(selector))
 
     def end_uploads(self, folder: str, name_part: str) -> None:
         """Abort the unfinished uploads of files below a folder whose names contain a text.
@@ -612,22 +634,31 @@ def _stored(location: str, info: Any) -> StoredFile:
     return StoredFile(location, int(info.size), None if changed is None else changed // 1_000_000)
 
 
-def _local_files(folder: str, path: str) -> list[StoredFile]:
-    """Return the regular files below a local folder; their locations begin as the folder's."""
+def _local_files(folder: str, path: str) -> Iterator[StoredFile]:
+    """Yield the regular files below a local folder; their locations begin as the folder's."""
     start = folder[: len(folder) - len(path)] if folder.endswith(path) else ""
-    found = []
-    for parent, _, names in os.walk(path, onerror=_raise_unless_missing):
-        folder_name = parent.rstrip("/")
-        for name in names:
-            file = f"{folder_name}/{name}"
-            try:
-                status = os.lstat(file)
-            except FileNotFoundError:
-                continue
-            if stat.S_ISREG(status.st_mode):
-                changed_ms = status.st_mtime_ns // 1_000_000
-                found.append(StoredFile(f"{start}{file}", status.st_size, changed_ms))
-    return found
+    pending = [path]
+    while pending:
+        parent = pending.pop().rstrip("/")
+        with translate_errors(folder), _opened_folder(f"{parent}/") as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(f"{parent}/{entry.name}")
+                elif entry.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):
+                        status = entry.stat(follow_symlinks=False)
+                        changed_ms = status.st_mtime_ns // 1_000_000
+                        location = f"{start}{parent}/{entry.name}"
+                        yield StoredFile(location, status.st_size, changed_ms)
+
+
+def _opened_folder(path: str) -> AbstractContextManager[Iterable[os.DirEntry[str]]]:
+    """Open a folder; a missing one has no entries."""
+    try:
+        return os.scandir(path)
+    except OSError as error:
+        _raise_unless_missing(error)
+        return nullcontext(())
 
 
 def _local_path(location: str) -> str:

@@ -395,7 +395,7 @@ def test_a_listing_without_the_current_metadata_file_stops_the_run(
 ) -> None:
     session = open_session(tidy.warehouse)
     table = session.table("db.t")
-    monkeypatch.setattr(type(table.storage), "find_files", lambda *_: [])
+    monkeypatch.setattr(type(table.storage), "each_file", lambda *_, **__: [])
     options = CleanOptions(older_than_ms=0)
 
     with pytest.raises(StorageError, match="lacks"):

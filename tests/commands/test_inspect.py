@@ -14,7 +14,8 @@ from pyiceberg.transforms import YearTransform
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_catalog
 
-from lake.core.inspection import deletes_table, file_tables
+from lake.core.inspection import deletes_table
+from lake.core.manifests import read
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_tables_of_manifests_are_those_of_pyiceberg(
     method: str,
     window: int,
 ) -> None:
-    monkeypatch.setattr(file_tables, "_WINDOW_BYTES", window)
+    monkeypatch.setattr(read, "_STREAMED_BYTES", window)
     rows = tmp_path / "rows.csv"
     rows.write_text("id,day,name\n1,2026-01-30,a\n2,2026-01-31,\n3,,c\n")
     some = tmp_path / "some.csv"

@@ -16,6 +16,7 @@ from lake.core.units import (
     natural_number,
     parse_duration_ms,
     parse_size,
+    parse_time_ms,
     whole_number,
 )
 
@@ -146,3 +147,16 @@ def test_times_are_in_utc_and_name_it() -> None:
     assert format_time(1_700_000_000_999) == "2023-11-14 22:13:20 UTC"
     assert iso_time(2**62) is None
     assert format_time(-(2**62)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("1969-01-01T00:00:00.000001Z", -365 * 86_400_000),
+        ("1969-12-31T23:59:59.999999Z", -1),
+        ("1970-01-01T00:00:00.001999Z", 1),
+        ("2262-04-11T23:47:16.001Z", 9_223_372_036_001),
+    ],
+)
+def test_a_time_between_two_milliseconds_is_the_earlier_one(text: str, time_ms: int) -> None:
+    assert parse_time_ms(text) == time_ms

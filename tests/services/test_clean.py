@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 from support.cli.service_line import Service
+from support.servers.s3_server import S3
+
+from lake.core.storage import storage
+from lake.core.storage.storage import Storage
 
 AGE = ("--older-than", "0s", "--unsafe-retention", "--max-share", "100%")
 
@@ -47,3 +51,39 @@ def test_exactly_the_files_that_nothing_references_go(
     if mode == "--quarantine":
         lake.ok("clean", table, "--restore", done["run_id"])
         assert service.unreferenced() == before
+
+
+@pytest.mark.parametrize(
+    ("parts", "most", "requests"), [(64, 1000, 11), (4, 1000, 9), (64, 3, 4), (1, 1000, 3)]
+)
+def test_a_folder_in_parts_has_the_same_files_as_in_whole(
+    s3: S3, monkeypatch: pytest.MonkeyPatch, parts: int, most: int, requests: int
+) -> None:
+    store, bucket = s3.files(), s3.bucket()
+    names = [f"data/day={day}/{hour}/{day} {hour}+1%.parquet" for day in (1, 2) for hour in "ab"]
+    names += [f"data/x{number}/f" for number in range(2)]
+    names += ["at root", "metadata/v1.json", "data/beside.parquet"]
+    for name in [*(f"t/{name}" for name in names), "tt/other"]:
+        with store.open_output_stream(f"{bucket}/{name}") as sink:
+            sink.write(b"12")
+    monkeypatch.setattr(storage, "_PARTS", parts)
+    monkeypatch.setattr(storage, "_MOST_PARTS", most)
+    asked: list[str] = []
+    listed = Storage._listed
+
+    def counted(self: Storage, folder: str, **how: bool) -> list[object]:
+        asked.append(folder)
+        return listed(self, folder, **how)
+
+    monkeypatch.setattr(Storage, "_listed", counted)
+    opened = Storage(s3.properties())
+
+    found = {
+        (file.location, file.length) for file in opened.each_file(f"s3://{bucket}/t", in_parts=True)
+    }
+    assert len(asked) == requests
+    assert found == {(f"s3://{bucket}/t/{name}", 2) for name in names}
+    assert found == {
+        (file.location, file.length) for file in opened.find_files(f"s3://{bucket}/t/")
+    }
+    assert list(opened.each_file(f"s3://{bucket}/missing", in_parts=True)) == []

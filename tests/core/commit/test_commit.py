@@ -612,6 +612,39 @@ def test_many_small_appends_merge_their_manifests_without_losing_a_row(tmp_path:
         assert ids_in(tmp_path, snapshot_id=old.snapshot_id) == list(range(index + 1))
 
 
+def test_manifests_with_removed_files_are_merged_as_they_are_written(tmp_path: Path) -> None:
+    world = World(tmp_path, commit__manifest__min_count_to_merge="9")
+    files = [write_file(world.table, [index]) for index in range(8)]
+    for file in files:
+        world.commit(AppendFiles(added=[file]))
+    before = files_below(tmp_path)
+    removed = [file.path for file in files[::2]]
+    base = world.table.metadata.current_snapshot_id
+    last = write_file(world.table, [9])
+    done = world.commit(OverwriteFiles(added=[last], removed_paths=removed, base_snapshot_id=base))
+
+    assert world.ids == [1, 3, 5, 7, 9]
+    table = pyiceberg_catalog(tmp_path).load_table("db.t")
+    snapshot = table.current_snapshot()
+    (manifest,) = snapshot.manifests(table.io)
+    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+    found = {entry.data_file.file_path: (entry.status.name, entry.snapshot_id) for entry in entries}
+    appended = [item.snapshot_id for item in world.table.metadata.snapshots[:8]]
+    assert found == {
+        last.path: ("ADDED", done.snapshot_id),
+        **dict.fromkeys(removed, ("DELETED", done.snapshot_id)),
+        **{
+            file.path: ("EXISTING", owner)
+            for file, owner in list(zip(files, appended, strict=True))[1::2]
+        },
+    }
+    summary = snapshot.summary.additional_properties
+    assert (summary["deleted-data-files"], summary["total-data-files"]) == ("4", "5")
+    assert (summary["manifests-created"], summary["manifests-replaced"]) == ("1", "8")
+    new = [path for path in files_below(tmp_path) - before if path.endswith(".avro")]
+    assert len(new) == 2  # the manifest and the list
+
+
 def test_old_metadata_files_go_when_the_table_asks_for_it(tmp_path: Path) -> None:
     world = World(
         tmp_path,

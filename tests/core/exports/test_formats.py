@@ -319,6 +319,34 @@ def test_required_columns_and_parts_stay_required() -> None:
     assert b"field_id" not in str(found.field("tags").type).encode()
 
 
+def test_maps_with_numbers_as_keys_have_no_dictionaries_in_parquet() -> None:
+    counts = MapType(11, IntegerType(), 12, LongType(), value_required=True)
+    labels = MapType(13, StringType(), 14, StringType(), value_required=True)
+    inside = StructType(NestedField(15, "counts", counts), NestedField(16, "text", StringType()))
+    schema = Schema(
+        NestedField(1, "counts", counts),
+        NestedField(2, "labels", labels),
+        NestedField(3, "inside", inside),
+    )
+    row = {
+        "counts": [(1, 2), (3, 4)],
+        "labels": [("a", "b")],
+        "inside": {"counts": [(5, 6)], "text": "c"},
+    }
+    nulls = dict.fromkeys(row)
+    data = written("parquet", [batch_of([row, nulls], schema)], schema)
+
+    file = pq.ParquetFile(io.BytesIO(data))
+    assert file.read().to_pylist() == [row, nulls]
+    group = file.metadata.row_group(0)
+    leaves = [group.column(number) for number in range(group.num_columns)]
+    assert {leaf.path_in_schema for leaf in leaves if leaf.has_dictionary_page} == {
+        "labels.key_value.key",
+        "labels.key_value.value",
+        "inside.text",
+    }
+
+
 def test_uuids_are_marked_as_such_in_parquet() -> None:
     data = written("parquet", [batch_of([{"id": b"0123456789abcdef"}])])
 

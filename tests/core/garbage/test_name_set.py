@@ -84,3 +84,36 @@ def colliding(different: int) -> Any:
     """Return a function that gives all names at most this many hashes, the greatest among them."""
     original = name_set.hash_keys
     return lambda batch: np.uint64(2**64 - 1) - original(batch) % np.uint64(different)
+
+
+def numbered(start: int, count: int) -> pa.Array:
+    return pa.array([f"s3://bucket/{number}" for number in range(start, start + count)])
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 40)), max_size=4)))
+def test_a_union_of_unions_has_the_names_of_all(groups: list[list[tuple[int, int]]]) -> None:
+    joined = NameSet.joined(
+        NameSet.joined(NameSet.of(numbered(*part)) for part in group) for group in groups
+    )
+
+    expected = {
+        number
+        for group in groups
+        for start, count in group
+        for number in range(start, start + count)
+    }
+    found = joined.has(numbered(0, 140)).to_pylist()
+    assert [number for number, is_in in enumerate(found) if is_in] == sorted(expected)
+
+
+def test_a_union_with_few_others_does_not_copy_a_large_set() -> None:
+    large = NameSet.of(numbered(0, 1000))
+    joined = NameSet.joined([NameSet.of(numbered(1000, 3)), large, NameSet.of(numbered(2000, 3))])
+
+    assert any(run is large.runs[0] for run in joined.runs)
+    found = joined.has(numbered(0, 2004)).to_pylist()
+    assert [number for number, is_in in enumerate(found) if is_in] == [
+        *range(1003),
+        *range(2000, 2003),
+    ]
