@@ -282,7 +282,6 @@ def _wait_for_database(uri: str) -> None:
 
 def _check_locations(catalog: SqlCatalog) -> None:
     """Refuse rows whose location of metadata is not a text: SQLite keeps any value in any column."""
-    convert = catalog._convert_orm_to_iceberg  # noqa: SLF001 - every read of a row goes through it
 
     def checked(row: IcebergTables) -> IcebergTable:
         place: object = row.metadata_location
@@ -291,8 +290,9 @@ def _check_locations(catalog: SqlCatalog) -> None:
                 f"the catalog contains {str(place)[:40]!r} as the metadata file of "
                 f"{row.table_namespace}.{row.table_name}, which is not a text"
             )
-        return convert(row)
+        return type(catalog)._convert_orm_to_iceberg(catalog, row)  # noqa: SLF001
 
+    # Every read of a row goes through this method.
     catalog._convert_orm_to_iceberg = checked  # type: ignore[method-assign, assignment]  # noqa: SLF001
 
 
