@@ -16,13 +16,16 @@ from lake.core.keys.last_rows import last_rows
 
 Changes = tuple[pa.RecordBatch, Kinds]
 
+# Changes are first merged at this size: if few keys change often, they stay in the processor's cache.
+_MERGED_BYTES = 8 * 1024 * 1024
+
 
 class LocalMerge:
-    """Keeps the last change of each key until the changes have a size.
+    """Keeps the last change of each key until these changes have a size.
 
     Args:
         key: the names of the key's columns.
-        limit: the size in bytes at which changes are merged; 0 to return all changes as they are.
+        limit: the most bytes of merged changes that are kept; 0 to return all changes as they are.
     """
 
     def __init__(self, key: Sequence[str], limit: int) -> None:
@@ -30,8 +33,7 @@ class LocalMerge:
         self._limit = limit
         self._pending: list[Changes] = []
         self._bytes = 0
-        # After a merge that left much, the next one waits for as much again: else each batch would cause a merge.
-        self._next = limit
+        self._next = self._first = min(limit, _MERGED_BYTES)
         # The number of changes that later ones replaced, since `take_count`.
         self._merged = 0
 
@@ -53,7 +55,8 @@ class LocalMerge:
             return
         self._pending = list(self._last_of_each())
         self._bytes = sum(batch.nbytes + of.nbytes for batch, of in self._pending)
-        self._next = self._limit + self._bytes
+        # After a merge that left much, the next one waits for as much again: else each batch would cause a merge.
+        self._next = max(self._first, 2 * self._bytes)
         if self._bytes >= self._limit:
             yield from self._flushed()
 
@@ -64,7 +67,7 @@ class LocalMerge:
 
     def _flushed(self) -> Iterator[Changes]:
         pending, self._pending = self._pending, []
-        self._bytes, self._next = 0, self._limit
+        self._bytes, self._next = 0, self._first
         yield from pending
 
     def _last_of_each(self) -> Iterator[Changes]:

@@ -142,18 +142,20 @@ def fold(
         TypeError: the filter does not come from `bind_filter`.
     """
 
-    def visit(node: BooleanExpression) -> Result:
-        if isinstance(node, And):
-            return both(visit(node.left), visit(node.right))
-        if isinstance(node, Or):
-            return either(visit(node.left), visit(node.right))
-        if isinstance(node, AlwaysTrue | AlwaysFalse):
-            return constant(isinstance(node, AlwaysTrue))
-        if isinstance(node, BoundPredicate):
-            return leaf(node)
-        raise TypeError(f"bind the filter with bind_filter first: {type(node).__name__}")
+    # A function that calls itself refers to itself: it would keep what the leaf refers to, such as the columns of a
+    # manifest, until the next garbage collection.
+    def part(node: BooleanExpression) -> Result:
+        return fold(node, leaf, constant=constant, both=both, either=either)
 
-    return visit(bound)
+    if isinstance(bound, And):
+        return both(part(bound.left), part(bound.right))
+    if isinstance(bound, Or):
+        return either(part(bound.left), part(bound.right))
+    if isinstance(bound, AlwaysTrue | AlwaysFalse):
+        return constant(isinstance(bound, AlwaysTrue))
+    if isinstance(bound, BoundPredicate):
+        return leaf(bound)
+    raise TypeError(f"bind the filter with bind_filter first: {type(bound).__name__}")
 
 
 def row_mask(bound: BooleanExpression, batch: pa.RecordBatch, schema: Schema) -> pa.BooleanArray:

@@ -237,7 +237,7 @@ def _write_kept(session: Session, plan: IngestPlan, operation_id: str, written: 
     files, specs = plan.files_to_rewrite(), plan.table.metadata.specs()
     tasks = list(_keeping_tasks(plan, files, operation_id))
     meter = Meter("rewriting", inputs=[task.input_bytes for task in tasks])
-    engine = session.engine(plan.input_bytes)
+    engine = session.engine(plan.divisible_bytes)
     results = engine.run(tasks, write_kept, storage=plan.table.storage, meter=meter)
     for result in showing(session.progress, meter, results):
         report, (file, _) = result.value, files[result.task]

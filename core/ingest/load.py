@@ -323,7 +323,7 @@ class SourceRun(Generic[Read, Receive, Report]):
 def run_source(session: Session, run: SourceRun[Read, Receive, Report]) -> Iterator[Report]:
     """Read the source and write its rows to data files; yield the tasks' reports."""
     plan = run.plan
-    engine = session.engine(plan.input_bytes)
+    engine = session.engine(plan.divisible_bytes)
     # In this process one writer sees all rows: each partition gets one file, and no row is sent.
     writers = plan.options.write_parallelism
     single = run.needs_exchange and (engine.name == "inline" if writers is None else writers == 1)
@@ -347,7 +347,7 @@ def _exchange(
 ) -> Iterator[TaskResult[Report]]:
     """Send the rows of each partition, or range of sort keys, to one task, which writes them."""
     plan = run.plan
-    engine = session.engine(plan.input_bytes)
+    engine = session.engine(plan.divisible_bytes)
     bounds: list[bytes] = []
     if plan.distribution == RANGE:
         ranges = plan.options.write_parallelism or min(
@@ -382,7 +382,7 @@ def _bounds(
         Task(replace(task.payload, sampled=size), task.input_bytes) for task in tasks
     ]
     meter = Meter("sampling sort keys", inputs=[task.input_bytes for task in sampling])
-    engine, storage = session.engine(plan.input_bytes), plan.table.storage
+    engine, storage = session.engine(plan.divisible_bytes), plan.table.storage
     results = engine.run(sampling, sample_rows, storage=storage, meter=meter)
     # In the order of the tasks, so that the same input gets the same bounds.
     samples = sorted(showing(session.progress, meter, results), key=lambda result: result.task)

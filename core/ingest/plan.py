@@ -165,6 +165,15 @@ class IngestPlan:
         return sources + rewritten + self.also_read_bytes
 
     @property
+    def divisible_bytes(self) -> int:
+        """The input bytes, by which the engine is chosen; 0 if one task reads all of them.
+
+        Spark gives such a load its start only, which takes longer than most loads of one file.
+        """
+        alone = len(self.units) <= 1 and not self.rewritten and not self.also_read_bytes
+        return 0 if alone else self.input_bytes
+
+    @property
     def text_files(self) -> list[Source]:
         """The sources that are text files."""
         sources = [unit.read.source for unit in self.units]
@@ -281,7 +290,7 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
         distribution=distribution,
         order=order,
         sort_order_id=sort_order_id,
-        engine=engine_name(session.settings.engine, plan.input_bytes, session.settings),
+        engine=engine_name(session.settings.engine, plan.divisible_bytes, session.settings),
     )
 
 

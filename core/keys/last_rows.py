@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lake.core.errors import InvalidRequestError
 from lake.core.keys.encoding import (
@@ -17,6 +19,9 @@ from lake.core.keys.encoding import (
     one_word_hashes,
     plain_column,
 )
+
+_NO_ROW = -1
+_MOST_CODES = 2**31
 
 
 def last_rows(keys: pa.Table) -> Int64s:
@@ -36,30 +41,61 @@ def last_rows(keys: pa.Table) -> Int64s:
     if not keys.num_rows:
         return np.zeros(0, np.int64)
     salt = np.uint64(secrets.randbits(64) | 1)
-    found, *others = (_column_codes(keys.column(name), name, salt) for name in keys.column_names)
+    batches = keys.to_batches()
+    found, *others = (
+        _column_codes([batch.column(index) for batch in batches], name, salt)
+        for index, name in enumerate(keys.column_names)
+    )
     for other in others:
-        # Each factor is less than 2^31.
-        pairs = found.codes.astype(np.int64) * other.distinct + other.codes
-        found = _distinct(pa.chunked_array([pa.array(pairs)]))
-    last = np.empty(found.distinct, np.int64)
-    # Of several assignments to one code, the last one counts.
-    last[found.codes] = np.arange(keys.num_rows)
+        # Each factor is at most 2^31.
+        pairs = [
+            pa.array(left.astype(np.int64) * other.limit + right)
+            for left, right in zip(found.parts, other.parts, strict=True)
+        ]
+        found = _distinct(pairs)
+    last: Int64s = np.full(found.limit, _NO_ROW)
+    first = 0
+    for codes in found.parts:
+        # Of several assignments to one code, the last one counts.
+        last[codes] = np.arange(first, first + len(codes))
+        first += len(codes)
+    last = last[last != _NO_ROW]
     last.sort()
     return last
 
 
 class _Codes(NamedTuple):
-    """Numbers of values: equal values have equal numbers, less than ``distinct``."""
+    """Numbers of values: equal values have equal numbers, less than ``limit``, which is at most 2^31.
 
-    codes: npt.NDArray[np.int32]
-    distinct: int
+    They are in parts, as the values are.
+    """
+
+    parts: Sequence[npt.NDArray[np.integer[Any]]]
+    limit: int
 
 
-def _column_codes(column: pa.ChunkedArray, name: str, salt: np.uint64) -> _Codes:
-    chunks = [plain_column(chunk, name) for chunk in column.chunks]
-    if is_one_word(pa.schema([pa.field(name, chunks[0].type)])):
-        chunks = [_salted(chunk, salt) for chunk in chunks]
-    return _distinct(pa.chunked_array(chunks))
+def _column_codes(parts: Sequence[pa.Array], name: str, salt: np.uint64) -> _Codes:
+    parts = [plain_column(part, name) for part in parts]
+    if (codes := _dense_codes(parts)) is not None:
+        return codes
+    if is_one_word(pa.schema([pa.field(name, parts[0].type)])):
+        parts = [_salted(part, salt) for part in parts]
+    return _distinct(parts)
+
+
+def _dense_codes(parts: Sequence[pa.Array]) -> _Codes | None:
+    """Return the codes of integers whose range is not wider than their number; None for other values.
+
+    They need no hash table.
+    """
+    column = pa.chunked_array(parts)
+    if not pa.types.is_signed_integer(column.type) or column.null_count:
+        return None
+    ends = pc.min_max(column)
+    least, limit = ends["min"].as_py(), ends["max"].as_py() - ends["min"].as_py() + 1
+    if limit > min(len(column), _MOST_CODES):
+        return None
+    return _Codes([np.subtract(part.to_numpy(), least, dtype=np.int64) for part in parts], limit)
 
 
 def _salted(column: pa.Array, salt: np.uint64) -> pa.Array:
@@ -68,8 +104,8 @@ def _salted(column: pa.Array, salt: np.uint64) -> pa.Array:
     return pa.array(one_word_hashes(column) * salt, mask=mask)
 
 
-def _distinct(column: pa.ChunkedArray) -> _Codes:
-    encoded = column.dictionary_encode(null_encoding="encode")
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
-    # The last chunk has the values of all chunks.
-    return _Codes(codes, len(encoded.chunk(encoded.num_chunks - 1).dictionary))
+def _distinct(parts: Sequence[pa.Array]) -> _Codes:
+    encoded = pa.chunked_array(parts).dictionary_encode(null_encoding="encode")
+    # The last part has the values of all parts.
+    values = encoded.chunk(encoded.num_chunks - 1).dictionary
+    return _Codes([part.indices.to_numpy() for part in encoded.chunks], len(values))

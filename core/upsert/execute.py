@@ -320,7 +320,7 @@ class _Upsert(Load):
             if bucket.merged and bucket.rows > len(bits)
         ]
         meter = Meter("writing new rows", tasks=len(tasks))
-        engine = self.session.engine(self.plan.input_bytes)
+        engine = self.session.engine(self.plan.divisible_bytes)
         results = engine.run(tasks, write_new_rows, storage=self._storage, meter=meter)
         for result in showing(self.session.progress, meter, results):
             source.files += result.value.files
@@ -410,7 +410,7 @@ class _Upsert(Load):
         count: int,
     ) -> Iterator[BucketReport]:
         """Run a task for the only bucket, or send the keys to their buckets and run it for each."""
-        engine = self.session.engine(self.plan.input_bytes)
+        engine = self.session.engine(self.plan.divisible_bytes)
         meter = Meter("finding repeated keys", tasks=1 if count == 1 else len(files))
         results: Iterator[TaskResult[BucketReport]]
         if count == 1:

@@ -121,7 +121,7 @@ class Matcher:
             if bucket.keys
         ]
         matched = KeyMatches(table, base, None, [], [], [])
-        engine = self._session.engine(ingest.input_bytes)
+        engine = self._session.engine(ingest.divisible_bytes)
         for result in engine.run(tasks, write_deletes, storage=self._storage):
             matched.deletes += result.value.deletes
         return matched
@@ -144,7 +144,7 @@ class Matcher:
         live = live_files(table, base, where, keys=pruner)
         tasks = list(self._tasks(live, buckets, where))
         meter = Meter("finding the keys", inputs=[task.input_bytes for task in tasks])
-        engine = self._session.engine(ingest.input_bytes)
+        engine = self._session.engine(ingest.divisible_bytes)
         results = engine.run(
             tasks, match, storage=self._storage, meter=meter, shared=sent_keys(keys)
         )
@@ -211,7 +211,7 @@ class Matcher:
             for spec_id, entries in live.by_spec.items()
             for item in slices_of(entries, spec=specs[spec_id], schema=live.schema)
         ]
-        engine = self._session.engine(self._plan.ingest.input_bytes)
+        engine = self._session.engine(self._plan.ingest.divisible_bytes)
         rows = sum(file.record_count for file in files)
         most = _MERGED_TASK_ROWS if self._plan.is_partial else _TASK_ROWS
         most = min(most, -(-rows // engine.parallelism))

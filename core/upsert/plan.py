@@ -138,9 +138,10 @@ def plan_upsert(
     )
     _check_properties(session, plan, deletes)
     read = 0 if deletes == EQUALITY else _key_bytes(plan.table, ingest.branch, key)
-    engine = engine_name(session.settings.engine, plan.input_bytes + read, session.settings)
+    plan = replace(plan, also_read_bytes=read)
+    engine = engine_name(session.settings.engine, plan.divisible_bytes, session.settings)
     return UpsertPlan(
-        ingest=replace(plan, engine=engine, also_read_bytes=read),
+        ingest=replace(plan, engine=engine),
         options=options,
         deletes=deletes,
         key=key,

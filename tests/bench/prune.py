@@ -8,9 +8,9 @@
   join, which prunes dynamically, to Parquet. Both results must have the same number of rows.
 - plan: the plan of a table whose files exist in metadata only, by a file of keys, beside the plan without keys.
 - upsert: 5,000 random UUID keys, of a tenth of the files, into a table sorted by key. Compared with Spark's MERGE,
-  and with lake when the keys exclude no file.
+  and with lake when the keys exclude no file and no row group.
 
-All are whole processes. Prints seconds, ratios of medians, and lake's peak memory in MiB.
+All are whole processes. Prints seconds, processor seconds, ratios of medians, and lake's peak memory in MiB.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,25 +31,29 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
-from compact import copy_of, medians, timed  # noqa: E402
+from compact import copy_of  # noqa: E402
 from foreign_files import TABLE, make  # noqa: E402
 from support.cli.command_line import CommandLine  # noqa: E402
+from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
 
 _DAYS, _KEPT_DAYS = 200, 20
 _FIRST_DAY = 20_000
 _SOURCE_KEYS = 5_000
+_MOST_MIB = 400
 _JOIN = """
     INSERT OVERWRITE DIRECTORY '{output}' USING parquet
     SELECT f.* FROM lake.db.fact f JOIN lake.db.days d ON f.day = d.day WHERE d.season = 'summer'
 """
-# Runs lake; its keys exclude nothing.
+# Runs lake; its keys exclude no file and no row group.
 _UNPRUNED = """
 import sys
-from lake.core.keys.key_pruning import KeyPruner
-real = KeyPruner.__init__
-KeyPruner.__init__ = lambda self, keys, schema: real(self, None, schema)
-from lake.cli.main import main
-sys.exit(main(sys.argv[1:]))
+from lake.core.upsert import key_matching
+real = key_matching.KeyPruner
+key_matching.KeyPruner = lambda keys, schema: real(None, schema)
+key_matching.sent_keys = lambda keys: b""
+from lake.cli.__main__ import run
+sys.argv = ["lake", *sys.argv[1:]]
+sys.exit(run())
 """
 _MERGE = """
     MERGE INTO lake.db.t t USING (SELECT * FROM parquet.`{source}`) s ON t.k = s.k
@@ -88,30 +93,31 @@ def compare_scan(folder: Path, arguments: argparse.Namespace) -> None:
     warehouse = folder / f"fact-{arguments.files}-{arguments.rows}"
     if not warehouse.exists():
         make_fact(warehouse, folder, arguments.files, arguments.rows)
-    output = folder / "output"
-    lake = [
-        *(sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json", "scan"),
-        *("db.fact", "--prune-with", "db.days where season = 'summer'", "--on", "day"),
-        *("--matching", "--output", str(output)),
-    ]
-    java = [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(warehouse)]
-    seconds: dict[str, list[float]] = {"lake": [], "java": []}
-    peaks = []
-    for _ in range(arguments.rounds):
+    output, found = folder / "output", [0]
+
+    def lake() -> Run:
         shutil.rmtree(output, ignore_errors=True)
-        took, peak, text = timed(lake)
-        document = json.loads(text)
-        seconds["lake"].append(took)
-        peaks.append(peak)
-        print(f"lake {took:.2f} s, {document['plan']['pruning']}", flush=True)
-        if arguments.no_java:
-            continue
+        words = ("db.fact", "--prune-with", "db.days where season = 'summer'", "--on", "day")
+        done = run(lake_command(warehouse, "scan", *words, "--matching", "--output", str(output)))
+        document = json.loads(done.output)
+        found[0] = document["result"]["rows"]
+        print(document["plan"]["pruning"])
+        return done
+
+    def java() -> Run:
         shutil.rmtree(output, ignore_errors=True)
-        took, _, _ = timed([*java, _JOIN.format(output=output)])
-        seconds["java"].append(took)
+        done = run(java_command(warehouse, _JOIN.format(output=output)))
         rows = sum(pq.ParquetFile(path).metadata.num_rows for path in output.glob("*.parquet"))
-        print(f"java {took:.2f} s, same rows: {rows == document['result']['rows']}", flush=True)
-    print(json.dumps({"scan": medians(seconds), "peak_mib": round(max(peaks))}), flush=True)
+        print(f"same rows: {rows == found[0]}")
+        return done
+
+    take_turns(arguments.rounds, _turns(arguments, lake=lake, java=java), ratio=4)
+
+
+def _turns(
+    arguments: argparse.Namespace, **turns: Callable[[], Run]
+) -> dict[str, Callable[[], Run]]:
+    return {name: turn for name, turn in turns.items() if name != "java" or not arguments.no_java}
 
 
 def compare_plan(folder: Path, arguments: argparse.Namespace) -> None:
@@ -122,20 +128,19 @@ def compare_plan(folder: Path, arguments: argparse.Namespace) -> None:
     rng = np.random.default_rng(1)
     keys = folder / "keys.parquet"
     pq.write_table(pa.table({"n2": rng.integers(0, 2**62, arguments.keys)}), keys)
-    start = [sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json", "scan"]
     # The filter makes both read the columns' bounds.
-    plain = [*start, TABLE, "--plan", "--where", "n2 is not null"]
+    plain = lake_command(warehouse, "scan", TABLE, "--plan", "--where", "n2 is not null")
     pruned = [*plain, "--prune-with", str(keys), "--on", "n2", "--prune-limit", "0"]
-    seconds: dict[str, list[float]] = {"lake": [], "without": []}
-    peaks: list[tuple[float, float]] = []
-    for _ in range(arguments.rounds):
-        without, base, _ = timed(plain)
-        took, peak, text = timed(pruned)
-        seconds["lake"].append(took)
-        seconds["without"].append(without)
-        peaks.append((base, peak))
-        found: Any = json.loads(text)["plan"]["pruning"]
-    print(json.dumps({"plan": medians(seconds), "peaks_mib": peaks, "found": found}), flush=True)
+
+    def lake() -> Run:
+        done = run(pruned)
+        print(json.loads(done.output)["plan"]["pruning"])
+        return done
+
+    found = take_turns(
+        arguments.rounds, {"lake": lake, "without": lambda: run(plain)}, peak=_MOST_MIB
+    )
+    print(f"seconds that the keys take: {found['lake_s'] - found['without_s']:.2f}")
 
 
 def make_sorted(warehouse: Path, folder: Path, rows: int, files: int) -> None:
@@ -178,30 +183,22 @@ def compare_upsert(folder: Path, arguments: argparse.Namespace) -> None:
         make_sorted(used, folder, arguments.table, arguments.table_files)
         used.rename(kept)
     source = folder / "source.parquet"
-    command = [
-        *("--warehouse", str(used), "--json"),
-        *("ingest", "db.t", str(source), "--upsert", "--key", "k", "--deletes", "position"),
-    ]
-    lake = [sys.executable, "-m", "lake.cli", *command]
-    java = [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(used)]
-    seconds: dict[str, list[float]] = {"lake": [], "unpruned": [], "java": []}
-    peaks = []
-    for _ in range(arguments.rounds):
+    words = ("ingest", "db.t", str(source), "--upsert", "--key", "k", "--deletes", "position")
+    pruned = lake_command(used, *words)
+    unpruned = [sys.executable, "-c", _UNPRUNED, *pruned[pruned.index("--warehouse") :]]
+    merge = java_command(used, _MERGE.format(source=folder / "texts.parquet"))
+
+    def on_a_copy(command: Sequence[str]) -> Run:
         copy_of(kept, used)
-        took, peak, text = timed(lake)
-        seconds["lake"].append(took)
-        peaks.append(peak)
-        print(f"lake {took:.2f} s, {json.loads(text)['result']}", flush=True)
-        copy_of(kept, used)
-        took, _, _ = timed([sys.executable, "-c", _UNPRUNED, *command])
-        seconds["unpruned"].append(took)
-        print(f"lake without pruning {took:.2f} s", flush=True)
-        if not arguments.no_java:
-            copy_of(kept, used)
-            took, _, _ = timed([*java, _MERGE.format(source=folder / "texts.parquet")])
-            seconds["java"].append(took)
-            print(f"java {took:.2f} s", flush=True)
-    print(json.dumps({"upsert": medians(seconds), "peak_mib": round(max(peaks))}), flush=True)
+        return run(command)
+
+    turns = _turns(
+        arguments,
+        lake=partial(on_a_copy, pruned),
+        unpruned=partial(on_a_copy, unpruned),
+        java=partial(on_a_copy, merge),
+    )
+    take_turns(arguments.rounds, turns)
 
 
 _COMPARISONS = {"scan": compare_scan, "plan": compare_plan, "upsert": compare_upsert}

@@ -5,8 +5,8 @@
 
 With ``--partial`` the source has two of the columns, of which one is NULL in every third row, and both
 engines update these columns. Both are whole processes on copies of one table; Spark merges on read. Prints,
-per round and as medians, seconds and the ratio, lake's peak memory (the largest Python process that did the
-work), and whether the number of rows, and a sum over their values, are the same afterwards.
+per round and as medians, seconds and the ratio, processor seconds, lake's peak memory (the largest Python process
+that did the work), and whether the number of rows, and a sum over their values, are the same afterwards.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
-from compact import copy_of, medians, timed  # noqa: E402
+from compact import copy_of  # noqa: E402
 from support.cli.command_line import CommandLine  # noqa: E402
+from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
 
 _FILES = 10
 _MERGE = """
@@ -130,31 +131,25 @@ def main() -> None:
         used.rename(kept)
     source = make_partial(folder) if arguments.partial else folder / "source.parquet"
     merge = _PARTIAL_MERGE if arguments.partial else _MERGE
-    lake = [
-        *(sys.executable, "-m", "lake.cli", "--warehouse", str(used)),
-        *("--engine", arguments.engine, "--json"),
-        *("ingest", "db.t", str(source), "--upsert", "--key", "id"),
-        *("--deletes", arguments.deletes),
-        *(("--merge", "partial-update") if arguments.partial else ()),
-    ]
-    java = [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(used)]
-    seconds: dict[str, list[float]] = {"lake": [], "java": []}
-    peaks = []
-    for _ in range(arguments.rounds):
+    words = ("db.t", str(source), "--upsert", "--key", "id", "--deletes", arguments.deletes)
+    words += ("--merge", "partial-update") if arguments.partial else ()
+    ours = [(0, 0)]
+
+    def lake() -> Run:
         copy_of(kept, used)
-        took, peak, output = timed(lake)
-        seconds["lake"].append(took)
-        peaks.append(peak)
-        print(f"lake {took:.2f} s, peak {peak:.0f} MiB, {json.loads(output)['result']}", flush=True)
-        ours = rows_and_sum(used, folder)
-        if arguments.no_java:
-            continue
+        done = run(lake_command(used, "--engine", arguments.engine, "ingest", *words))
+        print(json.loads(done.output)["result"])
+        ours[0] = rows_and_sum(used, folder)
+        return done
+
+    def java() -> Run:
         copy_of(kept, used)
-        took, _, _ = timed([*java, merge.format(source=source)])
-        seconds["java"].append(took)
-        same = rows_and_sum(used, folder) == ours
-        print(f"java {took:.2f} s, the same rows: {same}", flush=True)
-    print(json.dumps({**medians(seconds), "peak_mib": round(max(peaks))}))
+        done = run(java_command(used, merge.format(source=source)))
+        print(f"the same rows: {rows_and_sum(used, folder) == ours[0]}")
+        return done
+
+    turns = {"lake": lake} if arguments.no_java else {"lake": lake, "java": java}
+    take_turns(arguments.rounds, turns)
 
 
 if __name__ == "__main__":

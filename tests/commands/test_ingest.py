@@ -1060,6 +1060,25 @@ def test_a_table_is_made_filled_and_overwritten_on_each_engine(
     assert rows_of(warehouse) == [*expected, {"id": 9, "day": "tue", "amount": 0.5}]
 
 
+def test_a_load_that_one_task_reads_starts_no_spark(
+    warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lake.core.engine.selection.INLINE_BYTES", 1)
+    lake = CommandLine(warehouse, engine="auto")
+    one = write_parquet(tmp_path / "a.parquet", EVENTS)
+    other = write_parquet(tmp_path / "b.parquet", EVENTS)
+
+    done = lake.ok("ingest", "db.t", one, "--create")
+    several = lake.ok("ingest", "db.t", one, other, "--dry-run")
+    upsert = lake.ok("ingest", "db.t", one, "--upsert", "--key", "id", "--dry-run")
+
+    assert done["plan"]["engine"] == "inline"
+    assert several["plan"]["engine"] == "spark"
+    # An upsert also reads the table.
+    assert upsert["plan"]["engine"] == "spark"
+    assert rows_of(warehouse) == EVENTS.to_pylist()
+
+
 def test_each_partition_and_bucket_has_one_writer_on_each_engine(
     lake_on: CommandLine, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -718,8 +718,8 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "keys that differ in one column are merged",
             "core/keys/last_rows.py",
-            "found.codes.astype(np.int64) * other.distinct + other.codes",
-            "found.codes.astype(np.int64)",
+            "left.astype(np.int64) * other.limit + right",
+            "left.astype(np.int64)",
             (f"{_CORE}/keys/test_last_rows.py",),
         ),
         RemovedCheck(

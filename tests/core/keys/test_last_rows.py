@@ -44,6 +44,25 @@ def test_extension_types_and_dictionaries_are_keys_too() -> None:
     assert last_rows(table).tolist() == [1, 2, 4]
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64()])
+@pytest.mark.parametrize("end", ["least", "greatest"])
+@given(data=st.data())
+@settings(deadline=None, max_examples=examples(30))
+def test_integers_near_one_another_are_keys_up_to_the_ends_of_their_type(
+    data: Any, kind: pa.DataType, end: str
+) -> None:
+    bits = kind.bit_width - 1
+    first = -(2**bits) if end == "least" else 2**bits - 20
+    offsets = data.draw(st.lists(st.integers(0, 19), min_size=1, max_size=60))
+    numbers = pa.array([first + offset for offset in offsets], kind)
+    column = pa.chunked_array([numbers[:7], numbers[7:]])
+
+    last = {offset: row for row, offset in enumerate(offsets)}
+    assert last_rows(pa.table({"a": column})).tolist() == sorted(last.values())
+    texts = pa.chunked_array([pa.array([str(offset % 3) for offset in offsets])])
+    assert last_rows(pa.table({"a": column, "b": texts})).tolist() == sorted(last.values())
+
+
 def test_many_keys_in_two_columns_are_distinguished() -> None:
     numbers = np.arange(200_000)
     table = pa.table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -795,3 +796,15 @@ def test_no_files_give_an_empty_mask() -> None:
     empty = manifests_table([], [])
     kept = prune_manifests(empty, metadata_of(schema, spec), bound, schema=schema)
     assert kept.num_rows == 0
+
+
+def test_a_filter_releases_the_statistics_of_files_once_they_are_judged() -> None:
+    files = [measured(TEXT, ["a", "b"]), measured(TEXT, ["c"])]
+    gc.collect()
+    gc.disable()
+    try:
+        before = pa.total_allocated_bytes()
+        kept_by("x = 'a' or x > 'd' and x is not null", files)
+        assert pa.total_allocated_bytes() == before
+    finally:
+        gc.enable()
