@@ -145,7 +145,7 @@ def test_a_compaction_right_after_an_upgrade_gives_every_row_an_id(
     maker.sql("ALTER TABLE db.t SET TBLPROPERTIES ('format-version' = '3')")
     lake = CommandLine(warehouse, engine="inline")
 
-    assert lake("compact", "db.t", "--option", "min-input-files=2", "--max-files", 2).exit_code == 6
+    lake.ok("compact", "db.t", "--option", "min-input-files=2", "--max-files", 2)
 
     first = {row["id"]: row["_row_id"] for row in maker.sql("SELECT id, _row_id FROM db.t")}
     assert sorted(first) == list(range(6))
