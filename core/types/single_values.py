@@ -123,7 +123,11 @@ def single_values(column: pa.Array, field_type: IcebergType) -> list[bytes | Non
 
 
 def single_value(value: pa.Scalar, field_type: IcebergType) -> bytes | None:
-    """Return one Arrow value in Iceberg's binary single-value form."""
+    """Return one Arrow value in Iceberg's binary single-value form.
+
+    Raises:
+        BadInputError: the value is not one of the type, for example if `truncate` made a decimal with more digits.
+    """
     if not value.is_valid:
         return None
     if not isinstance(field_type, PrimitiveType):
@@ -132,9 +136,11 @@ def single_value(value: pa.Scalar, field_type: IcebergType) -> bytes | None:
         return to_bytes(field_type, value.value)
     found = value.as_py()
     # There are many NaN bit patterns, but one partition for all of them.
-    return to_bytes(
-        field_type, math.nan if isinstance(found, float) and math.isnan(found) else found
-    )
+    found = math.nan if isinstance(found, float) and math.isnan(found) else found
+    try:
+        return to_bytes(field_type, found)
+    except ValueError as error:
+        raise BadInputError(f"{str(found)[:40]} is not a {field_type}") from error
 
 
 def from_single_values(values: Sequence[bytes | None], field_type: IcebergType) -> pa.Array:

@@ -67,7 +67,8 @@ _PRIMITIVES: list[tuple[IcebergType, st.SearchStrategy[Any]]] = [
     (DoubleType(), st.floats()),
     (
         DecimalType(9, 2),
-        st.integers(-(10**9) + 1, 10**9 - 1).map(lambda n: decimal.Decimal(n).scaleb(-2)),
+        # truncate() must not make a value that has more digits.
+        st.integers(-(10**9) + 10**4, 10**9 - 1).map(lambda n: decimal.Decimal(n).scaleb(-2)),
     ),
     (
         DecimalType(38, 10),
@@ -276,3 +277,18 @@ def test_every_type_survives_spark(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
         _round_trip(CommandLine(lake.warehouse, engine="spark"), case, kind)
+
+
+def test_a_decimal_whose_partition_value_has_too_many_digits_is_refused(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("value\n-9999999.99\n")
+    by = ("--partition-by", "truncate(2, value)")
+    lake.ok("create", "db.t", "value decimal(9, 2)", *by)
+
+    failed = lake("--json", "ingest", "db.t", file)
+
+    assert failed.exit_code == 7
+    assert "-10000000.00 is not a decimal(9, 2)" in failed.json()["error"]["message"]
+    assert lake.ok("scan", "db.t")["result"]["rows"] == 0
