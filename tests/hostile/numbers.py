@@ -46,7 +46,7 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
     yield "metadata:WrongValues:staged", range(0, 170, 2)
     yield "places:Named", range(600)
     yield "places:Arguments", range(400)
-    yield "places:Nested", range(8)
+    yield "places:Nested", range(16)
     yield "inventories:Inventories", range(400)
     yield "trash:Lists", range(500)
     yield "catalogs:Rows", range(600)
