@@ -343,7 +343,8 @@ class Commands:
 
     def _nothing_changed(self, command: str, result: Result) -> None:
         come, gone = self.table.changes()
-        has_moved = bool(self.table.pointers()) if command == "register" else self.table.has_moved
+        is_absent = command == "register" and self.table.catalog_type == "sql"
+        has_moved = bool(self.table.pointers()) if is_absent else self.table.has_moved
         if come or gone or has_moved:
             changed = [path.name for path in (*come, *gone)]
             raise WrongError(f"{command} failed and changed {changed}: {result.stdout[-800:]}")

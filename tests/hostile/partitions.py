@@ -62,9 +62,26 @@ _TYPES: tuple[Any, ...] = (
 
 
 class Values:
-    """An entry's partition value, its type, and bounds of files and manifests, changed at random."""
+    """Partition values, their types, and bounds of files and manifests, changed at random; each table in its turn."""
 
     count = 10**9
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tables: dict[str, _Table] = {}
+
+    def attempt(self, number: int) -> str:
+        """Try one of them."""
+        name = list(_TABLES)[number % len(_TABLES)]
+        if name not in self._tables:
+            folder = self._folder / name
+            folder.mkdir()
+            self._tables[name] = _Table(folder, name)
+        return self._tables[name].attempt(number)
+
+
+class _Table:
+    """A table of two partitions, an old one and a new one."""
 
     def __init__(self, folder: Path, name: str) -> None:
         spec, by = _TABLES[name]
@@ -249,6 +266,3 @@ def _of_text(text: str, form: str) -> float:
         return (datetime.strptime(text, form).replace(tzinfo=UTC) - _EPOCH).total_seconds()
     except ValueError:
         return float("inf")
-
-
-NAMES = tuple(_TABLES)

@@ -74,6 +74,8 @@ def odd_names(root: Path, canary: Path) -> dict[str, str]:
         "a slash": "/",
         "the root": str(root),
         "the root's parent": str(root.parent),
+        "a neighbour": f"{root}2/data/x.parquet",
+        "a neighbour with a scheme": f"file://{root}-2/data/x.parquet",
         "a relative name": "canary/a.parquet",
         "a tilde": "~/a.parquet",
         "a variable": "$HOME/a.parquet",
@@ -324,6 +326,9 @@ class Arguments:
         return "done" if result.exit_code == 0 else "typed"
 
 
+_DELETING = ("expire", "purge")
+
+
 class Nested:
     """A table inside another one's folder: whatever the outer one's expired manifests name, its files stay."""
 
@@ -334,9 +339,11 @@ class Nested:
         BrokenTable(self._inner, "lake-v3").close()
         self._manifest = self._table.manifests(_EXPIRED)[0]
         self._spots = ["inner", "data/inner", "metadata/inner", "a/b/inner"]
-        self.count = 2 * len(self._spots)
+        self.count = 2 * len(_DELETING) * len(self._spots)
 
     def attempt(self, number: int) -> str:
+        """Run a command that deletes files with one of the inner table's files in a manifest."""
+        number, which = divmod(number, len(_DELETING))
         root = self._table.root / self._spots[number // 2]
         shutil.copytree(self._inner / "warehouse" / "db" / "t", root)
         victims = sorted((root / ("data" if number % 2 else "metadata")).rglob("*.*"))
@@ -348,12 +355,12 @@ class Nested:
         table.write(self._manifest, data)
         for one in table.lists():
             table.write(one, edits.with_length(table.original(one), self._manifest, len(data)))
-        result = self._commands.run("expire")
+        result = self._commands.run(_DELETING[which])
         left = [one for one in victims if one.exists()]
         shutil.rmtree(root)
         table.restore()
         if left != victims:
             raise WrongError(
-                f"expire deleted {set(victims) - set(left)} of the table in it: {result}"
+                f"{_DELETING[which]} deleted {set(victims) - set(left)} of the table in it: {result}"
             )
         return {0: "right", 6: "right", 3: "refused", 7: "bad input"}[result.exit_code]

@@ -268,7 +268,9 @@ class BrokenTable:
             return sorted(catalog.execute("SELECT * FROM iceberg_tables"))
 
     def enter(self, *rows: Any) -> None:
-        """Replace the rows of a SQL catalog's tables."""
+        """Replace the rows of a SQL catalog's tables; other catalogs stay as they are."""
+        if self.catalog_type != "sql":
+            return
         with sqlite3.connect(self.warehouse / "catalog.db") as catalog:
             catalog.execute("DELETE FROM iceberg_tables")
             marks = ", ".join("?" * len(self._entries[0]))

@@ -42,6 +42,7 @@ _MANIFESTS = "tests/commands/test_manifests.py"
 _CLEAN = "tests/commands/test_clean.py"
 _FOOTERS = "tests/commands/test_damaged_footers.py"
 _ENTRIES = "tests/commands/test_table_entries.py"
+_SHARED = "tests/commands/test_shared_folders.py"
 _FOLLOW_OUTPUT = "tests/commands/test_scan_follow_output.py"
 
 
@@ -1234,6 +1235,48 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             "        refuse_shared_location(table)\n",
             "        pass\n",
             ("tests/commands/test_expire.py",),
+        ),
+        RemovedCheck(
+            "files of a table whose metadata file is elsewhere are deleted",
+            "core/catalogs/shared_locations.py",
+            "    if not any(_is_inside(place, root) for root in table.roots):\n",
+            "    if False:\n",
+            (_SHARED,),
+        ),
+        RemovedCheck(
+            "files in the folder of another table are deleted",
+            "core/catalogs/shared_locations.py",
+            "            if _is_folder_of_other(table, folder):\n",
+            "            if False:\n",
+            (_SHARED,),
+        ),
+        RemovedCheck(
+            "a table in the folders of another one is registered",
+            "core/catalogs/shared_locations.py",
+            "            or _is_in_place_of(place, roots, _same(other.location))\n",
+            "",
+            (_SHARED,),
+        ),
+        RemovedCheck(
+            "orphan files are looked for in a data folder of several tables",
+            "core/orphans/kept_files.py",
+            "        if not name.startswith(self._certain):\n",
+            "        if False:\n",
+            (_SHARED,),
+        ),
+        RemovedCheck(
+            "a restore deletes the files that the list of a run lacks",
+            "core/orphans/trash.py",
+            "    if not (failed or present or here - listed):\n",
+            "    if not (failed or present):\n",
+            ("tests/commands/test_clean_trash.py",),
+        ),
+        RemovedCheck(
+            "a branch moves forward to a snapshot that is older than its head",
+            "core/branching/branches.py",
+            "        ancestry.require_descent(head, target)\n",
+            "        pass\n",
+            ("tests/commands/test_wrong_contents.py",),
         ),
     )
 
