@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,6 +32,8 @@ _WRITTEN_BYTES = 1024 * 1024
 _RUN_BYTES = 4 * 1024 * 1024
 # The decoder has as many threads as there are processors.
 _KEEPING_THREADS = 8
+_PURGE_DELAY = "MIMALLOC_PURGE_DELAY"
+_IMPORTING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +131,8 @@ def _decode_run(
 
 
 def _query(path: str, rows: int, columns: Sequence[str], name: str) -> pa.Table:
-    # The decoder's allocator would keep the memory of each of its threads, in pages of 2 MiB. To get it back from the
-    # system takes longer than to decode, so few threads may keep it for a second.
-    keeps = (os.cpu_count() or 1) <= _KEEPING_THREADS
-    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "1000" if keeps else "0")
-    os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")
-    from datafusion import SessionConfig, SessionContext  # noqa: PLC0415 - costs 0.3 s
-
+    with _IMPORTING:
+        SessionConfig, SessionContext = _decoder()  # noqa: N806 - classes
     config = SessionConfig().with_target_partitions(1).with_batch_size(rows)
     quoted = [f'"{column}"' for column in columns]
     try:
@@ -147,6 +146,24 @@ def _query(path: str, rows: int, columns: Sequence[str], name: str) -> pa.Table:
         if isinstance(error, pa.ArrowException):
             raise CorruptFileError(f"{name} contains invalid values") from error
         raise
+
+
+def _decoder() -> tuple[Any, Any]:
+    """Import the decoder, which reads the settings of its allocator from the environment then.
+
+    The allocator would keep the memory of each of its threads, in pages of 2 MiB. To get memory from the system again
+    takes as long as to decode into it, so few threads may keep it for a second. Processes that this one starts keep
+    none.
+    """
+    given = os.environ.get(_PURGE_DELAY)
+    if given is None and "datafusion" not in sys.modules:
+        keeps = (os.cpu_count() or 1) <= _KEEPING_THREADS
+        os.environ[_PURGE_DELAY] = "1000" if keeps else "0"
+    os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")
+    from datafusion import SessionConfig, SessionContext  # noqa: PLC0415 - costs 0.3 s
+
+    os.environ[_PURGE_DELAY] = given or "0"
+    return SessionConfig, SessionContext
 
 
 def _is_blank(value: Any) -> bool:
