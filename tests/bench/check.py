@@ -9,17 +9,15 @@ for a million files. Memory is the most that the process ever held (VmHWM). Need
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
 from wide_tables import make_wide  # noqa: E402
 
 # All columns that a check compares are decoded: a count alone would read none of them.
@@ -44,15 +42,8 @@ def check(command: list[str], files: int) -> Run:
 
 def main() -> None:
     """Make the table, unless it exists already, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=1_000_000)
-    parser.add_argument("--manifests", type=int, default=5_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
-    chosen = parser.parse_args()
-    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
-    warehouse = folder / f"warehouse-{chosen.files}-{chosen.manifests}"
+    chosen = parser_of(__doc__, files=1_000_000, manifests=5_000).parse_args()
+    warehouse = chosen.folder / f"warehouse-{chosen.files}-{chosen.manifests}"
     if not warehouse.exists():
         make_wide(warehouse, chosen.files, chosen.manifests)
     commands = {"lake": lake_command(warehouse, "check", "db.t")}

@@ -9,9 +9,7 @@ Needs a JDK and Maven for the peer.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +21,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import copy_of  # noqa: E402
 from rewrite_manifests import entries_of  # noqa: E402
-from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
 from wide_tables import made_once, make_wide  # noqa: E402
 
 # The partitions are some of the 400 days from 2022-01-08.
@@ -48,16 +46,9 @@ def expire(command: list[str], kept: Path, used: Path, paths: pa.ChunkedArray) -
 
 def main() -> None:
     """Make the table, unless it exists already, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=40_000)
-    parser.add_argument("--manifests", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
-    chosen = parser.parse_args()
-    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    chosen = parser_of(__doc__, files=40_000, manifests=200).parse_args()
     make = partial(make_wide, files=chosen.files, manifests=chosen.manifests)
-    kept, used = made_once(folder, f"made-{chosen.files}-{chosen.manifests}", make)
+    kept, used = made_once(chosen.folder, f"made-{chosen.files}-{chosen.manifests}", make)
     copy_of(kept, used)
     before = entries_of(used)
     stays = pc.greater_equal(days_of(before), _DAY)

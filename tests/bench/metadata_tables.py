@@ -11,10 +11,8 @@ for the peer.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ import pyarrow.parquet as pq
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
 from wide_tables import make_wide  # noqa: E402
 
 _FILES = (
@@ -96,22 +94,19 @@ def compare(ours: Path, theirs: Path, columns: tuple[str, ...], key: str) -> Non
 
 def main() -> None:
     """Make the table, unless it exists already, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=1_000_000)
-    parser.add_argument("--manifests", type=int, default=5_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parser_of(__doc__, files=1_000_000, manifests=5_000)
     parser.add_argument("--kinds", default=",".join(_KINDS))
     parser.add_argument("--csv", action="store_true")
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
     chosen = parser.parse_args()
-    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
-    warehouse = folder / f"warehouse-{chosen.files}-{chosen.manifests}"
+    warehouse = chosen.folder / f"warehouse-{chosen.files}-{chosen.manifests}"
     if not warehouse.exists():
         make_wide(warehouse, chosen.files, chosen.manifests)
     for name in chosen.kinds.split(","):
         table, columns, key = _KINDS[name]
-        ours, theirs = folder / f"lake.{'csv' if chosen.csv else 'parquet'}", folder / "spark"
+        ours, theirs = (
+            chosen.folder / f"lake.{'csv' if chosen.csv else 'parquet'}",
+            chosen.folder / "spark",
+        )
         select = ("--select", ",".join(columns)) if name == "narrow" else ()
         lake = lake_command(warehouse, "inspect", "db.t", table, *select, "--output", str(ours))
         turns = {"lake": partial(write, lake, ours)}

@@ -9,10 +9,8 @@ times as fast as Java, in at most 1 GiB. Needs a JDK and Maven for the peer.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import copy_of  # noqa: E402
 from support.tables.iceberg_tables import pyiceberg_catalog  # noqa: E402
-from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
 from wide_tables import made_once, make_wide  # noqa: E402
 
 _CALL = "CALL lake.system.compute_partition_stats('db.t')"
@@ -45,16 +43,9 @@ def describe(command: list[str], kept: Path, used: Path, seen: list[list[dict[st
 
 def main() -> None:
     """Make the table, unless it exists already, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=1_000_000)
-    parser.add_argument("--manifests", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
-    chosen = parser.parse_args()
-    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    chosen = parser_of(__doc__, files=1_000_000, manifests=1_000).parse_args()
     make = partial(make_wide, files=chosen.files, manifests=chosen.manifests)
-    kept, used = made_once(folder, f"made-{chosen.files}-{chosen.manifests}", make)
+    kept, used = made_once(chosen.folder, f"made-{chosen.files}-{chosen.manifests}", make)
     commands = {"lake": lake_command(used, "stats", "db.t", "--partitions")}
     if not chosen.no_java:
         commands["java"] = java_command(used, _CALL)

@@ -10,9 +10,7 @@ Target: five times as fast as Java, in at most 1 GiB. Needs a JDK and Maven for 
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +22,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import copy_of  # noqa: E402
 from support.tables.iceberg_tables import open_session  # noqa: E402
-from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
 from wide_tables import made_once, make_wide  # noqa: E402
 
 from lake.core.manifests.api import read_manifests  # noqa: E402
@@ -62,16 +60,9 @@ def rewrite(command: list[str], kept: Path, used: Path, before: pa.Table) -> Run
 
 def main() -> None:
     """Make the table, unless it exists already, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=1_000_000)
-    parser.add_argument("--manifests", type=int, default=5_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
-    chosen = parser.parse_args()
-    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    chosen = parser_of(__doc__, files=1_000_000, manifests=5_000).parse_args()
     make = partial(make_wide, files=chosen.files, manifests=chosen.manifests)
-    kept, used = made_once(folder, f"made-{chosen.files}-{chosen.manifests}", make)
+    kept, used = made_once(chosen.folder, f"made-{chosen.files}-{chosen.manifests}", make)
     copy_of(kept, used)
     before = entries_of(used)
     commands = {"lake": lake_command(used, "manifests", "db.t")}
