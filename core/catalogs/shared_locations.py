@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from lake.core import locations
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.errors import LakeError, NotFoundError, RefusedError
-from lake.core.metadata.files import is_metadata_name, parse
+from lake.core.metadata.files import is_metadata_name, parse, version_of
 from lake.core.metadata.roots import roots_of
 from lake.core.options import Option
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from lake.core.storage.storage import Storage
 
 _METADATA = "metadata"
-_NUMBER = re.compile(r"v?([0-9]{1,18})(?![0-9])")
 
 
 def refuse_shared_location(table: Table, hint: str | None = None) -> None:
@@ -140,27 +138,22 @@ def _is_folder_of_other(table: Table, folder: str) -> bool:
     """Whether a folder contains the metadata of another table; one that cannot be listed counts as empty."""
     inner = locations.join(folder, _METADATA)
     try:
-        listed = [
-            name
+        versions = [
+            (version, name)
             for name, is_folder in table.storage.list_folder(inner)
             if not is_folder and is_metadata_name(name) and not name.startswith(".")
+            if (version := version_of(name)) is not None
         ]
     except LakeError:
         return False
-    files = sorted((name for name in listed if _NUMBER.match(name)), key=_version)
-    if not files:
+    if not versions:
         return False
-    newest = locations.join(inner, files[-1])
+    newest = locations.join(inner, max(versions)[1])
     try:
         with catalog_errors(newest):
             return parse(table.storage.read(newest), newest).table_uuid != table.metadata.table_uuid
     except LakeError:
         return True
-
-
-def _version(name: str) -> int:
-    found = _NUMBER.match(name)
-    return int(found[1]) if found else -1
 
 
 def _upwards(root: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ from lake.core.columns.reading_errors import reading_error
 from lake.core.columns.type_promotion import promotable
 from lake.core.deletes.position_files import POSITION_NAMES, POSITION_SCHEMA, read_vector
 from lake.core.deletes.puffin import MAGIC
-from lake.core.errors import BadInputError, LakeError, RefusedError
+from lake.core.errors import BadInputError, RefusedError
 from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.orc.reader import OrcStripes
 from lake.core.formats.parquet.footer import open_parquet
@@ -131,8 +131,6 @@ class Footers:
     def _contradictions(self, source: Any, row: Mapping[str, Any]) -> Sequence[Finding]:
         try:
             return list(self._file(source, row))
-        except LakeError:
-            raise
         except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
             raise reading_error(error, row["file_path"]) from error
 

@@ -26,7 +26,7 @@ from lake.core.columns.metrics_collector import ColumnMetrics, Counted, nested_c
 from lake.core.columns.reading_errors import reading_error
 from lake.core.deletes.equality_files import read_deleted_keys
 from lake.core.deletes.position_files import read_positions
-from lake.core.errors import BadInputError, LakeError, RefusedError
+from lake.core.errors import BadInputError, RefusedError
 from lake.core.keys.columns import key_schema
 from lake.core.manifests.data_files import (
     DATA,
@@ -114,8 +114,6 @@ class Values:
             if file.content == EQUALITY_DELETES:
                 return FooterReport(list(self._keys(file)), ())
             return FooterReport((), [DeletedEnds(file.path, self._last_positions(file))])
-        except LakeError:
-            raise
         except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
             raise reading_error(error, file.path) from error
 

@@ -40,7 +40,7 @@ from lake.core.snapshots.completeness import read_list, verify_manifest_list
 from lake.core.types.arrow_schema import arrow_schema
 from lake.core.types.partition_codes import partition_codes
 from lake.core.types.partition_paths import human_value
-from lake.core.types.single_values import partition_type
+from lake.core.types.single_values import partition_type, searched_schemas
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -291,7 +291,8 @@ class FileTables:
         spec = self._metadata.specs().get(spec_id)
         if found is None or spec is None or len(found) != len(spec.fields):
             return None
-        kinds = partition_type(spec, _schemas(self._metadata)).fields
+        schemas = searched_schemas(self._metadata)
+        kinds = partition_type(spec, schemas).fields
         return [
             {
                 "contains_null": item["contains_null"],
@@ -299,7 +300,7 @@ class FileTables:
                 **{
                     name: None
                     if item[name] is None
-                    else human_value(field, _schemas(self._metadata), kind.field_type, item[name])
+                    else human_value(field, schemas, kind.field_type, item[name])
                     for name in ("lower_bound", "upper_bound")
                 },
             }
@@ -403,10 +404,6 @@ _OF_CONTENT: Mapping[str, Callable[[Any], Any]] = {
 }
 _OF_ENTRIES = ("files", "data-files", "delete-files", "entries")
 KINDS = ("files", "data-files", "delete-files", "entries", "manifests", "partitions", "deletes")
-
-
-def _schemas(metadata: TableMetadata) -> list[Schema]:
-    return [metadata.schema(), *reversed(metadata.schemas)]
 
 
 def _files_of(schema: pa.Schema) -> list[pa.Field]:

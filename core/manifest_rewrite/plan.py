@@ -104,7 +104,7 @@ class ManifestPlan:
         target_bytes: the size of new manifests.
         manifests: the number of manifests of the branch.
         groups: what is rewritten.
-        evaluation: the condition with the values that were measured; None if there is no condition.
+        evaluation: the condition and its measured values; None if the options do not contain a condition.
     """
 
     table: Table

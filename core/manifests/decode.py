@@ -40,6 +40,7 @@ from lake.core.types.single_values import (
     arrow_type,
     from_avro,
     partition_type,
+    searched_schemas,
     source_type,
     struct_array,
 )
@@ -286,7 +287,7 @@ class _EntryReader:
 
     def _partition_type(self) -> StructType:
         spec = _spec(self._metadata, self._spec_id, self._name)
-        schemas = [self._metadata.schema(), *reversed(self._metadata.schemas)]
+        schemas = searched_schemas(self._metadata)
         struct_type = partition_type(spec, schemas)
         if not any(isinstance(field.field_type, UnknownType) for field in struct_type.fields):
             return struct_type

@@ -343,11 +343,12 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
     share = sum(_weight(row) for row in rows) // workers + 1
     windows = runs(rows, _weight, min(_WINDOW_BYTES, max(_SHARED_BYTES, share)))
     choosing = Lock()
+    wanted = _wanted(columns)
 
     def read(opened: Sequence[Opened]) -> Iterator[tuple[int, pa.Table]]:
         if headers is not None:
             headers.update((file.path, file.container.metadata) for file in opened)
-        found = _read_window(opened, metadata, _wanted(columns), live_only=live_only, fields=fields)
+        found = _read_window(opened, metadata, wanted, live_only=live_only, fields=fields)
         for spec_id, table in found:
             kept = table
             if choose is not None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import NestedField, StructType
 
 from lake.core.arrow import one_array
-from lake.core.types.single_values import partition_struct, partition_type, struct_array
+from lake.core.types.single_values import (
+    partition_struct,
+    partition_type,
+    searched_schemas,
+    struct_array,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -21,7 +25,7 @@ def unified_partition_type(metadata: TableMetadata) -> StructType:
 
     Fields whose source column was dropped are left out. Source: Iceberg's Partitioning.partitionType.
     """
-    schema = metadata.schema()
+    schema, schemas = metadata.schema(), searched_schemas(metadata)
     active = {
         field.field_id
         for spec in metadata.specs().values()
@@ -31,7 +35,7 @@ def unified_partition_type(metadata: TableMetadata) -> StructType:
     found: dict[int, NestedField] = {}
     void: set[int] = set()
     for _, spec in sorted(metadata.specs().items(), reverse=True):
-        kinds = partition_type(spec, _schemas(metadata)).fields
+        kinds = partition_type(spec, schemas).fields
         for field, kind in zip(spec.fields, kinds, strict=True):
             earlier = found.get(field.field_id)
             if field.field_id not in active:
@@ -65,7 +69,3 @@ def unified_partitions(partitions: pa.ChunkedArray, unified: StructType) -> pa.S
         found = pa.nulls(len(column)) if place < 0 else column.field(place)
         children.append(found if found.type == item.type else found.cast(item.type))
     return struct_array(children, kind, len(column))
-
-
-def _schemas(metadata: TableMetadata) -> list[Schema]:
-    return [metadata.schema(), *reversed(metadata.schemas)]

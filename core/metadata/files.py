@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
@@ -24,6 +25,7 @@ MAX_TEXT_BYTES = 256 * 1024 * 1024
 _PACKED = (".gz.metadata.json", ".metadata.json.gz")
 # The file in a Hadoop catalog's metadata folder that contains the version of the newest metadata.
 VERSION_HINT = "version-hint.text"
+_VERSION = re.compile(r"v?([0-9]{1,18})(?![0-9])")
 _PIECE = 1024 * 1024
 _LENGTH = 200
 
@@ -100,6 +102,12 @@ def is_metadata_name(location: str) -> bool:
     """Whether a file has the name of a metadata file or version hint; manifests never name such a file."""
     name = location.rpartition("/")[2].lower()
     return ".metadata.json" in name or name == VERSION_HINT
+
+
+def version_of(location: str) -> int | None:
+    """Return the version in a metadata file's name, such as ``00012-….metadata.json`` or ``v12.metadata.json``."""
+    found = _VERSION.match(location.rpartition("/")[2])
+    return int(found[1]) if found else None
 
 
 def check(metadata: TableMetadata, name: str) -> None:

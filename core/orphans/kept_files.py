@@ -15,7 +15,13 @@ import pyarrow.compute as pc
 
 from lake.core import locations
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
-from lake.core.metadata.files import MAX_TEXT_BYTES, VERSION_HINT, is_metadata_name, parse
+from lake.core.metadata.files import (
+    MAX_TEXT_BYTES,
+    VERSION_HINT,
+    is_metadata_name,
+    parse,
+    version_of,
+)
 from lake.core.replay.temporary_manifests import read_temporary_manifests
 from lake.core.staging.manifest_files import find_manifests
 
@@ -26,7 +32,6 @@ if TYPE_CHECKING:
 _HEAD_BYTES = 4096
 _THREADS = 16
 _UUID = re.compile(rb'"table-uuid"\s*:\s*"([0-9A-Fa-f-]{36})"')
-_VERSION = re.compile(r"v?([0-9]{1,18})(?![0-9])")
 # The names of lake's locks, claims and journals.
 _OWN = ("lake.", "lake-")
 
@@ -101,7 +106,7 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> se
                 f"{path} is the metadata of another table ({uuid}), in the folder of {table.identifier}",
                 hint="the two tables share their folders; move one of them before orphan files are removed",
             )
-    current = _version(table.metadata_location)
+    current = version_of(table.metadata_location)
     return hints | {
         path for path, uuid in uuids.items() if uuid != own or not _is_before(path, current)
     }
@@ -109,12 +114,12 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> se
 
 def is_earlier_metadata(table: Table, path: str) -> bool:
     """Whether the name of a metadata file is that of an earlier version than the current one."""
-    return _is_before(path, _version(table.metadata_location))
+    return _is_before(path, version_of(table.metadata_location))
 
 
 def _is_before(path: str, current: int | None) -> bool:
     """Whether a metadata file is of an earlier version than the current one; False if that is not known."""
-    version = _version(path)
+    version = version_of(path)
     return version is not None and current is not None and version < current
 
 
@@ -129,11 +134,6 @@ def _uuid_of(table: Table, path: str) -> str | None:
     except (CorruptFileError, NotFoundError, RefusedError, ValueError):
         # An inventory contains files that are gone.
         return None
-
-
-def _version(path: str) -> int | None:
-    found = _VERSION.match(path.rpartition("/")[2])
-    return int(found[1]) if found else None
 
 
 def by_name(

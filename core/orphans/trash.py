@@ -45,7 +45,6 @@ _UUID, _CREATED, _FORMAT = b"lake.table-uuid", b"lake.created-ms", b"lake.format
 _THREADS = 16
 _LENGTH = 200
 _BATCH_ROWS = 4096
-_MAX_BYTES = MAX_METADATA_BYTES
 _MAX_SIZE = 2**63
 
 
@@ -191,8 +190,8 @@ def _parsed(data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
     parts, size = [_SCHEMA.empty_table()], 0
     for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=_SCHEMA.names):
         size += batch.nbytes
-        if size > _MAX_BYTES:
-            raise ValueError(f"its rows have more than {_MAX_BYTES} bytes")
+        if size > MAX_METADATA_BYTES:
+            raise ValueError(f"its rows have more than {MAX_METADATA_BYTES} bytes")
         part = pa.Table.from_batches([batch]).select(_SCHEMA.names)
         parts.append(part.replace_schema_metadata(None).cast(_SCHEMA))
         # Texts that are not UTF-8.

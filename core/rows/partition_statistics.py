@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lake.core.columns.int96 import schema_of_file
 from lake.core.columns.reading_errors import reading_error
-from lake.core.errors import CorruptFileError, LakeError
+from lake.core.errors import CorruptFileError
 from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.orc.reader import OrcStripes
 from lake.core.formats.parquet.footer import open_parquet
@@ -50,8 +50,6 @@ def check_statistics_columns(storage: Storage, file: PartitionStatisticsFile) ->
     with storage.open_input(path) as source:
         try:
             found = {field_id(item) for item in _columns(source, path, kind)}
-        except LakeError:
-            raise
         except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
             raise reading_error(error, path) from error
     for number, name in _REQUIRED.items():

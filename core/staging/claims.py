@@ -123,8 +123,9 @@ def _claimed(session: Session, table: Table, names: Collection[RunName]) -> Iter
             _write(session, table, location, "")
         raise
     finally:
-        for location in () if keep else table.storage.delete(claims).failed:
-            session.warn(f"{location} could not be deleted: it delays a discard of the run")
+        if not keep:
+            for location in table.storage.delete(claims).failed:
+                session.warn(f"{location} could not be deleted: it delays a discard of the run")
 
 
 def _require_there(table: Table, name: RunName) -> None:

@@ -305,7 +305,7 @@ class Storage:
         """Open a local folder without following links below the roots; the caller closes the descriptor.
 
         Raises:
-            OSError: there is no such folder, or a part of its path below a root is a link.
+            OSError: the folder does not exist, or a part of its path below a root is a link.
         """
         return _open_folder(_local_path(location), self._roots)
 

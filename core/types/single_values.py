@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import DecimalException
 from struct import error as StructError  # noqa: N812 - a class with a module's name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,9 @@ from pyiceberg.types import (
 from lake.core.errors import BadInputError
 from lake.core.types.arrow_types import ARROW_TYPES, primitive_type
 
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
 _DECIMAL_BYTES = 16
 
 _ICEBERG: Mapping[pa.DataType, PrimitiveType] = {
@@ -38,6 +41,11 @@ _ICEBERG: Mapping[pa.DataType, PrimitiveType] = {
     for iceberg, arrow in ARROW_TYPES.items()
     if isinstance(iceberg, PrimitiveType) and not isinstance(iceberg, UUIDType)
 }
+
+
+def searched_schemas(metadata: TableMetadata) -> list[Schema]:
+    """Return a table's schemas in the order in which the source columns of its specs are searched."""
+    return [metadata.schema(), *reversed(metadata.schemas)]
 
 
 def partition_type(spec: PartitionSpec, schemas: Sequence[Schema]) -> StructType:
