@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,6 +19,15 @@ USER = "lake"
 _TRIES = 300
 # Nothing is kept, so nothing need reach the disk.
 _SETTINGS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=60")
+# Becomes user argv[1] of group argv[2] and runs the rest. A new interpreter does it, not this process: to change
+# the user, subprocess has to fork, and a fork of a process with many threads of libraries may crash.
+_AS_USER = """
+import os, sys
+os.setgroups([])
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[1]))
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def missing() -> str | None:
@@ -36,7 +46,7 @@ class Postgres:
         try:
             self._binaries = _binaries()
             assert self._binaries is not None
-            self._identity = _unprivileged(self._folder)
+            self._prefix = _unprivileged(self._folder)
             self._initialise()
             self.server = self._start()
             self._wait()
@@ -86,14 +96,25 @@ class Postgres:
     def _initialise(self) -> None:
         secret = self._folder / "password"
         secret.write_text(self._password)
-        if self._identity:
-            shutil.chown(secret, self._identity["user"])
+        owner = self._folder.stat()
+        os.chown(secret, owner.st_uid, owner.st_gid)
         assert self._binaries is not None
         command = [
-            *(self._binaries / "initdb", "-D", self._folder / "data", "-U", USER, "--no-sync"),
-            *("--auth=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "--locale=C"),
+            *(*self._prefix, self._binaries / "initdb", "-D", self._folder / "data", "-U", USER),
+            *(
+                "--no-sync",
+                "--auth=scram-sha-256",
+                f"--pwfile={secret}",
+                "-E",
+                "UTF8",
+                "--locale=C",
+            ),
         ]
-        subprocess.run(command, check=True, capture_output=True, cwd=self._folder, **self._identity)
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, cwd=self._folder
+        )
+        if done.returncode:
+            raise RuntimeError(f"initdb ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
     def _start(self) -> Server:
         port = free_port()
@@ -106,7 +127,7 @@ class Postgres:
         ]
         return Server(
             [
-                *(self._binaries / "postgres", "-D", self._folder / "data"),
+                *(*self._prefix, self._binaries / "postgres", "-D", self._folder / "data"),
                 *(part for setting in settings for part in ("-c", setting)),
             ],
             port,
@@ -114,7 +135,6 @@ class Postgres:
             # Without waiting for clients.
             end_signal=signal.SIGINT,
             cwd=self._folder,
-            **self._identity,
         )
 
 
@@ -131,15 +151,15 @@ def _binaries() -> Path | None:
     return Path(found).parent if found else None
 
 
-def _unprivileged(folder: Path) -> dict[str, str | int | list[str]]:
-    """Give a folder to an unprivileged user; return the arguments that run a process as this user."""
+def _unprivileged(folder: Path) -> list[str]:
+    """Give a folder to an unprivileged user; return what precedes a command that is run as this user."""
     if os.geteuid() != 0:
-        return {}
+        return []
     for name in ("postgres", "nobody"):
         try:
             user = pwd.getpwnam(name)
         except KeyError:
             continue
         os.chown(folder, user.pw_uid, user.pw_gid)
-        return {"user": name, "group": user.pw_gid, "extra_groups": []}
+        return [sys.executable, "-I", "-S", "-c", _AS_USER, str(user.pw_uid), str(user.pw_gid)]
     raise RuntimeError("this machine has no user but root")
