@@ -26,11 +26,11 @@ from lake.core.errors import BadInputError
 from lake.core.formats.orc.reader import open_orc
 from lake.core.formats.parquet.footer import open_parquet
 from lake.core.storage.errors import translate_errors
+from lake.core.storage.storage import LISTING
 
 if TYPE_CHECKING:
     from lake.core.storage.storage import Storage
 
-INVENTORY = pa.schema([("path", pa.string()), ("bytes", pa.int64()), ("modified_ms", pa.int64())])
 _PLAIN = ("path", "size", "last_modified")
 # The columns of an S3 inventory, in lower case and without separators, as its formats spell them differently.
 _OBJECT = ("bucket", "key", "size", "lastmodifieddate")
@@ -58,14 +58,14 @@ class _Part:
 
 
 def read_inventory(storage: Storage, location: str) -> Iterator[pa.Table]:
-    """Yield the files of an inventory in batches (`INVENTORY`); deleted and earlier versions are left out.
+    """Yield the files of an inventory in batches (`LISTING`); deleted and earlier versions are left out.
 
     Args:
         storage: opens the inventory.
         location: a file, a folder or a ``manifest.json``.
 
     Raises:
-        BadInputError: the inventory cannot be read, or a row has no path or a negative size.
+        BadInputError: the inventory cannot be read, or a row has no path or no size, or a negative one.
         NotFoundError: a file is missing.
     """
     for part in _parts(storage, location):
@@ -158,13 +158,16 @@ def _rows(batch: pa.RecordBatch, part: _Part) -> pa.Table:
             f"{part.location} is not an inventory: it has the columns {', '.join(batch.schema.names)}",
             hint=f"it needs {', '.join(_PLAIN)}",
         )
-    table = pa.table([paths, pc.cast(size, pa.int64()), _times(time)], schema=INVENTORY)
+    table = pa.table([paths, pc.cast(size, pa.int64()), _times(time)], schema=LISTING)
     table = table.filter(_is_current(columns, batch.num_rows))
     longest = pc.max(pc.binary_length(table["path"])).as_py() or 0
     if longest > locations.MAX_LOCATION:
         raise BadInputError(f"{part.location} has a path of {longest} bytes")
-    if table["path"].null_count or pc.any(pc.less(table["bytes"], 0), min_count=0).as_py():
-        raise BadInputError(f"{part.location} has a row without a path or with a negative size")
+    is_bad = pc.less(table["bytes"], 0)
+    if table["path"].null_count or is_bad.null_count or pc.any(is_bad, min_count=0).as_py():
+        raise BadInputError(
+            f"{part.location} has a row without a path or a size, or with a negative size"
+        )
     return table
 
 

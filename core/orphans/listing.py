@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, reduce
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,18 +14,19 @@ import pyarrow.compute as pc
 from lake.core import locations
 from lake.core.errors import BadInputError, RefusedError, StorageError
 from lake.core.garbage.name_set import NameSet, name_hashes
-from lake.core.orphans.inventory import INVENTORY, read_inventory
+from lake.core.orphans.inventory import read_inventory
 from lake.core.snapshots.summary import declared_totals
 from lake.core.sorting.spill_file import BatchSpool
 from lake.core.storage.file_names import FileNames
+from lake.core.storage.storage import LISTING, Storage
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
-    from lake.core.storage.storage import StoredFile
 
 # The folder below a table's location to which files are moved.
 TRASH = ".lake-trash"
-_BATCH_FILES = 65_536
+# Files whose sizes are looked up at once.
+_LOOKED_UP = 1000
 # What a store returns for these files takes some 200 MB.
 _MANY_FILES = 200_000
 
@@ -41,23 +41,39 @@ class ListedFiles:
 
     Args:
         names: compares locations as files.
+        storage: looks up the sizes and times that a listing of local folders does not contain.
     """
 
-    def __init__(self, names: FileNames) -> None:
+    def __init__(self, names: FileNames, storage: Storage) -> None:
         self._names = names
+        self._storage = storage
         self._spool = BatchSpool("the listed files")
         self._hashes: list[npt.NDArray[np.uint64]] = []
-        self.count = self.bytes = 0
+        self._has_sizes: list[bool] = []
+        self._bytes = 0
+        self.count = 0
 
     def add(self, files: pa.Table, own: pa.Array) -> None:
-        """Add files (`INVENTORY`) with their names."""
+        """Add files (`LISTING`) with their names."""
         if not files.num_rows:
             return
-        hashes = name_hashes(own)
         self.count += files.num_rows
-        self.bytes += int(pc.sum(files["bytes"]).as_py() or 0)
-        self._hashes.append(hashes)
+        self._bytes += int(pc.sum(files["bytes"]).as_py() or 0)
+        self._hashes.append(name_hashes(own))
+        self._has_sizes.append(not files["bytes"].null_count)
         self._spool.write(files.combine_chunks().to_batches()[0])
+
+    def bytes_up_to(self, enough: float) -> int:
+        """Return the size of all files, or of some of them that have ``enough`` bytes together."""
+        total = self._bytes
+        for number, has_sizes in enumerate(self._has_sizes):
+            paths = [] if has_sizes else self._spool.read(number)["path"].to_pylist()
+            for start in range(0, len(paths), _LOOKED_UP):
+                if total >= enough:
+                    return total
+                found = self._storage.look_up(paths[start : start + _LOOKED_UP]).values()
+                total += sum(file.length for file in found if file is not None)
+        return total
 
     @cached_property
     def names(self) -> NameSet:
@@ -65,12 +81,17 @@ class ListedFiles:
         return NameSet(self._hashes)
 
     def without(self, held: NameSet) -> pa.Table:
-        """Return the files (`INVENTORY`, and ``name``) whose names are not in a set."""
-        parts = [INVENTORY.append(pa.field("name", pa.string())).empty_table()]
+        """Return the files (`LISTING`, and ``name``) whose names are not in a set.
+
+        Local files that are gone since have no size.
+        """
+        parts = [LISTING.append(pa.field("name", pa.string())).empty_table()]
         for number, hashes in enumerate(self._hashes):
             is_loose = ~held.has_hashes(hashes)
             if is_loose.any():
                 loose = pa.Table.from_batches([self._spool.read(number)]).filter(pa.array(is_loose))
+                if not self._has_sizes[number]:
+                    loose = looked_up(self._storage, loose["path"].to_pylist())
                 parts.append(loose.append_column("name", self._names.of(loose["path"])))
         return pa.concat_tables(parts).combine_chunks()
 
@@ -102,7 +123,7 @@ def list_files(
             hint="the files of such a table may belong to another one; remove orphan files by hand",
         )
     folders = _outermost([*table.roots, *more])
-    listed = ListedFiles(names)
+    listed = ListedFiles(names, table.storage)
     away = names.of(pa.array([f"{trash_folder(table)}/"], pa.string()))[0].as_py()
     current = names.of(pa.array([table.metadata_location], pa.string()))[0]
     has_current = False
@@ -120,7 +141,7 @@ def list_files(
     beside = table.metadata_location.rpartition("/")[0]
     files_of = declared_totals(table.metadata.current_snapshot())["files"] or 0
     for folder in folders if inventory is None else [beside]:
-        for files in _columns(table.storage.each_file(folder, in_parts=files_of > _MANY_FILES)):
+        for files in table.storage.each_batch(folder, in_parts=files_of > _MANY_FILES):
             add(files, names.of(files["path"]))
     if inventory is not None:
         _add_inventory(table, inventory, folders, beside, names, add)
@@ -171,14 +192,9 @@ def _is_below(own: pa.Array, folders: Sequence[str], names: FileNames) -> pa.Arr
     return reduce(pc.or_, [pc.starts_with(own, prefix) for prefix in prefixes.to_pylist()])
 
 
-def _columns(files: Iterable[StoredFile]) -> Iterator[pa.Table]:
-    remaining = iter(files)
-    while found := list(islice(remaining, _BATCH_FILES)):
-        yield pa.table(
-            [
-                pa.array([file.location for file in found], pa.string()),
-                pa.array([file.length for file in found], pa.int64()),
-                pa.array([file.modified_ms for file in found], pa.int64()),
-            ],
-            schema=INVENTORY,
-        )
+def looked_up(storage: Storage, paths: Iterable[str]) -> pa.Table:
+    """Return files as they are now (`LISTING`); the size and the time of those that are gone are NULL."""
+    found = storage.look_up(paths)
+    sizes = [file and file.length for file in found.values()]
+    times = [file and file.modified_ms for file in found.values()]
+    return pa.table([pa.array(found, pa.string()), sizes, times], schema=LISTING)

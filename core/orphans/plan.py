@@ -30,9 +30,8 @@ from lake.core.garbage.reachability import (
 from lake.core.metadata.files import is_metadata_name
 from lake.core.options import Option
 from lake.core.orphans.data_folders import own_data_folders
-from lake.core.orphans.inventory import INVENTORY
 from lake.core.orphans.kept_files import KeepReason, by_name, checkpoint_names, kept_metadata
-from lake.core.orphans.listing import list_files
+from lake.core.orphans.listing import list_files, looked_up
 from lake.core.orphans.options import CleanOptions, Mode, PrefixMismatch
 from lake.core.orphans.references import referenced_names
 from lake.core.properties.table_properties import GC_ENABLED
@@ -41,6 +40,7 @@ from lake.core.storage.errors import translate_errors
 from lake.core.storage.file_names import FileNames
 from lake.core.storage.location_columns import normalize_locations
 from lake.core.storage.s3 import MOST_KEYS, UnsupportedError
+from lake.core.storage.storage import LISTING
 from lake.core.units import iso_time
 
 _STATISTICS = r"\.(stats|puffin)$"
@@ -59,7 +59,8 @@ class CleaningPlan:
         options: the options.
         unreferenced: the files that no snapshot references: path, kind, bytes, modified_ms, and as `reason` the
             `KeepReason` of those that are kept; NULL for orphan files.
-        listed: the number and the bytes of the listed files.
+        listed: the number and the bytes of the listed files. The bytes may be those of some files, enough to know
+            that the share of the orphan files is allowed.
         referenced: the number of listed files that the table references.
         reach: the manifests read so far.
         names: compares locations as files.
@@ -97,7 +98,10 @@ class CleaningPlan:
 
     @property
     def share(self) -> float:
-        """The greater one of the orphan files' shares of the listed files and of their bytes."""
+        """The greater one of the orphan files' shares of the listed files and of their bytes.
+
+        A share of bytes that is allowed may be less than this.
+        """
         count, size = self.listed
         return float(max(self.files.num_rows / max(count, 1), self.bytes / max(size, 1)))
 
@@ -145,6 +149,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     Raises:
         RefusedError: a safety rule forbids it.
         CorruptFileError: metadata, a manifest or a temporary manifest of a checkpoint cannot be read.
+        NotFoundError: one of the current snapshots is not complete.
         StorageError: the listing is not complete.
     """
     options.check(session.clock.now_ms())
@@ -154,24 +159,22 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         )
     refuse_shared_location(table, "remove orphan files by hand")
     names = FileNames(options.equal_schemes, options.equal_authorities)
-    listed = list_files(table, options.locations, names, options.inventory)
     reach = Reachability(table.storage, names)
-    with closing(listed):
+    with closing(list_files(table, options.locations, names, options.inventory)) as listed:
         referenced = referenced_names(table, reach, listed.names, names)
         loose = listed.without(referenced.names)
-    count = listed.count - loose.num_rows
-    limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))
-    reasons = _reasons(table, options, loose, referenced, names, limit_ms)
-    loose = loose.select(INVENTORY.names).append_column(_REASON, reasons)
-    if options.inventory is not None:
-        is_orphan = pc.is_null(reasons)
-        looked_up = _as_they_are(table, loose.filter(is_orphan)["path"].to_pylist(), limit_ms)
-        loose = pa.concat_tables([loose.filter(pc.invert(is_orphan)), looked_up])
+        count = listed.count - loose.num_rows
+        limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))
+        reasons = _reasons(table, options, loose, referenced, names, limit_ms)
+        loose = loose.select(LISTING.names).append_column(_REASON, reasons)
+        if options.inventory is not None:
+            loose = _as_they_are(table, loose, limit_ms)
+        size = listed.bytes_up_to(_bytes_to_know(loose, options))
     plan = CleaningPlan(
         table=table,
         options=options,
         unreferenced=loose.add_column(1, "kind", _kinds(table, loose["path"])),
-        listed=(listed.count, listed.bytes),
+        listed=(listed.count, size),
         referenced=count,
         reach=reach,
         names=names,
@@ -199,13 +202,16 @@ def _reasons(
     pending = pc.is_in(loose["name"], value_set=checkpoint_names(table, names)).to_pylist()
     mismatched = referenced.paths.has(without_prefix(one_array(loose["name"]))).to_pylist()
     found: list[str | None] = []
+    sizes = loose["bytes"].to_pylist()
     own = [*options.locations, *own_data_folders(table)]
     named = by_name(table, paths, options.excluded, own)
     times = loose["modified_ms"].to_pylist()
-    for path, is_pending, by, is_other, time_ms in zip(
-        paths, pending, named, mismatched, times, strict=True
+    for path, size, is_pending, by, is_other, time_ms in zip(
+        paths, sizes, pending, named, mismatched, times, strict=True
     ):
-        if is_pending:
+        if size is None:
+            found.append(KeepReason.GONE)
+        elif is_pending:
             found.append(KeepReason.CHECKPOINT)
         elif path in metadata:
             found.append(KeepReason.METADATA)
@@ -232,25 +238,35 @@ def _reasons(
     return reasons
 
 
-def _as_they_are(table: Table, paths: list[str], limit_ms: int) -> pa.Table:
-    """Look up the files that an inventory contains: they may be gone or have been written again since.
+def _as_they_are(table: Table, loose: pa.Table, limit_ms: int) -> pa.Table:
+    """Look up the orphan files of an inventory again: they may be gone or have been written again since.
 
-    Returns:
-        The files with the columns of `INVENTORY`, and why those are kept that are not orphans any more.
+    Args:
+        table: the table.
+        loose: the files that no snapshot references (`LISTING`), each with its reason.
+        limit_ms: files that were written after this time are kept.
     """
-    rows: list[dict[str, Any]] = []
-    for path, file in table.storage.look_up(paths).items():
-        if file is None:
-            rows.append({"path": path, _REASON: KeepReason.GONE})
-            continue
-        modified_ms, reason = file.modified_ms, None
-        if modified_ms is None:
-            reason = KeepReason.NO_TIME
-        elif modified_ms > limit_ms:
-            reason = KeepReason.YOUNG
-        row = {"path": path, "bytes": file.length, "modified_ms": modified_ms, _REASON: reason}
-        rows.append(row)
-    return pa.Table.from_pylist(rows, schema=INVENTORY.append(pa.field(_REASON, pa.string())))
+    is_orphan = pc.is_null(loose[_REASON])
+    files = looked_up(table.storage, loose.filter(is_orphan)["path"].to_pylist())
+    reasons = pc.case_when(
+        pc.make_struct(
+            pc.is_null(files["bytes"]),
+            pc.is_null(files["modified_ms"]),
+            pc.greater(files["modified_ms"], limit_ms),
+        ),
+        *(
+            pa.scalar(str(reason))
+            for reason in (KeepReason.GONE, KeepReason.NO_TIME, KeepReason.YOUNG)
+        ),
+    )
+    files = files.append_column(_REASON, reasons)
+    return pa.concat_tables([loose.filter(pc.invert(is_orphan)), files])
+
+
+def _bytes_to_know(loose: pa.Table, options: CleanOptions) -> float:
+    """Return a size of all files at which the orphan files' share of the bytes is allowed."""
+    orphans = int(pc.sum(loose.filter(pc.is_null(loose[_REASON]))["bytes"]).as_py() or 0)
+    return orphans / options.max_share if options.max_share else float("inf")
 
 
 def _of_other_tables(

@@ -22,6 +22,7 @@ from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.sources.text_format import AS_SHOWN, UTF_8, TextFormat
 from lake.core.storage.errors import translate_errors
+from lake.core.storage.local_folders import is_text, raise_unless_missing
 from lake.core.storage.storage import Storage, StoredFile
 
 PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
@@ -146,7 +147,8 @@ def _stored(path: str) -> StoredFile | None:
 def _expand(storage: Storage, name: str) -> list[str]:
     parsed = locations.parse(name)
     if parsed.is_local:
-        chosen = _expand_local(parsed.path)
+        with translate_errors(name):
+            chosen = _expand_local(parsed.path)
     elif storage.is_folder(name):
         chosen = _data_below(storage, name)
     elif storage.exists(name):
@@ -166,12 +168,28 @@ def _expand(storage: Storage, name: str) -> list[str]:
 
 
 def _expand_local(path: str) -> list[str]:
+    """Return the files that a local path refers to; those that no one can read are not left out silently.
+
+    Raises:
+        OSError: a folder cannot be read.
+        BadInputError: the name of a file is not text.
+    """
     if os.path.isdir(path):
-        inside = sorted(os.path.join(where, f) for where, _, names in os.walk(path) for f in names)
-        return [item for item in inside if _is_data(item.removeprefix(path))]
-    if os.path.lexists(path):
-        return [path]
-    return [item for item in sorted(glob.glob(path, recursive=True)) if os.path.isfile(item)]
+        walk = os.walk(path, onerror=raise_unless_missing)
+        inside = sorted(os.path.join(where, name) for where, _, names in walk for name in names)
+        found = [item for item in inside if _is_data(item.removeprefix(path))]
+    elif os.path.lexists(path):
+        found = [path]
+    else:
+        found = [item for item in sorted(glob.glob(path, recursive=True)) if os.path.isfile(item)]
+    for item in found:
+        if not is_text(item):
+            shown = os.fsencode(item).decode(errors="backslashreplace")
+            raise BadInputError(
+                f"the name of the file {shown} is not text in UTF-8",
+                hint="rename the file: a table cannot refer to it",
+            )
+    return found
 
 
 def _expand_remote(storage: Storage, name: str) -> list[str]:

@@ -12,10 +12,11 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache, partial, wraps
+from itertools import islice
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from lake.core.errors import (
 from lake.core.storage.atomic_files import flush
 from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.errors import is_refusal, translate_errors
+from lake.core.storage.local_folders import file_status, local_entries, local_files
 from lake.core.storage.s3 import (
     BACKOFF,
     S3,
@@ -45,6 +47,9 @@ from lake.core.storage.s3 import (
 )
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
+# Files as columns; sizes in bytes, and last changes in ms since 1970, NULL if they are not known.
+LISTING = pa.schema([("path", pa.string()), ("bytes", pa.int64()), ("modified_ms", pa.int64())])
+_BATCH_FILES = 65_536
 _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
 _MESSAGE_LENGTH = 400
@@ -330,34 +335,28 @@ class Storage:
             with suppress(OSError):
                 os.rmdir(folder)
 
-    @_retry_with_fresh_credentials
     def list_folder(self, folder: str) -> list[tuple[str, bool]]:
         """Return the sorted names in a folder, each with whether it is a folder; empty if the folder is missing."""
-        filesystem, path = self.resolve(folder)
-        with translate_errors(folder):
-            if filesystem.get_file_info(path).type != pafs.FileType.Directory:
-                return []
-            infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+        parsed = paths.parse(folder)
+        if parsed.is_local:
+            with translate_errors(folder):
+                return local_entries(parsed.path)
+        infos = self._listed(folder, recursive=False)
         return sorted((info.base_name, info.type == pafs.FileType.Directory) for info in infos)
 
-    @_retry_with_fresh_credentials
     def list_files(self, folder: str) -> list[StoredFile]:
         """Return the files in a folder, by name, without links; empty if the folder is missing."""
-        filesystem, path = self.resolve(folder)
-        with translate_errors(folder):
-            if filesystem.get_file_info(path).type != pafs.FileType.Directory:
-                return []
-            infos = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
-        local = isinstance(filesystem, pafs.LocalFileSystem)
-        return sorted(
-            (
+        parsed = paths.parse(folder)
+        if parsed.is_local:
+            files = self._local_files(folder, local_files(parsed.path, below=False))
+        else:
+            infos = self._listed(folder, recursive=False)
+            files = (
                 _stored(paths.join(folder, info.base_name), info)
                 for info in infos
                 if info.type == pafs.FileType.File
-                and not (local and os.path.islink(os.path.join(path, info.base_name)))
-            ),
-            key=lambda file: file.location,
-        )
+            )
+        return sorted(files, key=lambda file: file.location)
 
     def look_up(self, locations: Iterable[str]) -> dict[str, StoredFile | None]:
         """Return the size and time of files, with concurrent requests.
@@ -365,65 +364,47 @@ class Storage:
         Returns:
             None for a file that does not exist, or that is a symbolic link.
         """
-        wanted = list(dict.fromkeys(locations))
-        if all(paths.parse(location).is_local for location in wanted):
+        wanted = {location: paths.parse(location) for location in locations}
+        if all(parsed.is_local for parsed in wanted.values()):
             # A thread costs more than the system call that it would make.
-            return {location: self._look_up(location) for location in wanted}
+            return {location: _local_file(location, at.path) for location, at in wanted.items()}
         with ThreadPoolExecutor(_LOOK_UP_THREADS) as pool:
             return dict(zip(wanted, pool.map(self._look_up, wanted), strict=True))
 
     @_retry_with_fresh_credentials
     def _look_up(self, location: str) -> StoredFile | None:
+        parsed = paths.parse(location)
+        if parsed.is_local:
+            return _local_file(location, parsed.path)
         filesystem, path = self.resolve(location)
         with translate_errors(location):
-            if isinstance(filesystem, pafs.LocalFileSystem) and os.path.islink(path):
-                return None
-            try:
-                info = filesystem.get_file_info(path)
-            except OSError as error:
-                # A file with such a name cannot exist.
-                if error.errno == errno.ENAMETOOLONG:
-                    return None
-                raise
+            info = filesystem.get_file_info(path)
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
-    @_retry_with_fresh_credentials
     def find(self, folder: str, name_part: str) -> list[str]:
         """Return the files below a folder whose names contain a text; empty if the folder is missing.
 
         Links are not followed: their targets do not belong to the table.
         """
-        parsed = paths.parse(folder)
-        if parsed.is_local:
-            prefix = (
-                folder[: len(folder) - len(parsed.path)] if folder.endswith(parsed.path) else ""
-            )
-            with translate_errors(folder):
-                return [
-                    f"{prefix}{os.path.join(parent, name)}"
-                    for parent, _, names in os.walk(parsed.path, onerror=_raise_unless_missing)
-                    for name in names
-                    if name_part in name
-                ]
-        filesystem, path = self.resolve(folder)
-        selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
-        with translate_errors(folder):
-            infos = filesystem.get_file_info(selector)
-        base = folder.rstrip("/")
         return [
-            base + info.path.removeprefix(path.rstrip("/"))
-            for info in infos
-            if info.type == pafs.FileType.File and name_part in info.base_name
+            location
+            for batch in self.each_batch(folder)
+            for location in batch["path"].to_pylist()
+            if name_part in location.rpartition("/")[2]
         ]
 
     def find_files(self, folder: str) -> list[StoredFile]:
-        """Return all files below a folder; see `each_file`."""
-        return list(self.each_file(folder))
+        """Return all files below a folder; none if it is missing. Links are neither returned nor followed."""
+        parsed = paths.parse(folder)
+        if parsed.is_local:
+            return list(self._local_files(folder, local_files(parsed.path)))
+        return list(self._each_stored(folder, in_parts=False))
 
-    def each_file(self, folder: str, *, in_parts: bool = False) -> Iterator[StoredFile]:
-        """Yield all files below a folder, with sizes and times; none if it is missing.
+    def each_batch(self, folder: str, *, in_parts: bool = False) -> Iterator[pa.Table]:
+        """Yield all files below a folder as columns (`LISTING`); none if it is missing.
 
-        Links are neither yielded nor followed. On local disks, few files are in memory at once.
+        Links are neither yielded nor followed. Sizes and times of local files are NULL, as each would take a system
+        call; `look_up` returns them. On local disks, few files are in memory at once.
 
         Args:
             folder: the folder.
@@ -432,8 +413,32 @@ class Storage:
         """
         parsed = paths.parse(folder)
         if parsed.is_local:
-            yield from _local_files(folder, parsed.path)
+            start = _start(folder)
+            with translate_errors(folder):
+                for names in _batches(local_files(parsed.path)):
+                    located = [f"{start}{path}" for path in names] if start else names
+                    unknown = pa.nulls(len(names), pa.int64())
+                    yield pa.table([pa.array(located, pa.string()), unknown, unknown], LISTING)
             return
+        for files in _batches(self._each_stored(folder, in_parts=in_parts)):
+            columns = [
+                pa.array([file.location for file in files], pa.string()),
+                pa.array([file.length for file in files], pa.int64()),
+                pa.array([file.modified_ms for file in files], pa.int64()),
+            ]
+            yield pa.table(columns, LISTING)
+
+    def _local_files(self, folder: str, found: Iterable[str]) -> Iterator[StoredFile]:
+        """Yield local files with the beginning of their folder's location, those that still exist."""
+        start = _start(folder)
+        with translate_errors(folder):
+            for path in found:
+                file = _local_file(f"{start}{path}", path)
+                if file is not None:
+                    yield file
+
+    def _each_stored(self, folder: str, *, in_parts: bool) -> Iterator[StoredFile]:
+        """Yield all files below a folder of a store."""
         pending = deque([folder.rstrip("/")])
         while pending:
             parent = pending.popleft()
@@ -580,12 +585,6 @@ def _make_folders(path: str) -> None:
         flush(os.path.dirname(folder))
 
 
-def _raise_unless_missing(error: OSError) -> None:
-    """Raise an error that hides files of a folder; a missing folder hides none."""
-    if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        raise error
-
-
 @lru_cache(maxsize=16)
 def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
     return S3.of(completed(dict(properties)), name)
@@ -634,31 +633,25 @@ def _stored(location: str, info: Any) -> StoredFile:
     return StoredFile(location, int(info.size), None if changed is None else changed // 1_000_000)
 
 
-def _local_files(folder: str, path: str) -> Iterator[StoredFile]:
-    """Yield the regular files below a local folder; their locations begin as the folder's."""
-    start = folder[: len(folder) - len(path)] if folder.endswith(path) else ""
-    pending = [path]
-    while pending:
-        parent = pending.pop().rstrip("/")
-        with translate_errors(folder), _opened_folder(f"{parent}/") as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(f"{parent}/{entry.name}")
-                elif entry.is_file(follow_symlinks=False):
-                    with suppress(FileNotFoundError):
-                        status = entry.stat(follow_symlinks=False)
-                        changed_ms = status.st_mtime_ns // 1_000_000
-                        location = f"{start}{parent}/{entry.name}"
-                        yield StoredFile(location, status.st_size, changed_ms)
+def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
+    remaining = iter(items)
+    while batch := list(islice(remaining, _BATCH_FILES)):
+        yield batch
 
 
-def _opened_folder(path: str) -> AbstractContextManager[Iterable[os.DirEntry[str]]]:
-    """Open a folder; a missing one has no entries."""
-    try:
-        return os.scandir(path)
-    except OSError as error:
-        _raise_unless_missing(error)
-        return nullcontext(())
+def _local_file(location: str, path: str) -> StoredFile | None:
+    """Return a local file's size and time; None if there is none, or it is a link."""
+    with translate_errors(location):
+        status = file_status(path)
+    if status is None:
+        return None
+    return StoredFile(location, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _start(folder: str) -> str:
+    """Return what precedes the path in the location of a local folder, such as ``file://``."""
+    path = paths.parse(folder).path
+    return folder[: len(folder) - len(path)] if folder.endswith(path) else ""
 
 
 def _local_path(location: str) -> str:

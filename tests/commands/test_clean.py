@@ -390,12 +390,26 @@ def test_a_changed_list_moves_nothing_out_of_the_table(tidy: Tidy, tmp_path: Pat
     assert not (tmp_path / "stolen").exists()
 
 
+def test_few_orphan_files_with_most_of_the_bytes_are_refused(tidy: Tidy) -> None:
+    large = tidy.plant("data/lost.parquet", text="x" * 1_000_000)
+    every = [path for path in tidy.root.rglob("*") if path.is_file()]
+    share = large.stat().st_size / sum(path.stat().st_size for path in every)
+
+    refused = tidy.lake("clean", "db.t", "--delete", "--max-share", f"{share * 100 - 1:.3f}%")
+    assert refused.exit_code == 3
+    assert f"are orphans ({share:.0%} of the files or bytes)" in refused.stderr
+    assert large.exists()
+
+    tidy.lake.ok("clean", "db.t", "--delete", "--max-share", f"{share * 100 + 0.01:.3f}%")
+    assert not large.exists()
+
+
 def test_a_listing_without_the_current_metadata_file_stops_the_run(
     tidy: Tidy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = open_session(tidy.warehouse)
     table = session.table("db.t")
-    monkeypatch.setattr(type(table.storage), "each_file", lambda *_, **__: [])
+    monkeypatch.setattr(type(table.storage), "each_batch", lambda *_, **__: [])
     options = CleanOptions(older_than_ms=0)
 
     with pytest.raises(StorageError, match="lacks"):

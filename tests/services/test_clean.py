@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from support.cli.service_line import Service
 from support.servers.s3_server import S3
@@ -78,12 +79,11 @@ def test_a_folder_in_parts_has_the_same_files_as_in_whole(
     monkeypatch.setattr(Storage, "_listed", counted)
     opened = Storage(s3.properties())
 
-    found = {
-        (file.location, file.length) for file in opened.each_file(f"s3://{bucket}/t", in_parts=True)
-    }
+    batches = pa.concat_tables(opened.each_batch(f"s3://{bucket}/t", in_parts=True))
+    found = {(row["path"], row["bytes"]) for row in batches.to_pylist()}
     assert len(asked) == requests
     assert found == {(f"s3://{bucket}/t/{name}", 2) for name in names}
     assert found == {
         (file.location, file.length) for file in opened.find_files(f"s3://{bucket}/t/")
     }
-    assert list(opened.each_file(f"s3://{bucket}/missing", in_parts=True)) == []
+    assert list(opened.each_batch(f"s3://{bucket}/missing", in_parts=True)) == []
