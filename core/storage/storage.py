@@ -364,18 +364,19 @@ class Storage:
         Returns:
             None for a file that does not exist, or that is a symbolic link.
         """
-        wanted = {location: paths.parse(location) for location in locations}
-        if all(parsed.is_local for parsed in wanted.values()):
+        wanted = list(dict.fromkeys(locations))
+        if all(paths.parse(location).is_local for location in wanted):
             # A thread costs more than the system call that it would make.
-            return {location: _local_file(location, at.path) for location, at in wanted.items()}
+            return {location: self._look_up(location) for location in wanted}
         with ThreadPoolExecutor(_LOOK_UP_THREADS) as pool:
             return dict(zip(wanted, pool.map(self._look_up, wanted), strict=True))
 
-    @_retry_with_fresh_credentials
     def _look_up(self, location: str) -> StoredFile | None:
         parsed = paths.parse(location)
-        if parsed.is_local:
-            return _local_file(location, parsed.path)
+        return _local_file(location, parsed.path) if parsed.is_local else self._ask(location)
+
+    @_retry_with_fresh_credentials
+    def _ask(self, location: str) -> StoredFile | None:
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             info = filesystem.get_file_info(path)

@@ -375,8 +375,8 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "files of a checkpoint are orphans",
             "core/orphans/plan.py",
-            "        if is_pending:\n",
-            "        if is_pending and not path:\n",
+            "        elif is_pending:\n",
+            "        elif is_pending and not path:\n",
             (_CLEAN,),
         ),
         RemovedCheck(
