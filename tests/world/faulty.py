@@ -12,16 +12,17 @@ import os
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lake.core.storage import atomic_files, storage
+from lake.core.storage import atomic_files, local_folders, storage
 
 CANARY = "canary-5e2f91"
 # Text that servers and proxies include in their errors.
@@ -105,6 +106,7 @@ class Layer:
             for owner, name, value in (
                 (storage, "_open_filesystem", lambda *_: disk),
                 (storage, "os", system),
+                (local_folders, "os", system),
                 (atomic_files, "os", system),
                 (atomic_files, "_write", self._around(atomic_files._write)),
             ):
@@ -143,10 +145,8 @@ class _Disk(pafs.LocalFileSystem):
     def delete_file(self, path: str) -> None:
         self._layer.at(DELETE, path, lambda: super(_Disk, self).delete_file(path))
 
-    def get_file_info(self, wanted: Any) -> Any:
-        kind = LIST if isinstance(wanted, pafs.FileSelector) else LOOK
-        name = wanted.base_dir if isinstance(wanted, pafs.FileSelector) else wanted
-        return self._layer.at(kind, name, lambda: super(_Disk, self).get_file_info(wanted))
+    def get_file_info(self, path: str) -> Any:
+        return self._layer.at(LOOK, path, lambda: super(_Disk, self).get_file_info(path))
 
 
 class _System(types.ModuleType):
@@ -171,8 +171,17 @@ class _System(types.ModuleType):
         else:
             os.fsync(descriptor)
 
-    def walk(self, folder: str, **options: Any) -> Any:
-        return self._layer.at(LIST, folder, lambda: os.walk(folder, **options))
+    def scandir(self, folder: str) -> Any:
+        def entries() -> list[os.DirEntry[str]]:
+            with os.scandir(folder) as found:
+                return list(found)
+
+        return nullcontext(self._layer.at(LIST, folder.rstrip("/"), entries))
+
+    def lstat(self, path: str, **options: Any) -> Any:
+        if options:
+            return os.lstat(path, **options)
+        return self._layer.at(LOOK, path, lambda: os.lstat(path))
 
     def replace(self, before: str, after: str) -> None:
         self._layer.at(WRITE, after, lambda: os.replace(before, after))
@@ -367,69 +376,60 @@ def _while_writing(make: Make, when: str) -> Callable[[Call, Act], Any]:
     return work
 
 
-# Listings
+# Listings: lists of `os.DirEntry`
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """The entry of a file that does not exist any more."""
+
+    name: str
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return False
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return True
 
 
 def _missing(_call: Call, real: Act) -> Any:
     """Omit every second file."""
-    found = list(real())
-    if found and isinstance(found[0], tuple):
-        return [(place, names, files[::2]) for place, names, files in found]
-    return found[::2]
+    found = real()
+    files = [entry for entry in found if not entry.is_dir()]
+    return [entry for entry in found if entry not in files[1::2]]
 
 
 def _doubled(_call: Call, real: Act) -> Any:
-    found = list(real())
-    return [*found, *found]
+    return real() * 2
 
 
 def _half(make: Make) -> Callable[[Call, Act], Any]:
-    def work(call: Call, real: Act) -> Any:
-        found = real()
-        if not isinstance(found, list):
-            return _walk_half(found, make)
+    """Break after the first entry."""
+
+    def entries(found: list[Any]) -> Iterator[Any]:
+        yield from found[:1]
         raise make()
 
-    return work
-
-
-def _walk_half(found: Iterator[Any], make: Make) -> Iterator[Any]:
-    yield next(iter(found))
-    raise make()
+    return lambda _call, real: entries(real())
 
 
 def _stale(_call: Call, real: Act) -> Any:
-    """Name files that no longer exist, and others by old names."""
-    found = list(real())
-    if found and isinstance(found[0], tuple):
-        return [
-            (place, names, [*files, *(f"old-{one}" for one in files)])
-            for place, names, files in found
-        ]
-    gone = [
-        pafs.FileInfo(
-            os.path.join(os.path.dirname(one.path), f"old-{one.base_name}"), one.type, size=7
-        )
-        for one in found
-    ]
-    return [*found, *gone]
+    """Name files that no longer exist, too."""
+    found = real()
+    return [*found, *(_Gone(f"old-{entry.name}") for entry in found if not entry.is_dir())]
 
 
 def _timed(shift_seconds: int) -> Callable[[Call, Act], Any]:
+    """Return the status of files with another time."""
+
     def work(_call: Call, real: Act) -> Any:
         found = real()
-        if not isinstance(found, list):
+        if not isinstance(found, os.stat_result):
             return found
-        return [
-            pafs.FileInfo(one.path, one.type, size=one.size, mtime=_moved(one, shift_seconds))
-            for one in found
-        ]
+        moved = found.st_mtime_ns + shift_seconds * 10**9
+        return SimpleNamespace(st_mode=found.st_mode, st_size=found.st_size, st_mtime_ns=moved)
 
     return work
-
-
-def _moved(info: Any, seconds: int) -> float:
-    return float(info.mtime.timestamp() if info.mtime else 0) + seconds
 
 
 def _fault(name: str, kind: str, work: Callable[[Call, Act], Any], *codes: int) -> Fault:
@@ -465,7 +465,7 @@ def _storage_faults() -> Iterator[Fault]:
     yield _fault("list: entries twice", LIST, _doubled)
     yield _fault("list: stale", LIST, _stale, 7)
     for seconds in (-(10**9), 3600, 10**9):
-        yield _fault(f"list: times moved by {seconds} s", LIST, _timed(seconds))
+        yield _fault(f"look: times moved by {seconds} s", LOOK, _timed(seconds))
 
 
 STORAGE_FAULTS = {one.name: one for one in _storage_faults()}
