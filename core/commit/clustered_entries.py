@@ -28,7 +28,7 @@ from lake.core.manifests.api import (
     pack_manifest,
     read_manifests,
 )
-from lake.core.manifests.clusters import by_partition, even_pieces
+from lake.core.manifests.clusters import Clustering, by_partition, clustering_of, even_pieces
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 # The bytes of manifests that one thread reads at a time.
 _WINDOW_BYTES = 2 * 1024 * 1024
-# What `describe_manifest` and `by_partition` use.
-_DESCRIBED = ("status", "sequence_number", "record_count", "partition")
+# What `describe_manifest`, `by_partition` and `clustering_of` use.
+_DESCRIBED = ("status", "sequence_number", "record_count", "partition", "manifest_path")
 _ROW = "row"
 
 
@@ -160,7 +160,7 @@ class ClusteredEntries:
                 self.read += read
                 described.append(rows)
                 self._spool.write(records)
-        every = pa.concat_tables(described).combine_chunks()
+        every = pa.concat_tables(described).unify_dictionaries().combine_chunks()
         self._described = every.append_column(_ROW, pa.array(np.arange(every.num_rows)))
 
     def pieces(self, most: int) -> Iterator[tuple[pa.Table, bytes]]:
@@ -168,7 +168,7 @@ class ClusteredEntries:
 
         Yields: the columns that `describe_manifest` uses, and the manifest's bytes.
         """
-        pieces = even_pieces(by_partition(self._described, self._sort_by), most)
+        pieces = self._pieces(most)
         partition = self._described.schema.field("partition").type
         starts = self._spool.starts
 
@@ -179,6 +179,13 @@ class ClusteredEntries:
         workers = os.cpu_count() or 1
         with ThreadPoolExecutor(workers) as pool:
             yield from ahead(pool, packed, pieces, workers)
+
+    def clustering(self, most: int) -> Clustering:
+        """Return how the entries are clustered in the manifests that were read, and in those of `pieces`."""
+        return clustering_of(self._described, self._pieces(most))
+
+    def _pieces(self, most: int) -> list[pa.Table]:
+        return even_pieces(by_partition(self._described, self._sort_by), most)
 
     def _records(
         self, rows: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lake.core.manifests.clusters import Clustering
 from lake.core.manifests.data_files import DataFile
 from lake.core.properties.table_properties import SERIALIZABLE
 
@@ -175,11 +176,13 @@ class RewriteManifests:
         manifests: the locations of the manifests; one that is no longer in the list is a conflict.
         target_bytes: the size of new manifests.
         sort_by: the partition fields by which entries are sorted; empty for all fields of each spec.
+        measured: is called with the content, the partition spec and the clustering of the entries that were read.
     """
 
     manifests: frozenset[str]
     target_bytes: int
     sort_by: tuple[str, ...] = ()
+    measured: Callable[[int, int, Clustering], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

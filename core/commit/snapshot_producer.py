@@ -340,6 +340,8 @@ class SnapshotProducer:
                     f"{sum(counts)}"
                 )
             most = max(1, operation.target_bytes // max(size, 1))
+            if operation.measured is not None and entries.live:
+                operation.measured(content, spec_id, entries.clustering(most))
             return [
                 self._put(metadata, piece, context, data) for piece, data in entries.pieces(most)
             ]

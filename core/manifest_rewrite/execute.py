@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.preconditions import require_writable
 from lake.core.errors import CommitConflictError
 from lake.core.manifest_rewrite.plan import ManifestOptions, ManifestPlan, plan_manifests
+from lake.core.manifests.clusters import Clustering
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.completeness import read_list
@@ -37,14 +39,19 @@ def execute(session: Session, table: Table, options: ManifestOptions, operation_
     """
     require_writable(table, options.branch)
     for remaining in reversed(range(_ROUNDS)):
-        plan = plan_manifests(table, options)
+        plan = plan_manifests(table, options, reads_all=False)
         if plan.is_empty:
             return _outcome(plan, Status.NOTHING_TO_DO, {})
+        found: dict[tuple[int, int], Clustering] = {}
+
+        def measured(content: int, spec_id: int, clustering: Clustering) -> None:
+            found[content, spec_id] = clustering  # noqa: B023 - called before the next round
+
         try:
             done = commit_snapshot(
                 session,
                 table,
-                plan.operation,
+                replace(plan.operation, measured=measured),
                 CommitRequest(operation_id=operation_id, branch=options.branch),
             )
         except CommitConflictError:
@@ -55,6 +62,8 @@ def execute(session: Session, table: Table, options: ManifestOptions, operation_
             continue
         head = ancestry.branch_head(done.table.metadata, options.branch)
         left = read_list(done.table.storage, done.table.metadata, head).num_rows if head else 0
+        groups = [replace(x, clustering=found[x.content, x.spec_id]) for x in plan.groups]
+        plan = replace(plan, groups=groups)
         result = {"rewritten": plan.facts()["rewritten"], "manifests": left}
         return _outcome(plan, Status.DONE, result, operation_id, done.snapshot_ids)
     raise AssertionError("the last round returns or raises")

@@ -16,7 +16,7 @@ from lake.core.errors import InvalidRequestError, NotFoundError
 from lake.core.expressions.conditions import Condition, Evaluation, evaluate
 from lake.core.manifest_rewrite.conditions import MANIFESTS, OVERLAP
 from lake.core.manifests.api import read_manifests
-from lake.core.manifests.clusters import by_partition, even_pieces, manifests_per_partition
+from lake.core.manifests.clusters import Clustering, by_partition, clustering_of, even_pieces
 from lake.core.manifests.data_files import DATA
 from lake.core.options import Option
 from lake.core.properties.table_properties import MANIFEST_BYTES
@@ -56,41 +56,45 @@ class ManifestGroup:
 
     Args:
         spec_id: the partition spec.
-        content: ``data`` or ``deletes``.
+        content: 0 for manifests of data files, 1 for those of delete files.
         paths: the locations of the manifests.
         size: their bytes.
         after: the number of manifests that replace them.
-        spread: how many of them a scan of one partition reads, on average; None if the spec has no fields.
-        spread_after: the same afterwards.
+        clustering: how many of them a scan of one partition reads; None if the entries were not read, because the
+            number of manifests decides.
     """
 
     spec_id: int
-    content: str
+    content: int
     paths: Sequence[str]
     size: int
     after: int
-    spread: float | None
-    spread_after: float | None
+    clustering: Clustering | None
 
     @property
     def is_worth_it(self) -> bool:
         """Whether fewer or better clustered manifests make scans faster."""
-        if len(self.paths) > _TOO_MANY * self.after:
+        if _are_too_many(len(self.paths), self.after):
             return True
-        if self.spread is None or self.spread_after is None:
-            return False
-        return self.spread > _TOO_SPREAD * self.spread_after
+        before, after = self._spread
+        return before is not None and after is not None and before > _TOO_SPREAD * after
+
+    @property
+    def _spread(self) -> tuple[float | None, float | None]:
+        known = self.clustering
+        return (known.before, known.after) if known else (None, None)
 
     def facts(self) -> dict[str, Any]:
         """Return the group by its names in the output."""
+        before, after = self._spread
         return {
             "spec_id": self.spec_id,
-            "content": self.content,
+            "content": "data" if self.content == DATA else "deletes",
             "manifests": len(self.paths),
             "manifests_after": self.after,
             "bytes": self.size,
-            "per_partition": _rounded(self.spread),
-            "per_partition_after": _rounded(self.spread_after),
+            "per_partition": _rounded(before),
+            "per_partition_after": _rounded(after),
         }
 
 
@@ -140,8 +144,15 @@ class ManifestPlan:
         }
 
 
-def plan_manifests(table: Table, options: ManifestOptions) -> ManifestPlan:
-    """Read the manifests of a branch and choose those to rewrite.
+def plan_manifests(
+    table: Table, options: ManifestOptions, *, reads_all: bool = True
+) -> ManifestPlan:
+    """Choose the manifests of a branch that are rewritten.
+
+    Args:
+        table: the table.
+        options: the options.
+        reads_all: also read the manifests of which the number decides, to measure how their entries are clustered.
 
     Raises:
         InvalidRequestError: a field is not a partition field, or the size is too small.
@@ -169,7 +180,8 @@ def plan_manifests(table: Table, options: ManifestOptions) -> ManifestPlan:
 
     @cache
     def groups() -> Sequence[ManifestGroup]:
-        return _groups(table, counted, target, options)
+        must_read = reads_all or options.condition is not None
+        return _groups(table, counted, target, options, reads_all=must_read)
 
     evaluation = _evaluated(options, counted.num_rows, groups)
     is_due = evaluation is None or evaluation.is_due
@@ -191,14 +203,14 @@ def _evaluated(
         return None
 
     def overlap() -> float | None:
-        spreads = [group.spread for group in groups() if group.spread is not None]
-        return _rounded(max(spreads, default=None))
+        known = [group.clustering.before for group in groups() if group.clustering]
+        return _rounded(max((spread for spread in known if spread is not None), default=None))
 
     return evaluate(options.condition, {MANIFESTS: lambda: manifests, OVERLAP: overlap})
 
 
 def _groups(
-    table: Table, listed: pa.Table, target: int, options: ManifestOptions
+    table: Table, listed: pa.Table, target: int, options: ManifestOptions, *, reads_all: bool
 ) -> list[ManifestGroup]:
     """Return the manifests of each content and partition spec that have live files."""
     keys = listed.select(["content", "partition_spec_id"]).group_by(
@@ -210,7 +222,9 @@ def _groups(
         mask = pc.and_(
             pc.equal(listed["content"], content), pc.equal(listed["partition_spec_id"], spec_id)
         )
-        group = _group(table, listed.filter(mask), content, spec_id, target, options)
+        rows = listed.filter(mask)
+        group = None if reads_all else _counted(rows, content, spec_id, target, options)
+        group = group or _read(table, rows, content, spec_id, target, options)
         if group is not None:
             groups.append(group)
     return groups
@@ -228,7 +242,28 @@ def _check(table: Table, options: ManifestOptions) -> None:
         )
 
 
-def _group(
+def _counted(
+    rows: pa.Table, content: int, spec_id: int, target: int, options: ManifestOptions
+) -> ManifestGroup | None:
+    """Return a group that is rewritten whatever its entries are; None if its manifests have to be read to know."""
+    if any(rows[name].null_count for name in _COUNTS):
+        return None
+    added, existing, deleted = (pc.sum(rows[name]).as_py() for name in _COUNTS)
+    live = added + existing
+    after = -(-live // _most_entries(rows, live + deleted, target))
+    if not live or not (options.rewrite_all or _are_too_many(rows.num_rows, after)):
+        return None
+    return ManifestGroup(
+        spec_id=spec_id,
+        content=content,
+        paths=rows["manifest_path"].to_pylist(),
+        size=_bytes(rows),
+        after=after,
+        clustering=None,
+    )
+
+
+def _read(
     table: Table,
     rows: pa.Table,
     content: int,
@@ -240,26 +275,33 @@ def _group(
     entries = read_manifests(
         table.storage, rows, table.metadata, columns=("status", "partition"), live_only=True
     )[spec_id]
-    counts = [pc.sum(pc.fill_null(rows[name], 0)).as_py() or 0 for name in _COUNTS]
-    size = int(pc.sum(rows["manifest_length"]).as_py() or 0)
     if not entries.num_rows:
         return None
-    each = max(1, size // max(sum(counts), entries.num_rows))
-    pieces = even_pieces(by_partition(entries, options.sort_by), max(1, target // each))
-    numbers = pa.chunked_array(
-        [pa.repeat(number, piece.num_rows) for number, piece in enumerate(pieces)]
-    )
-    fields = bool(table.metadata.specs()[spec_id].fields)
-    after = pa.concat_tables(pieces)
+    counts = [pc.sum(pc.fill_null(rows[name], 0)).as_py() or 0 for name in _COUNTS]
+    most = _most_entries(rows, max(sum(counts), entries.num_rows), target)
+    pieces = even_pieces(by_partition(entries, options.sort_by), most)
     return ManifestGroup(
         spec_id=spec_id,
-        content="data" if content == DATA else "deletes",
+        content=content,
         paths=rows["manifest_path"].to_pylist(),
-        size=size,
+        size=_bytes(rows),
         after=len(pieces),
-        spread=manifests_per_partition(entries, entries["manifest_path"]) if fields else None,
-        spread_after=manifests_per_partition(after, numbers) if fields else None,
+        clustering=clustering_of(entries, pieces),
     )
+
+
+def _most_entries(rows: pa.Table, entries: int, target: int) -> int:
+    """Return the number of entries of a new manifest, whose size is that of the entries of the present ones."""
+    each = max(1, _bytes(rows) // max(1, entries))
+    return max(1, target // each)
+
+
+def _bytes(rows: pa.Table) -> int:
+    return int(pc.sum(rows["manifest_length"]).as_py() or 0)
+
+
+def _are_too_many(manifests: int, after: int) -> bool:
+    return manifests > _TOO_MANY * after
 
 
 _COUNTS = ("added_files_count", "existing_files_count", "deleted_files_count")

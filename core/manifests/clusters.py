@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.arrow import one_array
 from lake.core.types.partition_codes import partition_codes
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """How many manifests a scan of one partition reads, on average; None if the spec has no fields.
+
+    Args:
+        before: in the manifests that the entries are in.
+        after: in those that replace them.
+    """
+
+    before: float | None
+    after: float | None
+
+
+def clustering_of(entries: pa.Table, pieces: Sequence[pa.Table]) -> Clustering:
+    """Return how entries are clustered.
+
+    Args:
+        entries: live entries of one spec with the columns ``partition`` and ``manifest_path``.
+        pieces: the same entries, as the new manifests contain them.
+    """
+    if not one_array(entries["partition"]).type.num_fields:
+        return Clustering(None, None)
+    numbers = [pa.repeat(number, piece.num_rows) for number, piece in enumerate(pieces)]
+    return Clustering(
+        before=manifests_per_partition(entries, entries["manifest_path"]),
+        after=manifests_per_partition(pa.concat_tables(pieces), pa.chunked_array(numbers)),
+    )
 
 
 def by_partition(entries: pa.Table, names: Sequence[str] = ()) -> pa.Table:
