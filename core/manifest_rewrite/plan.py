@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -179,12 +179,14 @@ def plan_manifests(
         counted = listed.filter(pc.equal(listed["partition_spec_id"], options.spec_id))
 
     @cache
-    def groups() -> Sequence[ManifestGroup]:
-        must_read = reads_all or options.condition is not None
-        return _groups(table, counted, target, options, reads_all=must_read)
+    def read() -> Sequence[ManifestGroup]:
+        return _groups(table, counted, target, options, reads_all=True)
 
-    evaluation = _evaluated(options, counted.num_rows, groups)
+    evaluation = _evaluated(options, counted.num_rows, read)
     is_due = evaluation is None or evaluation.is_due
+    # What the condition has read is not read again.
+    is_read = reads_all or read.cache_info().currsize > 0
+    groups = read if is_read else partial(_groups, table, counted, target, options, reads_all=False)
     return ManifestPlan(
         table=table,
         options=options,
