@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from lake.core.errors import CommitConflictError
 from lake.core.manifest_rewrite import execute as rewriting
 from lake.core.manifest_rewrite.plan import ManifestOptions
 from lake.core.manifests.clusters import by_partition, even_pieces
+from lake.core.storage.storage import Storage
 
 
 class Spread:
@@ -83,6 +85,26 @@ def test_the_same_entries_are_in_fewer_manifests(tmp_path: Path, version: int) -
     assert snapshot.summary.operation.value == "replace"
     assert snapshot.summary["total-data-files"] == "12"
     assert spread.lake.ok("manifests", "db.t")["status"] == "nothing-to-do"
+
+
+@pytest.mark.parametrize("more", [(), ("--rewrite-all",), ("--if", "manifests > 3")])
+def test_manifests_whose_number_decides_are_read_once(
+    spread: Spread, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    paths = {manifest.manifest_path for manifest in spread.manifests()}
+    read: Counter[str] = Counter()
+    real = Storage.read
+
+    def counted(self: Storage, location: str, **how: Any) -> bytes:
+        read[location] += 1
+        return real(self, location, **how)
+
+    monkeypatch.setattr(Storage, "read", counted)
+    spread.lake.ok("manifests", "db.t", *more)
+
+    assert {
+        location: number for location, number in read.items() if location in paths
+    } == dict.fromkeys(paths, 1)
 
 
 @pytest.mark.parametrize(
