@@ -327,7 +327,8 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
         live_only: leave out entries of deleted files.
         fields: the ids of the columns whose metrics are returned; None for all.
         rewritten: the entries will be written again.
-        threads: the number of threads that decode; None for one per processor.
+        threads: the number of threads that decode; None for one per processor. One thread is for callers that read
+            manifests in threads of their own, a few at a time: free memory is kept for the next call.
         choose: returns the entries, of some of one spec, that are kept, and may drop columns; called by one thread at
             a time.
         headers: receives the header of each manifest, by location; None to leave them out.
@@ -357,7 +358,10 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
             yield spec_id, kept
 
     tables: dict[int, list[pa.Table]] = {}
-    for spec_id, table in _in_threads(storage, windows, read, workers, rewritten=rewritten):
+    found = _in_threads(
+        storage, windows, read, workers, rewritten=rewritten, releases=threads is None
+    )
+    for spec_id, table in found:
         tables.setdefault(spec_id, []).append(table)
     return {spec_id: _concat(parts) for spec_id, parts in tables.items()}
 
@@ -397,16 +401,19 @@ def _in_threads(
     workers: int,
     *,
     rewritten: bool = False,
+    releases: bool = True,
 ) -> Iterator[tuple[int, pa.Table]]:
     """Yield the entries of windows of manifests in their order; threads read and decode some of them ahead."""
-    release_memory()
+    if releases:
+        release_memory()
     with ThreadPoolExecutor(_FETCH_THREADS) as fetchers, ThreadPoolExecutor(workers) as decoders:
 
         def work(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
             opened = fetchers.map(lambda row: _open(storage, row, rewritten=rewritten), window)
             found = list(read(list(opened)))
             # The memory of decoding is several times that of its result, and is kept for each thread otherwise.
-            release_memory()
+            if releases:
+                release_memory()
             return found
 
         for found in ahead(decoders, work, windows, workers):
