@@ -32,6 +32,7 @@ from lake.cli.arguments import CommandLine, suggestion
 from lake.cli.messages import Messages, subject
 from lake.cli.render import Renderer
 from lake.cli.signals import SignalHandlers
+from lake.cli.standard_error import drop_what_cannot_be_written
 from lake.core.clock import SystemClock
 from lake.core.errors import InvalidRequestError, LakeError, StoppedError, StorageError
 from lake.core.outcome import Outcome
@@ -367,6 +368,7 @@ def _open_streams() -> None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open until the process ends
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    drop_what_cannot_be_written()
 
 
 def _is_open(number: int) -> bool:

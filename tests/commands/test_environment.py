@@ -124,3 +124,34 @@ def test_a_machine_without_memory_or_threads_is_not_a_defect(
     assert (error["kind"], words in error["message"]) == ("storage", True), error
     lake.ok("ingest", "db.t", source, "--create")
     assert lake.ok("scan", "db.t")["result"]["rows"] == 1
+
+
+@pytest.mark.parametrize("broken", ["full", "left", "closed"])
+def test_messages_that_cannot_be_written_do_not_change_how_a_command_ends(
+    tmp_path: Path, broken: str
+) -> None:
+    # A delimiter that is found, and columns without rows, are warnings.
+    source = tmp_path / "a.csv"
+    source.write_text("id;name\n1;a\n")
+    redirection = {"full": "2>/dev/full", "closed": "2>&-", "left": ""}[broken]
+    reader, left = os.pipe()
+    os.close(reader)
+
+    def ended(*words: str | Path) -> int:
+        line = [sys.executable, "-m", "lake.cli", "--warehouse", "w", "--progress", "lines", *words]
+        return subprocess.run(
+            ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *map(str, line)],
+            cwd=tmp_path,
+            env=_ENVIRONMENT,
+            stdout=subprocess.DEVNULL,
+            stderr=left,
+            check=False,
+            timeout=120,
+        ).returncode
+
+    assert ended("ingest", "db.t", source, "--create") == 0
+    assert ended("ingest", "db.t", source) == 0
+    assert ended("scan", "db.nothing") == 7
+    assert ended("scan") == 2
+    assert CommandLine(tmp_path / "w").ok("scan", "db.t")["result"]["rows"] == 2
+    os.close(left)
