@@ -124,6 +124,25 @@ def look_up_sources(storage: Storage, locations_of: Iterable[str]) -> dict[str, 
     return storage.look_up(wanted)
 
 
+def refuse_changed(files: Iterable[Source]) -> None:
+    """Refuse local files that have another size than when they were found: a part of their rows may be missing.
+
+    Raises:
+        RefusedError: there is such a file. A file that is gone was read to its end.
+    """
+    for file in files:
+        # Parts of a Parquet file have other sizes, and its footer shows whether it is whole.
+        if file.row_groups is not None or not locations.parse(file.path).is_local:
+            continue
+        now = _stored(locations.parse(file.path).path)
+        if now is not None and now.length != file.size_bytes:
+            raise RefusedError(
+                f"{file.path} was changed while it was read: "
+                f"it had {file.size_bytes:,} bytes, and has {now.length:,} now",
+                hint="nothing was committed; load the file when it is complete",
+            )
+
+
 def source_folder(name: str) -> str:
     """Return the folder below which all files of a folder, prefix or glob are; a local one as an absolute path."""
     parsed = locations.parse(name)
