@@ -44,6 +44,9 @@ def _files() -> Iterator[str]:
         path = os.path.join(folder, _FILE) if folder else ""
         if os.path.isfile(path):
             yield path
+        elif os.path.lexists(path):
+            # PyIceberg passes it by. Without its catalogs, the command would work in another one.
+            raise BadInputError(f"{path} is not a regular file, or a link that leads nowhere")
 
 
 def variable_of(catalog: str, key: str) -> str | None:

@@ -58,6 +58,25 @@ def test_a_configuration_that_cannot_be_read_is_named(
     assert words in message
 
 
+@pytest.mark.parametrize("kind", ["dangling", "loop", "pipe", "folder"])
+@pytest.mark.parametrize("name", ["lake.toml", ".pyiceberg.yaml"])
+def test_settings_that_are_not_a_file_are_not_passed_by(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    path = tmp_path / name
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"dangling": "nowhere", "loop": name}[kind])
+
+    done = run("tables", cwd=tmp_path)
+
+    assert done.returncode == 7
+    assert f"{path} is not a regular file" in error_of(done)["message"]
+
+
 @pytest.mark.parametrize("words", [("config",), ("--warehouse", "/nowhere", "tables")])
 def test_a_working_folder_that_was_removed_is_named_as_the_cause(
     tmp_path: Path, words: tuple[str, ...]
