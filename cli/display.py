@@ -41,7 +41,7 @@ class Display:
             return [text]
         # A line that ends between two parts ends with a separator.
         end = _SEPARATOR.rstrip()
-        width = shutil.get_terminal_size().columns - len(end)
+        width = max(_terminal_width() - len(end), 1)
         lines = [""]
         for part in text.split(_SEPARATOR):
             longer = f"{lines[-1]}{_SEPARATOR}{part}".removeprefix(_SEPARATOR)
@@ -63,6 +63,13 @@ class Display:
             emoji=False,
             highlight=False,
             soft_wrap=True,
+            # With a width of 0, which some terminals report, Rich prints nothing.
+            width=_terminal_width() if stream.isatty() else None,
             color_system="auto" if colors else None,
             force_terminal=True if colors else None,
         )
+
+
+def _terminal_width() -> int:
+    """Return the width of the terminal: the variable COLUMNS, unless it is not a positive number, else its size."""
+    return shutil.get_terminal_size().columns

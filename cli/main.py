@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -31,6 +32,7 @@ from lake.cli.arguments import CommandLine, suggestion
 from lake.cli.messages import Messages, subject
 from lake.cli.render import Renderer
 from lake.cli.signals import SignalHandlers
+from lake.cli.standard_error import drop_what_cannot_be_written
 from lake.core.clock import SystemClock
 from lake.core.errors import InvalidRequestError, LakeError, StoppedError, StorageError
 from lake.core.outcome import Outcome
@@ -48,6 +50,8 @@ _NOT_A_NUMBER = re.compile(
 # Options that users expect by another verb's name, and that are not the most similar one.
 _OTHER_NAMES: Mapping[tuple[str | None, str], str] = {("expire", "--keep"): "--retain-last"}
 _UNKNOWN_OPTION = re.compile(r"(No such option: \S+) \(Possible options?: (.+)\)")
+_NO_OUTPUT = "cannot write to standard output"
+_NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 _FILTERS = frozenset({"--where", "--overwrite-where"})
 # How a command ended: its outcome, its error, an unexpected exception, or the exit code of help.
 _Ending = Outcome | LakeError | Exception | int
@@ -146,10 +150,35 @@ def _run(line: CommandLine, state: State) -> _Ending:
     except OSError as error:
         from lake.core.storage.errors import storage_error  # noqa: PLC0415 - door: no PyArrow for help
 
-        return storage_error(error) or error
+        return _output_error(error, state) or storage_error(error) or error
     except Exception as error:  # noqa: BLE001 - reported as a defect, with its trace
-        return error
+        return _exhaustion(error) or error
     return ended if isinstance(ended, Outcome | int) else 0
+
+
+def _output_error(error: OSError, state: State) -> StorageError | None:
+    """Return the error for help or a version that cannot be written; None if the command got further than that."""
+    if state.opened is not None or error.filename is not None or error.errno != errno.ENOSPC:
+        return None
+    _abandon_stdout()
+    return StorageError(f"{_NO_OUTPUT}: {error.strerror}")
+
+
+def _exhaustion(error: Exception) -> StorageError | None:
+    """Return the error for a process that gets no more memory or threads; None for any other error."""
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return StorageError(
+            "the system starts no more threads", hint="allow more processes (ulimit -u) or memory"
+        )
+    # A library that cannot be mapped cannot be imported.
+    if isinstance(error, MemoryError) or (
+        isinstance(error, ImportError) and _NOT_MAPPED.search(str(error))
+    ):
+        return StorageError(
+            "there is not enough memory",
+            hint="allow more memory (ulimit -v), or end other programs",
+        )
+    return None
 
 
 def _unreadable(argument: str, option: str) -> str:
@@ -192,7 +221,7 @@ def _print_ending(ending: _Ending, state: State, renderer: Renderer) -> int:
         # Standard error may fail too; then nothing can be reported.
         with suppress(OSError):
             Messages(SystemClock(), subject(state.command, state.table), state.display).error(
-                f"cannot write to standard output: {error.strerror}", {}
+                f"{_NO_OUTPUT}: {error.strerror}", {}
             )
         _abandon_stdout()
         return code or StorageError.exit_code
@@ -339,6 +368,7 @@ def _open_streams() -> None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open until the process ends
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    drop_what_cannot_be_written()
 
 
 def _is_open(number: int) -> bool:

@@ -137,6 +137,13 @@ def project_settings(folder: str) -> tuple[str, dict[str, Any]]:
         RefusedError: it contains a secret, or belongs to another user.
     """
     for path in _candidates(folder):
+        if (
+            os.path.basename(path) == _OWN_FILE
+            and os.path.lexists(path)
+            and not os.path.isfile(path)
+        ):
+            # Without its settings, the command would work in another catalog.
+            raise BadInputError(f"{path} is not a regular file, or a link that leads nowhere")
         if os.path.isfile(path) and (table := _table(path)) is not None:
             _refuse_strangers(path, folder)
             return path, {name: _checked(path, name, value) for name, value in table.items()}

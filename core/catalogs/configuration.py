@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,11 +35,18 @@ class Configuration:
 
 def configuration_file() -> str | None:
     """Return the file that PyIceberg reads: the first that exists and is not empty; None if there is none."""
+    return next((path for path in _files() if os.path.getsize(path)), None)
+
+
+def _files() -> Iterator[str]:
+    """Yield the files of this name in the folders in which PyIceberg searches, the first one that it reads first."""
     for folder in (os.environ.get("PYICEBERG_HOME"), os.path.expanduser("~"), os.getcwd()):
         path = os.path.join(folder, _FILE) if folder else ""
-        if os.path.isfile(path) and os.path.getsize(path):
-            return path
-    return None
+        if os.path.isfile(path):
+            yield path
+        elif os.path.lexists(path):
+            # PyIceberg passes it by. Without its catalogs, the command would work in another one.
+            raise BadInputError(f"{path} is not a regular file, or a link that leads nowhere")
 
 
 def variable_of(catalog: str, key: str) -> str | None:
@@ -78,9 +85,15 @@ def read_configuration() -> Configuration:
     """Read the files and variables that PyIceberg reads.
 
     Raises:
-        BadInputError: the configuration is not valid YAML or does not consist of catalogs.
+        BadInputError: the configuration is not valid YAML or does not consist of catalogs, or the working folder, in
+            which PyIceberg searches for it, was removed.
     """
     try:
+        # PyIceberg refuses an empty file, and does not say so.
+        if (first := next(_files(), None)) and not os.path.getsize(first):
+            raise BadInputError(
+                f"{shortened(first)} is empty", hint="remove it, or write catalogs into it"
+            )
         found = Config()
         catalogs = {
             name: found.get_catalog_config(name) or {} for name in found.get_known_catalogs()
@@ -92,6 +105,19 @@ def read_configuration() -> Configuration:
         raise BadInputError(
             f"{shortened(configuration_file() or _FILE)}{place}: invalid YAML for PyIceberg's configuration",
             hint="PyIceberg reads a subset of YAML: blocks of names and values, without tags, anchors and braces",
+        ) from error
+    except RecursionError as error:
+        raise BadInputError(
+            f"{shortened(configuration_file() or _FILE)}: PyIceberg's configuration is nested too deeply",
+            hint=_HINT,
+        ) from error
+    except UnicodeDecodeError as error:
+        raise BadInputError(
+            f"{shortened(configuration_file() or _FILE)} is not text in UTF-8", hint=_HINT
+        ) from error
+    except FileNotFoundError as error:
+        raise BadInputError(
+            "the working folder does not exist any more", hint="change to a folder that exists"
         ) from error
     except (ValueError, TypeError, AttributeError) as error:
         raise BadInputError(

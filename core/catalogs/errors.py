@@ -59,6 +59,7 @@ _LOCKED = re.compile(r"database (?:table )?is locked", re.IGNORECASE)
 # Texts of PyIceberg, SQLite and botocore about a configuration that is not complete.
 _NO_WAREHOUSE = "No default path is set"
 _NO_DATABASE = "unable to open database file"
+_READ_ONLY = "attempt to write a readonly database"
 _NO_REGION = "You must specify a region"
 _NO_CLASS = "Could not initialize Catalog"
 _NO_DRIVER = re.compile(r"Can't load plugin: sqlalchemy\.dialects:(\S+)")
@@ -138,6 +139,18 @@ def locked_error(error: BaseException, database: str | None) -> TimedOutError | 
     )
 
 
+def unwritten_error(error: BaseException, database: str | None) -> LakeError | None:
+    """Return the error for a SQLite database that did not take a change; None for any other error.
+
+    Args:
+        error: the exception that was raised.
+        database: the database's file; None if the catalog has no such file.
+    """
+    if database is not None and _READ_ONLY in str(error):
+        return NotAuthorisedError(f"no permission to write the database {database} and its folder")
+    return locked_error(error, database)
+
+
 @contextmanager
 def catalog_errors(what: str, catalog: Opened | None = None) -> Iterator[None]:
     """Translate PyIceberg's errors into lake's, for every operation but a commit.
@@ -191,7 +204,7 @@ def _translated(error: Exception, what: str, catalog: Opened | None) -> LakeErro
     known = (theirs.RESTError, theirs.NoSuchPropertyException, ValueError, OSError)
     if isinstance(error, (*known, *_library_errors())):
         database = catalog.database if catalog else None
-        return locked_error(error, database) or _failed(error, what, catalog)
+        return unwritten_error(error, database) or _failed(error, what, catalog)
     if isinstance(error, TypeError | AttributeError | KeyError) and _is_pyicebergs(error):
         # A server, or a database that keeps any value in any column, returned a value of another type.
         return CorruptFileError(

@@ -16,7 +16,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpd
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.errors import first_line, locked_error, words
+from lake.core.catalogs.errors import first_line, unwritten_error, words
 from lake.core.commit.preconditions import check_commits, require_writable
 from lake.core.commit.retry import RetryPolicy
 from lake.core.errors import (
@@ -28,7 +28,6 @@ from lake.core.errors import (
     NotFoundError,
     RefusedError,
     StoppedError,
-    TimedOutError,
 )
 from lake.core.interrupts import uninterrupted
 from lake.core.metadata import files as metadata_files
@@ -235,8 +234,8 @@ class _Attempt:
         except errors.BadRequestError as error:
             return self._confirm_refusal(_not_accepted(table, error), error)
         except Exception as error:  # noqa: BLE001 - after any other error the outcome is unknown, not failed
-            if locked := locked_error(error, table.catalog.database):
-                return self._locked_out(locked, error)
+            if refused := unwritten_error(error, table.catalog.database):
+                return self._not_written(refused, error)
             # An in-process catalog builds the metadata before the swap, so this error proves that nothing was
             # committed. From a server, it means an unreadable response to a commit that may have succeeded.
             is_invalid = isinstance(error, errors.ValidationError) or type(error) is ValueError
@@ -252,16 +251,17 @@ class _Attempt:
         # The catalog confirmed the commit: if the reload fails now, only the local view of it is missing.
         return self._await_visible(None), ""
 
-    def _locked_out(self, refusal: TimedOutError, cause: Exception) -> tuple[Table, str]:
+    def _not_written(self, refusal: LakeError, cause: Exception) -> tuple[Table, str]:
         """Return the table if it shows the change nevertheless; see `_confirm_refusal`.
 
         Raises:
-            TimedOutError: SQLite changed nothing, because another process has locked its file.
+            LakeError: SQLite changed nothing, because its file is locked or may only be read.
         """
         try:
-            return self._confirm_refusal(refusal, cause, certain=TimedOutError)
-        except TimedOutError:
-            self._delete_own_metadata(None)
+            return self._confirm_refusal(refusal, cause, certain=type(refusal))
+        except LakeError as error:
+            if error is refusal:
+                self._delete_own_metadata(None)
             raise
 
     def _confirm_refusal(

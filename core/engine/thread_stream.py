@@ -89,8 +89,9 @@ class Pool(Generic[T]):
 
     def _launch(self, numbers: Iterator[int], work: Callable[[int], Generator[T]]) -> None:
         thread = threading.Thread(target=self._run, args=(numbers, work), name="task", daemon=True)
-        self._threads.append(thread)
         thread.start()
+        # A thread that did not start cannot be joined.
+        self._threads.append(thread)
 
     def _run(self, numbers: Iterator[int], work: Callable[[int], Generator[T]]) -> None:
         try:

@@ -18,6 +18,7 @@ from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, 
 from lake.core.exports.formats import ARROW, ARROW_STREAM, CSV, FORMATS, JSON, PARQUET, SUFFIXES
 from lake.core.options import Option
 from lake.core.storage.atomic_files import flush
+from lake.core.storage.long_names import beside
 
 PART = "part-"
 _COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
@@ -187,7 +188,7 @@ def replacing(output: Output) -> Iterator[str]:
         BadInputError: the output cannot be written.
     """
     path = os.path.abspath(output.path)
-    temporary, old = f"{path}.{os.getpid()}.partial", f"{path}.{os.getpid()}.old"
+    temporary, old = beside(path, f".{os.getpid()}.partial"), beside(path, f".{os.getpid()}.old")
     with _translate_errors(output.path):
         try:
             yield temporary

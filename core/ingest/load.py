@@ -46,7 +46,7 @@ from lake.core.properties.table_properties import HASH, RANGE
 from lake.core.schemas.evolution import schema_changes
 from lake.core.session import Session
 from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts
-from lake.core.sources.discovery import CSV
+from lake.core.sources.discovery import CSV, refuse_changed
 from lake.core.staging.failed_attempts import remove_lost_attempts
 from lake.core.staging.operation_files import Staging, staged
 
@@ -208,6 +208,9 @@ def run_load(
         load.temporary_files(),
     ):
         result = load.write()
+        # A watch has rules of its own for such files.
+        if plan.options.epoch is None:
+            refuse_changed(unit.read.source for unit in plan.units if unit.read.source is not None)
         if not load.has_changes:
             return load_outcome(plan, shown, Status.NOTHING_TO_DO, Landed(result))
         landed = load.commit(staging, result)

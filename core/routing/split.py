@@ -37,7 +37,7 @@ from lake.core.routing.changes import change_check, log_format, with_kinds
 from lake.core.routing.options import RouteOptions
 from lake.core.routing.targets import ChangeColumns, KeyColumns, Target
 from lake.core.sources.acceptance import Acceptance, BadRow, RejectedRows, ValuedRows
-from lake.core.sources.discovery import CSV, JSON, Source
+from lake.core.sources.discovery import CSV, JSON, Source, refuse_changed
 from lake.core.sources.valued_rows import plain_type, valued_rows
 from lake.core.upsert.options import UpsertOptions
 
@@ -127,6 +127,9 @@ class _Division:
             for file, kind in zip(self._source.files, kinds, strict=True):
                 if kind is not None:
                     self._read(file, kind)
+        # A watch has rules of its own for such files.
+        if self._options.epoch is None:
+            refuse_changed(self._source.files)
         divided = self._rows_left + rejects.count
         for target in self._targets.values():
             target.close(self._folder)

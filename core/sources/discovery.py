@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import glob
 import io
 import os
 import re
@@ -20,9 +19,10 @@ from lake.core.columns.reading_errors import reading_error
 from lake.core.errors import BadInputError, CorruptFileError, LakeError, NotFoundError, RefusedError
 from lake.core.options import Option
 from lake.core.plain import PlainData
+from lake.core.sources.local_names import WILD, local_names
 from lake.core.sources.text_format import AS_SHOWN, UTF_8, TextFormat
 from lake.core.storage.errors import translate_errors
-from lake.core.storage.local_folders import is_text, raise_unless_missing
+from lake.core.storage.local_folders import status_of
 from lake.core.storage.storage import Storage, StoredFile
 
 PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
@@ -46,7 +46,6 @@ _SUFFIXES = {
 _COMPRESSED = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
 _CONVERTED_BYTES = 64 * 1024
 _EXCEL = frozenset({"xlsx", "xlsm", "xlsb", "xls"})
-_WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +100,9 @@ def list_sources(storage: Storage, name: str) -> list[StoredFile]:
     parsed = locations.parse(name)
     if parsed.is_local:
         with translate_errors(name):
-            found = [_stored(path) for path in _expand_local(parsed.path)]
+            found = [_stored(path) for path in local_names(parsed.path, _is_data)]
         return [file for file in found if file is not None]
-    wild = _WILD.search(name, name.index("://") + 3)
+    wild = WILD.search(name, name.index("://") + 3)
     folder = name[: name.rindex("/", 0, wild.start())] if wild else name
     pattern = _pattern(name) if wild else None
     return sorted(
@@ -125,21 +124,37 @@ def look_up_sources(storage: Storage, locations_of: Iterable[str]) -> dict[str, 
     return storage.look_up(wanted)
 
 
+def refuse_changed(files: Iterable[Source]) -> None:
+    """Refuse local files that have another size than when they were found: a part of their rows may be missing.
+
+    Raises:
+        RefusedError: there is such a file. A file that is gone was read to its end.
+    """
+    for file in files:
+        # Parts of a Parquet file have other sizes, and its footer shows whether it is whole.
+        if file.row_groups is not None or not locations.parse(file.path).is_local:
+            continue
+        now = _stored(locations.parse(file.path).path)
+        if now is not None and now.length != file.size_bytes:
+            raise RefusedError(
+                f"{file.path} was changed while it was read: "
+                f"it had {file.size_bytes:,} bytes, and has {now.length:,} now",
+                hint="nothing was committed; load the file when it is complete",
+            )
+
+
 def source_folder(name: str) -> str:
     """Return the folder below which all files of a folder, prefix or glob are; a local one as an absolute path."""
     parsed = locations.parse(name)
     whole = parsed.path if parsed.is_local else name.rstrip("/")
-    wild = _WILD.search(whole)
+    wild = WILD.search(whole)
     return os.path.dirname(whole[: wild.start()]) if wild else whole
 
 
 def _stored(path: str) -> StoredFile | None:
     """Return a local file's size and time; None if it is gone, or is not a file."""
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(status.st_mode):
+    status = status_of(path, follow=True)
+    if status is None or not stat.S_ISREG(status.st_mode):
         return None
     return StoredFile(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
@@ -148,13 +163,13 @@ def _expand(storage: Storage, name: str) -> list[str]:
     parsed = locations.parse(name)
     if parsed.is_local:
         with translate_errors(name):
-            chosen = _expand_local(parsed.path)
+            chosen = local_names(parsed.path, _is_data)
     elif storage.is_folder(name):
         chosen = _data_below(storage, name)
     elif storage.exists(name):
         chosen = [name]
     else:
-        chosen = _expand_remote(storage, name) if _WILD.search(parsed.path) else []
+        chosen = _expand_remote(storage, name) if WILD.search(parsed.path) else []
     if not chosen and (os.path.isdir(parsed.path) if parsed.is_local else storage.is_folder(name)):
         raise NotFoundError(
             f"the folder {name} contains no files to load",
@@ -162,38 +177,13 @@ def _expand(storage: Storage, name: str) -> list[str]:
         )
     if not chosen:
         raise NotFoundError(
-            f"no such file: {name}" if not _WILD.search(name) else f"no file matches {name}"
+            f"no such file: {name}" if not WILD.search(name) else f"no file matches {name}"
         )
     return chosen
 
 
-def _expand_local(path: str) -> list[str]:
-    """Return the files that a local path refers to; those that no one can read are not left out silently.
-
-    Raises:
-        OSError: a folder cannot be read.
-        BadInputError: the name of a file is not text.
-    """
-    if os.path.isdir(path):
-        walk = os.walk(path, onerror=raise_unless_missing)
-        inside = sorted(os.path.join(where, name) for where, _, names in walk for name in names)
-        found = [item for item in inside if _is_data(item.removeprefix(path))]
-    elif os.path.lexists(path):
-        found = [path]
-    else:
-        found = [item for item in sorted(glob.glob(path, recursive=True)) if os.path.isfile(item)]
-    for item in found:
-        if not is_text(item):
-            shown = os.fsencode(item).decode(errors="backslashreplace")
-            raise BadInputError(
-                f"the name of the file {shown} is not text in UTF-8",
-                hint="rename the file: a table cannot refer to it",
-            )
-    return found
-
-
 def _expand_remote(storage: Storage, name: str) -> list[str]:
-    wild = _WILD.search(name, name.index("://") + 3)
+    wild = WILD.search(name, name.index("://") + 3)
     folder = name[: name.rindex("/", 0, wild.start() if wild else len(name))]
     pattern = _pattern(name)
     return [path for path in _data_below(storage, folder) if pattern.fullmatch(path)]

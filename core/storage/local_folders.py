@@ -65,17 +65,30 @@ def file_status(path: str) -> os.stat_result | None:
     Raises:
         OSError: a folder of its path cannot be searched.
     """
+    status = status_of(path)
+    return status if status is not None and stat.S_ISREG(status.st_mode) else None
+
+
+def status_of(path: str, *, follow: bool = False) -> os.stat_result | None:
+    """Return the status of a path; None if there is nothing.
+
+    Args:
+        path: the path.
+        follow: return the status of what a link leads to; None if it leads nowhere.
+
+    Raises:
+        OSError: a folder of the path cannot be searched.
+    """
     try:
-        status = os.lstat(path)
+        return os.stat(path, follow_symlinks=follow)
     # The last one is a path with a zero byte or with half a character.
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     except OSError as error:
-        # A file with such a name cannot exist.
-        if error.errno == errno.ENAMETOOLONG:
+        # A file with such a name cannot exist, and a link to itself leads nowhere.
+        if error.errno in {errno.ENAMETOOLONG, errno.ELOOP}:
             return None
         raise
-    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def raise_unless_missing(error: OSError) -> None:

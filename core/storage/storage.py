@@ -215,6 +215,8 @@ class Storage:
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             info = filesystem.get_file_info(path)
+        if info.type == pafs.FileType.Unknown:
+            raise NotFoundError(f"{location} is not a regular file")
         if info.type != pafs.FileType.File:
             raise NotFoundError(f"no such file: {location}")
         return int(info.size)

@@ -14,10 +14,15 @@ from lake.core.errors import RefusedError, StorageError
 from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.sources.discovery import look_up_sources, source_folder
+from lake.core.storage.long_names import shortened
 from lake.core.storage.moves import move
 from lake.core.storage.storage import Storage
 from lake.core.watch.listing import WatchedFile
 from lake.core.watch.options import Done, OnRewrite, WatchOptions
+
+_REASON = ".reason.txt"
+# Characters, of at most four bytes each.
+_KEPT = 50
 
 
 def dispose(
@@ -63,8 +68,7 @@ def _dispose(
         below = file.path.removeprefix(source_folder(options.source)).lstrip("/")
         target = locations.join(options.done_folder or "", below)
         if storage.look_up([target])[target] is not None:
-            stem, dot, suffix = target.rpartition(".")
-            target = f"{stem or suffix}-epoch-{epoch}{dot}{suffix if stem else ''}"
+            target = _of_epoch(target, epoch)
         move(storage, file.path, target, session.ids)
 
 
@@ -72,10 +76,21 @@ def set_aside(storage: Storage, file: WatchedFile, folder: str, reason: str, ids
     """Move a file that cannot be loaded to a folder, with a file that says why."""
     name = file.path.rpartition("/")[2]
     target = locations.join(folder, name)
-    if storage.look_up([target])[target] is not None:
-        target = locations.join(folder, f"{ids.uuid()}-{name}")
-    storage.write(f"{target}.reason.txt", f"{file.path}\n{reason}\n".encode())
+    if storage.look_up([target])[target] is not None or shortened(name, len(_REASON)) != name:
+        # The end of a name shows its format.
+        target = locations.join(folder, f"{ids.uuid()}-{name[-_KEPT:]}")
+    storage.write(f"{target}{_REASON}", f"{file.path}\n{reason}\n".encode())
     move(storage, file.path, target, ids)
+
+
+def _of_epoch(target: str, epoch: int) -> str:
+    """Return another name for a file, before its suffix, because a file of an earlier epoch has this one."""
+    folder, slash, name = target.rpartition("/")
+    stem, dot, suffix = name.rpartition(".")
+    if not stem:
+        stem, dot, suffix = name, "", ""
+    end = f"-epoch-{epoch}{dot}{suffix}"
+    return f"{folder}{slash}{shortened(stem, len(end.encode()))}{end}"
 
 
 def _compared(

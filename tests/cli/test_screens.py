@@ -176,6 +176,16 @@ def test_null_differs_from_texts_without_colors(
     assert {"NULL", "''", "'NULL'", "user 3"} <= set(map(str.rstrip, drawn.split("\n")))
 
 
+@pytest.mark.parametrize("width", [0, 1, 2, -1, 10**9])
+@pytest.mark.parametrize("name", ["some columns", "blocks", "settings"])
+def test_a_terminal_of_any_width_shows_the_rows(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, width: int
+) -> None:
+    drawn, _ = screen(monkeypatch, folder, SCREENS[name], width)
+    first = {"some columns": "id", "blocks": "row 1", "settings": "setting"}[name]
+    assert first in drawn
+
+
 @pytest.mark.parametrize("width", [20, 40, 60, 80])
 def test_a_summary_is_wrapped_between_its_parts(
     monkeypatch: pytest.MonkeyPatch, width: int

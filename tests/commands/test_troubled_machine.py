@@ -296,3 +296,31 @@ def test_a_clock_that_is_decades_behind_expires_nothing(lake: CommandLine, table
 
     assert done["status"] == "nothing-to-do"
     assert files(table) == before
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("rename", "db.t", "db.u"),
+        ("drop", "db.t"),
+        ("tag", "db.t", "x"),
+        ("create", "db.new", "id long"),
+        ("ingest", "db.t", "{source}"),
+    ],
+    ids=" ".join,
+)
+def test_a_database_that_may_only_be_read_is_named(
+    lake: CommandLine, table: Path, tmp_path: Path, line: tuple[str, ...]
+) -> None:
+    for path in (table.parent, *table.parent.rglob("*")):
+        path.chmod(0o777)
+    database = lake.warehouse / "catalog.db"
+    arguments = words(tmp_path, line)
+    lake.warehouse.chmod(0o755)
+    database.chmod(0o444)
+    before = files(lake.warehouse)
+    with unprivileged():
+        result = lake("--json", *arguments)
+
+    check(result, 9, "no permission", "catalog.db")
+    assert files(lake.warehouse) == before

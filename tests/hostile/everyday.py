@@ -19,6 +19,8 @@ _FEW = {
     f"places:Named:{_TABLE}": (0, 16, 45, 98, 151, 466),
     # Texts for NEW of rename, and as a run to restore.
     f"arguments:Texts:{_TABLE}": (3003, 3004, 3820),
+    # Standard error that cannot be written, with and without files of settings.
+    f"environment:Environments:{_TABLE}": (2, 7, 12, 15),
 }
 INPUTS = [(kind, number) for kind, numbers in _FEW.items() for number in numbers]
 

@@ -53,6 +53,7 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
     yield "catalogs:Rows", range(600)
     yield "catalogs:Folders", range(100)
     yield "arguments:Texts", range(5000)
+    yield "environment:Environments", range(2000)
     yield "partitions:Values", range(1800)
     yield "rest:Answers", range(400)
     yield "flink:Checkpoints", range(200)
