@@ -1,0 +1,115 @@
+"""The folders of the other tables of a catalog: commands that look for files to delete spare these folders.
+
+Only metadata shows that a table writes into the folder of another one, so the metadata of all tables is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core import locations
+from lake.core.catalogs.errors import catalog_errors
+from lake.core.catalogs.names import namespaces_of
+from lake.core.catalogs.shared_locations import comparable
+from lake.core.errors import LakeError, NotATableError, NotFoundError
+from lake.core.metadata.files import parse
+from lake.core.metadata.roots import roots_of
+from lake.core.storage.location_columns import normalize_locations
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lake.core.catalogs.catalog import Catalog, Table
+    from lake.core.session import Session
+
+_THREADS = 16
+
+
+def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[TableMetadata]:
+    """Yield the metadata of the catalog's other tables, and of those of other catalogs in the same database.
+
+    A table without metadata does not use any file and is left out.
+
+    Args:
+        table: the table.
+        unread: receives the names of tables that cannot be read; None to raise the error.
+
+    Raises:
+        LakeError: a namespace cannot be listed, or a table cannot be read.
+    """
+    catalog = table.catalog
+    places = catalog.metadata_locations()
+
+    def read(entry: tuple[str, str | None]) -> TableMetadata | None:
+        name, place = entry
+        try:
+            with suppress(NotFoundError, NotATableError), catalog_errors(f"table {name}", catalog):
+                if place is None:
+                    return catalog.load(name).metadata
+                return parse(table.storage.read(place), place)
+        except LakeError:
+            if unread is None:
+                raise
+            unread.append(name)
+        return None
+
+    entries: Iterator[tuple[str, str | None]] = (
+        iter(places) if places else ((name, None) for name in _names(catalog))
+    )
+    with ThreadPoolExecutor(_THREADS) as pool:
+        others = (entry for entry in entries if entry[0] != table.identifier)
+        for metadata in pool.map(read, others):
+            if metadata is not None:
+                yield metadata
+
+
+def in_folders_of_others(
+    session: Session, table: Table, folders: Sequence[str], paths: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    """Return which files are in a folder of another table of the catalog.
+
+    A warning counts the tables that cannot be read.
+
+    Args:
+        session: the session of the invocation.
+        table: the table.
+        folders: the folders that contain the files.
+        paths: the files.
+    """
+    unread: list[str] = []
+    prefixes: set[str] = set()
+    own = {comparable(folder): locations.canonical(folder).rstrip("/") for folder in folders}
+    try:
+        for metadata in other_tables(table, unread):
+            for root in map(comparable, roots_of(metadata)):
+                prefixes |= {
+                    f"{spelled}{root.removeprefix(folder)}/"
+                    for folder, spelled in own.items()
+                    if root == folder or root.startswith(f"{folder}/")
+                }
+    except LakeError:
+        unread.append("those of a namespace that cannot be listed")
+    if unread:
+        session.warn(
+            f"{len(unread)} tables of the catalog cannot be read, e.g. {min(unread)}: files of theirs in the folders "
+            f"of {table.identifier} are not recognized"
+        )
+    names = normalize_locations(paths)
+    found = pa.array([False] * len(names), pa.bool_())
+    for prefix in prefixes:
+        normal = normalize_locations([f"{prefix}x"])[0].as_py().removesuffix("x")
+        found = pc.or_(found, pc.starts_with(names, normal))
+    return pa.chunked_array([found], pa.bool_())
+
+
+def _names(catalog: Catalog) -> Iterator[str]:
+    for namespace in namespaces_of(catalog):
+        if namespace.error is not None:
+            raise namespace.error
+        yield from namespace.tables
