@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
 from lake.core.branching.commit import BRANCH, TAG, RefChange, commit_refs
+from lake.core.branching.descent import require_contents
 from lake.core.branching.pick_checks import (
     require_counted_files,
     require_replaced_all,
@@ -154,6 +155,7 @@ def _plan(table: Table, source: Snapshot, *, branch: str, command: str) -> PickP
     if fast_forward and head is not None:
         # A wrong parent would make the branch lose the rows of its head.
         ancestry.require_descent(head, source)
+        require_contents(table, head, source)
     if not fast_forward:
         _refuse_repetition(table, branch, source)
         _refuse_operation(metadata, head, source)

@@ -93,11 +93,7 @@ def plan_rollback(table: Table, ref: str, *, branch: str, anywhere: bool) -> Rol
             hint=f"add {Option.ANYWHERE} to set the branch to it anyway",
         )
     others = {name: item.snapshot_id for name, item in metadata.refs.items() if name != branch}
-    seen = {
-        item.snapshot_id
-        for start in (target.snapshot_id, *others.values())
-        for item in ancestry.ancestors(metadata, start)
-    }
+    seen = ancestry.reachable(metadata, (target.snapshot_id, *others.values()))
     hidden = [item for item in history if item.snapshot_id not in seen]
     return RollbackPlan(
         table=table, branch=branch, head=head, target=target, hidden=hidden, is_ancestor=is_ancestor

@@ -84,15 +84,11 @@ def in_folders_of_others(
     """
     unread: list[str] = []
     prefixes: set[str] = set()
-    own = {comparable(folder): locations.canonical(folder).rstrip("/") for folder in folders}
+    own = _Folders(table, folders)
     try:
         for metadata in other_tables(table, unread):
-            for root in map(comparable, roots_of(metadata)):
-                prefixes |= {
-                    f"{spelled}{root.removeprefix(folder)}/"
-                    for folder, spelled in own.items()
-                    if root == folder or root.startswith(f"{folder}/")
-                }
+            for root in roots_of(metadata):
+                prefixes.update(own.shared_with(root))
     except LakeError:
         unread.append("those of a namespace that cannot be listed")
     if unread:
@@ -106,6 +102,31 @@ def in_folders_of_others(
         normal = normalize_locations([f"{prefix}x"])[0].as_py().removesuffix("x")
         found = pc.or_(found, pc.starts_with(names, normal))
     return pa.chunked_array([found], pa.bool_())
+
+
+class _Folders:
+    """Folders of a table, compared with those of others.
+
+    Args:
+        table: the table.
+        folders: its folders.
+    """
+
+    def __init__(self, table: Table, folders: Sequence[str]) -> None:
+        self._place = comparable(table.metadata_location)
+        self._spelled = {
+            comparable(folder): locations.canonical(folder).rstrip("/") for folder in folders
+        }
+
+    def shared_with(self, root: str) -> Iterator[str]:
+        """Yield the folders of the table, as it spells them, that belong to a table with the given root."""
+        other = comparable(root)
+        for folder, spelled in self._spelled.items():
+            if other == folder or other.startswith(f"{folder}/"):
+                yield f"{spelled}{other.removeprefix(folder)}/"
+            elif folder.startswith(f"{other}/") and not self._place.startswith(f"{folder}/"):
+                # A folder with the table's metadata file is the table's, wherever it is.
+                yield f"{spelled}/"
 
 
 def _names(catalog: Catalog) -> Iterator[str]:

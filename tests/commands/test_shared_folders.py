@@ -293,6 +293,23 @@ def test_a_clean_spares_the_data_folder_of_another_table(lake: CommandLine, insi
     assert ids_in(lake.warehouse) == [1, 1, 2, 2]
 
 
+def test_a_clean_spares_a_folder_in_the_data_folder_of_another_table(lake: CommandLine) -> None:
+    load(lake)
+    folder = lake.warehouse / "db" / "t"
+    load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/data/theirs")
+    with sqlite3.connect(lake.warehouse / "catalog.db") as database:
+        query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = 't'"
+        path = Path(local(database.execute(query).fetchone()[0]))
+    document = json.loads(path.read_text())
+    document["location"] = f"file://{folder}/data/theirs"
+    document["properties"]["write.metadata.path"] = f"file://{folder}/metadata"
+    path.write_text(json.dumps(document))
+
+    lake("clean", "db.t", *_CLEAN)
+
+    assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]
+
+
 def test_a_clean_spares_the_data_folder_of_another_table_behind_a_link(lake: CommandLine) -> None:
     load(lake)
     link = lake.warehouse / "link"

@@ -43,6 +43,7 @@ _CLEAN = "tests/commands/test_clean.py"
 _FOOTERS = "tests/commands/test_damaged_footers.py"
 _ENTRIES = "tests/commands/test_table_entries.py"
 _CHERRY_PICK = "tests/commands/test_cherry_pick.py"
+_REF = "tests/commands/test_ref.py"
 _SHARED = "tests/commands/test_shared_folders.py"
 _FOLLOW_OUTPUT = "tests/commands/test_scan_follow_output.py"
 
@@ -1292,6 +1293,20 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             "        require_replaced_all(table, source, added, frozenset(removed))\n",
             "        pass\n",
             (_CHERRY_PICK,),
+        ),
+        RemovedCheck(
+            "a branch moves forward to a snapshot that lacks files of its head",
+            "core/branching/branches.py",
+            "        require_contents(table, head, target)\n",
+            "",
+            (_REF,),
+        ),
+        RemovedCheck(
+            "a pick moves a branch forward to a snapshot that lacks files of its head",
+            "core/branching/cherry_pick.py",
+            "        require_contents(table, head, source)\n",
+            "",
+            (_REF,),
         ),
         RemovedCheck(
             "a rewrite is applied as an append",
