@@ -5,7 +5,7 @@ Only metadata shows that a table writes into the folder of another one, so the m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -96,6 +96,35 @@ def in_folders_of_others(
             f"{len(unread)} tables of the catalog cannot be read, e.g. {min(unread)}: files of theirs in the folders "
             f"of {table.identifier} are not recognized"
         )
+    return _below(prefixes, paths)
+
+
+def in_folders_of_nested(table: Table, paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return which files are in a folder of a table whose metadata file is in the table's folders.
+
+    Unlike `in_folders_of_others`, it reads the metadata of such tables only, and knows those of databases only.
+
+    Args:
+        table: the table.
+        paths: the files.
+    """
+    prefixes: set[str] = set()
+    own = _Folders(table, table.roots)
+    for name, place in table.catalog.metadata_locations():
+        if name == table.identifier or not own.contain_metadata_of_other(place):
+            continue
+        folder = place.rpartition("/")[0]
+        roots = [folder]
+        try:
+            with suppress(NotFoundError), catalog_errors(f"table {name}", table.catalog):
+                roots += roots_of(parse(table.storage.read(place), place))
+        except LakeError:
+            roots.append(folder.rpartition("/")[0])
+        prefixes.update(prefix for root in roots for prefix in own.shared_with(root, inside=True))
+    return _below(prefixes, paths)
+
+
+def _below(prefixes: Collection[str], paths: pa.ChunkedArray) -> pa.ChunkedArray:
     names = normalize_locations(paths)
     found = pa.array([False] * len(names), pa.bool_())
     for prefix in prefixes:
@@ -118,12 +147,25 @@ class _Folders:
             comparable(folder): locations.canonical(folder).rstrip("/") for folder in folders
         }
 
-    def shared_with(self, root: str) -> Iterator[str]:
-        """Yield the folders of the table, as it spells them, that belong to a table with the given root."""
+    def contain_metadata_of_other(self, place: str) -> bool:
+        """Whether a metadata file is below the folders, but not beside the table's own."""
+        folder = comparable(place).rpartition("/")[0]
+        is_below = any(folder.startswith(f"{own}/") for own in self._spelled)
+        return is_below and folder != self._place.rpartition("/")[0]
+
+    def shared_with(self, root: str, *, inside: bool = False) -> Iterator[str]:
+        """Yield the folders of the table, as it spells them, that belong to a table with the given root.
+
+        Args:
+            root: a folder of the other table.
+            inside: whether to yield only folders inside those of the table.
+        """
         other = comparable(root)
         for folder, spelled in self._spelled.items():
-            if other == folder or other.startswith(f"{folder}/"):
+            if other.startswith(f"{folder}/") or (other == folder and not inside):
                 yield f"{spelled}{other.removeprefix(folder)}/"
+            elif inside:
+                continue
             elif folder.startswith(f"{other}/") and not self._place.startswith(f"{folder}/"):
                 # A folder with the table's metadata file is the table's, wherever it is.
                 yield f"{spelled}/"

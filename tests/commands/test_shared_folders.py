@@ -326,6 +326,34 @@ def test_a_purge_spares_the_data_folder_of_another_table(lake: CommandLine) -> N
     load(lake)
     folder = lake.warehouse / "db" / "t"
     load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/data/theirs")
+    take_list(lake)
+
+    lake("drop", "db.t", *_PURGE)
+
+    assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("verb", ["expire", "drop", "clean"])
+@pytest.mark.parametrize("folder", ["data/theirs", "metadata/theirs", "theirs"])
+def test_a_table_in_the_folder_of_another_keeps_its_files_whatever_its_layout(
+    lake: CommandLine, folder: str, verb: str
+) -> None:
+    """Even if the metadata of the outer table names the files of the inner one."""
+    load(lake, times=3)
+    place = f"file://{lake.warehouse}/db/t/{folder}"
+    properties = [f"write.{kind}.path={place}" for kind in ("data", "metadata")]
+    load(lake, "db.u", 2, *(part for text in properties for part in ("--property", text)))
+    take_list(lake)
+    before = files_below(lake.warehouse / "db" / "t" / folder)
+
+    lake(verb, "db.t", *{"expire": _EXPIRE, "drop": _PURGE, "clean": _CLEAN}[verb])
+
+    assert files_below(lake.warehouse / "db" / "t" / folder) == before
+    assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]
+
+
+def take_list(lake: CommandLine) -> None:
+    """Let the first snapshot of db.t have the files of db.u."""
     with sqlite3.connect(lake.warehouse / "catalog.db") as database:
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?"
         ours, theirs = (
@@ -337,7 +365,3 @@ def test_a_purge_spares_the_data_folder_of_another_table(lake: CommandLine) -> N
     ]
     document["snapshots"][0]["sequence-number"] = 2
     ours.write_text(json.dumps(document))
-
-    lake("drop", "db.t", *_PURGE)
-
-    assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]

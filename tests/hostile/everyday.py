@@ -16,6 +16,8 @@ _FEW = {
     f"metadata:Values:{_TABLE}": range(10),
     # A ref to nothing, a transform to come, partition statistics outside the table.
     f"metadata:WrongValues:{_TABLE}": (59, 89, 24),
+    "avro:StagedValues:staged": (261, 286),
+    "neighbours:Neighbours:data-in-data": range(8),
     f"places:Named:{_TABLE}": (0, 16, 45, 98, 151, 466),
     # Texts for NEW of rename, and as a run to restore.
     f"arguments:Texts:{_TABLE}": (3003, 3004, 3820),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from hostile.guard import attempts
+from hostile.neighbours import LAYOUTS
 from hostile.tables import FLINK, STAGED_TABLES, TABLES
 
 _CHUNK = 400
@@ -57,6 +58,8 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
     yield "places:Arguments", range(400)
     yield "places:Nested", range(16)
     yield "inventories:Inventories", range(400)
+    for layout in LAYOUTS:
+        yield f"neighbours:Neighbours:{layout.replace(' ', '-')}", range(1000)
     yield "trash:Lists", range(500)
     yield "catalogs:Rows", range(600)
     yield "catalogs:Folders", range(100)

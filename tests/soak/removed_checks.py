@@ -1281,6 +1281,13 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             (_SHARED,),
         ),
         RemovedCheck(
+            "only the layout of a table in the folder of another one shows that it is there",
+            "core/garbage/own_files.py",
+            '    files = files.filter(pc.invert(in_folders_of_nested(table, files["path"])))\n',
+            "",
+            (_SHARED,),
+        ),
+        RemovedCheck(
             "a purge deletes files in the data folder of another table",
             "core/definition/drop.py",
             "    files = files.filter(pc.invert(theirs))\n",
