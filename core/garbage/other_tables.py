@@ -11,16 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lake.core import locations
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.names import namespaces_of
 from lake.core.catalogs.shared_locations import comparable
 from lake.core.errors import LakeError, NotATableError, NotFoundError
 from lake.core.metadata.files import parse
 from lake.core.metadata.roots import roots_of
-from lake.core.storage.location_columns import normalize_locations
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -83,12 +80,12 @@ def in_folders_of_others(
         paths: the files.
     """
     unread: list[str] = []
-    prefixes: set[str] = set()
+    shared: set[str] = set()
     own = _Folders(table, folders)
     try:
         for metadata in other_tables(table, unread):
             for root in roots_of(metadata):
-                prefixes.update(own.shared_with(root))
+                shared.update(own.shared_with(root))
     except LakeError:
         unread.append("those of a namespace that cannot be listed")
     if unread:
@@ -96,7 +93,7 @@ def in_folders_of_others(
             f"{len(unread)} tables of the catalog cannot be read, e.g. {min(unread)}: files of theirs in the folders "
             f"of {table.identifier} are not recognized"
         )
-    return _below(prefixes, paths)
+    return _below(shared, paths)
 
 
 def in_folders_of_nested(table: Table, paths: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -108,7 +105,7 @@ def in_folders_of_nested(table: Table, paths: pa.ChunkedArray) -> pa.ChunkedArra
         table: the table.
         paths: the files.
     """
-    prefixes: set[str] = set()
+    shared: set[str] = set()
     own = _Folders(table, table.roots)
     for name, place in table.catalog.metadata_locations():
         if name == table.identifier or not own.contain_metadata_of_other(place):
@@ -120,17 +117,23 @@ def in_folders_of_nested(table: Table, paths: pa.ChunkedArray) -> pa.ChunkedArra
                 roots += roots_of(parse(table.storage.read(place), place))
         except LakeError:
             roots.append(folder.rpartition("/")[0])
-        prefixes.update(prefix for root in roots for prefix in own.shared_with(root, inside=True))
-    return _below(prefixes, paths)
+        shared.update(item for root in roots for item in own.shared_with(root, inside=True))
+    return _below(shared, paths)
 
 
-def _below(prefixes: Collection[str], paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    names = normalize_locations(paths)
-    found = pa.array([False] * len(names), pa.bool_())
-    for prefix in prefixes:
-        normal = normalize_locations([f"{prefix}x"])[0].as_py().removesuffix("x")
-        found = pc.or_(found, pc.starts_with(names, normal))
-    return pa.chunked_array([found], pa.bool_())
+def _below(folders: Collection[str], paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return which files are below folders (`comparable`)."""
+    if not folders:
+        return pa.chunked_array([pa.repeat(pa.scalar(value=False), len(paths))])
+    wanted = tuple(f"{folder}/" for folder in folders)
+    known: dict[str, bool] = {}
+    found = []
+    for path in paths.to_pylist():
+        folder = path.rpartition("/")[0]
+        if folder not in known:
+            known[folder] = f"{comparable(folder)}/".startswith(wanted)
+        found.append(known[folder])
+    return pa.chunked_array([pa.array(found, pa.bool_())])
 
 
 class _Folders:
@@ -143,32 +146,32 @@ class _Folders:
 
     def __init__(self, table: Table, folders: Sequence[str]) -> None:
         self._place = comparable(table.metadata_location)
-        self._spelled = {
-            comparable(folder): locations.canonical(folder).rstrip("/") for folder in folders
-        }
+        self._folders = {comparable(folder) for folder in folders}
 
     def contain_metadata_of_other(self, place: str) -> bool:
         """Whether a metadata file is below the folders, but not beside the table's own."""
         folder = comparable(place).rpartition("/")[0]
-        is_below = any(folder.startswith(f"{own}/") for own in self._spelled)
+        is_below = any(folder.startswith(f"{own}/") for own in self._folders)
         return is_below and folder != self._place.rpartition("/")[0]
 
     def shared_with(self, root: str, *, inside: bool = False) -> Iterator[str]:
-        """Yield the folders of the table, as it spells them, that belong to a table with the given root.
+        """Yield the folders (`comparable`) in those of the table that belong to a table with the given root.
 
         Args:
             root: a folder of the other table.
             inside: whether to yield only folders inside those of the table.
         """
         other = comparable(root)
-        for folder, spelled in self._spelled.items():
+        for folder in self._folders:
             if other.startswith(f"{folder}/") or (other == folder and not inside):
-                yield f"{spelled}{other.removeprefix(folder)}/"
-            elif inside:
-                continue
-            elif folder.startswith(f"{other}/") and not self._place.startswith(f"{folder}/"):
+                yield other
+            elif (
+                not inside
+                and folder.startswith(f"{other}/")
                 # A folder with the table's metadata file is the table's, wherever it is.
-                yield f"{spelled}/"
+                and not self._place.startswith(f"{folder}/")
+            ):
+                yield folder
 
 
 def _names(catalog: Catalog) -> Iterator[str]:

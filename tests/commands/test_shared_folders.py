@@ -297,9 +297,7 @@ def test_a_clean_spares_a_folder_in_the_data_folder_of_another_table(lake: Comma
     load(lake)
     folder = lake.warehouse / "db" / "t"
     load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/data/theirs")
-    with sqlite3.connect(lake.warehouse / "catalog.db") as database:
-        query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = 't'"
-        path = Path(local(database.execute(query).fetchone()[0]))
+    path = current_metadata(lake, "t")
     document = json.loads(path.read_text())
     document["location"] = f"file://{folder}/data/theirs"
     document["properties"]["write.metadata.path"] = f"file://{folder}/metadata"
@@ -354,14 +352,62 @@ def test_a_table_in_the_folder_of_another_keeps_its_files_whatever_its_layout(
 
 def take_list(lake: CommandLine) -> None:
     """Let the first snapshot of db.t have the files of db.u."""
-    with sqlite3.connect(lake.warehouse / "catalog.db") as database:
-        query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?"
-        ours, theirs = (
-            Path(local(database.execute(query, (name,)).fetchone()[0])) for name in ("t", "u")
-        )
+    ours, theirs = (current_metadata(lake, name) for name in ("t", "u"))
     document = json.loads(ours.read_text())
     document["snapshots"][0]["manifest-list"] = json.loads(theirs.read_text())["snapshots"][-1][
         "manifest-list"
     ]
     document["snapshots"][0]["sequence-number"] = 2
     ours.write_text(json.dumps(document))
+
+
+def test_a_purge_spares_a_file_that_the_log_names_with_dots(lake: CommandLine) -> None:
+    load(lake)
+    folder = lake.warehouse / "db" / "t"
+    load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/data/theirs")
+    (victim, *_) = sorted((folder / "data" / "theirs").rglob("*.parquet"))
+    dotted = f"{folder}/../t/data/{victim.relative_to(folder / 'data')}"
+    path = current_metadata(lake, "t")
+    document = json.loads(path.read_text())
+    document["metadata-log"].insert(0, {"timestamp-ms": 1, "metadata-file": dotted})
+    path.write_text(json.dumps(document))
+
+    lake("drop", "db.t", *_PURGE)
+
+    assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("content", [b"\xba\xff", b"{}", b"[]", b"", b"{"])
+def test_a_clean_is_refused_if_the_log_names_a_file_that_is_not_metadata(
+    lake: CommandLine, content: bytes
+) -> None:
+    load(lake)
+    path = current_metadata(lake, "t")
+    document = json.loads(path.read_text())
+    Path(local(document["metadata-log"][0]["metadata-file"])).write_bytes(content)
+    before = files_below(lake.warehouse)
+
+    refused = lake("clean", "db.t", *_CLEAN)
+
+    assert refused.exit_code == 7, refused
+    assert "is not table metadata" in refused.stderr
+    assert files_below(lake.warehouse) == before
+
+
+@pytest.mark.parametrize("content", [b"\xba\xff", b"{}", b"[]", b"", b"{"])
+def test_a_clean_keeps_a_file_with_the_name_of_metadata_that_is_not_metadata(
+    lake: CommandLine, content: bytes
+) -> None:
+    load(lake)
+    kept = lake.warehouse / "db" / "t" / "metadata" / "00000-x.metadata.json"
+    kept.write_bytes(content)
+
+    lake.ok("clean", "db.t", *_CLEAN)
+
+    assert kept.exists()
+
+
+def current_metadata(lake: CommandLine, name: str) -> Path:
+    with sqlite3.connect(lake.warehouse / "catalog.db") as database:
+        query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?"
+        return Path(local(database.execute(query, (name,)).fetchone()[0]))

@@ -213,7 +213,7 @@ class Neighbours:
         )
 
     def _write(self, path: Path, data: bytes) -> None:
-        if path in self._their_files:
+        if path.resolve() in self._their_files:
             raise KeyError(path)
         path.write_bytes(data)
 
@@ -257,7 +257,7 @@ class Neighbours:
         self._write(manifest, data)
         for snapshot in document["snapshots"]:
             path = Path(local(snapshot["manifest-list"]))
-            if path not in self._their_files:
+            if path.resolve() not in self._their_files:
                 self._write(path, edits.with_length(path.read_bytes(), manifest, len(data)))
         return f"an entry {text}"
 
