@@ -5,7 +5,7 @@ Only metadata shows that a table writes into the folder of another one, so the m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -94,6 +94,22 @@ def in_folders_of_others(
             f"of {table.identifier} are not recognized"
         )
     return _below(shared, paths)
+
+
+def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first file that is in a folder of another table of the catalog, and the folder; None if none is.
+
+    Tables that cannot be read are left out.
+    """
+    folders = {comparable(path.rpartition("/")[0]): path for path in paths}
+    with suppress(LakeError):
+        for metadata in other_tables(table, []):
+            for root in roots_of(metadata):
+                other = comparable(root)
+                for folder, path in folders.items():
+                    if folder == other or folder.startswith(f"{other}/"):
+                        return path, root
+    return None
 
 
 def in_folders_of_nested(table: Table, paths: pa.ChunkedArray) -> pa.ChunkedArray:

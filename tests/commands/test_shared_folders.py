@@ -411,3 +411,23 @@ def current_metadata(lake: CommandLine, name: str) -> Path:
     with sqlite3.connect(lake.warehouse / "catalog.db") as database:
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?"
         return Path(local(database.execute(query, (name,)).fetchone()[0]))
+
+
+@pytest.mark.parametrize("behind_a_link", [False, True])
+def test_a_file_in_the_data_folder_of_another_table_is_not_added(
+    lake: CommandLine, *, behind_a_link: bool
+) -> None:
+    """The other table deletes it some time after a compaction."""
+    pool = lake.warehouse / "pool"
+    load(lake, "db.t", 1, "--property", f"write.data.path=file://{pool}")
+    load(lake, "db.u", 1)
+    if behind_a_link:
+        (lake.warehouse / "link").symlink_to(pool)
+    folder = lake.warehouse / "link" if behind_a_link else pool
+    (file,) = folder.glob("*.parquet")
+
+    refused = lake("add-files", "db.u", file)
+
+    assert refused.exit_code == 3, refused
+    assert "is in a folder of another table" in refused.stderr
+    assert ids_in(lake.warehouse, "db.u") == [1, 2]

@@ -44,6 +44,7 @@ _FOOTERS = "tests/commands/test_damaged_footers.py"
 _ENTRIES = "tests/commands/test_table_entries.py"
 _CHERRY_PICK = "tests/commands/test_cherry_pick.py"
 _REF = "tests/commands/test_ref.py"
+_ROLLBACK = "tests/commands/test_rollback.py"
 _SHARED = "tests/commands/test_shared_folders.py"
 _FOLLOW_OUTPUT = "tests/commands/test_scan_follow_output.py"
 
@@ -1314,6 +1315,20 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             "        require_contents(table, head, source)\n",
             "",
             (_REF,),
+        ),
+        RemovedCheck(
+            "a branch is set to a snapshot whose manifest list is gone",
+            "core/branching/rollback.py",
+            "    read_list(table.storage, metadata, target)\n",
+            "",
+            (_ROLLBACK,),
+        ),
+        RemovedCheck(
+            "a file in the data folder of another table is added",
+            "core/file_addition/plan.py",
+            "    if found := table_of_file(table, paths):\n",
+            "    if found := table_of_file(table, ()):\n",
+            (_SHARED,),
         ),
         RemovedCheck(
             "a rewrite is applied as an append",
