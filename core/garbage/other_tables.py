@@ -15,7 +15,7 @@ import pyarrow as pa
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.names import namespaces_of
 from lake.core.catalogs.shared_locations import comparable
-from lake.core.errors import LakeError, NotATableError, NotFoundError
+from lake.core.errors import LakeError, NotATableError, NotFoundError, RefusedError
 from lake.core.metadata.files import parse
 from lake.core.metadata.roots import roots_of
 
@@ -191,7 +191,10 @@ class _Folders:
 
 
 def _names(catalog: Catalog) -> Iterator[str]:
-    for namespace in namespaces_of(catalog):
-        if namespace.error is not None:
-            raise namespace.error
-        yield from namespace.tables
+    try:
+        for namespace in namespaces_of(catalog):
+            if namespace.error is not None:
+                raise namespace.error
+            yield from namespace.tables
+    except NotImplementedError as error:
+        raise RefusedError(f"catalog {catalog.name} does not list its tables") from error
