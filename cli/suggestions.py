@@ -228,7 +228,7 @@ def _words_of_table(session: Session, name: str) -> dict[str, list[str]]:
 
 
 def _tables(session: Session) -> Iterator[str]:
-    from lake.core.inspection.names import namespaces_of  # noqa: PLC0415 - slow
+    from lake.core.catalogs.names import namespaces_of  # noqa: PLC0415 - slow
 
     for namespace in namespaces_of(session.catalog):
         # A namespace without tables is completed up to the name of a new table.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lake.core.branching.commit import BRANCH, RefChange, commit_refs
+from lake.core.branching.descent import require_contents
 from lake.core.branching.tags import check_name, retention_text
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import NotFoundError, RefusedError
@@ -126,7 +127,7 @@ def plan_drop(table: Table, name: str) -> RefPlan:
 def _hidden(metadata: TableMetadata, name: str, head: int) -> list[int]:
     """Return the snapshots that only this ref has in its history."""
     others = [ref.snapshot_id for other, ref in metadata.refs.items() if other != name]
-    seen = {item.snapshot_id for start in others for item in ancestry.ancestors(metadata, start)}
+    seen = ancestry.reachable(metadata, others)
     found = (item.snapshot_id for item in ancestry.ancestors(metadata, head))
     return [item for item in found if item not in seen]
 
@@ -139,6 +140,7 @@ def plan_fast_forward(table: Table, branch: str, *, to: str) -> RefPlan:
     Raises:
         NotFoundError: there is no such branch or snapshot.
         RefusedError: the snapshot does not descend from the branch's head.
+        CorruptFileError: it lacks files of the head; see `require_contents`.
     """
     metadata = table.metadata
     if ancestry.is_consumer(branch):
@@ -158,6 +160,7 @@ def plan_fast_forward(table: Table, branch: str, *, to: str) -> RefPlan:
         return RefPlan(table=table, change=None)
     if head is not None:
         ancestry.require_descent(head, target)
+        require_contents(table, head, target)
     ref = metadata.refs.get(branch)
     change = RefChange(
         name=branch,

@@ -15,6 +15,12 @@ import pyarrow.compute as pc
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
 from lake.core.branching.commit import BRANCH, TAG, RefChange, commit_refs
+from lake.core.branching.descent import require_contents
+from lake.core.branching.pick_checks import (
+    require_counted_files,
+    require_replaced_all,
+    require_stored,
+)
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import CommitRequest, commit_snapshots
 from lake.core.commit.operations import AppendFiles, EntryTable, ReplacePartitions, SnapshotStep
@@ -149,10 +155,13 @@ def _plan(table: Table, source: Snapshot, *, branch: str, command: str) -> PickP
     if fast_forward and head is not None:
         # A wrong parent would make the branch lose the rows of its head.
         ancestry.require_descent(head, source)
+        require_contents(table, head, source)
     if not fast_forward:
         _refuse_repetition(table, branch, source)
         _refuse_operation(metadata, head, source)
     added, removed = _changes(table, source, checked=not fast_forward)
+    if not fast_forward:
+        _check_files(table, source, added, removed)
     plan = PickPlan(
         command=command,
         table=table,
@@ -161,7 +170,7 @@ def _plan(table: Table, source: Snapshot, *, branch: str, command: str) -> PickP
         source=source,
         fast_forward=fast_forward,
         added=added,
-        removed_files=removed,
+        removed_files=len(removed),
     )
     if head is not None and not fast_forward and not plan.replaces_partitions:
         manifests = read_list(table.storage, metadata, head).to_pylist()
@@ -239,8 +248,30 @@ def _age(snapshot: Snapshot) -> tuple[int, int]:
     return (number, 0 if number else snapshot.timestamp_ms)
 
 
-def _changes(table: Table, source: Snapshot, *, checked: bool) -> tuple[list[EntryTable], int]:
-    """Return the data files that a snapshot added, by spec, and the number of those that it removed.
+def _check_files(
+    table: Table, source: Snapshot, added: Sequence[EntryTable], removed: Sequence[str]
+) -> None:
+    """Refuse a change whose files are not what the snapshot's summary states, or are gone.
+
+    Raises:
+        RefusedError: the same change of the head would lose rows, or add rows a second time.
+        CorruptFileError: a file is missing, or the files of the snapshot's parent cannot be determined.
+    """
+    if _replaces_partitions(source):
+        require_replaced_all(table, source, added, frozenset(removed))
+    elif removed:
+        raise RefusedError(
+            f"snapshot {source.snapshot_id} is an append by its summary, but removed {len(removed)} files: their "
+            "rows, which may be in the files that it added, would stay too",
+            hint="apply it before other commits, or repeat the command that made it",
+        )
+    require_stored(table, source, added)
+
+
+def _changes(
+    table: Table, source: Snapshot, *, checked: bool
+) -> tuple[list[EntryTable], list[str]]:
+    """Return the data files that a snapshot added, by spec, and the paths of those that it removed.
 
     Args:
         table: the table.
@@ -249,7 +280,7 @@ def _changes(table: Table, source: Snapshot, *, checked: bool) -> tuple[list[Ent
 
     Raises:
         RefusedError: the snapshot also added delete files, or removed files of other partitions.
-        CorruptFileError: its list names fewer files than its summary counts.
+        CorruptFileError: its list names fewer files than its summary counts, or its manifests fewer than its list.
     """
     storage, metadata = table.storage, table.metadata
     listed = read_list(storage, metadata, source)
@@ -257,12 +288,14 @@ def _changes(table: Table, source: Snapshot, *, checked: bool) -> tuple[list[Ent
         raise CorruptFileError(message)
     own = listed.filter(pc.equal(listed["added_snapshot_id"], source.snapshot_id))
     is_data = pc.equal(own["content"], DATA)
-    added, removed = [], 0
-    for spec_id, found in read_manifests(storage, own.filter(is_data), metadata).items():
+    own_data = own.filter(is_data)
+    added: list[EntryTable] = []
+    removed: list[str] = []
+    for spec_id, found in read_manifests(storage, own_data, metadata).items():
         entries = found.filter(pc.equal(found["snapshot_id"], source.snapshot_id))
         new = entries.filter(pc.equal(entries["status"], ADDED))
         old = entries.filter(pc.equal(entries["status"], DELETED))
-        removed += old.num_rows
+        removed += old["file_path"].to_pylist()
         if checked and not _partitions(old) <= _partitions(new):
             raise RefusedError(
                 f"snapshot {source.snapshot_id} removed files of other partitions than those to which it added files",
@@ -271,6 +304,7 @@ def _changes(table: Table, source: Snapshot, *, checked: bool) -> tuple[list[Ent
         if new.num_rows:
             added.append(EntryTable(spec_id, new))
     if checked:
+        require_counted_files(source, own_data, sum(part.entries.num_rows for part in added))
         deletes = read_manifests(storage, own.filter(pc.invert(is_data)), metadata)
         for found in deletes.values():
             mine = pc.equal(found["snapshot_id"], source.snapshot_id)

@@ -13,6 +13,7 @@ from lake.core.flink.commits import JOB_ID
 from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.snapshots import ancestry
+from lake.core.snapshots.completeness import read_list
 from lake.core.snapshots.run_ids import RUN_ID
 from lake.core.snapshots.streams import STREAM, StreamEpoch
 from lake.core.snapshots.summary import declared_totals
@@ -75,8 +76,9 @@ def plan_rollback(table: Table, ref: str, *, branch: str, anywhere: bool) -> Rol
         anywhere: whether the snapshot may be outside of the branch's history.
 
     Raises:
-        NotFoundError: there is no such snapshot or branch, or the branch is empty.
+        NotFoundError: there is no such snapshot or branch, the branch is empty, or the snapshot's list is gone.
         RefusedError: the snapshot is not in the branch's history, or the branch is a consumer's.
+        CorruptFileError: the snapshot's manifest list cannot be read.
     """
     metadata = table.metadata
     if ancestry.is_consumer(branch):
@@ -92,12 +94,10 @@ def plan_rollback(table: Table, ref: str, *, branch: str, anywhere: bool) -> Rol
             f"snapshot {target.snapshot_id} is not in the history of branch {branch}",
             hint=f"add {Option.ANYWHERE} to set the branch to it anyway",
         )
+    # The branch could not be read if the snapshot's files were deleted.
+    read_list(table.storage, metadata, target)
     others = {name: item.snapshot_id for name, item in metadata.refs.items() if name != branch}
-    seen = {
-        item.snapshot_id
-        for start in (target.snapshot_id, *others.values())
-        for item in ancestry.ancestors(metadata, start)
-    }
+    seen = ancestry.reachable(metadata, (target.snapshot_id, *others.values()))
     hidden = [item for item in history if item.snapshot_id not in seen]
     return RollbackPlan(
         table=table, branch=branch, head=head, target=target, hidden=hidden, is_ancestor=is_ancestor

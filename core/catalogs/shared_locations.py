@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lake.core import locations
 from lake.core.catalogs.errors import catalog_errors
-from lake.core.errors import LakeError, NotFoundError, RefusedError
+from lake.core.errors import BadInputError, LakeError, NotFoundError, RefusedError
 from lake.core.metadata.files import is_metadata_name, parse, version_of
 from lake.core.metadata.roots import roots_of
 from lake.core.options import Option
@@ -58,8 +58,8 @@ def require_own_folders(table: Table, hint: str) -> None:
         hint: what the user can do.
 
     Raises:
-        RefusedError: the metadata file is outside of the table's folders, or a folder that its properties name is
-            inside the folder of another table.
+        RefusedError: the metadata file is outside of the table's folders, or a folder that the metadata names and
+            that does not contain the file is that of another table, or inside it.
     """
     place = table.metadata_location
     if not any(_is_inside(place, root) for root in table.roots):
@@ -67,8 +67,10 @@ def require_own_folders(table: Table, hint: str) -> None:
             f"the metadata file of {table.identifier} is outside of the table's folders: {place}",
             hint=f"the files of such a table may belong to another one; {hint}",
         )
+    home = table.metadata.location
     for root in table.roots:
-        if _is_inside(place, root) or _is_inside(root, table.metadata.location):
+        # What is below the location is the table's if the location is.
+        if _is_inside(place, root) or (root != home and _is_inside(root, home)):
             continue
         for folder in _upwards(root):
             if _is_folder_of_other(table, folder):
@@ -94,15 +96,15 @@ def names_of_table(
         storage: the storage that contains it.
         own_name: the table's own name, which is left out.
     """
-    roots = [_same(root) for root in roots_of(metadata)]
-    place = _same(metadata_location)
+    roots = [comparable(root) for root in roots_of(metadata)]
+    place = comparable(metadata_location)
     return sorted(
         name
         for name, other in _tables_near(catalog, place, roots, storage)
         if name != own_name
         and (
             metadata.table_uuid == other.table_uuid
-            or _is_in_place_of(place, roots, _same(other.location))
+            or _is_in_place_of(place, roots, comparable(other.location))
         )
     )
 
@@ -120,7 +122,7 @@ def _tables_near(
     """Yield the tables whose folders, by the names of their metadata files, may be or contain a table's folders."""
     here = posixpath.dirname(place)
     for name, entry in catalog.metadata_locations():
-        folder = posixpath.dirname(_same(entry))
+        folder = posixpath.dirname(comparable(entry))
         outer = posixpath.dirname(folder) if posixpath.basename(folder) == _METADATA else folder
         near = folder == here or any(
             root == outer
@@ -166,15 +168,23 @@ def _upwards(root: str) -> Iterator[str]:
 
 def _is_inside(location: str, folder: str) -> bool:
     """Whether a location is below a folder, or the folder itself; on a local disk also through links."""
-    one, other = _same(location), _same(folder)
-    if one == other or one.startswith(f"{other}/"):
-        return True
-    here, there = locations.parse(location), locations.parse(folder)
-    if not (here.is_local and there.is_local):
-        return False
-    path = os.path.join(os.path.realpath(os.path.dirname(here.path)), os.path.basename(here.path))
-    return path.startswith(os.path.realpath(there.path).rstrip("/") + "/")
+    one, other = comparable(location), comparable(folder)
+    return one == other or one.startswith(f"{other}/")
 
 
-def _same(location: str) -> str:
-    return locations.folded(location).rstrip("/")
+def comparable(location: str) -> str:
+    """Return one text for all locations of a folder or metadata file; on a local disk also for those through links.
+
+    Storage ignores the host of a local location, so it is left out.
+    """
+    text = locations.folded(location).rstrip("/")
+    try:
+        parsed = locations.parse(text)
+    except BadInputError:
+        return text
+    if not parsed.is_local:
+        return text
+    folder, name = os.path.split(parsed.path)
+    # A metadata file that is a link is not read.
+    path = os.path.join(os.path.realpath(folder), name)
+    return f"file://{path if is_metadata_name(name) else os.path.realpath(path)}".rstrip("/")

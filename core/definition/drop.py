@@ -19,6 +19,7 @@ from lake.core.catalogs.shared_locations import names_of_table, require_own_fold
 from lake.core.definition.entries import change_entry
 from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedError, StoppedError
 from lake.core.garbage.nested_tables import FOLDERS, NestedTables
+from lake.core.garbage.other_tables import in_folders_of_others
 from lake.core.garbage.own_files import own_files
 from lake.core.garbage.reachability import KINDS, Reachability
 from lake.core.locks.table_lock import with_table_lock
@@ -112,10 +113,13 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
         },
         schema=own.schema,
     )
-    spared = found.files.num_rows - own.num_rows + len(named) - len(documents)
+    files = pa.concat_tables([*ordered, last])
+    theirs = in_folders_of_others(session, table, table.roots, files["path"])
+    files = files.filter(pc.invert(theirs))
+    spared = found.files.num_rows + len(named) - files.num_rows
     return DropPlan(
         table=table,
-        files=pa.concat_tables([*ordered, last]),
+        files=files,
         spared=spared,
         unreadable=found.unreadable,
     )

@@ -20,6 +20,7 @@ from lake.core.errors import RefusedError
 from lake.core.file_addition.columns import field_names
 from lake.core.file_addition.footers import Target, describe
 from lake.core.garbage.nested_tables import NestedTables
+from lake.core.garbage.other_tables import table_of_file
 from lake.core.garbage.own_files import own_files
 from lake.core.manifests.data_files import DataFile
 from lake.core.progress import Meter, shown
@@ -195,6 +196,11 @@ def _refuse_tables(table: Table, paths: Sequence[str]) -> None:
                 f"{path} is in a folder of another table, whose maintenance may delete it",
                 hint=_COPY,
             )
+    if found := table_of_file(table, paths):
+        raise RefusedError(
+            f"{found[0]} is in a folder of another table, whose maintenance may delete it: {found[1]}",
+            hint=_COPY,
+        )
 
 
 def _top(path: str) -> str:

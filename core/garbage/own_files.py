@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from lake.core import locations as paths
 from lake.core.catalogs.catalog import Table
 from lake.core.garbage.nested_tables import FOLDERS, NestedTables
+from lake.core.garbage.other_tables import in_folders_of_nested
 from lake.core.metadata import files as metadata_files
 from lake.core.session import Session
 from lake.core.storage.location_columns import normalize_locations
@@ -24,6 +25,9 @@ _METADATA = r"(?i)\.metadata\.json|version-hint"
 
 def own_files(table: Table, files: pa.Table) -> pa.Table:
     """Return the files that belong to the table and are not table metadata."""
+    if not files.num_rows:
+        return files
+    files = files.filter(pc.invert(in_folders_of_nested(table, files["path"])))
     obvious = _obviously_own(table, files["path"])
     if pc.all(obvious, min_count=0).as_py():
         return files

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.catalogs.configuration import read_configuration
 from lake.core.catalogs.errors import catalog_errors
+from lake.core.catalogs.names import namespaces_of
 from lake.core.catalogs.selection import open_catalog
 from lake.core.errors import LakeError, NotATableError, NotFoundError
-from lake.core.inspection.names import namespaces_of
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.progress import Meter, shown
 from lake.core.snapshots.summary import TOTALS, declared_totals

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
+from pyiceberg import exceptions as theirs
 from pyiceberg.table.metadata import TableMetadata
 
 from lake.core import locations
@@ -87,7 +88,8 @@ def read_metadata(storage: Storage, location: str) -> TableMetadata:
     """Read a metadata file, compressed if its name says so.
 
     Raises:
-        CorruptFileError: it does not exist any more, or is longer than any metadata.
+        CorruptFileError: it does not exist any more, is longer than any metadata, or is not metadata.
+        RefusedError: the table uses something that lake does not support.
     """
     try:
         data = storage.read(location, limit=MAX_TEXT_BYTES)
@@ -95,7 +97,11 @@ def read_metadata(storage: Storage, location: str) -> TableMetadata:
         raise CorruptFileError(
             f"{location} was removed before it could be read", hint="run the command again"
         ) from error
-    return parse(data, location)
+    try:
+        return parse(data, location)
+    except (ValidationError, theirs.ValidationError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())[:_LENGTH]
+        raise CorruptFileError(f"{location} is not table metadata: {text}") from error
 
 
 def is_metadata_name(location: str) -> bool:

@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 from lake.core import locations
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.metadata.files import (
-    MAX_TEXT_BYTES,
     VERSION_HINT,
     is_metadata_name,
-    parse,
+    read_metadata,
     version_of,
 )
 from lake.core.replay.temporary_manifests import read_temporary_manifests
@@ -129,8 +128,7 @@ def _uuid_of(table: Table, path: str) -> str | None:
         head = table.storage.read_part(path, 0, _HEAD_BYTES)
         if found := _UUID.search(head):
             return found[1].decode().lower()
-        data = table.storage.read(path, limit=MAX_TEXT_BYTES)
-        return str(parse(data, path).table_uuid)
+        return str(read_metadata(table.storage, path).table_uuid)
     except (CorruptFileError, NotFoundError, RefusedError, ValueError):
         # An inventory contains files that are gone.
         return None

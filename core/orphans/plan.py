@@ -17,6 +17,7 @@ from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import refuse_shared_location
 from lake.core.errors import RefusedError
 from lake.core.garbage.nested_tables import NestedTables
+from lake.core.garbage.other_tables import in_folders_of_others
 from lake.core.garbage.own_files import own_files
 from lake.core.garbage.reachability import (
     DATA_FILE,
@@ -166,6 +167,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         count = listed.count - loose.num_rows
         limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))
         reasons = _reasons(table, options, loose, referenced, names, limit_ms)
+        reasons = _spared(session, table, options, loose, reasons)
         loose = loose.select(LISTING.names).append_column(_REASON, reasons)
         if options.inventory is not None:
             loose = _as_they_are(table, loose, limit_ms)
@@ -236,6 +238,20 @@ def _reasons(
             hint=f"if they are not, {Option.PREFIX_MISMATCH} ignore keeps them and continues",
         )
     return reasons
+
+
+def _spared(
+    session: Session, table: Table, options: CleanOptions, loose: pa.Table, reasons: pa.Array
+) -> pa.Array:
+    """Return the reasons, also for orphan files in the folder of another table."""
+    is_orphan = pc.is_null(reasons)
+    if not pc.any(is_orphan, min_count=0).as_py():
+        return reasons
+    folders = [*table.roots, *options.locations]
+    theirs = one_array(in_folders_of_others(session, table, folders, loose["path"]))
+    return pc.if_else(
+        pc.and_(is_orphan, theirs), pa.scalar(str(KeepReason.OTHER_TABLE)), one_array(reasons)
+    )
 
 
 def _as_they_are(table: Table, loose: pa.Table, limit_ms: int) -> pa.Table:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from pyiceberg.exceptions import NoSuchNamespaceError
 
 from lake.core.catalogs.errors import catalog_errors
+from lake.core.catalogs.names import namespaces_of
 from lake.core.errors import NotFoundError
-from lake.core.inspection.names import namespaces_of
 from lake.core.snapshots.streams import StreamEpoch, newest_epoch
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
@@ -152,6 +152,21 @@ def ancestors(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snap
         seen.add(snapshot_id)
         yield snapshot
         snapshot_id = snapshot.parent_snapshot_id
+
+
+def reachable(metadata: TableMetadata, starts: Iterable[int]) -> set[int]:
+    """Return the ids of some snapshots and of their retained ancestors; each snapshot is visited once.
+
+    Parents may form a cycle.
+    """
+    known = snapshots_by_id(metadata)
+    seen: set[int] = set()
+    for start in starts:
+        snapshot_id: int | None = start
+        while snapshot_id is not None and snapshot_id not in seen and snapshot_id in known:
+            seen.add(snapshot_id)
+            snapshot_id = known[snapshot_id].parent_snapshot_id
+    return seen
 
 
 def is_ancestor(metadata: TableMetadata, ancestor_id: int, snapshot_id: int | None) -> bool:

@@ -317,15 +317,17 @@ def _removed_by_snapshot(
     if parent is None or missing_added_files_message(metadata, snapshot, manifests):
         return False
     before = live_manifests(read_list(storage, metadata, parent))
-    missing = _without(before, manifests)
+    missing = without_manifests(before, manifests)
     if not missing.num_rows:
         return True
-    expected = _names(
+    expected = names_of_files(
         read_manifests(storage, missing, metadata, columns=_ENTRY_COLUMNS, live_only=True)
     )
-    new = read_manifests(storage, _without(manifests, before), metadata, columns=_ENTRY_COLUMNS)
+    new = read_manifests(
+        storage, without_manifests(manifests, before), metadata, columns=_ENTRY_COLUMNS
+    )
     own = snapshot.snapshot_id
-    accounted_for = _names(
+    accounted_for = names_of_files(
         {
             spec_id: entries.filter(
                 pc.or_(
@@ -338,7 +340,8 @@ def _removed_by_snapshot(
     return bool(pc.all(pc.is_in(expected, value_set=accounted_for), min_count=0).as_py())
 
 
-def _without(manifests: pa.Table, others: pa.Table) -> pa.Table:
+def without_manifests(manifests: pa.Table, others: pa.Table) -> pa.Table:
+    """Return the manifests of a list that another list does not have."""
     known = pc.is_in(
         normalize_locations(manifests["manifest_path"]),
         value_set=normalize_locations(others["manifest_path"]),
@@ -346,8 +349,12 @@ def _without(manifests: pa.Table, others: pa.Table) -> pa.Table:
     return manifests.filter(pc.invert(known))
 
 
-def _names(by_spec: Mapping[int, pa.Table]) -> pa.Array:
-    """Return the files' names, with the offset for deletion vectors, which share their files."""
+def names_of_files(by_spec: Mapping[int, pa.Table]) -> pa.Array:
+    """Return the names of files, with the offset for deletion vectors, which share their files.
+
+    Args:
+        by_spec: the files' entries, by partition spec id.
+    """
     found = [
         pc.binary_join_element_wise(
             normalize_locations(entries["file_path"]),

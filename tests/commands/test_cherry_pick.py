@@ -220,3 +220,67 @@ def test_a_response_that_is_lost_after_the_commit_is_found_and_not_repeated(
     lost = lake.with_faults(applied_then(OSError("connection reset")))
     assert lost.ok("cherry-pick", "db.t", second)["status"] == "done"
     assert ids_in(lake.warehouse) == [1, 2, 3]
+
+
+def summarise(lake: CommandLine, snapshot: str, **values: str) -> None:
+    """Change the summary of a snapshot."""
+
+    def change(plain: dict[str, Any]) -> None:
+        (found,) = (item for item in plain["snapshots"] if str(item["snapshot-id"]) == snapshot)
+        found["summary"].update({name.replace("_", "-"): text for name, text in values.items()})
+
+    edit_metadata(lake.warehouse, change)
+
+
+def test_a_snapshot_that_kept_files_of_the_partitions_that_it_claims_to_replace_is_refused(
+    lake: CommandLine,
+) -> None:
+    """Its application would remove the rows of these files."""
+    add(lake, 1, 2, options=("--partition-by", "truncate(10, id)"))
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    third = on_audit(lake, 3)
+    add(lake, 50)
+    summarise(lake, third, operation="overwrite", replace_partitions="true")
+
+    refused = lake("cherry-pick", "db.t", third)
+
+    assert refused.exit_code == 3, refused
+    assert "kept 1 files in them" in refused.stderr
+    assert ids_in(lake.warehouse) == [1, 2, 50]
+
+
+def test_a_rewrite_that_claims_to_be_an_append_is_refused(lake: CommandLine) -> None:
+    """Its files contain rows that the branch has already."""
+    add(lake, 1)
+    add(lake, 2)
+    lake.ok("ref", "db.t", "--branch-create", "audit")
+    lake.ok("compact", "db.t", "--rewrite-all", "--branch", "audit")
+    rewritten = str(read_metadata(lake.warehouse)["snapshots"][-1]["snapshot-id"])
+    add(lake, 3)
+    summarise(lake, rewritten, operation="append")
+
+    refused = lake("cherry-pick", "db.t", rewritten)
+
+    assert refused.exit_code == 3, refused
+    assert "removed 2 files" in refused.stderr
+    assert ids_in(lake.warehouse) == [1, 2, 3]
+
+
+def test_a_snapshot_whose_files_are_gone_is_not_applied(lake: CommandLine) -> None:
+    add(lake, 1)
+    before = set((lake.warehouse / "db" / "t" / "data").rglob("*.parquet"))
+    staged = stage(lake, "w", 2)
+    (file,) = set((lake.warehouse / "db" / "t" / "data").rglob("*.parquet")) - before
+    add(lake, 3)
+    content = file.read_bytes()
+
+    for broken in (lambda: file.write_bytes(content[:-1]), file.unlink):
+        broken()
+        for command in (("publish", "db.t", "--wap-id", "w"), ("cherry-pick", "db.t", staged)):
+            refused = lake(*command)
+            assert refused.exit_code == 7, refused
+            assert str(file) in refused.stderr
+    assert ids_in(lake.warehouse) == [1, 3]
+    file.write_bytes(content)
+    lake.ok("publish", "db.t", "--wap-id", "w")
+    assert ids_in(lake.warehouse) == [1, 2, 3]

@@ -137,3 +137,26 @@ def test_what_cannot_be_right_is_refused(
 ) -> None:
     add(lake, 1)
     assert lake("rollback", "db.t", *arguments).exit_code == code
+
+
+def test_a_branch_is_not_set_to_a_snapshot_whose_files_are_gone(lake: CommandLine) -> None:
+    first, second = add(lake, 1), add(lake, 2)
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    snapshot = table.snapshot_by_id(first)
+    assert snapshot is not None
+    listed = Path(snapshot.manifest_list.removeprefix("file://"))
+    content = listed.read_bytes()
+
+    for broken in (lambda: listed.write_bytes(content[:-1]), listed.unlink):
+        broken()
+        refused = lake("rollback", "db.t", first)
+        assert refused.exit_code == 7, refused
+        assert str(listed) in refused.stderr
+    assert ids_in(lake.warehouse) == [1, 2]
+    # A branch whose own files are gone can be set back.
+    listed.write_bytes(content)
+    head = table.snapshot_by_id(second)
+    assert head is not None
+    Path(head.manifest_list.removeprefix("file://")).unlink()
+    lake.ok("rollback", "db.t", first)
+    assert ids_in(lake.warehouse) == [1]

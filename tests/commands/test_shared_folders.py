@@ -11,9 +11,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from hostile.edits import opened, written
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below, ids_in
 from support.tables.metadata_edits import metadata_path, read_metadata
+from world.reference import local
 
 _EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
 _PURGE = ("--purge", "--yes")
@@ -187,3 +189,245 @@ def test_a_data_folder_outside_of_the_location_is_cleaned_only_if_the_user_names
     lake.ok("clean", "db.t", *_CLEAN, "--location", shared)
     assert not (shared / "lost.parquet").exists()
     assert len(files_below(shared)) == 2
+
+
+def _behind_a_link(folder: Path) -> str:
+    link = folder.parent / "link"
+    link.symlink_to(folder)
+    return f"file://{link}"
+
+
+def _below_a_link(folder: Path) -> str:
+    link = folder.parent.parent / "link"
+    link.symlink_to(folder.parent)
+    return f"file://{link}/{folder.name}"
+
+
+SPELLINGS: dict[str, Callable[[Path], str]] = {
+    "a link": _behind_a_link,
+    "a link above": _below_a_link,
+    "a host": lambda folder: f"file://localhost{folder}",
+    "another host": lambda folder: f"file://other.example{folder}",
+    "one slash": lambda folder: f"file:{folder}",
+}
+
+
+def disguised(lake: CommandLine, location: str) -> Path:
+    """Copy the metadata and manifests of db.t to another folder, with another spelling of its folder."""
+    plain, own = read_metadata(lake.warehouse), f"file://{lake.warehouse}/db/t"
+    assert plain["location"] == own
+    folder = lake.warehouse / "db" / "other" / "metadata"
+    folder.mkdir(parents=True)
+    for snapshot in plain["snapshots"]:
+        listed = opened(Path(local(snapshot["manifest-list"])).read_bytes())
+        for row in listed.records:
+            path = Path(local(row["manifest_path"]))
+            manifest = opened(path.read_bytes())
+            for entry in manifest.records:
+                file = entry["data_file"]
+                file["file_path"] = file["file_path"].replace(own, location)
+            data = written(manifest)
+            (folder / path.name).write_bytes(data)
+            row.update(manifest_path=f"file://{folder}/{path.name}", manifest_length=len(data))
+        name = Path(snapshot["manifest-list"]).name
+        (folder / name).write_bytes(written(listed))
+        snapshot["manifest-list"] = f"file://{folder}/{name}"
+    plain.update({"table-uuid": str(uuid4()), "location": location, "metadata-log": []})
+    plain["properties"]["write.metadata.path"] = f"file://{folder}"
+    path = folder / metadata_path(lake.warehouse).name
+    path.write_text(json.dumps(plain))
+    return path
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
+def test_the_folder_of_another_table_is_recognized_however_it_is_spelled(
+    lake: CommandLine, spelling: Callable[[Path], str]
+) -> None:
+    load(lake, times=3)
+    path = disguised(lake, spelling(lake.warehouse / "db" / "t"))
+    before = files_below(lake.warehouse)
+
+    refused = lake("register", "db.other", path)
+    assert refused.exit_code == 3, refused
+    assert "in its folders, already: db.t" in refused.stderr
+
+    enter(lake, path)
+    for verb, *options in (("expire", *_EXPIRE), ("drop", *_PURGE), ("clean", *_CLEAN)):
+        refused = lake(verb, "db.other", *options)
+        assert refused.exit_code == 3, refused
+    assert files_below(lake.warehouse) == before
+    assert ids_in(lake.warehouse) == [1, 1, 1, 2, 2, 2]
+
+
+def test_a_location_outside_of_which_the_metadata_is_must_not_be_another_tables_in_any_catalog(
+    lake: CommandLine,
+) -> None:
+    """Not every catalog can list the locations of its tables."""
+    load(lake, times=3)
+    own = lake.warehouse / "db" / "t"
+    enter(lake, disguised(lake, f"file://{own}"))
+    with sqlite3.connect(lake.warehouse / "catalog.db") as database:
+        database.execute("DELETE FROM iceberg_tables WHERE table_name = 't'")
+    before = files_below(own)
+
+    for verb, *options in (("expire", *_EXPIRE), ("drop", *_PURGE), ("clean", *_CLEAN)):
+        refused = lake(verb, "db.other", *options)
+        assert refused.exit_code == 3, refused
+        assert "inside the folder of another table" in refused.stderr
+    assert files_below(own) == before
+
+
+@pytest.mark.parametrize("inside", ["data/theirs", "data", "data/theirs/deep"])
+def test_a_clean_spares_the_data_folder_of_another_table(lake: CommandLine, inside: str) -> None:
+    load(lake)
+    folder = lake.warehouse / "db" / "t"
+    load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/{inside}")
+    (folder / "data" / "orphan.parquet").write_text("of a run that failed")
+    theirs = ids_in(lake.warehouse, "db.u")
+
+    kept = lake.ok("clean", "db.t", *_CLEAN)["plan"]["kept"]
+
+    assert ids_in(lake.warehouse, "db.u") == theirs == [1, 1, 2, 2]
+    assert kept["other-table"] == 2 + (inside == "data")
+    assert (folder / "data" / "orphan.parquet").exists() == (inside == "data")
+    assert ids_in(lake.warehouse) == [1, 1, 2, 2]
+
+
+def test_a_clean_spares_a_folder_in_the_data_folder_of_another_table(lake: CommandLine) -> None:
+    load(lake)
+    folder = lake.warehouse / "db" / "t"
+    load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/data/theirs")
+    path = current_metadata(lake, "t")
+    document = json.loads(path.read_text())
+    document["location"] = f"file://{folder}/data/theirs"
+    document["properties"]["write.metadata.path"] = f"file://{folder}/metadata"
+    path.write_text(json.dumps(document))
+
+    lake("clean", "db.t", *_CLEAN)
+
+    assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]
+
+
+def test_a_clean_spares_the_data_folder_of_another_table_behind_a_link(lake: CommandLine) -> None:
+    load(lake)
+    link = lake.warehouse / "link"
+    link.symlink_to(lake.warehouse / "db" / "t" / "data")
+    load(lake, "db.u", 2, "--property", f"write.data.path=file://{link}/theirs")
+
+    lake.ok("clean", "db.t", *_CLEAN)
+
+    assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]
+
+
+def test_a_purge_spares_the_data_folder_of_another_table(lake: CommandLine) -> None:
+    """Even if the metadata of the purged table names the other one's files."""
+    load(lake)
+    folder = lake.warehouse / "db" / "t"
+    load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/data/theirs")
+    take_list(lake)
+
+    lake("drop", "db.t", *_PURGE)
+
+    assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("verb", ["expire", "drop", "clean"])
+@pytest.mark.parametrize("folder", ["data/theirs", "metadata/theirs", "theirs"])
+def test_a_table_in_the_folder_of_another_keeps_its_files_whatever_its_layout(
+    lake: CommandLine, folder: str, verb: str
+) -> None:
+    """Even if the metadata of the outer table names the files of the inner one."""
+    load(lake, times=3)
+    place = f"file://{lake.warehouse}/db/t/{folder}"
+    properties = [f"write.{kind}.path={place}" for kind in ("data", "metadata")]
+    load(lake, "db.u", 2, *(part for text in properties for part in ("--property", text)))
+    take_list(lake)
+    before = files_below(lake.warehouse / "db" / "t" / folder)
+
+    lake(verb, "db.t", *{"expire": _EXPIRE, "drop": _PURGE, "clean": _CLEAN}[verb])
+
+    assert files_below(lake.warehouse / "db" / "t" / folder) == before
+    assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]
+
+
+def take_list(lake: CommandLine) -> None:
+    """Let the first snapshot of db.t have the files of db.u."""
+    ours, theirs = (current_metadata(lake, name) for name in ("t", "u"))
+    document = json.loads(ours.read_text())
+    document["snapshots"][0]["manifest-list"] = json.loads(theirs.read_text())["snapshots"][-1][
+        "manifest-list"
+    ]
+    document["snapshots"][0]["sequence-number"] = 2
+    ours.write_text(json.dumps(document))
+
+
+def test_a_purge_spares_a_file_that_the_log_names_with_dots(lake: CommandLine) -> None:
+    load(lake)
+    folder = lake.warehouse / "db" / "t"
+    load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/data/theirs")
+    (victim, *_) = sorted((folder / "data" / "theirs").rglob("*.parquet"))
+    dotted = f"{folder}/../t/data/{victim.relative_to(folder / 'data')}"
+    path = current_metadata(lake, "t")
+    document = json.loads(path.read_text())
+    document["metadata-log"].insert(0, {"timestamp-ms": 1, "metadata-file": dotted})
+    path.write_text(json.dumps(document))
+
+    lake("drop", "db.t", *_PURGE)
+
+    assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("content", [b"\xba\xff", b"{}", b"[]", b"", b"{"])
+def test_a_clean_is_refused_if_the_log_names_a_file_that_is_not_metadata(
+    lake: CommandLine, content: bytes
+) -> None:
+    load(lake)
+    path = current_metadata(lake, "t")
+    document = json.loads(path.read_text())
+    Path(local(document["metadata-log"][0]["metadata-file"])).write_bytes(content)
+    before = files_below(lake.warehouse)
+
+    refused = lake("clean", "db.t", *_CLEAN)
+
+    assert refused.exit_code == 7, refused
+    assert "is not table metadata" in refused.stderr
+    assert files_below(lake.warehouse) == before
+
+
+@pytest.mark.parametrize("content", [b"\xba\xff", b"{}", b"[]", b"", b"{"])
+def test_a_clean_keeps_a_file_with_the_name_of_metadata_that_is_not_metadata(
+    lake: CommandLine, content: bytes
+) -> None:
+    load(lake)
+    kept = lake.warehouse / "db" / "t" / "metadata" / "00000-x.metadata.json"
+    kept.write_bytes(content)
+
+    lake.ok("clean", "db.t", *_CLEAN)
+
+    assert kept.exists()
+
+
+def current_metadata(lake: CommandLine, name: str) -> Path:
+    with sqlite3.connect(lake.warehouse / "catalog.db") as database:
+        query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?"
+        return Path(local(database.execute(query, (name,)).fetchone()[0]))
+
+
+@pytest.mark.parametrize("behind_a_link", [False, True])
+def test_a_file_in_the_data_folder_of_another_table_is_not_added(
+    lake: CommandLine, *, behind_a_link: bool
+) -> None:
+    """The other table deletes it some time after a compaction."""
+    pool = lake.warehouse / "pool"
+    load(lake, "db.t", 1, "--property", f"write.data.path=file://{pool}")
+    load(lake, "db.u", 1)
+    if behind_a_link:
+        (lake.warehouse / "link").symlink_to(pool)
+    folder = lake.warehouse / "link" if behind_a_link else pool
+    (file,) = folder.glob("*.parquet")
+
+    refused = lake("add-files", "db.u", file)
+
+    assert refused.exit_code == 3, refused
+    assert "is in a folder of another table" in refused.stderr
+    assert ids_in(lake.warehouse, "db.u") == [1, 2]

@@ -10,6 +10,10 @@ from hostile.commands import READS, WRITES, Commands
 from hostile.tables import broken_table
 
 _TURNS = (*READS, *WRITES)
+_PICKS = (
+    *("cherry-pick", "publish", "forward", "cherry-pick-dry", "publish-dry"),
+    *("rollback", "add-files", "purge", "purge-dry", "expire"),
+)
 _OTHERS = tuple(command for command in _TURNS if command not in {"scan", "plan", "expire"})
 
 
@@ -83,4 +87,50 @@ class Flips:
         path = chance.choice(self._files)
         data = edits.flipped(self._table.original(path), chance)
         commands = [("scan", "expire", "plan", *_OTHERS)[number % (3 + len(_OTHERS))]]
+        return " / ".join(self._commands.all_judged(commands, {path: data}))
+
+
+class StagedValues:
+    """The list and the manifests of a staged snapshot, wrong as those of `WrongValues` are."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._table = broken_table(folder, name)
+        self._commands = Commands(self._table)
+        self._list, *manifests = self._table.staged_files()
+        self._mutants: list[tuple[Path, str, bytes]] = []
+        for path in (self._list, *manifests):
+            data = path.read_bytes()
+            wrong = edits.LIST_EDITS if path == self._list else edits.ENTRY_EDITS
+            for found in (
+                edits.wrong_blocks(data),
+                edits.wrong_records(data, {**wrong, **edits.OWN_EDITS}),
+                edits.wrong_schemas(data),
+            ):
+                self._mutants += [(path, name, mutant) for name, mutant in found.items()]
+        self.count = len(self._mutants)
+
+    def attempt(self, number: int) -> str:
+        path, name, data = self._mutants[number]
+        broken = {path: data}
+        if path != self._list:
+            broken[self._list] = edits.with_length(self._list.read_bytes(), path, len(data))
+        with self._commands.adding(f"{path.name} {name}"):
+            return " / ".join(self._commands.all_judged(_PICKS, broken, believed=True))
+
+
+class StagedFlips:
+    """The list or a manifest of a staged snapshot with bytes changed at random, as its number says."""
+
+    count = 10**9
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._table = broken_table(folder, name)
+        self._commands = Commands(self._table)
+        self._files = self._table.staged_files()
+
+    def attempt(self, number: int) -> str:
+        chance = random.Random(f"staged {number}")
+        path = chance.choice(self._files)
+        data = edits.flipped(self._table.original(path), chance)
+        commands = [_PICKS[number % len(_PICKS)]]
         return " / ".join(self._commands.all_judged(commands, {path: data}))

@@ -16,6 +16,7 @@ from hostile.tables import broken_table
 _COMMANDS = (
     *("plan", "tables", "show", "snapshots", "check", "expire", "clean", "compact", "tag"),
     *("rename", "register", "create", "drop", "purge-dry", "purge"),
+    *("rollback", "forward", "cherry-pick", "publish", "add-files"),
 )
 _VALUES: dict[str, Any] = {
     "NULL": None,

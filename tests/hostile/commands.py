@@ -406,12 +406,19 @@ class Commands:
         self._rows_are(truth.rows, "deletes --rewrite")
 
     def _cherry_pick_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
-        self._rows_are(truth.rows + truth.staged, "cherry-pick")
+        self._rows_are(truth.picked, "cherry-pick")
         self._only_once("cherry-pick")
 
     def _publish_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
-        self._rows_are(truth.rows + truth.staged, "publish")
+        self._rows_are(truth.picked, "publish")
         self._only_once("publish")
+
+    def _forward_is_right(self, document: dict[str, Any], truth: Truth) -> None:
+        done = document["status"] == "done"
+        self._rows_are(truth.picked if done else truth.rows, "ref --fast-forward")
+
+    def _rollback_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
+        self._rows_are(truth.tagged, "rollback")
 
     def _only_once(self, command: str) -> None:
         if self.run(command).exit_code == 0:

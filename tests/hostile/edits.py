@@ -262,6 +262,31 @@ LIST_EDITS: dict[str, Edit] = {
     "the first two exchanged": lambda rows: rows.insert(0, rows.pop()),
     "one path twice": lambda rows: rows[-1].__setitem__("manifest_path", rows[0]["manifest_path"]),
 }
+# Of lists and manifests: what one of them has twice, which a commit that copies it would write twice.
+OWN_EDITS: dict[str, Edit] = {
+    "everything twice": lambda rows: rows.extend(list(rows)),
+    "the last again": lambda rows: rows.append(rows[-1]),
+    "the last first, again": lambda rows: rows.insert(0, rows[-1]),
+    "one entry as deleted, too": lambda rows: rows.append({**rows[0], "status": 2}),
+    "all existing": lambda rows: _all_have(rows, 0),
+    "all added": lambda rows: _all_have(rows, 1),
+    "all deleted": lambda rows: _all_have(rows, 2),
+    "one path with another spelling": lambda rows: rows.append(_spelled_otherwise(rows[0])),
+    "another spelling": lambda rows: rows.__setitem__(0, _spelled_otherwise(rows[0])),
+}
+
+
+def _all_have(rows: list[dict[str, Any]], status: int) -> None:
+    for row in rows:
+        _each("status", status)([row])
+
+
+def _spelled_otherwise(row: dict[str, Any]) -> dict[str, Any]:
+    if "manifest_path" in row:
+        return {**row, "manifest_path": row["manifest_path"].replace("/metadata/", "//metadata/")}
+    file = dict(row["data_file"])
+    file["file_path"] = file["file_path"].replace("/data/", "//data/")
+    return {**row, "data_file": file}
 
 
 def wrong_records(data: bytes, wrong: Mapping[str, Edit]) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""A few of each kind, all on one table: what the everyday tests try."""
+"""A few of each kind, most of them on one table: what the everyday tests try."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _FEW = {
     f"metadata:Values:{_TABLE}": range(10),
     # A ref to nothing, a transform to come, partition statistics outside the table.
     f"metadata:WrongValues:{_TABLE}": (59, 89, 24),
+    "avro:StagedValues:staged": (261, 286),
+    "neighbours:Neighbours:data-in-data": range(8),
     f"places:Named:{_TABLE}": (0, 16, 45, 98, 151, 466),
     # Texts for NEW of rename, and as a run to restore.
     f"arguments:Texts:{_TABLE}": (3003, 3004, 3820),
@@ -37,5 +39,10 @@ class Slice:
     def attempt(self, number: int) -> str:
         name, which = INPUTS[number]
         if name not in self._kinds:
-            self._kinds[name] = kind_of(name, self._folder)
+            folder = self._folder
+            if not name.endswith(_TABLE):
+                # A folder contains one table only.
+                folder /= name.replace(":", "-")
+                folder.mkdir()
+            self._kinds[name] = kind_of(name, folder)
         return self._kinds[name].attempt(which)

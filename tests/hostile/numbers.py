@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from hostile.guard import attempts
-from hostile.tables import FLINK, TABLES
+from hostile.neighbours import LAYOUTS
+from hostile.tables import FLINK, STAGED_TABLES, TABLES
 
 _CHUNK = 400
 _OWN = tuple(name for name in TABLES if name not in FLINK)
@@ -18,10 +19,13 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
     for name in ("blocks", "pyiceberg-v2"):
         yield f"avro:Truncations:{name}", range(5200)
     for index, name in enumerate(TABLES):
-        if name not in {"hadoop", "staged"}:
+        if name != "hadoop" and name not in STAGED_TABLES:
             yield f"avro:Truncations:{name}", range(5200 + index, 70_000, 200)
         yield f"avro:Flips:{name}", range(300)
     yield "avro:WrongValues:lake-v2", range(600)
+    for name in STAGED_TABLES:
+        yield f"avro:StagedValues:{name}", range(400)
+        yield f"avro:StagedFlips:{name}", range(1000)
     for index, name in enumerate(("lake-v3", "pyiceberg-v1", "flink-upsert")):
         yield f"avro:WrongValues:{name}", range(index, 600, 3)
     for name, count in (
@@ -40,7 +44,12 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
         yield f"formats:Mutants:{file}", range(500)
     yield "formats:Bombs", range(6)
     yield "parquet:Vectors:lake-v3", range(1000)
-    for name, count in (("lake-v2", 400), ("lake-v3", 300), ("pyiceberg-v1", 300), ("staged", 400)):
+    for name, count in (
+        ("lake-v2", 400),
+        ("lake-v3", 300),
+        ("pyiceberg-v1", 300),
+        *((one, 400) for one in STAGED_TABLES),
+    ):
         yield f"metadata:Values:{name}", range(count)
     yield "metadata:WrongValues:lake-v2", range(170)
     yield "metadata:WrongValues:lake-v3", range(0, 170, 4)
@@ -49,6 +58,8 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
     yield "places:Arguments", range(400)
     yield "places:Nested", range(16)
     yield "inventories:Inventories", range(400)
+    for layout in LAYOUTS:
+        yield f"neighbours:Neighbours:{layout.replace(' ', '-')}", range(1000)
     yield "trash:Lists", range(500)
     yield "catalogs:Rows", range(600)
     yield "catalogs:Folders", range(100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -12,12 +13,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from support.cli.command_line import CommandLine
 
 from hostile.guard import WrongError
 from hostile.metadata import changed_at_random
 from hostile.places import CONTROLS
-from hostile.tables import NAME, broken_table
+from hostile.tables import ADDED, NAME, broken_table, rows_of
 
 _CATALOG = "hostile"
 _EXPIRE = (
@@ -42,6 +44,10 @@ _COMMANDS: dict[str, tuple[str, ...]] = {
     "tag": ("tag", NAME, "more"),
     "alter": ("alter", NAME, "--add-column", "more string"),
     "rollback": ("rollback", NAME, "kept"),
+    "forward": ("ref", NAME, "--fast-forward", "main", "--to", "kept"),
+    "cherry-pick": ("cherry-pick", NAME, "kept"),
+    "publish": ("publish", NAME, "--wap-id", "wap 1"),
+    "add-files": ("add-files", NAME, "ADDED"),
     "expire-partitions": ("expire-partitions", NAME, *_NOW, "--strategy", "update-time"),
     "create": ("create", "db.new", "id long"),
     "rename": ("rename", NAME, "db.new"),
@@ -65,6 +71,8 @@ class Answers:
 
     def __init__(self, folder: Path) -> None:
         self._table = broken_table(folder, "lake-v2")
+        self._added = folder / "added.parquet"
+        pq.write_table(rows_of(ADDED), self._added)
         self._document = json.loads(self._table.metadata_path.read_bytes())
         self._change: Change = lambda path, status, body: body
         server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -99,7 +107,8 @@ class Answers:
 
     def _ended(self, what: Any, command: str, change: Change) -> str:
         self._change = change
-        line = [part.replace("PLACE", self._table.pointer) for part in _COMMANDS[command]]
+        words = {"PLACE": self._table.pointer, "ADDED": str(self._added)}
+        line = [words.get(part, part) for part in _COMMANDS[command]]
         try:
             result = self._lake("--json", *line)
             said = f"{what}: {command} ended with {result.exit_code}: {result.stdout[-500:]}"[:1000]
@@ -119,6 +128,8 @@ class Answers:
         finally:
             self._change = lambda path, status, body: body
             self._table.restore()
+            # What errors of earlier commands hold is not this one's.
+            gc.collect()
 
     # The server
 

@@ -11,7 +11,7 @@ import re
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,7 +42,7 @@ NAME = "db.t"
 TAG = "kept"
 UPSERTED = {1: 901, 12: 912, 99: 999}
 # Of a snapshot beside the history, and its WAP id.
-STAGED, WAP_ID = range(300, 306), "wap 1"
+STAGED, WAP_ID = range(300, 306, 2), "wap 1"
 _VERSIONED = re.compile(r"v([0-9]+)\.metadata\.json")
 # Of one partition.
 ADDED = (200, 202)
@@ -106,8 +106,16 @@ def _in_blocks(warehouse: Path) -> None:
         _split(path, lambda row: row | {"manifest_length": _size(row["manifest_path"])})
 
 
-def _with_staged(warehouse: Path) -> None:
-    """Make a table by lake with a snapshot that was staged under a WAP id, as Spark does."""
+def _with_staged(
+    warehouse: Path, staging: Sequence[str] = (), behind: Sequence[int] = range(20, 30)
+) -> None:
+    """Make a table by lake with a snapshot that was staged under a WAP id, as Spark does.
+
+    Args:
+        warehouse: where.
+        staging: the options of the load that is staged.
+        behind: the rows that are loaded after it.
+    """
     lake = CommandLine(warehouse, engine="inline")
     source = warehouse.parent / "source.parquet"
 
@@ -119,7 +127,7 @@ def _with_staged(warehouse: Path) -> None:
     load(range(10, 20))
     lake.ok("tag", NAME, TAG)
     lake.ok("ref", NAME, "--branch-create", "audit")
-    load(STAGED, "--branch", "audit")
+    load(STAGED, "--branch", "audit", *staging)
     lake.ok("ref", NAME, "--drop", "audit")
     document = read_metadata(warehouse)
     staged = document["snapshots"][-1]["snapshot-id"]
@@ -129,7 +137,8 @@ def _with_staged(warehouse: Path) -> None:
         one["summary"]["wap.id"] = WAP_ID
 
     edit_metadata(warehouse, mark)
-    load(range(20, 30))
+    if behind:
+        load(behind)
 
 
 def _size(location: str) -> int:
@@ -154,9 +163,15 @@ _MAKERS: dict[str, Callable[[Path], None]] = {
     "hadoop": lambda warehouse: _by_lake(warehouse, 2, "hadoop"),
     "blocks": _in_blocks,
     "staged": _with_staged,
+    "staged-on-head": lambda warehouse: _with_staged(warehouse, behind=()),
+    # The rows behind it are in no partition that it replaced.
+    "staged-replacement": lambda warehouse: _with_staged(
+        warehouse, ["--replace-partitions"], range(21, 31, 2)
+    ),
     "pyiceberg-v1": lambda warehouse: _by_pyiceberg(warehouse, 1),
     "pyiceberg-v2": lambda warehouse: _by_pyiceberg(warehouse, 2),
 }
+STAGED_TABLES = ("staged", "staged-on-head", "staged-replacement")
 FLINK = {"flink-append": "a-append", "flink-upsert": "c-upsert"}
 TABLES = (*_MAKERS, *FLINK)
 
@@ -171,6 +186,8 @@ class Truth:
         refs: branches and tags.
         needed: every file that they need.
         staged: rows that the snapshot with `WAP_ID` added.
+        replaced: rows that it removed.
+        tagged: rows of the snapshot with `TAG`.
     """
 
     rows: Counter[Any]
@@ -178,6 +195,13 @@ class Truth:
     refs: frozenset[str]
     needed: frozenset[Path]
     staged: Counter[Any] = field(default_factory=Counter)
+    replaced: Counter[Any] = field(default_factory=Counter)
+    tagged: Counter[Any] = field(default_factory=Counter)
+
+    @property
+    def picked(self) -> Counter[Any]:
+        """The rows after the staged snapshot was applied to the head."""
+        return self.rows + self.staged - self.replaced
 
 
 class BrokenTable:
@@ -326,16 +350,20 @@ class BrokenTable:
             facts,
             frozenset(metadata.refs),
             frozenset(Path(local(path)) for path in needed),
-            self._staged(reference, metadata),
+            *self._staged(reference, metadata),
+            _tagged(reference, metadata),
         )
 
-    def _staged(self, reference: Reference, metadata: TableMetadata) -> Counter[Any]:
+    def _staged(
+        self, reference: Reference, metadata: TableMetadata
+    ) -> tuple[Counter[Any], Counter[Any]]:
         for one in metadata.snapshots:
             if one.summary and one.summary.additional_properties.get("wap.id") == WAP_ID:
                 parent = _snapshot(metadata, one.parent_snapshot_id or 0)
                 found = Counter(reference.rows(metadata, one))
-                return found - Counter(reference.rows(metadata, parent))
-        return Counter()
+                before = Counter(reference.rows(metadata, parent))
+                return found - before, before - found
+        return Counter(), Counter()
 
     def rows_now(self) -> Counter[Any]:
         """Return the rows that the table holds now, by other code than lake's."""
@@ -353,6 +381,15 @@ class BrokenTable:
         """Return the manifest lists of all snapshots, the head's first."""
         found = sorted(self.metadata.snapshots, key=lambda one: -one.timestamp_ms)
         return [Path(local(one.manifest_list)) for one in found]
+
+    def staged_files(self) -> list[Path]:
+        """Return the manifest list of the staged snapshot, and the manifests in it that it added."""
+        snapshot = _snapshot(self.metadata, int(self.staged_id))
+        path = Path(local(snapshot.manifest_list))
+        with path.open("rb") as file:
+            rows: list[Any] = list(fastavro.reader(file))
+        own = [row for row in rows if row["added_snapshot_id"] == snapshot.snapshot_id]
+        return [path, *(Path(local(row["manifest_path"])) for row in own)]
 
     def manifests(self, which: int = 0) -> list[Path]:
         """Return the manifests of a snapshot, the head's by default."""
@@ -412,6 +449,12 @@ class BrokenTable:
         """Whether anything beside the warehouse was changed or removed."""
         now = _look(self._canary)
         return any(now.get(path) != before for path, before in self._canaries.items())
+
+
+def _tagged(reference: Reference, metadata: TableMetadata) -> Counter[Any]:
+    if (tag := metadata.refs.get(TAG)) is None:
+        return Counter()
+    return Counter(reference.rows(metadata, _snapshot(metadata, tag.snapshot_id)))
 
 
 def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Any:

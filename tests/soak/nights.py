@@ -118,10 +118,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--seed", default="soak", help="prefix of the worlds' seeds")
     parser.add_argument(
-        "--singles", type=int, default=2880, help="races with one other command [2880]"
+        "--singles", type=int, default=3600, help="races with one other command [3600]"
     )
     parser.add_argument(
-        "--pairs", type=int, default=46_080, help="races with two other commands [46080]"
+        "--pairs", type=int, default=64_800, help="races with two other commands [64800]"
     )
     parser.add_argument("--windows", type=int, default=2000, help="races with three to six [2000]")
     parser.add_argument(

@@ -42,6 +42,9 @@ _MANIFESTS = "tests/commands/test_manifests.py"
 _CLEAN = "tests/commands/test_clean.py"
 _FOOTERS = "tests/commands/test_damaged_footers.py"
 _ENTRIES = "tests/commands/test_table_entries.py"
+_CHERRY_PICK = "tests/commands/test_cherry_pick.py"
+_REF = "tests/commands/test_ref.py"
+_ROLLBACK = "tests/commands/test_rollback.py"
 _SHARED = "tests/commands/test_shared_folders.py"
 _FOLLOW_OUTPUT = "tests/commands/test_scan_follow_output.py"
 
@@ -1253,9 +1256,93 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a table in the folders of another one is registered",
             "core/catalogs/shared_locations.py",
-            "            or _is_in_place_of(place, roots, _same(other.location))\n",
+            "            or _is_in_place_of(place, roots, comparable(other.location))\n",
             "",
             (_SHARED,),
+        ),
+        RemovedCheck(
+            "a location outside of which the metadata file is may be another table's",
+            "core/catalogs/shared_locations.py",
+            "        if _is_inside(place, root) or (root != home and _is_inside(root, home)):\n",
+            "        if _is_inside(place, root) or _is_inside(root, home):\n",
+            (_SHARED,),
+        ),
+        RemovedCheck(
+            "links to the folders of another table are not followed",
+            "core/catalogs/shared_locations.py",
+            "    if not parsed.is_local:\n        return text\n",
+            "    return text\n",
+            (_SHARED,),
+        ),
+        RemovedCheck(
+            "files in the data folder of another table are orphans",
+            "core/orphans/plan.py",
+            "        reasons = _spared(session, table, options, loose, reasons)\n",
+            "",
+            (_SHARED,),
+        ),
+        RemovedCheck(
+            "only the layout of a table in the folder of another one shows that it is there",
+            "core/garbage/own_files.py",
+            '    files = files.filter(pc.invert(in_folders_of_nested(table, files["path"])))\n',
+            "",
+            (_SHARED,),
+        ),
+        RemovedCheck(
+            "a purge deletes files in the data folder of another table",
+            "core/definition/drop.py",
+            "    files = files.filter(pc.invert(theirs))\n",
+            "",
+            (_SHARED,),
+        ),
+        RemovedCheck(
+            "a snapshot is applied as a replacement of partitions although it kept files in them",
+            "core/branching/cherry_pick.py",
+            "        require_replaced_all(table, source, added, frozenset(removed))\n",
+            "        pass\n",
+            (_CHERRY_PICK,),
+        ),
+        RemovedCheck(
+            "a branch moves forward to a snapshot that lacks files of its head",
+            "core/branching/branches.py",
+            "        require_contents(table, head, target)\n",
+            "",
+            (_REF,),
+        ),
+        RemovedCheck(
+            "a pick moves a branch forward to a snapshot that lacks files of its head",
+            "core/branching/cherry_pick.py",
+            "        require_contents(table, head, source)\n",
+            "",
+            (_REF,),
+        ),
+        RemovedCheck(
+            "a branch is set to a snapshot whose manifest list is gone",
+            "core/branching/rollback.py",
+            "    read_list(table.storage, metadata, target)\n",
+            "",
+            (_ROLLBACK,),
+        ),
+        RemovedCheck(
+            "a file in the data folder of another table is added",
+            "core/file_addition/plan.py",
+            "    if found := table_of_file(table, paths):\n",
+            "    if found := table_of_file(table, ()):\n",
+            (_SHARED,),
+        ),
+        RemovedCheck(
+            "a rewrite is applied as an append",
+            "core/branching/cherry_pick.py",
+            "    elif removed:\n",
+            "    elif not removed and removed:\n",
+            (_CHERRY_PICK,),
+        ),
+        RemovedCheck(
+            "a snapshot is applied although its files are gone",
+            "core/branching/cherry_pick.py",
+            "    require_stored(table, source, added)\n",
+            "",
+            (_CHERRY_PICK,),
         ),
         RemovedCheck(
             "orphan files are looked for in a data folder of several tables",

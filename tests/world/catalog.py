@@ -69,6 +69,12 @@ class SimCatalog(NoopCatalog):
             raise NoSuchTableError(f"no table {identifier}")
         return self._table(names, location)
 
+    def list_namespaces(self, namespace: Any = ()) -> list[tuple[str, ...]]:
+        return [] if namespace else sorted({names[:-1] for names in self._current})
+
+    def list_tables(self, namespace: Any) -> list[tuple[str, ...]]:
+        return sorted(names for names in self._current if names[:-1] == tuple(namespace))
+
     def create_namespace_if_not_exists(self, namespace: Any, properties: Any = EMPTY_DICT) -> None:
         pass
 

@@ -17,6 +17,7 @@ from pyiceberg.transforms import BucketTransform
 
 from lake.core.commit.operations import AppendFiles, RowDelta
 from lake.core.commit.operations import Operation as TableOperation
+from lake.core.outcome import Outcome
 from world import foreign
 from world.model import (
     ID,
@@ -43,6 +44,8 @@ AFTER_PLAN, AFTER_WRITE, BEFORE_COMMIT, AFTER_COMMIT, BEFORE_DELETE = PHASES = (
     "before delete",
 )
 TOUCHED, UNTOUCHED = 1, 11
+# They need a partitioned table. Which files a replacement of partitions replaces there, the model does not show.
+PARTITION_STATS, REPLACEMENT = "stats of partitions", "replace partitions"
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,13 @@ class Command:
     whole: bool = False
 
     def run(self, world: World) -> object:
+        done = self._run(world)
+        if self.name == PARTITION_STATS and isinstance(done, Outcome):
+            assert done.base_snapshot_id is not None
+            world.check_partition_statistics(done.base_snapshot_id)
+        return done
+
+    def _run(self, world: World) -> object:
         rows = world.new_rows(self.ids, "x")
         if self.effect is merging:
             rows = [{"id": row["id"], "value": row["value"]} for row in rows]
@@ -137,7 +147,7 @@ COMMANDS = {
             keyed=True,
         ),
         Command("overwrite", "ingest", ["--overwrite-where", "id < 4"], [1, 3], below=4),
-        Command("replace partitions", "ingest", ["--replace-partitions"], [1, 60], whole=True),
+        Command(REPLACEMENT, "ingest", ["--replace-partitions"], [1, 60], whole=True),
         Command("compact", "compact", ["--rewrite-all", "--remove-dangling-deletes"]),
         Command(
             "compact with new sequence numbers",
@@ -149,6 +159,8 @@ COMMANDS = {
         Command("convert deletes in parts", "deletes", ["--convert", *_IN_PARTS]),
         Command("rewrite deletes in parts", "deletes", ["--rewrite", *_IN_PARTS]),
         Command("expire", "expire", ["--older-than", "1d", "--retain-last", "1"]),
+        Command("stats", "stats", []),
+        Command(PARTITION_STATS, "stats", ["--partitions"]),
     )
 }
 
@@ -267,6 +279,12 @@ def _respec(world: World) -> object:
     return world.other_writer(Operation("spec"), work)
 
 
+def _describe_partitions(world: World) -> object:
+    if world.metadata.spec().is_unpartitioned():
+        return None
+    return COMMANDS[PARTITION_STATS].run(world)
+
+
 OTHERS: dict[str, Callable[[World], object]] = {
     "append elsewhere": _append([100, 101], "y z"),
     "append of the same keys": _append([3, 50, 90], "x"),
@@ -284,6 +302,8 @@ OTHERS: dict[str, Callable[[World], object]] = {
     "roll back": _roll_back,
     "new column": _evolve,
     "new spec": _respec,
+    "stats": _by_lake("stats"),
+    PARTITION_STATS: _describe_partitions,
 }
 
 
@@ -320,7 +340,7 @@ class Moment:
 
 
 class Races:
-    """One table, raced for again and again."""
+    """One table, raced for again and again; from its partitioned state if a command needs that."""
 
     def __init__(self, folder: Path, isolation: str, version: int) -> None:
         self.world = World(
@@ -328,7 +348,9 @@ class Races:
         )
         with self.world.inside():
             self._make()
-            self.restore = self.world.save()
+            self._restore = self.world.save()
+            self._partition()
+            self._restore_partitioned = self.world.save()
 
     def _make(self) -> None:
         world = self.world
@@ -347,9 +369,23 @@ class Races:
         _delete_keys((6,))(world)
         world.clock.now += DAY_MS
 
+    def _partition(self) -> None:
+        """Change the spec, and write some rows in partitions; the others stay where they are."""
+        world = self.world
+        _respec(world)
+        rows = world.new_rows([11, 12, 21, 22], "x")
+        operation = Operation("upsert", upserting(rows))
+        world.step(operation, "ingest", world.source(rows), *_UPSERT, "copy-on-write")
+        COMMANDS["upsert by copying"].run(world)
+        world.clock.now += DAY_MS
+        _delete_place(21)(world)
+        _append([23, 24], "y z")(world)
+        world.clock.now += DAY_MS
+
     def race(self, command: str, phase: str, others: Sequence[str]) -> Counter[str]:
         """Run one; whatever breaks a rule raises."""
-        self.restore()
+        described = PARTITION_STATS in (command, *others) and command != REPLACEMENT
+        (self._restore_partitioned if described else self._restore)()
         world = self.world
         world.counts.clear()
 
@@ -372,13 +408,13 @@ class Races:
 
 
 def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield isolation, command, phase and the concurrent operation: 2,880."""
+    """Yield isolation, command, phase and the concurrent operation: 3,600."""
     for isolation, command, phase, other in itertools.product(ISOLATIONS, COMMANDS, PHASES, OTHERS):
         yield isolation, command, phase, (other,)
 
 
 def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with each ordered pair of concurrent operations: 46,080."""
+    """Yield the same with each ordered pair of concurrent operations: 64,800."""
     for isolation, command, phase, one, two in itertools.product(
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):
