@@ -66,13 +66,21 @@ def run_hook(
     try:
         process.communicate(document, timeout=limit_seconds)
     except subprocess.TimeoutExpired:
-        # Its own children belong to its session.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        _kill(process)
         return f"{words[0]} was stopped after {limit_seconds:g} seconds"
+    except BaseException:
+        # A signal stops this command: nobody would stop the hook afterwards.
+        _kill(process)
+        raise
     code = process.returncode
     return None if code == 0 else f"{words[0]} ended with exit code {code}"
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End a hook and its own children, which belong to its session."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _public(environment: Mapping[str, str]) -> dict[str, str]:

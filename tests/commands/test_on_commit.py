@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -152,3 +154,38 @@ def test_a_program_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> No
         time.sleep(0.01)
     else:
         pytest.fail("the child still runs")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_program_ends_with_the_service_that_started_it(
+    lake: CommandLine, tmp_path: Path, number: signal.Signals
+) -> None:
+    started, folder = tmp_path / "pids", tmp_path / "new"
+    script = f"sleep 300 & echo $$ $! > {started}.new; mv {started}.new {started}; wait"
+    folder.mkdir()
+    source(tmp_path, 1).rename(folder / "1.csv")
+    watch = ["--watch", folder, "--stream", "s", "--state", tmp_path / "state", "--settle", "0s"]
+    words = ["ingest", "db.t", *watch, "--create", "--on-commit", f"sh -c '{script}'"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lake.cli", "--warehouse", lake.warehouse, *words],
+        stderr=subprocess.PIPE,
+    )
+    while not started.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+
+    process.send_signal(number)
+    process.communicate(timeout=50)
+
+    assert ids_in(lake.warehouse) == [1]
+    for pid in started.read_text().split():
+        assert not is_running(int(pid))
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that has ended may wait for its parent to notice."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
