@@ -348,7 +348,7 @@ class Races:
         )
         with self.world.inside():
             self._make()
-            self._restore = self.world.save()
+            self.restore = self.world.save()
             self._partition()
             self._restore_partitioned = self.world.save()
 
@@ -385,7 +385,7 @@ class Races:
     def race(self, command: str, phase: str, others: Sequence[str]) -> Counter[str]:
         """Run one; whatever breaks a rule raises."""
         described = PARTITION_STATS in (command, *others) and command != REPLACEMENT
-        (self._restore_partitioned if described else self._restore)()
+        (self._restore_partitioned if described else self.restore)()
         world = self.world
         world.counts.clear()
 
