@@ -106,7 +106,7 @@ class Layer:
             for owner, name, value in (
                 (storage, "_open_filesystem", lambda *_: disk),
                 (storage, "os", system),
-                (local_folders, "os", system),
+                (local_folders, "os", _Folders(self)),
                 (atomic_files, "os", system),
                 (atomic_files, "_write", self._around(atomic_files._write)),
             ):
@@ -171,6 +171,16 @@ class _System(types.ModuleType):
         else:
             os.fsync(descriptor)
 
+    def replace(self, before: str, after: str) -> None:
+        self._layer.at(WRITE, after, lambda: os.replace(before, after))
+
+    def mkdir(self, path: str) -> None:
+        self._layer.at(WRITE, path, lambda: os.mkdir(path))
+
+
+class _Folders(_System):
+    """The calls that list folders and look up their files."""
+
     def scandir(self, folder: str) -> Any:
         def entries() -> list[os.DirEntry[str]]:
             with os.scandir(folder) as found:
@@ -178,16 +188,8 @@ class _System(types.ModuleType):
 
         return nullcontext(self._layer.at(LIST, folder.rstrip("/"), entries))
 
-    def lstat(self, path: str, **options: Any) -> Any:
-        if options:
-            return os.lstat(path, **options)
-        return self._layer.at(LOOK, path, lambda: os.lstat(path))
-
-    def replace(self, before: str, after: str) -> None:
-        self._layer.at(WRITE, after, lambda: os.replace(before, after))
-
-    def mkdir(self, path: str) -> None:
-        self._layer.at(WRITE, path, lambda: os.mkdir(path))
+    def stat(self, path: str, **options: Any) -> Any:
+        return self._layer.at(LOOK, path, lambda: os.stat(path, **options))
 
 
 # Errors with the texts of PyArrow and the operating system
