@@ -76,7 +76,7 @@ def plan_rollback(table: Table, ref: str, *, branch: str, anywhere: bool) -> Rol
         anywhere: whether the snapshot may be outside of the branch's history.
 
     Raises:
-        NotFoundError: there is no such snapshot or branch, the branch is empty, or the snapshot's list is gone.
+        NotFoundError: there is no such snapshot or branch, the branch is empty, or the manifest list is missing.
         RefusedError: the snapshot is not in the branch's history, or the branch is a consumer's.
         CorruptFileError: the snapshot's manifest list cannot be read.
     """

@@ -163,29 +163,30 @@ class ClusteredEntries:
         every = pa.concat_tables(described).unify_dictionaries().combine_chunks()
         self._described = every.append_column(_ROW, pa.array(np.arange(every.num_rows)))
 
-    def pieces(self, most: int) -> Iterator[tuple[pa.Table, bytes]]:
-        """Yield the entries in the order of their partitions, in pieces of at most ``most``, as manifests.
+    def divided(self, most: int) -> list[pa.Table]:
+        """Return the entries in the order of their partitions, in pieces of at most ``most``, for new manifests.
 
-        Yields: the columns that `describe_manifest` uses, and the manifest's bytes.
+        Returns:
+            The columns that `describe_manifest` uses, and others.
         """
-        pieces = self._pieces(most)
+        return even_pieces(by_partition(self._described, self._sort_by), most)
+
+    def packed(self, pieces: Sequence[pa.Table]) -> Iterator[tuple[pa.Table, bytes]]:
+        """Yield pieces of the entries (`divided`) with the bytes of their manifests."""
         partition = self._described.schema.field("partition").type
         starts = self._spool.starts
 
-        def packed(piece: pa.Table) -> tuple[pa.Table, bytes]:
+        def pack(piece: pa.Table) -> tuple[pa.Table, bytes]:
             rows = piece[_ROW].to_numpy()
             return piece, pack_manifest([self._records(rows, starts)], partition, self._context)
 
         workers = os.cpu_count() or 1
         with ThreadPoolExecutor(workers) as pool:
-            yield from ahead(pool, packed, pieces, workers)
+            yield from ahead(pool, pack, pieces, workers)
 
-    def clustering(self, most: int) -> Clustering:
-        """Return how the entries are clustered in the manifests that were read, and in those of `pieces`."""
-        return clustering_of(self._described, self._pieces(most))
-
-    def _pieces(self, most: int) -> list[pa.Table]:
-        return even_pieces(by_partition(self._described, self._sort_by), most)
+    def clustering(self, pieces: Sequence[pa.Table]) -> Clustering:
+        """Return how the entries are clustered in the manifests that were read, and in pieces of them (`divided`)."""
+        return clustering_of(self._described, pieces)
 
     def _records(
         self, rows: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]

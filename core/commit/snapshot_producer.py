@@ -52,6 +52,7 @@ from lake.core.manifests.api import (
     read_manifest,
     read_manifests,
 )
+from lake.core.manifests.clusters import entries_per_manifest
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import ADDED, DELETED, EXISTING, MANIFEST_SCHEMA
 from lake.core.properties.table_properties import (
@@ -332,18 +333,20 @@ class SnapshotProducer:
                 entries.add(self.storage, metadata, rows)
             except ValueError as error:
                 raise self._damaged(error) from error
-            size = sum(row["manifest_length"] for row in rows) // max(entries.read, 1)
             counts = [row[name] for row in rows for name in _LIVE_COUNTS]
             if None not in counts and sum(counts) != entries.live:
                 raise CorruptFileError(
                     f"manifests of {self.table.identifier} contain {entries.live} live files, their list says "
                     f"{sum(counts)}"
                 )
-            most = max(1, operation.target_bytes // max(size, 1))
+            size = sum(row["manifest_length"] for row in rows)
+            pieces = entries.divided(
+                entries_per_manifest(size, entries.read, operation.target_bytes)
+            )
             if operation.measured is not None and entries.live:
-                operation.measured(content, spec_id, entries.clustering(most))
+                operation.measured(content, spec_id, entries.clustering(pieces))
             return [
-                self._put(metadata, piece, context, data) for piece, data in entries.pieces(most)
+                self._put(metadata, piece, context, data) for piece, data in entries.packed(pieces)
             ]
 
     def _summary(

@@ -16,7 +16,13 @@ from lake.core.errors import InvalidRequestError, NotFoundError
 from lake.core.expressions.conditions import Condition, Evaluation, evaluate
 from lake.core.manifest_rewrite.conditions import MANIFESTS, OVERLAP
 from lake.core.manifests.api import read_manifests
-from lake.core.manifests.clusters import Clustering, by_partition, clustering_of, even_pieces
+from lake.core.manifests.clusters import (
+    Clustering,
+    by_partition,
+    clustering_of,
+    entries_per_manifest,
+    even_pieces,
+)
 from lake.core.manifests.data_files import DATA
 from lake.core.options import Option
 from lake.core.properties.table_properties import MANIFEST_BYTES
@@ -252,7 +258,7 @@ def _counted(
         return None
     added, existing, deleted = (pc.sum(rows[name]).as_py() for name in _COUNTS)
     live = added + existing
-    after = -(-live // _most_entries(rows, live + deleted, target))
+    after = -(-live // entries_per_manifest(_bytes(rows), live + deleted, target))
     if not live or not (options.rewrite_all or _are_too_many(rows.num_rows, after)):
         return None
     return ManifestGroup(
@@ -280,7 +286,7 @@ def _read(
     if not entries.num_rows:
         return None
     counts = [pc.sum(pc.fill_null(rows[name], 0)).as_py() or 0 for name in _COUNTS]
-    most = _most_entries(rows, max(sum(counts), entries.num_rows), target)
+    most = entries_per_manifest(_bytes(rows), max(sum(counts), entries.num_rows), target)
     pieces = even_pieces(by_partition(entries, options.sort_by), most)
     return ManifestGroup(
         spec_id=spec_id,
@@ -290,12 +296,6 @@ def _read(
         after=len(pieces),
         clustering=clustering_of(entries, pieces),
     )
-
-
-def _most_entries(rows: pa.Table, entries: int, target: int) -> int:
-    """Return the number of entries of a new manifest, whose size is that of the entries of the present ones."""
-    each = max(1, _bytes(rows) // max(1, entries))
-    return max(1, target // each)
 
 
 def _bytes(rows: pa.Table) -> int:

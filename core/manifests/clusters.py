@@ -69,6 +69,17 @@ def _sortable(values: pa.Array) -> pa.Array:
     return values.cast(pa.int8()) if pa.types.is_boolean(kind) else values
 
 
+def entries_per_manifest(size: int, entries: int, target: int) -> int:
+    """Return the number of entries of a new manifest of about a size.
+
+    Args:
+        size: the bytes of the present manifests.
+        entries: the number of their entries.
+        target: the bytes of a new one.
+    """
+    return max(1, target // max(1, size // max(1, entries)))
+
+
 def even_pieces(entries: pa.Table, most: int) -> list[pa.Table]:
     """Divide entries into the fewest pieces of at most ``most`` rows, of nearly equal size."""
     count = -(-entries.num_rows // most)
