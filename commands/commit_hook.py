@@ -69,7 +69,7 @@ def run_hook(
         _kill(process)
         return f"{words[0]} was stopped after {limit_seconds:g} seconds"
     except BaseException:
-        # A signal stops this command: nobody would stop the hook afterwards.
+        # A signal stops this command, and afterwards nothing would stop the hook.
         _kill(process)
         raise
     code = process.returncode
