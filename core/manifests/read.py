@@ -391,7 +391,7 @@ def stream_manifests(
         return _read_window(opened, metadata, wanted, live_only=live_only, fields=None)
 
     windows = runs(manifests.to_pylist(), _weight, _STREAMED_BYTES)
-    yield from _in_threads(storage, windows, read, os.cpu_count() or 1)
+    yield from _in_threads(storage, windows, read, os.cpu_count() or 1, releases=False)
 
 
 def _in_threads(

@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from compact import ROOT, PeakMemory, below  # noqa: E402
+from compact import ROOT, PeakMemory, below, own_environment  # noqa: E402
 
 PEER = HERE.parent / "support/peers/java_peer.py"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -84,7 +84,12 @@ def run(command: Sequence[str], codes: Collection[int] = (0,)) -> Run:
     before = _waited_for()
     started = time.perf_counter()
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=own_environment(),
     )
     memory = PeakMemory(process.pid)
     # A JVM may end after its parent, which then does not wait for it: its time is read while it runs.
