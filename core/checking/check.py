@@ -35,7 +35,12 @@ from lake.core.checking.stored_files import StoredFiles
 from lake.core.checking.surroundings import Outside, surrounding_findings
 from lake.core.checking.table_metadata import table_findings
 from lake.core.errors import BadInputError, CommitConflictError, NotFoundError
-from lake.core.manifests.api import read_list_additions, read_manifest_list, read_manifests
+from lake.core.manifests.api import (
+    read_list_additions,
+    read_manifest_list,
+    read_manifests,
+    weight_of,
+)
 from lake.core.manifests.data_files import DATA
 from lake.core.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.outcome import Detail, Outcome, Status, first_rows
@@ -161,8 +166,9 @@ class _Check:
         self._entries = entries.EntryChecks(table.metadata)
         self._headers = ManifestHeaders(table.metadata)
         self._outside = Outside(table)
-        # The indices in `manifests` of each head whose list could be read.
+        # The indices in `manifests` of each head whose list could be read, and of all of these heads.
         self._lists: dict[int, Any] = {}
+        self._of_heads = np.zeros(0, np.int64)
         self._unread: set[int] = set()
         # Why columns of a manifest have ids of other columns, by the manifest's index.
         self._reused: dict[int, str] = {}
@@ -254,10 +260,9 @@ class _Check:
                 text = f"partition spec {row['partition_spec_id']} does not exist"
                 yield Finding("M003", row["manifest_path"], text)
         self._has_deletes = bool(known[1])
+        self._of_heads = np.unique(np.concatenate([self._of_heads, *self._lists.values()]))
         for indices in known:
-            for window in runs(
-                indices, lambda index: int(rows[index]["manifest_length"]), _WINDOW_BYTES
-            ):
+            for window in runs(indices, lambda index: weight_of(rows[index]), _WINDOW_BYTES):
                 yield from self._window(window, rows)
 
     def _window(self, window: list[int], rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
@@ -307,14 +312,26 @@ class _Check:
             if of_deletes:
                 found += self._entries.of_deletes(live)
             self._outside.add(live["file_path"])
-            manifests = np.array(window, np.int64)[owners]
-            part = live_files(live, manifests, self.metadata, spec_id, scopes=self._has_deletes)
-            parts.append(part)
+            parts.append(self._kept(live, np.array(window, np.int64)[owners], spec_id))
             if self.level >= Level.FILES:
                 found += self._entries.of_partitions(live, spec_id)
                 found += self._file_findings(live, spec_id)
         self._live = pa.concat_tables([self._live, *parts])
         return found
+
+    def _kept(self, live: pa.Table, manifests: Any, spec_id: int) -> pa.Table:
+        """Return what `_heads` and `_end_findings` need of live entries (`LIVE`).
+
+        Args:
+            live: the entries.
+            manifests: for each, the index of its manifest.
+            spec_id: their spec.
+        """
+        if self.level < Level.ROWS:
+            # Old snapshots may have many times the entries of the heads.
+            of_heads = np.isin(manifests, self._of_heads)
+            live, manifests = live.filter(pa.array(of_heads)), manifests[of_heads]
+        return live_files(live, manifests, self.metadata, spec_id, scopes=self._has_deletes)
 
     def _file_findings(self, live: pa.Table, spec_id: int) -> Iterator[Finding]:
         """Check the files that were not checked before."""

@@ -27,6 +27,7 @@ from lake.core.manifests.api import (
     encode_entries,
     pack_manifest,
     read_manifests,
+    weight_of,
 )
 from lake.core.manifests.clusters import Clustering, by_partition, clustering_of, even_pieces
 
@@ -152,7 +153,7 @@ class ClusteredEntries:
             records = list(encode_entries(live, self._context))
             return entries.num_rows, live.select(_DESCRIBED).combine_chunks(), records
 
-        windows = runs(manifests, lambda row: int(row["manifest_length"]), _WINDOW_BYTES)
+        windows = runs(manifests, weight_of, _WINDOW_BYTES)
         described = []
         workers = os.cpu_count() or 1
         with ThreadPoolExecutor(workers) as pool:

@@ -14,7 +14,7 @@ from lake.core.avro.container import runs
 from lake.core.commit import conflicts
 from lake.core.commit.operations import DeleteKey, EntryTable
 from lake.core.errors import CommitConflictError, ConflictingFilesError, RefusedError
-from lake.core.manifests.api import MANIFEST_SCHEMA, read_manifest, read_manifests
+from lake.core.manifests.api import MANIFEST_SCHEMA, read_manifest, read_manifests, weight_of
 from lake.core.manifests.data_files import DATA
 from lake.core.snapshots.delete_scopes import referenced_paths
 
@@ -115,7 +115,7 @@ def find_live(
     manifests: set[str] = set()
     columns = ["file_path", "partition"]
     searched = manifests_of(current, data=True) if wanted else []
-    for some in runs(searched, lambda row: int(row["manifest_length"]), _WINDOW_BYTES):
+    for some in runs(searched, weight_of, _WINDOW_BYTES):
         listed = pa.Table.from_pylist(some, schema=MANIFEST_SCHEMA)
         found = read_manifests(storage, listed, metadata, columns=columns, live_only=True)
         for entries in found.values():

@@ -51,6 +51,7 @@ from lake.core.manifests.api import (
     encode_manifest,
     read_manifest,
     read_manifests,
+    weight_of,
 )
 from lake.core.manifests.clusters import entries_per_manifest
 from lake.core.manifests.data_files import DATA
@@ -512,7 +513,7 @@ class SnapshotProducer:
         def edited(some: list[dict[str, Any]]) -> list[_Edited]:
             return self._edited(metadata, some, edit.removal)
 
-        windows = runs(affected, lambda row: int(row["manifest_length"]), _WINDOW_BYTES)
+        windows = runs(affected, weight_of, _WINDOW_BYTES)
         workers = os.cpu_count() or 1
         with ThreadPoolExecutor(workers) as pool:
             for some in ahead(pool, edited, windows, workers):

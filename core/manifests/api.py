@@ -24,6 +24,7 @@ from lake.core.manifests.read import (
     read_manifest,
     read_manifest_list,
     read_manifests,
+    weight_of,
 )
 from lake.core.manifests.schemas import (
     ADDED,
@@ -57,4 +58,5 @@ __all__ = [
     "read_manifest",
     "read_manifest_list",
     "read_manifests",
+    "weight_of",
 ]

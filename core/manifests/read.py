@@ -341,8 +341,8 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
     """
     rows = manifests.to_pylist()
     workers = threads or os.cpu_count() or 1
-    share = sum(_weight(row) for row in rows) // workers + 1
-    windows = runs(rows, _weight, min(_WINDOW_BYTES, max(_SHARED_BYTES, share)))
+    share = sum(weight_of(row) for row in rows) // workers + 1
+    windows = runs(rows, weight_of, min(_WINDOW_BYTES, max(_SHARED_BYTES, share)))
     choosing = Lock()
     wanted = _wanted(columns)
 
@@ -390,7 +390,7 @@ def stream_manifests(
     def read(opened: Sequence[Opened]) -> Iterator[tuple[int, pa.Table]]:
         return _read_window(opened, metadata, wanted, live_only=live_only, fields=None)
 
-    windows = runs(manifests.to_pylist(), _weight, _STREAMED_BYTES)
+    windows = runs(manifests.to_pylist(), weight_of, _STREAMED_BYTES)
     yield from _in_threads(storage, windows, read, os.cpu_count() or 1, releases=False)
 
 
@@ -420,8 +420,8 @@ def _in_threads(
             yield from found
 
 
-def _weight(manifest: Manifest) -> int:
-    """Return the bytes of a manifest for the division of work."""
+def weight_of(manifest: Manifest) -> int:
+    """Return the bytes of a manifest for the division of work: entries that compress well take as much memory."""
     entries = sum(manifest[name] or 0 for name in _COUNTS)
     return max(int(manifest["manifest_length"]), entries * _ENTRY_BYTES)
 
