@@ -11,7 +11,9 @@ import codecs
 import csv
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from io import TextIOWrapper
+from threading import Lock
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -69,7 +71,7 @@ def column_names(storage: Storage, source: Source) -> list[str] | None:
     """
     if not source.text.header:
         return list(source.text.names) or None
-    with open_stream(storage, source) as stream:
+    with _opened(storage, source) as stream:
         try:
             # Ragged rows are found when the rows are read.
             reader = _open(stream, source, {}, lambda _: "skip")
@@ -106,10 +108,9 @@ def text_rows(
         return
     ragged = _RaggedRows(source, skip=skip_ragged)
     types = dict.fromkeys(names, pa.string())
-    with open_stream(storage, source, position) as stream:
-        counted = _QuoteCounter(stream, source.text.quote)
+    with _opened(storage, source, position) as stream:
         try:
-            reader = _open(counted, source, types, ragged)
+            reader = _open(stream, source, types, ragged)
             row = 1
             for batch in reader:
                 numbers, reported = ragged.numbers(row, batch.num_rows)
@@ -124,7 +125,7 @@ def text_rows(
             _refuse_other_encoding(error, storage, source)
             raise
     # PyArrow accepts such a value. The number of quotes may also be odd because of quotes in unquoted values.
-    if counted.quotes % 2 and _ends_in_quotes(storage, source):
+    if stream.quotes % 2 and _ends_in_quotes(storage, source):
         raise CorruptFileError(f"{source.path} ends inside a quoted value: the file is incomplete")
 
 
@@ -172,22 +173,49 @@ class _RaggedRows:
         return self._pending
 
 
-class _QuoteCounter:
-    """A stream that counts the quotes read from it."""
+@contextmanager
+def _opened(
+    storage: Storage, source: Source, position: Position | None = None
+) -> Iterator[_ReadAhead]:
+    """Open a file for PyArrow's reader."""
+    with open_stream(storage, source, position) as stream:
+        read = _ReadAhead(stream, source.text.quote)
+        try:
+            yield read
+        finally:
+            read.end()
+
+
+class _ReadAhead:
+    """A stream that PyArrow reads in a thread of its own, a few blocks ahead; counts the quotes read from it.
+
+    PyArrow does not wait for that thread if its reader is released early. A thread that wants the interpreter's lock
+    while the process ends aborts the process.
+    """
 
     closed = False
 
     def __init__(self, stream: Any, quote: str) -> None:
         self._stream = stream
         self._quote = quote.encode()
+        self._reading = Lock()
+        self._has_ended = False
         self.quotes = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most ``size`` bytes."""
-        data = self._stream.read(size)
-        if self._quote:
-            self.quotes += data.count(self._quote)
-        return bytes(data)
+        """Read at most ``size`` bytes; none after `end`."""
+        with self._reading:
+            if self._has_ended:
+                return b""
+            data = self._stream.read(size)
+            if self._quote:
+                self.quotes += data.count(self._quote)
+            return bytes(data)
+
+    def end(self) -> None:
+        """Wait for the call of `read` that is in progress; later ones find the end of the file."""
+        with self._reading:
+            self._has_ended = True
 
 
 def _ends_in_quotes(storage: Storage, source: Source) -> bool:
