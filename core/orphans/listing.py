@@ -18,7 +18,8 @@ from lake.core.orphans.inventory import read_inventory
 from lake.core.snapshots.summary import declared_totals
 from lake.core.sorting.spill_file import BatchSpool
 from lake.core.storage.file_names import FileNames
-from lake.core.storage.storage import LISTING, Storage
+from lake.core.storage.storage import Storage
+from lake.core.storage.store_listing import LISTING
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 TRASH = ".lake-trash"
 # Files whose sizes are looked up at once.
 _LOOKED_UP = 1000
-# What a store returns for these files takes some 200 MB.
-_MANY_FILES = 200_000
 
 
 def trash_folder(table: Table) -> str:
@@ -139,9 +138,9 @@ def list_files(
         listed.add(files, own)
 
     beside = table.metadata_location.rpartition("/")[0]
-    files_of = declared_totals(table.metadata.current_snapshot())["files"] or 0
+    expected = declared_totals(table.metadata.current_snapshot())["files"] or 0
     for folder in folders if inventory is None else [beside]:
-        for files in table.storage.each_batch(folder, in_parts=files_of > _MANY_FILES):
+        for files in table.storage.each_batch(folder, files=expected):
             add(files, names.of(files["path"]))
     if inventory is not None:
         _add_inventory(table, inventory, folders, beside, names, add)

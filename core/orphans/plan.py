@@ -41,7 +41,7 @@ from lake.core.storage.errors import translate_errors
 from lake.core.storage.file_names import FileNames
 from lake.core.storage.location_columns import normalize_locations
 from lake.core.storage.s3 import MOST_KEYS, UnsupportedError
-from lake.core.storage.storage import LISTING
+from lake.core.storage.store_listing import LISTING
 from lake.core.units import iso_time
 
 _STATISTICS = r"\.(stats|puffin)$"
