@@ -278,6 +278,21 @@ def test_the_table_is_read_before_each_batch_of_deletes(
     assert faulty.rows() == [(1,)]
 
 
+@pytest.mark.parametrize("path", [r"list-type=2", r"-m0\.avro$"], ids=["listing", "manifest"])
+def test_nothing_is_cleaned_unless_both_the_listing_and_the_manifests_are_read(
+    faulty: Service, proxy: Proxy, path: str
+) -> None:
+    lost = f"{faulty.catalog().load_table(faulty.table()).location()}/data/lost.parquet"
+    Storage(faulty.properties).write(lost, b"x")
+    before = faulty.list_files()
+    proxy.fail("GET", path, *[refused(403)] * 20)
+    failed = faulty.line()("--json", "clean", faulty.table(), "--delete", *OLD)
+
+    assert failed.exit_code == 9, failed
+    assert proxy.unused
+    assert faulty.list_files() == before
+
+
 def test_a_listing_that_fails_hides_no_error_and_takes_no_live_file(
     faulty: Service, proxy: Proxy
 ) -> None:
