@@ -466,7 +466,7 @@ class Storage:
         Args:
             locations: the files to delete.
             should_continue: called before each request; once it returns False, the remaining files are not tried.
-            most_single: of the files that take a request each, those after so many are not tried; None for no limit.
+            most_single: how many of the files that take a request each are tried; None for no limit.
         """
         wanted = list(dict.fromkeys(locations))
         number, _ = self.renewed.current()
@@ -629,7 +629,7 @@ def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
 
 
 def _rebatched(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of tables in tables of at most `_BATCH_FILES` rows, most of which have so many."""
+    """Yield the rows of tables in tables of `_BATCH_FILES` rows; the last one may have fewer."""
     waiting, count = list[pa.Table](), 0
     for table in tables:
         waiting.append(table)

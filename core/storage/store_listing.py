@@ -17,18 +17,18 @@ from lake.core.storage.work_ahead import ahead
 LISTING = pa.schema([("path", pa.string()), ("bytes", pa.int64()), ("modified_ms", pa.int64())])
 # The threads in which Arrow lists.
 _REQUESTS = 8
-# Folders are divided until there are so many of them.
+# Folders are divided until there are this many of them.
 _PARTS = 64
 # One request returns up to 1,000 files: to list fewer than these, a few requests one after the other are enough.
 _MANY_FILES = 10_000
-# A folder is not divided into more folders than one for so many files: each folder takes a request.
+# A folder is not divided into folders with fewer files than these on average: each folder takes a request.
 _FILES_OF_PART = 100
 # The files of folders that are listed at the same time, on average. Arrow holds them in memory together.
 _FILES_AT_ONCE = 400_000
 
 
 class Lister(Protocol):
-    """Arrow, or what a test has instead of it."""
+    """Lists a folder by Arrow."""
 
     def __call__(self, folder: str, *, recursive: bool) -> Sequence[Any]:
         """Return what is in a folder, or in it and all folders below."""

@@ -72,7 +72,7 @@ class MemoryStore:
         }
 
     def forget(self) -> None:
-        """Count requests anew."""
+        """Count requests from zero again."""
         with self.lock:
             self.asked.clear()
             self.worked = 0.0
