@@ -10,9 +10,7 @@ import hashlib
 import json
 import threading
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
@@ -36,7 +34,6 @@ _SYNC_BYTES = 16
 LONG_BYTES = 10
 _CRC_BYTES = 4
 _T = TypeVar("_T")
-_Result = TypeVar("_Result")
 Bytes: TypeAlias = bytes | bytearray | memoryview
 # The names that Iceberg's `write.avro.compression-codec` uses for Avro's codecs.
 AVRO_CODECS = {
@@ -110,26 +107,6 @@ def runs(items: Sequence[_T], size: Callable[[_T], int], limit: int) -> Iterator
         total += size(item)
     if run:
         yield run
-
-
-def ahead(
-    pool: ThreadPoolExecutor,
-    work: Callable[[_T], _Result],
-    items: Iterable[_T],
-    most: int,
-) -> Iterator[_Result]:
-    """Yield the results of work in the order of its items; at most ``most`` wait to be taken."""
-    waiting: deque[Future[_Result]] = deque()
-    try:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > most:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 def read_container(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.avro.container import ahead, runs
+from lake.core.avro.container import runs
 from lake.core.errors import StorageError
 from lake.core.manifests.api import (
     DELETED,
@@ -30,6 +30,7 @@ from lake.core.manifests.api import (
     weight_of,
 )
 from lake.core.manifests.clusters import Clustering, by_partition, clustering_of, even_pieces
+from lake.core.storage.work_ahead import ahead
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

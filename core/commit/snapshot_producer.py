@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core import locations
-from lake.core.avro.container import ahead, runs
+from lake.core.avro.container import runs
 from lake.core.commit import conflicts
 from lake.core.commit.added_entries import entry_tables
 from lake.core.commit.clustered_entries import ClusteredEntries
@@ -70,6 +70,7 @@ from lake.core.snapshots.summary import (
     SummaryCounter,
     counted_totals,
 )
+from lake.core.storage.work_ahead import ahead
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

@@ -15,7 +15,7 @@ from lake.core.garbage.own_files import own_files, warn_of_others
 from lake.core.garbage.reachability import KINDS, Reachability
 from lake.core.progress import Meter, shown
 from lake.core.session import Session
-from lake.core.storage.s3 import ShouldContinue
+from lake.core.storage.s3 import AT_ONCE, MOST_KEYS, ShouldContinue
 from lake.core.storage.storage import DeleteOutcome
 
 # Returns those of the files (path, kind, bytes) that the table in its current state still does not reference.
@@ -27,6 +27,36 @@ Remove = Callable[[pa.Table, ShouldContinue], DeleteOutcome]
 _BATCH = 1000
 # A longer pause between two deletes means suspension: these seconds plus this many times a reload's duration.
 _PAUSE_SECONDS, _PAUSE_RELOADS = 0.5, 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """How files are removed from a table.
+
+    Args:
+        remove: removes a batch of them.
+        most: the number of files of a batch.
+        title: what the progress shows.
+    """
+
+    remove: Remove
+    most: int = _BATCH
+    title: str = "deleting files"
+
+    @classmethod
+    def deletion(cls, table: Table) -> Removal:
+        """Return how a table's files are deleted.
+
+        S3 deletes several times as many files by bulk requests, which are sent at the same time, in the time of one
+        of them. If it turns out not to support them, each file takes a request, and a batch ends earlier.
+        """
+
+        def remove(batch: pa.Table, should_continue: ShouldContinue) -> DeleteOutcome:
+            paths = batch["path"].to_pylist()
+            return table.storage.delete(paths, should_continue=should_continue, most_single=_BATCH)
+
+        is_bulk = table.storage.s3(table.metadata.location) is not None
+        return cls(remove, AT_ONCE * MOST_KEYS if is_bulk else _BATCH)
 
 
 @dataclass(slots=True)
@@ -65,9 +95,6 @@ def delete_files(
     def recheck(now: Table, files: pa.Table) -> pa.Table:
         return reach.unreached(now.metadata, files)
 
-    def remove(batch: pa.Table, should_continue: ShouldContinue) -> DeleteOutcome:
-        return table.storage.delete(batch["path"].to_pylist(), should_continue=should_continue)
-
     if removed.tried:
         tried = pa.chunked_array(
             [chunk for column in removed.tried for chunk in column.chunks], pa.string()
@@ -77,7 +104,8 @@ def delete_files(
     warn_of_others(session, files.num_rows - own.num_rows)
     removed.tried.append(own["path"])
     failures = len(removed.failed)
-    remove_in_batches(session, table, _in_order(own), removed, recheck=recheck, remove=remove)
+    removal = Removal.deletion(table)
+    remove_in_batches(session, table, _in_order(own), removed, recheck=recheck, removal=removal)
     if failed := removed.failed[failures:]:
         session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
 
@@ -89,8 +117,7 @@ def remove_in_batches(
     removed: Removed,
     *,
     recheck: Recheck,
-    remove: Remove,
-    title: str = "deleting files",
+    removal: Removal,
 ) -> None:
     """Remove files in batches of one kind; before each, check them again if the table has changed.
 
@@ -100,14 +127,13 @@ def remove_in_batches(
         files: path, kind and bytes of files that belong to the table, sorted by kind.
         removed: counts the files.
         recheck: returns the files that are still not referenced.
-        remove: removes a batch.
-        title: what the progress shows.
+        removal: removes a batch.
 
     Raises:
         LakeError: the table can no longer be read: nothing more is removed.
     """
     total_bytes = int(pc.sum(files["bytes"]).as_py() or 0)
-    meter = Meter(title, tasks=files.num_rows, total_bytes=total_bytes)
+    meter = Meter(removal.title, tasks=files.num_rows, total_bytes=total_bytes)
     remaining, checked, detector = files, "", _SuspendDetector(session.clock)
     with shown(session.progress, meter):
         while remaining.num_rows:
@@ -118,8 +144,8 @@ def remove_in_batches(
                 remaining, checked = recheck(now, remaining), now.metadata_location
                 removed.reached += before - remaining.num_rows
                 continue
-            count = min(_BATCH, _of_first_kind(remaining))
-            outcome = remove(remaining.slice(0, count), detector.may_continue)
+            count = _of_first_kind(remaining, removal.most)
+            outcome = removal.remove(remaining.slice(0, count), detector.may_continue)
             untried = _counted(meter, remaining.slice(0, count), outcome, removed)
             remaining = pa.concat_tables([untried, remaining.slice(count)])
 
@@ -128,8 +154,8 @@ def _in_order(files: pa.Table) -> pa.Table:
     return pa.concat_tables([files.filter(pc.equal(files["kind"], kind)) for kind in KINDS])
 
 
-def _of_first_kind(files: pa.Table) -> int:
-    kinds = files["kind"].slice(0, _BATCH)
+def _of_first_kind(files: pa.Table, most: int) -> int:
+    kinds = files["kind"].slice(0, most)
     return int(pc.sum(pc.equal(kinds, kinds[0])).as_py())
 
 

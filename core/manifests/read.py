@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.arrow import one_array, release_memory
-from lake.core.avro.container import Block, Container, ahead, read_container, runs
+from lake.core.avro.container import Block, Container, read_container, runs
 from lake.core.avro.decode import layout_of
 from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.manifests.decode import (
@@ -36,6 +36,7 @@ from lake.core.manifests.schemas import (
 )
 from lake.core.storage.location_columns import normalize_locations
 from lake.core.storage.storage import Storage
+from lake.core.storage.work_ahead import ahead
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -341,7 +342,9 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
     """
     rows = manifests.to_pylist()
     workers = threads or os.cpu_count() or 1
-    share = sum(weight_of(row) for row in rows) // workers + 1
+    weights = [weight_of(row) for row in rows]
+    # With room for one more: otherwise what remains is read after all others, by one thread.
+    share = sum(weights) // workers + max(weights, default=0) + 1
     windows = runs(rows, weight_of, min(_WINDOW_BYTES, max(_SHARED_BYTES, share)))
     choosing = Lock()
     wanted = _wanted(columns)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.errors import RefusedError
-from lake.core.garbage.file_deletion import Removed, remove_in_batches
+from lake.core.garbage.file_deletion import Removal, Removed, remove_in_batches
 from lake.core.options import Option
 from lake.core.orphans import trash
 from lake.core.orphans.kept_files import checkpoint_names
@@ -91,24 +92,17 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
     files = pa.concat_tables(
         [plan.files.filter(pc.equal(plan.files["kind"], kind)) for kind in KINDS]
     )
-    away = None
+    away, removal = None, Removal.deletion(table)
     if plan.options.mode is Mode.QUARANTINE:
         away = trash.write_list(table, run_id, files, session.clock.now_ms())
-
-    def remove(batch: pa.Table, should_continue: ShouldContinue) -> DeleteOutcome:
-        paths = batch["path"].to_pylist()
-        if away is None:
-            return table.storage.delete(paths, should_continue=should_continue)
-        return trash.move_away(session, table, away, paths, should_continue)
-
+        removal = Removal(partial(_move_away, session, table, away), title="moving files")
     remove_in_batches(
         session,
         table,
         files,
         removed,
         recheck=lambda now, remaining: _still_orphans(plan, now, remaining),
-        remove=remove,
-        title="deleting files" if away is None else "moving files",
+        removal=removal,
     )
     if removed.failed:
         session.warn(f"{len(removed.failed)} files could not be removed, e.g. {removed.failed[0]}")
@@ -118,6 +112,16 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
         trash.remove(table, run_id)
     status = Status.PARTIAL if removed.failed else Status.DONE
     return _outcome(plan, status, removed, run_id)
+
+
+def _move_away(
+    session: Session,
+    table: Table,
+    run: trash.TrashRun,
+    batch: pa.Table,
+    should_continue: ShouldContinue,
+) -> DeleteOutcome:
+    return trash.move_away(session, table, run, batch["path"].to_pylist(), should_continue)
 
 
 def _still_orphans(plan: CleaningPlan, now: Table, files: pa.Table) -> pa.Table:

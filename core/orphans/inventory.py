@@ -26,7 +26,7 @@ from lake.core.errors import BadInputError
 from lake.core.formats.orc.reader import open_orc
 from lake.core.formats.parquet.footer import open_parquet
 from lake.core.storage.errors import translate_errors
-from lake.core.storage.storage import LISTING
+from lake.core.storage.store_listing import LISTING
 
 if TYPE_CHECKING:
     from lake.core.storage.storage import Storage

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING
+from threading import Event
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +21,17 @@ from lake.core.orphans.inventory import read_inventory
 from lake.core.snapshots.summary import declared_totals
 from lake.core.sorting.spill_file import BatchSpool
 from lake.core.storage.file_names import FileNames
-from lake.core.storage.storage import LISTING, Storage
+from lake.core.storage.storage import Storage
+from lake.core.storage.store_listing import LISTING
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
 
 # The folder below a table's location to which files are moved.
 TRASH = ".lake-trash"
+_T = TypeVar("_T")
 # Files whose sizes are looked up at once.
 _LOOKED_UP = 1000
-# What a store returns for these files takes some 200 MB.
-_MANY_FILES = 200_000
 
 
 def trash_folder(table: Table) -> str:
@@ -101,8 +104,12 @@ class ListedFiles:
 
 
 def list_files(
-    table: Table, more: Sequence[str], names: FileNames, inventory: str | None
-) -> ListedFiles:
+    table: Table,
+    more: Sequence[str],
+    names: FileNames,
+    inventory: str | None,
+    meanwhile: Callable[[], _T],
+) -> tuple[ListedFiles, _T]:
     """Return the files below the table's folders and others, without those that were moved away.
 
     Args:
@@ -111,6 +118,7 @@ def list_files(
         names: compares locations as files.
         inventory: an inventory that contains the folders' files. The metadata folder is listed nevertheless, as
             newer metadata references files that the inventory contains.
+        meanwhile: returns what else is needed. It is called while a store is listed, and after local folders are.
 
     Raises:
         BadInputError: the inventory cannot be read, or contains no file of these folders.
@@ -139,19 +147,38 @@ def list_files(
         listed.add(files, own)
 
     beside = table.metadata_location.rpartition("/")[0]
-    files_of = declared_totals(table.metadata.current_snapshot())["files"] or 0
-    for folder in folders if inventory is None else [beside]:
-        for files in table.storage.each_batch(folder, in_parts=files_of > _MANY_FILES):
-            add(files, names.of(files["path"]))
-    if inventory is not None:
-        _add_inventory(table, inventory, folders, beside, names, add)
-    if not has_current:
-        listed.close()
-        raise StorageError(
-            f"the listing of {folders[0]} lacks {table.metadata_location}",
-            hint="the storage did not list all files; nothing was changed",
-        )
-    return listed
+    expected = declared_totals(table.metadata.current_snapshot())["files"] or 0
+    stopped = Event()
+
+    def list_all() -> None:
+        for folder in folders if inventory is None else [beside]:
+            for files in table.storage.each_batch(folder, files=expected):
+                if stopped.is_set():
+                    return
+                add(files, names.of(files["path"]))
+        if inventory is not None:
+            _add_inventory(table, inventory, folders, beside, names, add)
+        if not has_current:
+            raise StorageError(
+                f"the listing of {folders[0]} lacks {table.metadata_location}",
+                hint="the storage did not list all files; nothing was changed",
+            )
+
+    with ExitStack() as failed:
+        failed.callback(listed.close)
+        if inventory is not None or locations.parse(table.metadata_location).is_local:
+            list_all()
+            found = meanwhile()
+        else:
+            with ThreadPoolExecutor(1) as pool:
+                listing = pool.submit(list_all)
+                try:
+                    found = meanwhile()
+                    listing.result()
+                finally:
+                    stopped.set()
+        failed.pop_all()
+    return listed, found
 
 
 def _outermost(folders: Sequence[str]) -> list[str]:

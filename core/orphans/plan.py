@@ -41,7 +41,7 @@ from lake.core.storage.errors import translate_errors
 from lake.core.storage.file_names import FileNames
 from lake.core.storage.location_columns import normalize_locations
 from lake.core.storage.s3 import MOST_KEYS, UnsupportedError
-from lake.core.storage.storage import LISTING
+from lake.core.storage.store_listing import LISTING
 from lake.core.units import iso_time
 
 _STATISTICS = r"\.(stats|puffin)$"
@@ -161,8 +161,15 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     refuse_shared_location(table, "remove orphan files by hand")
     names = FileNames(options.equal_schemes, options.equal_authorities)
     reach = Reachability(table.storage, names)
-    with closing(list_files(table, options.locations, names, options.inventory)) as listed:
-        referenced = referenced_names(table, reach, listed.names, names)
+    found, current = list_files(
+        table,
+        options.locations,
+        names,
+        options.inventory,
+        meanwhile=lambda: reach.referenced(table.metadata),
+    )
+    with closing(found) as listed:
+        referenced = referenced_names(table, current, listed.names, names)
         loose = listed.without(referenced.names)
         count = listed.count - loose.num_rows
         limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from lake.core.catalogs.catalog import Table
-    from lake.core.garbage.reachability import Reachability
     from lake.core.storage.file_names import FileNames
 
 
@@ -28,21 +27,20 @@ def metadata_files(table: Table) -> list[str]:
 
 
 def referenced_names(
-    table: Table, reach: Reachability, listed: NameSet, names: FileNames
+    table: Table, current: HeldNames, listed: NameSet, names: FileNames
 ) -> HeldNames:
     """Return the names of the files that the table or one of its earlier metadata files references.
 
     Args:
         table: the table.
-        reach: reads its manifests.
+        current: the names of the files that its snapshots reference.
         listed: the names of the files that exist.
         names: computes names.
 
     Raises:
         CorruptFileError: a metadata file, manifest list or manifest that exists cannot be read.
-        NotFoundError: one of the current snapshots is not complete.
     """
-    parts = [reach.referenced(table.metadata)]
+    parts = [current]
     logs = pa.array(metadata_files(table), pa.string())
     parts.append(HeldNames.of(names.of(logs)))
     seen = {item.snapshot_id for item in table.metadata.snapshots}

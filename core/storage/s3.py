@@ -17,14 +17,15 @@ from typing import Any, TypeVar
 
 from lake.core.clock import Backoff
 
+# The keys of one bulk delete, and the bulk deletes that are sent at the same time.
 MOST_KEYS = 1000
+AT_ONCE = 4
 REGION = "us-east-1"
 _TRIES = 6
 # The waits between requests that a busy store refuses.
 BACKOFF = Backoff(0.2, 8.0, (0.5, 1.0))
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
 _CONNECTIONS = 32
-_AT_ONCE = 4
 _MAX_LISTED = 10_000
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -160,7 +161,7 @@ class S3:
     ) -> dict[str, str]:
         """Delete objects with several concurrent requests; see `delete`."""
         parts = [keys[start : start + MOST_KEYS] for start in range(0, len(keys), MOST_KEYS)]
-        with ThreadPoolExecutor(min(_AT_ONCE, len(parts)) or 1) as pool:
+        with ThreadPoolExecutor(min(AT_ONCE, len(parts)) or 1) as pool:
             each = pool.map(partial(self.delete, should_continue=should_continue), parts)
             return {key: why for failed in each for key, why in failed.items()}
 

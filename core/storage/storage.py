@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -45,16 +44,13 @@ from lake.core.storage.s3 import (
     completed,
     is_plain,
 )
+from lake.core.storage.store_listing import LISTING, StoreListing
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
-# Files as columns; sizes in bytes, and last changes in ms since 1970, NULL if they are not known.
-LISTING = pa.schema([("path", pa.string()), ("bytes", pa.int64()), ("modified_ms", pa.int64())])
 _BATCH_FILES = 65_536
 _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
 _MESSAGE_LENGTH = 400
-# Folders of a store are not divided further from this number on, or if there would be more than the other one.
-_PARTS, _MOST_PARTS = 64, 1000
 # Google's client would retry for a quarter of an hour.
 _RETRY_SECONDS = 60
 # The part size of Arrow's multipart uploads.
@@ -401,9 +397,13 @@ class Storage:
         parsed = paths.parse(folder)
         if parsed.is_local:
             return list(self._local_files(folder, local_files(parsed.path)))
-        return list(self._each_stored(folder, in_parts=False))
+        return [
+            StoredFile(*row)
+            for batch in self.each_batch(folder)
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        ]
 
-    def each_batch(self, folder: str, *, in_parts: bool = False) -> Iterator[pa.Table]:
+    def each_batch(self, folder: str, *, files: int = 0) -> Iterator[pa.Table]:
         """Yield all files below a folder as columns (`LISTING`); none if it is missing.
 
         Links are neither yielded nor followed. Sizes and times of local files are NULL, as each would take a system
@@ -411,8 +411,7 @@ class Storage:
 
         Args:
             folder: the folder.
-            in_parts: list folders of a store one by one, down to a level with many of them: this takes more
-                requests, and the files of one such folder are in memory at once, not all.
+            files: how many files are expected; many are listed in a store by several requests at a time.
         """
         parsed = paths.parse(folder)
         if parsed.is_local:
@@ -423,13 +422,8 @@ class Storage:
                     unknown = pa.nulls(len(names), pa.int64())
                     yield pa.table([pa.array(located, pa.string()), unknown, unknown], LISTING)
             return
-        for files in _batches(self._each_stored(folder, in_parts=in_parts)):
-            columns = [
-                pa.array([file.location for file in files], pa.string()),
-                pa.array([file.length for file in files], pa.int64()),
-                pa.array([file.modified_ms for file in files], pa.int64()),
-            ]
-            yield pa.table(columns, LISTING)
+        listing = StoreListing(self._listed, lambda parent: self.resolve(parent)[1], files)
+        yield from _rebatched(listing.below(folder))
 
     def _local_files(self, folder: str, found: Iterable[str]) -> Iterator[StoredFile]:
         """Yield local files with the beginning of their folder's location, those that still exist."""
@@ -439,22 +433,6 @@ class Storage:
                 file = _local_file(f"{start}{path}", path)
                 if file is not None:
                     yield file
-
-    def _each_stored(self, folder: str, *, in_parts: bool) -> Iterator[StoredFile]:
-        """Yield all files below a folder of a store."""
-        pending = deque([folder.rstrip("/")])
-        while pending:
-            parent = pending.popleft()
-            is_whole = not in_parts or len(pending) >= _PARTS
-            infos = self._listed(parent, recursive=is_whole)
-            below = [] if is_whole else [i for i in infos if i.type == pafs.FileType.Directory]
-            if len(below) > _MOST_PARTS:
-                infos, below = self._listed(parent, recursive=True), []
-            path = self.resolve(parent)[1].rstrip("/")
-            for info in infos:
-                if info.type == pafs.FileType.File:
-                    yield _stored(parent + info.path.removeprefix(path), info)
-            pending += [f"{parent}/{info.base_name}" for info in below]
 
     @_retry_with_fresh_credentials
     def _listed(self, folder: str, *, recursive: bool) -> list[Any]:
@@ -477,30 +455,38 @@ class Storage:
             bucket.abort_uploads(prefix, name_part)
 
     def delete(
-        self, locations: Iterable[str], *, should_continue: ShouldContinue = always
+        self,
+        locations: Iterable[str],
+        *,
+        should_continue: ShouldContinue = always,
+        most_single: int | None = None,
     ) -> DeleteOutcome:
         """Delete files in parallel; a file that does not exist counts as deleted, a failure is reported.
 
         Args:
             locations: the files to delete.
             should_continue: called before each request; once it returns False, the remaining files are not tried.
+            most_single: how many of the files that take a request each are tried; None for no limit.
         """
         wanted = list(dict.fromkeys(locations))
         number, _ = self.renewed.current()
-        failed = self._delete_each(wanted, should_continue)
+        failed = self._delete_each(wanted, should_continue, most_single)
         refused = [location for location, why in failed.items() if is_refusal(OSError(why))]
         if refused and self.renewed.renew(number):
-            again = self._delete_each(refused, should_continue)
+            again = self._delete_each(refused, should_continue, most_single)
             failed = {k: why for k, why in failed.items() if k not in refused} | again
         untried = [location for location, why in failed.items() if why == UNTRIED]
         deleted = [location for location in wanted if location not in failed]
         return DeleteOutcome(deleted, {k: v for k, v in failed.items() if v != UNTRIED}, untried)
 
     def _delete_each(
-        self, wanted: Sequence[str], should_continue: ShouldContinue
+        self, wanted: Sequence[str], should_continue: ShouldContinue, most_single: int | None
     ) -> dict[str, str]:
         """Delete files and return the reasons of failures by location."""
         failed, single = self._delete_in_bulk(wanted, should_continue)
+        if most_single is not None:
+            failed |= dict.fromkeys(single[most_single:], UNTRIED)
+            single = single[:most_single]
         # A thread costs more than one system call, and scheduling a delete costs more than a local delete.
         size = -(-len(single) // _DELETE_THREADS) or 1
         slices = [single[start : start + size] for start in range(0, len(single), size)]
@@ -640,6 +626,22 @@ def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
     remaining = iter(items)
     while batch := list(islice(remaining, _BATCH_FILES)):
         yield batch
+
+
+def _rebatched(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of tables in tables of `_BATCH_FILES` rows; the last one may have fewer."""
+    waiting, count = list[pa.Table](), 0
+    for table in tables:
+        waiting.append(table)
+        count += table.num_rows
+        if count >= _BATCH_FILES:
+            joined = pa.concat_tables(waiting)
+            whole = count - count % _BATCH_FILES
+            for start in range(0, whole, _BATCH_FILES):
+                yield joined.slice(start, _BATCH_FILES).combine_chunks()
+            waiting, count = [joined.slice(whole)], count - whole
+    if count:
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 def _local_file(location: str, path: str) -> StoredFile | None:

@@ -1,15 +1,15 @@
 """Time `lake clean --delete` against Iceberg Java's `remove_orphan_files`, whole processes in turn, on one table.
 
     python tests/bench/clean.py [--files 1000000] [--orphans 10000] [--rounds 3] [--no-java] [--folder DIR]
-    python tests/bench/clean.py --s3 [--orphans 10000] [--latency-ms 30]
+    python tests/bench/clean.py --s3 [--files 1000000] [--orphans 10000] [--latency-ms 30] [--rounds 3] [--no-java]
     python tests/bench/clean.py --inventory [--files 10000000] [--orphans 1000]
 
 The table has one snapshot, and its files are in 100 folders. Before each run the same orphan files are planted; after
-it, they must be gone and all others must be there. With ``--s3`` the orphan files are in a bucket, and every request
-takes some time longer; the peer does not take part, as it lacks Iceberg's jar for S3. With ``--inventory`` the files
-do not exist, but an inventory in Parquet contains them, and the orphan files are listed only. Memory is the most
-that the process ever held (VmHWM). Targets: five times as fast as Java, and 1 GiB for 10 million files. Needs a JDK
-and Maven for the peer, and moto for S3.
+it, they must be gone and all others must be there. With ``--s3`` the files are in a bucket in the memory of this
+process (`memory_store.py`), and every answer is late; Java lists the bucket by prefix, as it lists other file systems
+through Hadoop, which has no client for S3 here. With ``--inventory`` the files do not exist, but an inventory in
+Parquet contains them, and the orphan files are listed only. Memory is the most that the process ever held (VmHWM).
+Targets: five times as fast as Java, and 1 GiB for 10 million files. Needs a JDK and Maven for the peer.
 """
 
 from __future__ import annotations
@@ -17,25 +17,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
-import time
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from pyiceberg.catalog.sql import SqlCatalog
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from expire import History, files_left  # noqa: E402
-from support.faults.faulty_proxy import Answer, Asked, Proxy  # noqa: E402
-from support.servers.s3_server import S3  # noqa: E402
+from memory_store import BUCKET, MemoryStore  # noqa: E402
 from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
 from wide_tables import make_wide  # noqa: E402
 
@@ -43,10 +40,10 @@ _OLD = 1_700_000_000
 _FOLDERS = 100
 _MANIFEST_FILES = 1000
 _BATCH_FILES = 100_000
-_CALL = (
-    "CALL lake.system.remove_orphan_files(table => 'db.t', "
-    "older_than => TIMESTAMP '2025-07-01 00:00:00')"
-)
+_BYTES = b"PAR1" * 25
+_CALL = "CALL lake.system.remove_orphan_files({})"
+_ARGUMENTS = "table => 'db.t', older_than => TIMESTAMP '2025-07-01 00:00:00'"
+_LOCATION = f"s3://{BUCKET}/db/t"
 
 
 def plant(warehouse: Path, count: int) -> list[Path]:
@@ -57,7 +54,7 @@ def plant(warehouse: Path, count: int) -> list[Path]:
         folders[number % len(folders)] / f"orphan-{number:06d}.parquet" for number in range(count)
     ]
     for path in planted:
-        path.write_bytes(b"PAR1" * 25)
+        path.write_bytes(_BYTES)
         os.utime(path, (_OLD, _OLD))
     return planted
 
@@ -83,7 +80,7 @@ def compare(folder: Path, files: int, orphans: int, rounds: int, *, java: bool) 
     expected = files_left(warehouse)
     commands = {"lake": lake_command(warehouse, "clean", "db.t", "--delete")}
     if java:
-        commands["java"] = java_command(warehouse, _CALL)
+        commands["java"] = java_command(warehouse, _CALL.format(_ARGUMENTS))
     turns = {
         name: partial(clean, command, warehouse, orphans, expected)
         for name, command in commands.items()
@@ -126,61 +123,62 @@ def inventory(folder: Path, files: int, orphans: int, rounds: int) -> None:
     take_turns(rounds, {"lake": check}, peak=1024)
 
 
-def on_s3(folder: Path, orphans: int, latency_ms: int, rounds: int) -> None:
-    """Delete orphan files of a table in a bucket whose server answers late."""
-    server = S3("key", "secret")
-    asked: Counter[str] = Counter()
-    late = False
-
-    def delay(request: Asked, answer: Answer) -> Answer:
-        if late:
-            asked[request.method] += 1
-            time.sleep(latency_ms / 1000)
-        return answer
-
-    with Proxy(server.endpoint) as proxy:
-        proxy.changes.append(delay)
-        bucket = server.bucket()
-        properties = {
-            "type": "sql",
-            "uri": f"sqlite:///{folder}/s3-catalog.db",
-            "warehouse": f"s3://{bucket}/tables",
-            **server.properties(proxy.uri),
+def on_s3(
+    folder: Path, files: int, orphans: int, latency_ms: int, rounds: int, *, java: bool
+) -> None:
+    """Let the two take turns on files in a bucket whose server answers late."""
+    warehouse = folder / "s3"
+    with MemoryStore(latency_ms) as store:
+        make_in_bucket(warehouse, files, store)
+        expected = store.keys()
+        folders = sorted({key.rpartition("/")[0] for key in expected if "/data/" in key})
+        planted = [
+            f"{folders[number % len(folders)]}/orphan-{number:06d}.parquet"
+            for number in range(orphans)
+        ]
+        commands = {
+            "lake": [sys.executable, "-m", "lake.cli", "--json", "clean", "db.t", "--delete"]
         }
-        (folder / "s3-catalog.db").unlink(missing_ok=True)
-        (folder / ".pyiceberg.yaml").write_text(yaml.safe_dump({"catalog": {"bench": properties}}))
-        os.environ["PYICEBERG_HOME"] = str(folder)
-        start = [sys.executable, "-m", "lake.cli", "--json"]
-        rows = folder / "rows.csv"
-        rows.write_text("id\n1\n")
-        run([*start, "ingest", "db.t", str(rows), "--create"])
-        files = server.files()
-        data = f"{bucket}/tables/db/t/data"
+        if java:
+            call = _CALL.format(f"{_ARGUMENTS}, prefix_listing => true")
+            commands["java"] = java_command(warehouse, call)
 
-        def put(number: int) -> None:
-            with files.open_output_stream(
-                f"{data}/p={number % 100}/orphan-{number:06d}.parquet"
-            ) as sink:
-                sink.write(b"PAR1" * 25)
-
-        def check() -> Run:
-            nonlocal late
-            with ThreadPoolExecutor(8) as pool:
-                list(pool.map(put, range(orphans)))
-            time.sleep(2)
-            asked.clear()
-            late = True
-            limits = ("--older-than", "1s", "--unsafe-retention", "--max-share", "100%")
-            done = run([*start, "clean", "db.t", "--delete", *limits])
-            late = False
-            result: dict[str, Any] = json.loads(done.output)["result"]
-            if result["deleted"] != orphans:
-                raise SystemExit(f"{result}")
-            print(f"    requests: {dict(asked)}")
+        def check(command: list[str]) -> Run:
+            store.fill(planted, _BYTES, _OLD)
+            store.forget()
+            done = run(command)
+            print(f"    {dict(store.asked)}, {store.worked:.1f} s of the server's processor")
+            lost, left = expected - store.keys(), store.keys() - expected
+            if lost or left:
+                raise SystemExit(f"{command}: {len(lost)} files are lost, {len(left)} orphans left")
             return done
 
-        take_turns(rounds, {"lake": check})
-    server.end()
+        turns = {name: partial(check, command) for name, command in commands.items()}
+        take_turns(rounds, turns, **({"ratio": 5} if java else {}))
+
+
+def make_in_bucket(warehouse: Path, files: int, store: MemoryStore) -> None:
+    """Make the table in a bucket, its catalog in a folder, and the configuration of lake and of the peer."""
+    shutil.rmtree(warehouse, ignore_errors=True)
+    manifests = -(-files // _MANIFEST_FILES)
+    history = make_wide(warehouse, files, manifests, folders=_FOLDERS, location=_LOCATION)
+    root = f"s3://{BUCKET}/"
+    store.fill(
+        (history.data_file(number).removeprefix(root) for number in range(files)), _BYTES, _OLD
+    )
+    # The metadata file before the newest one is the empty table's, which nothing references.
+    *_, newest = sorted((warehouse / "db/t/metadata").glob("*.metadata.json"))
+    for path in [newest, *newest.parent.glob("*.avro")]:
+        store.put(f"{_LOCATION}/metadata/{path.name}".removeprefix(root), path.read_bytes(), _OLD)
+    address = f"sqlite:///{warehouse}/catalog.db"
+    properties = {"warehouse": root.rstrip("/"), **store.properties}
+    catalog = SqlCatalog("lake", uri=address, **properties)
+    catalog.drop_table("db.t")
+    catalog.register_table("db.t", f"{_LOCATION}/metadata/{newest.name}")
+    configured = {"catalog": {"lake": {"type": "sql", "uri": address, **properties}}}
+    (warehouse / ".pyiceberg.yaml").write_text(yaml.safe_dump(configured))
+    os.environ["PYICEBERG_HOME"] = str(warehouse)
+    os.environ["LAKE_PEER_STORAGE"] = json.dumps(properties)
 
 
 def main() -> None:
@@ -198,7 +196,9 @@ def main() -> None:
     folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if chosen.s3:
-        on_s3(folder, chosen.orphans or 10_000, chosen.latency_ms, chosen.rounds)
+        files, orphans = chosen.files or 1_000_000, chosen.orphans or 10_000
+        java = not chosen.no_java
+        on_s3(folder, files, orphans, chosen.latency_ms, chosen.rounds, java=java)
     elif chosen.inventory:
         inventory(folder, chosen.files or 10_000_000, chosen.orphans or 1_000, chosen.rounds)
     else:

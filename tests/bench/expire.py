@@ -68,13 +68,26 @@ class History:
         spec: PartitionSpec = SPEC,
         folders: int = 1,
         has_metrics: bool = True,
+        location: str | None = None,
     ) -> None:
+        """Make the table.
+
+        Args:
+            warehouse: the folder of its catalog and of its files.
+            snapshots: how many snapshots it will have.
+            schema: its schema.
+            spec: its partitioning.
+            folders: the number of folders of the data files.
+            has_metrics: whether entries have the metrics of columns.
+            location: what metadata names as the table's location, if its files will be moved there.
+        """
         self.warehouse = warehouse
         self._folders = folders
         self._has_metrics = has_metrics
         self._count = snapshots
         self._made = make_table(warehouse, schema=schema, spec=spec)
-        self.location = self._made.metadata.location
+        self._written_to = self._made.metadata.location
+        self.location = location or self._written_to
         self._snapshots: list[dict[str, Any]] = []
         self._templates: dict[int, pa.Table] = {}
         Path(self._local(f"{self.location}/data")).mkdir()
@@ -180,11 +193,12 @@ class History:
         )
 
     def finish(self) -> Path:
-        """Write the metadata and register it; return its file."""
+        """Write the metadata and register it where it was written; return its file."""
         old = Path(self._local(self._made.metadata_location))
         document = json.loads(old.read_text())
         head = self._snapshots[-1]
         document |= {
+            "location": self.location,
             "snapshots": self._snapshots,
             "snapshot-log": [
                 {"snapshot-id": each["snapshot-id"], "timestamp-ms": each["timestamp-ms"]}
@@ -208,7 +222,7 @@ class History:
         return location
 
     def _local(self, location: str) -> str:
-        return location.removeprefix("file://")
+        return location.replace(self.location, self._written_to, 1).removeprefix("file://")
 
 
 def rows_of(manifests: list[dict[str, Any]]) -> pa.Table:

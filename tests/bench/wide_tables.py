@@ -21,6 +21,7 @@ def make_wide(
     folders: int = 1,
     is_real: bool = False,
     has_metrics: bool = True,
+    location: str | None = None,
 ) -> History:
     """Make a table, and return what wrote it.
 
@@ -31,14 +32,17 @@ def make_wide(
         folders: the number of folders of the data files.
         is_real: whether the data files exist.
         has_metrics: whether entries have the metrics of 15 columns.
+        location: what metadata names as the table's location, if its files will be moved there.
     """
-    history = History(warehouse, 1, folders=folders, has_metrics=has_metrics)
+    history = History(warehouse, 1, folders=folders, has_metrics=has_metrics, location=location)
     if is_real:
         history.make_data_files(files)
     each = -(-files // manifests)
     starts = range(0, files, each)
     made = [history.manifest(0, range(start, min(start + each, files))) for start in starts]
-    history.snapshot(0, rows_of(made))
+    # As many files as there are: plans depend on it.
+    summary = {"operation": "append", "total-data-files": str(files)}
+    history.snapshot(0, rows_of(made), summary)
     history.finish()
     return history
 

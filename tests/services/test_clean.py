@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from support.cli.service_line import Service
 from support.servers.s3_server import S3
 
-from lake.core.storage import storage
+from lake.core.storage import store_listing
 from lake.core.storage.storage import Storage
 
 AGE = ("--older-than", "0s", "--unsafe-retention", "--max-share", "100%")
@@ -55,10 +56,11 @@ def test_exactly_the_files_that_nothing_references_go(
 
 
 @pytest.mark.parametrize(
-    ("parts", "most", "requests"), [(64, 1000, 11), (4, 1000, 9), (64, 3, 4), (1, 1000, 3)]
+    ("parts", "files", "requests"),
+    [(64, 100, 11), (4, 100, 7), (64, 3, 4), (2, 100, 3), (64, 0, 1)],
 )
 def test_a_folder_in_parts_has_the_same_files_as_in_whole(
-    s3: S3, monkeypatch: pytest.MonkeyPatch, parts: int, most: int, requests: int
+    s3: S3, monkeypatch: pytest.MonkeyPatch, parts: int, files: int, requests: int
 ) -> None:
     store, bucket = s3.files(), s3.bucket()
     names = [f"data/day={day}/{hour}/{day} {hour}+1%.parquet" for day in (1, 2) for hour in "ab"]
@@ -67,8 +69,9 @@ def test_a_folder_in_parts_has_the_same_files_as_in_whole(
     for name in [*(f"t/{name}" for name in names), "tt/other"]:
         with store.open_output_stream(f"{bucket}/{name}") as sink:
             sink.write(b"12")
-    monkeypatch.setattr(storage, "_PARTS", parts)
-    monkeypatch.setattr(storage, "_MOST_PARTS", most)
+    monkeypatch.setattr(store_listing, "_PARTS", parts)
+    monkeypatch.setattr(store_listing, "_MANY_FILES", 1)
+    monkeypatch.setattr(store_listing, "_FILES_OF_PART", 1)
     asked: list[str] = []
     listed = Storage._listed
 
@@ -79,11 +82,26 @@ def test_a_folder_in_parts_has_the_same_files_as_in_whole(
     monkeypatch.setattr(Storage, "_listed", counted)
     opened = Storage(s3.properties())
 
-    batches = pa.concat_tables(opened.each_batch(f"s3://{bucket}/t", in_parts=True))
+    batches = pa.concat_tables(opened.each_batch(f"s3://{bucket}/t", files=files))
     found = {(row["path"], row["bytes"]) for row in batches.to_pylist()}
     assert len(asked) == requests
     assert found == {(f"s3://{bucket}/t/{name}", 2) for name in names}
     assert found == {
         (file.location, file.length) for file in opened.find_files(f"s3://{bucket}/t/")
     }
-    assert list(opened.each_batch(f"s3://{bucket}/missing", in_parts=True)) == []
+    assert list(opened.each_batch(f"s3://{bucket}/missing", files=files)) == []
+
+
+def test_a_folder_without_a_name_is_listed_with_the_one_above(
+    s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = s3.bucket()
+    client = cast("Any", Storage(s3.properties()).s3(f"s3://{bucket}/t"))[0]
+    names = ["data/a/1", "data//b/2", "data//3", "metadata/4"]
+    for name in names:
+        client.put(f"t/{name}", b"12")
+    monkeypatch.setattr(store_listing, "_MANY_FILES", 1)
+
+    batches = Storage(s3.properties()).each_batch(f"s3://{bucket}/t", files=100_000)
+    found = [path for batch in batches for path in batch["path"].to_pylist()]
+    assert sorted(found) == sorted(f"s3://{bucket}/t/{name}" for name in names)

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ from support.faults.faulty_proxy import (
 from support.servers.s3_server import S3
 
 from lake.core.clock import Backoff
+from lake.core.garbage import file_deletion
+from lake.core.storage import s3 as s3_requests
 from lake.core.storage.storage import Storage
 
 OLD = ("--older-than", "0s", "--unsafe-retention")
@@ -238,6 +241,56 @@ def test_thousands_of_files_go_by_the_thousand(on_s3: Service, proxy: Proxy) -> 
     # XML has no such character.
     assert proxy.times("DELETE", "") == 1
     assert storage.find(folder, "") == []
+
+
+@pytest.mark.parametrize(("is_bulk", "batches"), [(True, [8, 8, 4]), (False, [3] * 6 + [2])])
+def test_the_table_is_read_before_each_batch_of_deletes(
+    faulty: Service,
+    proxy: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
+    is_bulk: bool,
+    batches: list[int],
+) -> None:
+    for module in (s3_requests, file_deletion):
+        monkeypatch.setattr(module, "MOST_KEYS", 2)
+    monkeypatch.setattr(file_deletion, "_BATCH", 3)
+    folder = faulty.catalog().load_table(faulty.table()).location()
+    storage = Storage(faulty.properties)
+    for number in range(20):
+        storage.write(f"{folder}/data/lost-{number}.parquet", b"x")
+    # A store reports its time in whole seconds; younger files are kept.
+    time.sleep(2)
+    if not is_bulk:
+        proxy.fail("POST", r"\?delete", *[refused(501)] * 100)
+    proxy.asked.clear()
+    done = faulty.line().ok("clean", faulty.table(), "--delete", *OLD, "--max-share", "100%")
+
+    deleted = [0]
+    for asked in proxy.asked:
+        if asked.method == "GET" and ".metadata.json" in asked.path:
+            deleted.append(0)
+        elif asked.method == "POST" and is_bulk:
+            deleted[-1] += asked.body.count(b"<Key>")
+        elif asked.method == "DELETE" and "lost-" in asked.path:
+            deleted[-1] += 1
+    assert done["result"]["deleted"] == 20
+    assert [count for count in deleted if count] == batches
+    assert faulty.rows() == [(1,)]
+
+
+@pytest.mark.parametrize("path", [r"list-type=2", r"-m0\.avro$"], ids=["listing", "manifest"])
+def test_nothing_is_cleaned_unless_both_the_listing_and_the_manifests_are_read(
+    faulty: Service, proxy: Proxy, path: str
+) -> None:
+    lost = f"{faulty.catalog().load_table(faulty.table()).location()}/data/lost.parquet"
+    Storage(faulty.properties).write(lost, b"x")
+    before = faulty.list_files()
+    proxy.fail("GET", path, *[refused(403)] * 20)
+    failed = faulty.line()("--json", "clean", faulty.table(), "--delete", *OLD)
+
+    assert failed.exit_code == 9, failed
+    assert proxy.unused
+    assert faulty.list_files() == before
 
 
 def test_a_listing_that_fails_hides_no_error_and_takes_no_live_file(

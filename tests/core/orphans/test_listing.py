@@ -21,7 +21,8 @@ from lake.core.garbage.name_set import NameSet
 from lake.core.orphans import listing
 from lake.core.orphans.listing import ListedFiles
 from lake.core.storage.file_names import FileNames
-from lake.core.storage.storage import LISTING, Storage, StoredFile
+from lake.core.storage.storage import Storage, StoredFile
+from lake.core.storage.store_listing import LISTING
 
 # Spellings of a few objects: `FileNames.of` gives some of them one name.
 PATHS = (

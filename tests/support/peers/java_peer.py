@@ -2,6 +2,8 @@
 
 One Spark with Iceberg's jar runs in a process of its own and answers JSON lines. It opens the SQLite file of
 a lake warehouse as Iceberg's JdbcCatalog. Needs a JDK (17 or newer) and Maven, which fetches two jars once.
+Where the environment variable LAKE_PEER_STORAGE has PyIceberg's storage properties in JSON, "warehouse" among them,
+the tables of a process for one statement are in S3, for which Maven fetches one more jar (70 MB).
 
     java_peer.py WAREHOUSE "SELECT count(*) FROM lake.db.t"     (one statement, whole process)
     java_peer.py WAREHOUSE plan db.t                            (time planning)
@@ -16,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,12 @@ if __name__ == "__main__":
 
 from support.peers.peer_process import PeerProcess
 
+_VERSION = "1.12.0"
 JARS = (
-    ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0"),
+    ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", _VERSION),
     ("org.xerial", "sqlite-jdbc", "3.50.3.0"),
 )
+S3_JARS = (("org.apache.iceberg", "iceberg-aws-bundle", _VERSION),)
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lake-tests"
 CATALOG = "lake"
 HADOOP_CATALOG = "folders"
@@ -44,11 +48,11 @@ def missing() -> str | None:
     return None
 
 
-def jars() -> str:
-    """Return the jars as Spark wants them, fetching them by Maven on first use."""
+def jars(wanted: Sequence[tuple[str, str, str]] = JARS) -> str:
+    """Return jars as Spark wants them, fetching them by Maven on first use."""
     CACHE.mkdir(parents=True, exist_ok=True)
     found = []
-    for group, artifact, version in JARS:
+    for group, artifact, version in wanted:
         path = CACHE / f"{artifact}-{version}.jar"
         if not path.exists():
             subprocess.run(
@@ -68,8 +72,16 @@ def jars() -> str:
     return ",".join(found)
 
 
-def catalog_conf(name: str, warehouse: str) -> dict[str, str]:
-    """Return the Spark settings of a JdbcCatalog on a lake warehouse, or of the REST catalog at an address."""
+def catalog_conf(
+    name: str, warehouse: str, storage: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the Spark settings of a JdbcCatalog on a lake warehouse, or of the REST catalog at an address.
+
+    Args:
+        name: the catalog's name.
+        warehouse: the folder of its SQLite file, or the address.
+        storage: the storage properties of tables in S3, as PyIceberg names them, and their "warehouse".
+    """
     key = f"spark.sql.catalog.{name}"
     if warehouse.startswith("http"):
         return {
@@ -86,7 +98,16 @@ def catalog_conf(name: str, warehouse: str) -> dict[str, str]:
         f"{key}.warehouse": f"file://{warehouse}",
         # lake commits from another process: nothing may be remembered.
         f"{key}.cache-enabled": "false",
+        **{f"{key}.{name}": text for name, text in s3_conf(storage or {}).items()},
     }
+
+
+def s3_conf(storage: Mapping[str, str]) -> dict[str, str]:
+    """Return a catalog's properties for tables in S3; most have the same names as PyIceberg's."""
+    if not storage:
+        return {}
+    region = storage["s3.region"]
+    return {**storage, "io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "client.region": region}
 
 
 def hadoop_conf(warehouse: str) -> dict[str, str]:
@@ -100,7 +121,7 @@ def hadoop_conf(warehouse: str) -> dict[str, str]:
     }
 
 
-def session(warehouse: str | None = None) -> Any:
+def session(warehouse: str | None = None, storage: Mapping[str, str] | None = None) -> Any:
     """Start a Spark with Iceberg's extensions."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
@@ -108,7 +129,7 @@ def session(warehouse: str | None = None) -> Any:
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("peer")
-        .config("spark.jars", jars())
+        .config("spark.jars", jars((*JARS, *S3_JARS) if storage else JARS))
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", os.environ.get("LAKE_PEER_MEMORY", "4g"))
         .config("spark.sql.session.timeZone", "UTC")
@@ -117,7 +138,8 @@ def session(warehouse: str | None = None) -> Any:
             "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         )
     )
-    for key, value in (catalog_conf(CATALOG, warehouse) if warehouse else {}).items():
+    conf = catalog_conf(CATALOG, warehouse, storage) if warehouse else {}
+    for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -368,7 +390,8 @@ def main() -> None:
         serve()
         return
     started = time.perf_counter()
-    spark = session(os.path.abspath(sys.argv[1]))
+    storage = json.loads(os.environ.get("LAKE_PEER_STORAGE", "{}"))
+    spark = session(os.path.abspath(sys.argv[1]), storage)
     up = time.perf_counter()
     if sys.argv[2] == "plan":
         result: Any = plan_of(spark, f"{CATALOG}.{sys.argv[3]}")
