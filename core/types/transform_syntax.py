@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
@@ -79,6 +79,30 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
     if len(set(names)) != len(names):
         raise InvalidRequestError(f"{Option.PARTITION_BY} names a field twice: {', '.join(names)}")
     return PartitionSpec(*fields)
+
+
+def check_partition_names(fields: Sequence[PartitionField], schema: Schema) -> None:
+    """Refuse names of partition fields that engines do not accept.
+
+    Raises:
+        InvalidRequestError: two are equal, or one is the name of another column.
+    """
+    names = [item.name for item in fields]
+    columns = {item.name: item.field_id for item in schema.fields}
+    for item in fields:
+        if names.count(item.name) > 1:
+            raise InvalidRequestError(
+                f"{Option.PARTITION_BY}: two fields have the name {item.name}"
+            )
+        is_own = (
+            isinstance(item.transform, IdentityTransform | VoidTransform)
+            and columns.get(item.name) == item.source_id
+        )
+        if item.name in columns and not is_own:
+            raise InvalidRequestError(
+                f"{Option.PARTITION_BY}: the partition field {item.name} has the name of a column",
+                hint="rename the column",
+            )
 
 
 def partition_terms(spec: PartitionSpec, schema: Schema) -> list[str]:

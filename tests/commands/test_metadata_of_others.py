@@ -138,11 +138,11 @@ def test_rows_are_written_with_a_void_field_whose_column_they_lack(
     if not keeps_column:
         with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as change:
             change.delete_column("day")
-    source.write_text("id\n3\n4\n")
-    lake.ok("ingest", "db.t", source)
+    source.write_text("id,more\n3,1\n4,1\n")
+    lake.ok("ingest", "db.t", source, "--evolve")
     lake.ok("alter", "db.t", "--format-version", "2")
-    source.write_text("id\n4\n5\n")
-    changes.write_text("op,id\n-D,1\n+I,6\n")
+    source.write_text("id,more\n4,2\n5,2\n")
+    changes.write_text("op,id,more\n-D,1,\n+I,6,3\n")
 
     lake.ok("ingest", "db.t", source, "--upsert", "--key", "id", "--deletes", "equality")
     log = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id")
