@@ -220,10 +220,13 @@ def _returned(metadata: TableMetadata) -> Iterator[Finding]:
 
 def _partition_names(metadata: TableMetadata) -> Iterator[Finding]:
     """Compare the names of partition fields with those of columns: engines bind all specs to the current schema."""
-    columns = {item.name: item.field_id for item in metadata.schema().fields}
+    schema = metadata.schema()
+    names = {schema.find_column_name(number): number for number in schema.field_ids}
     for spec in metadata.partition_specs:
         for field in spec.fields:
-            if columns.get(field.name, field.source_id) != field.source_id:
+            # A field whose column was dropped is not compared.
+            known = schema.find_column_name(field.source_id) is not None
+            if known and names.get(field.name, field.source_id) != field.source_id:
                 text = f"its field {field.name} has the name of a column that is not its source"
                 yield Finding("C007", f"partition spec {spec.spec_id}", text)
 

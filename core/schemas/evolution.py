@@ -128,8 +128,8 @@ def evolved(
 def refuse_partition_names(metadata: TableMetadata, before: Schema, after: Schema) -> None:
     """Refuse a new name of a column that a partition field of another column has.
 
-    Engines bind all specs to the current schema, and do not load the table if this fails. Source: Iceberg Java's
-    PartitionSpec.Builder.
+    Engines bind all specs to the current schema, and do not load the table if this fails. A field whose column was
+    dropped does not count. Source: Iceberg Java's PartitionSpec.Builder.
 
     Raises:
         RefusedError: there is such a name.
@@ -139,6 +139,8 @@ def refuse_partition_names(metadata: TableMetadata, before: Schema, after: Schem
             found = _field_id(after, item.name)
             is_own = isinstance(item.transform, IdentityTransform | VoidTransform)
             if found is None or found == _field_id(before, item.name):
+                continue
+            if after.find_column_name(item.source_id) is None:
                 continue
             if not (is_own and found == item.source_id):
                 raise RefusedError(

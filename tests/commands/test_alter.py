@@ -217,9 +217,13 @@ def test_the_name_of_a_partition_field_is_not_given_to_another_column(
 
     assert lake("alter", "db.t", *arguments).exit_code == 3
     assert metadata_of(lake) == before
-    # The column itself may get its name back.
+    # The column itself may get its name back, and another one after it was dropped.
     for renamed in ("day=x", "x=day"):
         lake.ok("alter", "db.t", "--rename-column", renamed)
+    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as schema:
+        schema.delete_column("day")
+    lake.ok("alter", "db.t", "--add-column", "day string")
+    assert lake.ok("check", "db.t")["result"]["errors"] == 0
 
 
 def test_a_change_is_planned_again_on_the_table_of_another_writer(lake: CommandLine) -> None:
