@@ -29,6 +29,7 @@ from lake.core.sources.sniffing import with_format
 from lake.core.sources.type_notes import TypeNote
 from lake.core.storage.storage import Storage
 from lake.core.types import transform_syntax
+from lake.core.types.arrow_schema import top_columns
 from lake.core.units import natural_number
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def columns_of_layout(options: IngestOptions, schema: Schema) -> set[str]:
     order = transform_syntax.sort_order(options.sort_by, schema)
     ids = [item.source_id for item in spec.fields]
     ids += [item.source_id for item in order.fields]
-    return {str(schema.find_column_name(column)).split(".")[0] for column in ids}
+    return {item.name for item in top_columns(schema, ids).fields} if ids else set()
 
 
 def source_storage(session: Session, existing: Table | None) -> Storage:
