@@ -106,11 +106,15 @@ def check_partition_names(fields: Sequence[PartitionField], schema: Schema) -> N
 
 
 def partition_terms(spec: PartitionSpec, schema: Schema) -> list[str]:
-    """Return the fields of a partition spec as `partition_spec` parses them."""
+    """Return the fields of a partition spec as `partition_spec` parses them; a dropped column has a number only."""
     return [
-        term_text(str(item.transform), str(schema.find_column_name(item.source_id)))
-        for item in spec.fields
+        term_text(str(item.transform), column_name(schema, item.source_id)) for item in spec.fields
     ]
+
+
+def column_name(schema: Schema, number: int) -> str:
+    """Return the name of a column; ``column 3`` if it was dropped."""
+    return schema.find_column_name(number) or f"column {number}"
 
 
 def sort_terms(order: SortOrder, schema: Schema) -> list[str]:

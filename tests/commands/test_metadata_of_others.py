@@ -140,6 +140,9 @@ def test_rows_are_written_with_a_void_field_whose_column_they_lack(
             change.delete_column("day")
     source.write_text("id,more\n3,1\n4,1\n")
     lake.ok("ingest", "db.t", source, "--evolve")
+    changed = lake.ok("alter", "db.t", "--partition-by", "bucket(4, id)", "--dry-run")
+    left = "void(day)" if keeps_column else "void(column 2)"
+    assert changed["plan"]["partition_by"] == [left, "bucket(4, id)"]
     lake.ok("alter", "db.t", "--format-version", "2")
     source.write_text("id,more\n4,2\n5,2\n")
     changes.write_text("op,id,more\n-D,1,\n+I,6,3\n")
