@@ -185,7 +185,13 @@ def _stats(outcome: Outcome) -> str:
         return f"described {found}"
     columns = counted(len(outcome.plan.get("columns") or ()), "column")
     if outcome.status is Status.NOTHING_TO_DO:
-        return "the snapshot has these statistics, or no rows to describe"
+        if outcome.base_snapshot_id is None:
+            return "the branch has no snapshot to describe"
+        if outcome.plan.get("columns") == []:
+            return "the table has no column whose values are counted"
+        if not outcome.plan and not outcome.result:
+            return "the snapshot has no partitions"
+        return "the snapshot has these statistics already"
     if outcome.status is Status.DRY_RUN:
         return f"dry run: would read {rows_or_less(plan, 'rows')} and describe {columns}{NOTHING_WRITTEN}"
     return f"described {columns} of {rows_or_less(plan, 'rows')}"

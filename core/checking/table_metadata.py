@@ -35,6 +35,7 @@ def table_findings(metadata: TableMetadata) -> Iterator[Finding]:
     yield from _logs(metadata)
     yield from _ids(metadata)
     yield from _fields(metadata)
+    yield from _partition_names(metadata)
     yield from _sources(metadata)
     yield from _row_ids(metadata)
 
@@ -215,6 +216,19 @@ def _returned(metadata: TableMetadata) -> Iterator[Finding]:
                 text = f"the id {item.field_id} of the column {item.name} was that of the column {name}"
                 yield Finding("C005", f"schema {schema.schema_id}", text)
             last[item.field_id] = index, item.name
+
+
+def _partition_names(metadata: TableMetadata) -> Iterator[Finding]:
+    """Compare the names of partition fields with those of columns: engines bind all specs to the current schema."""
+    schema = metadata.schema()
+    names = {schema.find_column_name(number): number for number in schema.field_ids}
+    for spec in metadata.partition_specs:
+        for field in spec.fields:
+            # A field whose column was dropped is not compared.
+            known = schema.find_column_name(field.source_id) is not None
+            if known and names.get(field.name, field.source_id) != field.source_id:
+                text = f"its field {field.name} has the name of a column that is not its source"
+                yield Finding("C007", f"partition spec {spec.spec_id}", text)
 
 
 def _sources(metadata: TableMetadata) -> Iterator[Finding]:

@@ -12,7 +12,11 @@ from lake.core.errors import BadInputError, RefusedError
 from lake.core.manifests.data_files import DataFile
 from lake.core.manifests.entries import entries_of
 from lake.core.manifests.schemas import ADDED, ENTRY_COLUMNS
-from lake.core.types.single_values import partition_struct, stored_partition_type
+from lake.core.types.single_values import (
+    partition_struct,
+    searched_schemas,
+    stored_partition_type,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -42,10 +46,12 @@ def _as_tables(files: Files, metadata: TableMetadata) -> Iterator[EntryTable]:
             single.setdefault(file.spec_id, []).append(file)
         elif file.entries.num_rows:
             yield file
-    schema = metadata.schema()
+    schema, *older = searched_schemas(metadata)
     for spec_id, group in single.items():
         spec = _spec(metadata, spec_id)
-        entries = entries_of(group, spec=spec, schema=schema, status=ADDED, snapshot_id=None)
+        entries = entries_of(
+            group, spec=spec, schema=schema, older=older, status=ADDED, snapshot_id=None
+        )
         yield EntryTable(spec_id, entries)
 
 

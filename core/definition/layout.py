@@ -8,10 +8,8 @@ from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, Par
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.transforms import IdentityTransform, VoidTransform
+from pyiceberg.transforms import VoidTransform
 
-from lake.core.errors import InvalidRequestError
-from lake.core.options import Option
 from lake.core.types import transform_syntax
 
 
@@ -34,7 +32,7 @@ def evolved_spec(metadata: TableMetadata, schema: Schema, text: str) -> Partitio
         fields = _with_voids(metadata.spec().fields, wanted.fields, last_id)
     else:
         fields = _with_known_ids(metadata, wanted.fields, last_id)
-    _check_names(fields, schema)
+    transform_syntax.check_partition_names(fields, schema)
     for spec in (metadata.spec(), *metadata.partition_specs):
         if spec.fields == fields:
             return spec
@@ -77,26 +75,6 @@ def _with_voids(
 
 def _is_same(one: PartitionField, other: PartitionField) -> bool:
     return one.source_id == other.source_id and one.transform == other.transform
-
-
-def _check_names(fields: Sequence[PartitionField], schema: Schema) -> None:
-    """Refuse names that engines do not accept: two equal ones, or the name of another column."""
-    names = [item.name for item in fields]
-    columns = {item.name: item.field_id for item in schema.fields}
-    for item in fields:
-        if names.count(item.name) > 1:
-            raise InvalidRequestError(
-                f"{Option.PARTITION_BY}: two fields have the name {item.name}"
-            )
-        is_own = (
-            isinstance(item.transform, IdentityTransform | VoidTransform)
-            and columns.get(item.name) == item.source_id
-        )
-        if item.name in columns and not is_own:
-            raise InvalidRequestError(
-                f"{Option.PARTITION_BY}: the partition field {item.name} has the name of a column",
-                hint="rename the column first",
-            )
 
 
 def evolved_order(metadata: TableMetadata, schema: Schema, text: str) -> SortOrder:

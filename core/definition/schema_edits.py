@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DecimalType,
     DoubleType,
@@ -23,7 +22,7 @@ from pyiceberg.types import (
 
 from lake.core.errors import InvalidRequestError, NotFoundError, RefusedError
 from lake.core.options import Option
-from lake.core.schemas.evolution import fresh_fields
+from lake.core.schemas.evolution import fresh_fields, refuse_partition_names
 from lake.core.schemas.new_tables import names_once, refuse_reserved
 from lake.core.types.arrow_schema import list_of, map_of
 from lake.core.types.type_syntax import parse_columns, parse_type
@@ -82,7 +81,7 @@ def edited(metadata: TableMetadata, edits: SchemaEdits) -> Schema:
         changed = Schema(
             *fields, schema_id=next_id, identifier_field_ids=schema.identifier_field_ids
         )
-        _refuse_partition_names(metadata, schema, changed)
+        refuse_partition_names(metadata, schema, changed)
     return changed
 
 
@@ -271,19 +270,3 @@ def _type(kind: IcebergType, field_id: int, edits: _Resolved) -> IcebergType:
         value = _type(kind.value_type, kind.value_id, edits)
         return kind if value is kind.value_type else map_of(kind, kind.key_type, value)
     return kind
-
-
-def _refuse_partition_names(metadata: TableMetadata, before: Schema, after: Schema) -> None:
-    """Refuse a new name of a column that a partition field already has: engines refuse to bind such a spec."""
-    new = {item.name: item.field_id for item in after.fields}
-    old = {item.name for item in before.fields}
-    for spec in metadata.partition_specs:
-        for item in spec.fields:
-            same = isinstance(item.transform, IdentityTransform) and item.source_id == new.get(
-                item.name
-            )
-            if item.name in new and item.name not in old and not same:
-                raise RefusedError(
-                    f"a column cannot have the name {item.name}: a partition field of the table has it",
-                    hint="choose another name",
-                )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyiceberg.transforms import VoidTransform
 
 from lake.core.deletes.equality_coverage import check_columns, check_partitions
 from lake.core.deletes.row_positions import RowPositions
@@ -25,7 +26,7 @@ from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.rows.writer import TableWriter, TransactionalWriter, WriteSettings, open_writer
 from lake.core.storage.storage import Storage
-from lake.core.types.transforms import Indices, Partition, group_indices, partition_columns
+from lake.core.types.transforms import Indices, Partition, group_indices, transformed
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -175,9 +176,10 @@ class DeltaWriter(TransactionalWriter):
         """Return the columns that identify a row: the key, and the partition unless it follows from the key."""
         write = self._settings.write
         key = rows.select(self._key)
-        if {field.source_id for field in write.spec.fields} <= set(self._settings.key_ids):
+        fields = [x for x in write.spec.fields if not isinstance(x.transform, VoidTransform)]
+        if {field.source_id for field in fields} <= set(self._settings.key_ids):
             return key
-        partition = partition_columns(rows, write.spec, write.schema)
+        partition = [transformed(rows, write.schema, x.source_id, x.transform) for x in fields]
         columns = [*key.columns, *partition]
         return pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
 

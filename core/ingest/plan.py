@@ -81,6 +81,7 @@ from lake.core.staging.claims import expired_base, find_staged_run
 from lake.core.staging.staged_run import StagedRun, shown_run
 from lake.core.types.arrow_schema import arrow_schema, moved_schema
 from lake.core.types.sort_orders import partition_fields, table_order
+from lake.core.types.transform_syntax import column_name
 from lake.core.types.unsupported_columns import refuse_unsupported
 from lake.core.units import iso_time
 
@@ -643,7 +644,7 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
             {"name": name, "value": json.loads(text)} for name, text in plan.defaults.items()
         ],
         "partition_spec": [
-            f"{item.transform}({plan.schema.find_column_name(item.source_id)}) as {item.name}"
+            f"{item.transform}({column_name(plan.schema, item.source_id)}) as {item.name}"
             for item in plan.table.spec.fields
         ],
         "distribution": plan.distribution,

@@ -19,7 +19,7 @@ from lake.core.options import Option
 from lake.core.progress import Meter, shown
 from lake.core.properties.table_properties import FORMAT_VERSION
 from lake.core.schemas import new_tables
-from lake.core.schemas.evolution import evolved
+from lake.core.schemas.evolution import evolved, refuse_partition_names
 from lake.core.schemas.new_tables import EXTENSION
 from lake.core.schemas.source_checks import SourceColumns, check_sources, is_text, named_files
 from lake.core.session import Session
@@ -29,6 +29,7 @@ from lake.core.sources.sniffing import with_format
 from lake.core.sources.type_notes import TypeNote
 from lake.core.storage.storage import Storage
 from lake.core.types import transform_syntax
+from lake.core.types.arrow_schema import top_columns
 from lake.core.units import natural_number
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def columns_of_layout(options: IngestOptions, schema: Schema) -> set[str]:
     order = transform_syntax.sort_order(options.sort_by, schema)
     ids = [item.source_id for item in spec.fields]
     ids += [item.source_id for item in order.fields]
-    return {str(schema.find_column_name(column)).split(".")[0] for column in ids}
+    return {item.name for item in top_columns(schema, ids).fields} if ids else set()
 
 
 def source_storage(session: Session, existing: Table | None) -> Storage:
@@ -219,7 +220,8 @@ def target_schema(
 
     Raises:
         BadInputError: the columns of a source do not fit the table.
-        RefusedError: a column by which the table is partitioned would get a type.
+        RefusedError: a column by which the table is partitioned would get a type, or a new column has the name of a
+            partition field.
     """
     if options.create and not table.creating:
         _warn_of_differences(session, table, options)
@@ -240,6 +242,7 @@ def target_schema(
     made = new_columns(session, columns, metadata.format_version)
     merged = merged_columns(columns, settled)
     schema = evolved(table.schema, metadata.last_column_id, next_id, merged, made)
+    refuse_partition_names(metadata, table.schema, schema)
     _refuse_typed_partitions(table, schema)
     new_tables.warn_of_similar_names(schema, session.warn, table.schema.column_names)
     return schema
@@ -248,13 +251,11 @@ def target_schema(
 def _refuse_typed_partitions(table: Table, schema: Schema) -> None:
     """Refuse to give a type to a column of the type unknown by whose values the table is partitioned."""
     for part in table.spec.fields:
+        # Its column may have been dropped.
+        if isinstance(part.transform, VoidTransform):
+            continue
         kind = table.schema.find_type(part.source_id)
-        is_void = isinstance(part.transform, VoidTransform)
-        if (
-            isinstance(kind, UnknownType)
-            and kind != schema.find_type(part.source_id)
-            and not is_void
-        ):
+        if isinstance(kind, UnknownType) and kind != schema.find_type(part.source_id):
             name = schema.find_column_name(part.source_id)
             raise RefusedError(
                 f"{Option.EVOLVE} cannot give column {name} a type: the table is partitioned by its values",

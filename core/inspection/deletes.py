@@ -18,6 +18,7 @@ from lake.core.snapshots import ancestry
 from lake.core.snapshots.delete_scopes import all_schemas
 from lake.core.snapshots.live_files import LiveFiles, live_files
 from lake.core.snapshots.partition_names import partition_names
+from lake.core.types.format_versions import DELETION_VECTORS_SINCE
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -36,7 +37,10 @@ _RELEASES = {
     ),
     "position": (
         "needed while their data files are live",
-        f"`lake compact` rewrites the data files without the rows; {Option.REWRITE} merges many delete files",
+        (
+            "`lake compact` rewrites the data files without the rows; "
+            f"{Option.REWRITE} merges many delete files, and replaces all by vectors in format version 3"
+        ),
     ),
     "vector": (
         "needed while their data files are live",
@@ -122,6 +126,7 @@ class _Reach:
 def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[dict[str, Any]]:
     index, metadata = found.delete_index, found.table.metadata
     reach = _Reach.of(found)
+    vectors = metadata.format_version >= DELETION_VECTORS_SINCE
     rows = []
     for spec_id, entries in index.by_spec.items():
         base = index.bases[spec_id]
@@ -131,12 +136,13 @@ def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[dict[str, 
             ordinal = base + place
             is_vector = bool(index.is_vector[ordinal])
             of_keys = file.content == EQUALITY_DELETES
+            kind = "equality" if of_keys else "vector" if is_vector else "position"
             files, data_rows = int(reach.files[ordinal]), int(reach.rows[ordinal])
             path, partition, number = reach.oldest[ordinal] or (None, None, None)
             rows.append(
                 {
                     "path": file.path,
-                    "kind": "equality" if of_keys else "vector" if is_vector else "position",
+                    "kind": kind,
                     "partition": named.names[named.codes[place]],
                     "spec_id": spec_id,
                     "columns": _columns(file.equality_ids or (), metadata) if of_keys else None,
@@ -150,7 +156,7 @@ def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[dict[str, 
                     "oldest_data_partition": partition,
                     "oldest_data_sequence_number": number,
                     "dangling": not files,
-                    "released_by": _released_by(of_keys=of_keys, dangling=not files),
+                    "released_by": _released_by(kind, dangling=not files, vectors=vectors),
                     # One key may be that of many rows.
                     "deleted_rows_at_most": (
                         data_rows if of_keys else min(file.record_count, data_rows)
@@ -163,14 +169,21 @@ def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[dict[str, 
     return rows
 
 
-def _released_by(*, of_keys: bool, dangling: bool) -> list[str]:
+def _released_by(kind: str, *, dangling: bool, vectors: bool) -> list[str]:
     """Return what removes a delete file: the verb, or an option of `lake deletes`.
 
-    A live delete file is needed until its data files are rewritten, the last of them.
+    A live delete file is needed until others replace it, or its data files are rewritten, the last of them.
+
+    Args:
+        kind: its kind.
+        dangling: whether it applies to no data file.
+        vectors: whether the table's format version has deletion vectors, which replace position delete files.
     """
+    if kind == "equality":
+        return ["compact"] if dangling else ["convert", "compact"]
     if dangling:
-        return ["compact"] if of_keys else ["rewrite"]
-    return ["convert", "compact"] if of_keys else ["compact"]
+        return ["rewrite"]
+    return ["rewrite", "compact"] if vectors and kind == "position" else ["compact"]
 
 
 def _columns(ids: Sequence[int], metadata: TableMetadata) -> list[str]:

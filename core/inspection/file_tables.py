@@ -329,6 +329,11 @@ class FileTables:
             for part in parts
         ]
         codes = np.concatenate(partition_codes([pa.chunked_array([key]) for key in keys]))
+        # As in Java's PartitionComparator, NULL differs from a field that the spec does not have, by their numbers.
+        fields = np.concatenate(
+            [np.full(part.num_rows, self._fields_of(spec_id)) for spec_id, part in found.items()]
+        )
+        codes = codes * (len(self._partition.fields) + 1) + fields
         _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
         count = len(first)
         joined = {
@@ -365,6 +370,11 @@ class FileTables:
             for field in schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _fields_of(self, spec_id: int) -> int:
+        """Return how many of the fields of all specs a spec has."""
+        own = {field.field_id for field in self._metadata.specs()[spec_id].fields}
+        return sum(field.field_id in own for field in self._partition.fields)
 
     def _last_updates(
         self, found: Iterable[tuple[int, int, int]], count: int

@@ -51,6 +51,7 @@ def entries_of(
     schema: Schema,
     status: int,
     snapshot_id: int | None,
+    older: Sequence[Schema] = (),
 ) -> pa.Table:
     """Return `ENTRY_COLUMNS` of files that share a partition spec; the entries inherit their sequence numbers.
 
@@ -60,6 +61,7 @@ def entries_of(
         schema: a schema with the spec's source columns.
         status: 0 existing, 1 added, 2 deleted.
         snapshot_id: the snapshot of the entries; None to inherit it.
+        older: schemas with source columns that were dropped.
 
     Raises:
         BadInputError: a file has another spec, or its partition does not match the spec.
@@ -75,7 +77,7 @@ def entries_of(
         if name in shared:
             columns[name] = pa.repeat(pa.scalar(shared[name], arrow_type), len(files))
         elif name == "partition":
-            columns[name] = _partition(files, spec, schema)
+            columns[name] = _partition(files, spec, [schema, *older])
         else:
             columns[name] = pa.array([_value(file, name) for file in files], arrow_type)
     return pa.table(columns)
@@ -100,8 +102,10 @@ def files_of(entries: pa.Table, *, spec: PartitionSpec, schema: Schema) -> list[
     ]
 
 
-def _partition(files: Sequence[DataFile], spec: PartitionSpec, schema: Schema) -> pa.Array:
-    struct_type = partition_type(spec, [schema])
+def _partition(
+    files: Sequence[DataFile], spec: PartitionSpec, schemas: Sequence[Schema]
+) -> pa.Array:
+    struct_type = partition_type(spec, schemas)
     for file in files:
         if file.spec_id != spec.spec_id or len(file.partition) != len(struct_type.fields):
             raise BadInputError(

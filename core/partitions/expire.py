@@ -235,7 +235,7 @@ def _ages(found: LiveFiles, options: PartitionExpirationOptions) -> list[_Ages]:
         return [
             _Ages(spec_id, item.codes, item.changed_by_ms + 1)
             for spec_id, item in activity.items()
-            if specs[spec_id].fields
+            if not is_global(specs[spec_id])
         ]
     ages = []
     for spec_id, entries in found.by_spec.items():

@@ -18,6 +18,7 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import (
     IcebergType,
     ListType,
@@ -27,12 +28,14 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from lake.core.errors import CorruptFileError
+from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.properties.table_properties import NAME_MAPPING
 from lake.core.schemas.new_tables import NewColumns, is_list, names_once
 from lake.core.types.arrow_schema import list_of, map_of, parts_of
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from lake.core.catalogs.catalog import Table
 
 # The parent id of top-level columns in `update_mapping`.
@@ -120,6 +123,37 @@ def evolved(
     identifiers = schema.identifier_field_ids
     with names_once():
         return Schema(*fields, schema_id=next_schema_id, identifier_field_ids=identifiers)
+
+
+def refuse_partition_names(metadata: TableMetadata, before: Schema, after: Schema) -> None:
+    """Refuse a new name of a column that a partition field of another column has.
+
+    Engines bind all specs to the current schema, and do not load the table if this fails. A field whose column was
+    dropped does not count. Source: Iceberg Java's PartitionSpec.Builder.
+
+    Raises:
+        RefusedError: there is such a name.
+    """
+    for spec in metadata.partition_specs:
+        for item in spec.fields:
+            found = _field_id(after, item.name)
+            is_own = isinstance(item.transform, IdentityTransform | VoidTransform)
+            if found is None or found == _field_id(before, item.name):
+                continue
+            if after.find_column_name(item.source_id) is None:
+                continue
+            if not (is_own and found == item.source_id):
+                raise RefusedError(
+                    f"a column cannot have the name {item.name}: a partition field of the table has it",
+                    hint="choose another name",
+                )
+
+
+def _field_id(schema: Schema, name: str) -> int | None:
+    try:
+        return schema.find_field(name).field_id
+    except ValueError:
+        return None
 
 
 def fresh_fields(last_column_id: int, fields: Sequence[NestedField]) -> tuple[NestedField, ...]:

@@ -302,6 +302,7 @@ def new_table(
         warn(f"the table property {name} is stored, but Iceberg has no such property")
     warn_of_similar_names(schema, warn)
     spec = transform_syntax.partition_spec(partition_by, schema)
+    transform_syntax.check_partition_names(spec.fields, schema)
     transform_syntax.refuse_unreadable(spec, schema)
     return NewTable(
         schema=schema,

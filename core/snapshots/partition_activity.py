@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lake.core.manifests.data_files import EQUALITY_DELETES
 from lake.core.snapshots.ancestry import operation_of
+from lake.core.snapshots.delete_scopes import is_global
 from lake.core.types.partition_codes import partition_codes
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def activity_of(found: LiveFiles) -> dict[int, PartitionActivity]:
     everywhere = [
         entries.filter(pa.array(entries["content"].to_numpy() == EQUALITY_DELETES))
         for spec_id, entries in deletes.items()
-        if spec_id not in specs or not specs[spec_id].fields
+        if spec_id not in specs or is_global(specs[spec_id])
     ]
     of_all = np.concatenate([np.zeros(0, np.int64), *(times.changed(item) for item in everywhere)])
     # An equality delete of an unpartitioned spec applies to the partitions of all specs.

@@ -96,9 +96,9 @@ def field_id(field: pa.Field) -> int | None:
 
 def top_columns(schema: Schema, ids: Sequence[int]) -> Schema:
     """Return the top-level columns that contain the given fields; the first column if no field is given."""
-    names = {str(schema.find_column_name(column)).split(".")[0] for column in ids}
-    found = [item for item in schema.fields if item.name in names] or list(schema.fields[:1])
-    return Schema(*found, schema_id=schema.schema_id)
+    # The name of a column may contain a dot, so names do not show which column contains a field.
+    found = [item for item in schema.fields if Schema(item).field_ids.intersection(ids)]
+    return Schema(*(found or schema.fields[:1]), schema_id=schema.schema_id)
 
 
 def moved_schema(schema: Schema, metadata: TableMetadata) -> Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
@@ -81,12 +81,40 @@ def partition_spec(text: str | None, schema: Schema) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
+def check_partition_names(fields: Sequence[PartitionField], schema: Schema) -> None:
+    """Refuse names of partition fields that engines do not accept.
+
+    Raises:
+        InvalidRequestError: two are equal, or one is the name of another column.
+    """
+    names = [item.name for item in fields]
+    columns = {item.name: item.field_id for item in schema.fields}
+    for item in fields:
+        if names.count(item.name) > 1:
+            raise InvalidRequestError(
+                f"{Option.PARTITION_BY}: two fields have the name {item.name}"
+            )
+        is_own = (
+            isinstance(item.transform, IdentityTransform | VoidTransform)
+            and columns.get(item.name) == item.source_id
+        )
+        if item.name in columns and not is_own:
+            raise InvalidRequestError(
+                f"{Option.PARTITION_BY}: the partition field {item.name} has the name of a column",
+                hint="rename the column",
+            )
+
+
 def partition_terms(spec: PartitionSpec, schema: Schema) -> list[str]:
-    """Return the fields of a partition spec as `partition_spec` parses them."""
+    """Return the fields of a partition spec as `partition_spec` parses them; a dropped column has a number only."""
     return [
-        term_text(str(item.transform), str(schema.find_column_name(item.source_id)))
-        for item in spec.fields
+        term_text(str(item.transform), column_name(schema, item.source_id)) for item in spec.fields
     ]
+
+
+def column_name(schema: Schema, number: int) -> str:
+    """Return the name of a column; ``column 3`` if it was dropped."""
+    return schema.find_column_name(number) or f"column {number}"
 
 
 def sort_terms(order: SortOrder, schema: Schema) -> list[str]:

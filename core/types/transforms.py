@@ -24,7 +24,12 @@ from pyiceberg.types import (
 
 from lake.core.arrow import one_array
 from lake.core.errors import CorruptFileError, RefusedError
-from lake.core.types.single_values import from_single_values, partition_type, single_values
+from lake.core.types.single_values import (
+    from_single_values,
+    partition_type,
+    single_values,
+    source_type,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -46,11 +51,14 @@ def partition_columns(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema
 def transformed(
     batch: pa.RecordBatch, schema: Schema, source_id: int, transform: Transform[Any, Any]
 ) -> pa.Array:
-    """Return the values of a transform of a column.
+    """Return the values of a transform of a column; for void, the batch and the schema need not have the column.
 
     Raises:
         RefusedError: lake does not know the transform.
     """
+    if isinstance(transform, VoidTransform):
+        kind = source_type(source_id, [schema])
+        return pa.nulls(batch.num_rows, from_single_values([], kind).type)
     source = source_column(batch, schema, source_id)
     return transformed_values(source, schema.find_type(source_id), transform)
 

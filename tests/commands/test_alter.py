@@ -196,6 +196,36 @@ def test_a_change_that_breaks_the_table_is_refused(
     assert metadata_of(lake) == before
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--rename-column", "day=x", "--add-column", "day string"),
+        ("--rename-column", "day=id", "--rename-column", "id=day"),
+        ("--drop-column", "tags", "--add-column", "id_bucket int"),
+        ("--rename-column", "place.x=y", "--add-column", "place.x int"),
+    ],
+)
+def test_the_name_of_a_partition_field_is_not_given_to_another_column(
+    lake: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    create(lake, "--partition-by", "day, bucket(4, id)")
+    # As Spark names it.
+    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_spec() as change:
+        change.add_field("place.x", "identity", "place.x")
+    lake.ok("alter", "db.t", "--partition-by", "")
+    before = metadata_of(lake)
+
+    assert lake("alter", "db.t", *arguments).exit_code == 3
+    assert metadata_of(lake) == before
+    # The column itself may get its name back, and another one after it was dropped.
+    for renamed in ("day=x", "x=day"):
+        lake.ok("alter", "db.t", "--rename-column", renamed)
+    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as schema:
+        schema.delete_column("day")
+    lake.ok("alter", "db.t", "--add-column", "day string")
+    assert lake.ok("check", "db.t")["result"]["errors"] == 0
+
+
 def test_a_change_is_planned_again_on_the_table_of_another_writer(lake: CommandLine) -> None:
     create(lake)
     other = lake.with_faults(after(lambda: lake.ok("alter", "db.t", "--add-column", "theirs int")))

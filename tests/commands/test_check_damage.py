@@ -152,6 +152,12 @@ def _lost_source(plain: Plain) -> None:
     plain["current-schema-id"] = 1
 
 
+def _renamed_field(plain: Plain) -> None:
+    for spec in plain["partition-specs"]:
+        for field in spec["fields"]:
+            field["name"] = "id"
+
+
 def _lost_order(plain: Plain) -> None:
     field = {
         "source-id": 9,
@@ -403,6 +409,9 @@ METADATA = {
     "a column has the id of a dropped one": Kind("C005", "plain", edited(_reused)),
     "a partition field of no column": Kind("C006", "partitioned", edited(_lost_source)),
     "a sort order of no column": Kind("C006", "plain", edited(_lost_order)),
+    "a partition field has the name of a column": Kind(
+        "C007", "partitioned", edited(_renamed_field)
+    ),
     "the next row id is too low": Kind(
         "N001", "version 3", edited(lambda plain: plain.update({"next-row-id": 1}))
     ),

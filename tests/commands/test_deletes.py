@@ -64,6 +64,18 @@ def test_a_position_delete_applies_to_the_file_that_it_names(lake: CommandLine) 
     assert (row["released_by"], row["deleted_rows_at_most"]) == (["compact"], 1)
 
 
+def test_vectors_release_position_delete_files_of_an_upgraded_table(lake: CommandLine) -> None:
+    add(lake, "1,2026-01-01", "2,2026-01-02")
+    change(lake, "2,2026-01-02", "position")
+    assert [row["released_by"] for row in listed(lake)["delete_files"]] == [["compact"]]
+
+    lake.ok("alter", "db.t", "--format-version", "3")
+    assert [row["released_by"] for row in listed(lake)["delete_files"]] == [["rewrite", "compact"]]
+    lake.ok("deletes", "db.t", "--rewrite")
+    (row,) = listed(lake)["delete_files"]
+    assert (row["kind"], row["released_by"]) == ("vector", ["compact"])
+
+
 @pytest.mark.parametrize("kind", ["equality", "position"])
 def test_a_delete_whose_data_files_were_rewritten_is_dangling_until_it_is_removed(
     lake: CommandLine, kind: str

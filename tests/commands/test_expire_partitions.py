@@ -194,6 +194,19 @@ def test_a_partition_goes_by_its_last_change(lake: CommandLine) -> None:
     assert ids(lake) == [2, 4]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_rows_that_are_in_no_partition_stay(lake: CommandLine, version: int) -> None:
+    add(lake, "1,2026-01-01", "2,2026-01-02", version=version)
+    # In format version 1 the field stays, and is void.
+    lake.ok("alter", "db.t", "--partition-by", "")
+    add(lake, "3,2026-01-01")
+    backdate(lake.warehouse, 24 * 50, 24 * 40)
+
+    wanted = ("--strategy", "update-time", "--older-than", "30d")
+    assert expire(lake, *wanted)["result"]["partitions"] == 2
+    assert ids(lake) == [3]
+
+
 def test_a_partition_whose_last_change_is_not_known_stays_until_it_is_certainly_old(
     lake: CommandLine,
 ) -> None:

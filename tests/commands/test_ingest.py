@@ -641,6 +641,20 @@ def test_evolve_adds_fields_of_structs_in_lists_and_maps(
     ]
 
 
+def test_a_new_column_with_the_name_of_a_partition_field_is_refused(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id\n1\n")
+    lake.ok("ingest", "db.t", source, "--create", "--partition-by", "bucket(4, id)")
+    source.write_text("id,id_bucket\n2,1\n")
+
+    assert lake("ingest", "db.t", source, "--evolve").exit_code == 3
+    new = lake("ingest", "db.new", source, "--create", "--partition-by", "bucket(4, id)")
+    assert new.exit_code == 2
+    assert "the partition field id_bucket has the name of a column" in new.stderr
+
+
 def test_new_columns_join_the_name_mapping(
     lake: CommandLine, warehouse: Path, tmp_path: Path
 ) -> None:

@@ -239,6 +239,22 @@ def test_a_field_that_was_dropped_and_another_of_its_name_are_both_shown(
         assert [len(row["partition"]) for row in shown] == [2, 2]
 
 
+def test_a_partition_with_null_is_not_one_with_rows_of_no_partition(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id,day\n1,2026-01-30\n2,\n")
+    lake.ok("ingest", "db.t", rows, "--create", "--partition-by", "day")
+    lake.ok("alter", "db.t", "--partition-by", "")
+    rows.write_text("id,day\n3,\n4,2026-01-31\n5,\n")
+    lake.ok("ingest", "db.t", rows)
+
+    shown = lake.ok("inspect", "db.t", "partitions")["result"]["preview"]
+
+    found = {(row["partition"]["day"], row["spec_id"], row["record_count"]) for row in shown}
+    assert found == {("2026-01-30", 0, 1), (None, 0, 1), (None, 1, 3)}
+
+
 def test_a_field_whose_column_was_dropped_is_left_out(lake: CommandLine, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("id,day,r\n1,2026-01-30,a\n2,2026-01-30,b\n")

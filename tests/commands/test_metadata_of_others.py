@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import pyiceberg_catalog
 from support.tables.metadata_edits import edit_metadata, metadata_path, read_metadata, retype
 
 Make = Callable[..., None]
@@ -122,3 +123,34 @@ def test_what_lake_does_not_support_is_refused_by_its_name(
     assert refused.exit_code == 3
     assert refused.json()["error"]["kind"] == "refused"
     assert named in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("keeps_column", [True, False])
+def test_rows_are_written_with_a_void_field_whose_column_they_lack(
+    lake: CommandLine, tmp_path: Path, keeps_column: bool
+) -> None:
+    source, changes = tmp_path / "rows.csv", tmp_path / "changes.csv"
+    source.write_text("id,day\n1,a\n2,b\n")
+    version_1 = ("--property", "format-version=1")
+    lake.ok("ingest", "db.t", source, "--create", "--partition-by", "day", *version_1)
+    # In format version 1 a field that is removed stays, and is void.
+    lake.ok("alter", "db.t", "--partition-by", "")
+    if not keeps_column:
+        with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as change:
+            change.delete_column("day")
+    source.write_text("id,more\n3,1\n4,1\n")
+    lake.ok("ingest", "db.t", source, "--evolve")
+    changed = lake.ok("alter", "db.t", "--partition-by", "bucket(4, id)", "--dry-run")
+    left = "void(day)" if keeps_column else "void(column 2)"
+    assert changed["plan"]["partition_by"] == [left, "bucket(4, id)"]
+    lake.ok("alter", "db.t", "--format-version", "2")
+    source.write_text("id,more\n4,2\n5,2\n")
+    changes.write_text("op,id,more\n-D,1,\n+I,6,3\n")
+
+    lake.ok("ingest", "db.t", source, "--upsert", "--key", "id", "--deletes", "equality")
+    log = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id")
+    lake.ok("ingest", "db.t", changes, *log)
+    lake.ok("deletes", "db.t", "--convert")
+
+    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow()
+    assert sorted(found["id"].to_pylist()) == [2, 3, 4, 5, 6]

@@ -132,11 +132,13 @@ def test_a_compaction_leaves_partitions_alone_that_changed_recently(lake: Comman
     assert lake.ok(*compact, "--idle", "2h", "--rewrite-all")["plan"]["busy_partitions"] == 1
 
 
-def test_a_delete_without_a_partition_changes_all_of_them(lake: CommandLine) -> None:
-    add(lake, "1,2026-01-01", "2,2026-01-02")
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
-    with table.update_spec() as change:
-        change.remove_field("day")
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_delete_without_a_partition_changes_all_of_them(lake: CommandLine, version: int) -> None:
+    add(lake, "1,2026-01-01", "2,2026-01-02", version=version)
+    # In format version 1 the field stays, and is void.
+    lake.ok("alter", "db.t", "--partition-by", "")
+    if version == 1:
+        lake.ok("alter", "db.t", "--format-version", "2")
     source = lake.warehouse.parent / "changed.csv"
     source.write_text("id,day\n2,2026-01-02\n")
     lake.ok("ingest", "db.t", source, "--upsert", "--key", "id", "--deletes", "equality")

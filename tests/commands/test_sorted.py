@@ -457,3 +457,23 @@ def test_each_partition_is_sorted_alone_and_committed_as_it_ends(
     assert all_rows(files) == rows
     assert len(files) == 3
     assert all(found == sorted(found, key=ascending) for found, _ in files)
+
+
+def test_a_column_with_a_dot_in_its_name_orders_rows_in_several_files(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "rows.parquet"
+    names = [f"v{number * 7919 % 4001:04}" for number in range(4000)]
+    pq.write_table(pa.table({"id": range(4000), "a.b": names}), source)
+    lake.ok("ingest", "db.t", source, "--create")
+
+    sort = ("--strategy", "sort", "--by", "a.b", "--rewrite-all", "--target-size", "10KB")
+    lake.ok("compact", "db.t", *sort)
+
+    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    assert sorted(table.scan().to_arrow()["a.b"].to_pylist()) == sorted(names)
+    tasks = table.scan().plan_files()
+    files = [pq.read_table(task.file.file_path.removeprefix("file://")) for task in tasks]
+    values = sorted(file["a.b"].to_pylist() for file in files)
+    assert len(values) > 1
+    assert list(itertools.chain(*values)) == sorted(names)

@@ -76,7 +76,9 @@ def test_deleted_rows_are_not_counted(lake: CommandLine, tmp_path: Path, table: 
 
 def test_a_snapshot_is_described_once(lake: CommandLine, warehouse: Path, table: Any) -> None:
     lake.ok("stats", "db.t", "--select", "name")
-    assert lake.ok("stats", "db.t", "--select", "name")["status"] == "nothing-to-do"
+    again = ("stats", "db.t", "--select", "name")
+    assert lake.ok(*again)["status"] == "nothing-to-do"
+    assert "the snapshot has these statistics already" in lake(*again).stdout
 
     assert lake.ok("stats", "db.t")["status"] == "done"
     (file,) = statistics(warehouse)
@@ -91,6 +93,7 @@ def test_a_table_without_rows_has_nothing_to_describe(lake: CommandLine, warehou
     make_table(warehouse)
 
     assert lake.ok("stats", "db.t")["status"] == "nothing-to-do"
+    assert "the branch has no snapshot to describe" in lake("stats", "db.t").stdout
 
 
 @pytest.mark.parametrize(("select", "code"), [("missing", 7), ("tags", 2)])

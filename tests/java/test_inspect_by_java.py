@@ -25,7 +25,7 @@ _PLAIN = (
 
 @pytest.fixture(params=[2, 3])
 def made(warehouse: Path, request: pytest.FixtureRequest) -> CommandLine:
-    """A table with three partition specs, and position and equality deletes."""
+    """A table with four partition specs, one of them unpartitioned, and position and equality deletes."""
     lake = CommandLine(warehouse, engine="inline")
     rows = warehouse.parent / "rows.csv"
     rows.write_text(
@@ -40,6 +40,8 @@ def made(warehouse: Path, request: pytest.FixtureRequest) -> CommandLine:
     lake.ok("alter", "db.t", "--partition-by", "truncate(name, 2), bucket(id, 4)")
     lake.ok("ingest", "db.t", rows)
     lake.ok("alter", "db.t", "--partition-by", "day, bucket(id, 4)")
+    lake.ok("ingest", "db.t", rows)
+    lake.ok("alter", "db.t", "--partition-by", "")
     lake.ok("ingest", "db.t", rows)
     return lake
 

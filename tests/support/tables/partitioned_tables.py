@@ -12,10 +12,11 @@ from support.tables.metadata_edits import edit_metadata
 HOUR_MS = 3_600_000
 
 
-def add(lake: CommandLine, *rows: str) -> None:
+def add(lake: CommandLine, *rows: str, version: int = 2) -> None:
     source = lake.warehouse.parent / "rows.csv"
     source.write_text("id,day\n" + "".join(f"{row}\n" for row in rows))
-    lake.ok("ingest", "db.t", source, "--create", "--partition-by", "day")
+    made = ("--create", "--partition-by", "day", "--property", f"format-version={version}")
+    lake.ok("ingest", "db.t", source, *made)
 
 
 def backdate(warehouse: Path, *hours: float) -> None:
