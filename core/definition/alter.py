@@ -21,6 +21,7 @@ from pyiceberg.table.update import (
     TableUpdate,
     UpgradeFormatVersionUpdate,
 )
+from pyiceberg.types import DoubleType, FloatType
 
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.trust import refuse_secrets
@@ -34,6 +35,7 @@ from lake.core.errors import (
     InvalidRequestError,
     RefusedError,
 )
+from lake.core.garbage.reachability import Reachability
 from lake.core.metadata.format_upgrades import with_version_3_upgrade
 from lake.core.metadata.snapshot_updates import RemoveProperties
 from lake.core.options import Option
@@ -236,6 +238,7 @@ def plan_alter(session: Session, table: Table, alteration: Alteration) -> AlterP
     version = _version(metadata.format_version, alteration.format_version)
     schema = edited(metadata, alteration.columns)
     refuse_types(schema, version)
+    _refuse_compared(table, schema)
     warn_of_similar_names(schema, session.warn, table.schema.column_names)
     new = metadata.model_copy(update={"format_version": version})
     spec, order = metadata.spec(), metadata.sort_order()
@@ -253,6 +256,32 @@ def plan_alter(session: Session, table: Table, alteration: Alteration) -> AlterP
         unset=removed,
         format_version=version,
     )
+
+
+def _refuse_compared(table: Table, schema: Schema) -> None:
+    """Refuse to change columns from float to double that equality deletes compare.
+
+    Iceberg Java 1.12 would not apply these deletes any more, and return the rows that they delete.
+    """
+    metadata, before = table.metadata, table.schema
+    widened = [
+        number
+        for number in before.field_ids
+        if isinstance(before.find_type(number), FloatType)
+        and number in schema.field_ids
+        and isinstance(schema.find_type(number), DoubleType)
+    ]
+    if not widened:
+        return
+    heads = {ref.snapshot_id for ref in metadata.refs.values()}
+    kept = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in heads]
+    for number in sorted(Reachability(table.storage).compared_columns(metadata, kept)):
+        if number in widened:
+            raise RefusedError(
+                f"equality deletes compare the column {before.find_column_name(number)}: Iceberg Java would not "
+                "apply them to doubles, and return deleted rows",
+                hint=f"`lake deletes` with {Option.CONVERT} replaces them on a branch; drop tags that have them",
+            )
 
 
 def _known_schema(metadata: TableMetadata, schema: Schema) -> Schema:

@@ -257,3 +257,26 @@ def test_a_name_mapping_gets_new_columns_and_names(lake: CommandLine, tmp_path: 
     found = pyiceberg_catalog(lake.warehouse).load_table("db.t").name_mapping()
     assert found is not None
     assert [item.names for item in found.root] == [["id"], ["day", "date"], ["x"]]
+
+
+@pytest.mark.parametrize("branch", ["main", "old"])
+def test_a_float_that_equality_deletes_compare_is_widened_when_they_are_gone(
+    lake: CommandLine, branch: str
+) -> None:
+    lake.ok("create", "db.t", "id int", "x float", "y float", "--property", "format-version=2")
+    load(lake, "a.csv", "id,x,y\n1,0.5,0.5\n2,1.5,1.5\n")
+    if branch != "main":
+        lake.ok("ref", "db.t", "--branch-create", branch)
+    keyed = ("--upsert", "--key", "x", "--deletes", "equality", "--branch", branch)
+    load(lake, "b.csv", "id,x,y\n3,0.5,0.5\n", *keyed)
+
+    for dry in ((), ("--dry-run",)):
+        refused = lake("alter", "db.t", "--widen", "x=double", *dry)
+        assert refused.exit_code == 3
+        assert "equality deletes compare the column x" in refused.stderr
+    lake.ok("alter", "db.t", "--widen", "y=double")
+    lake.ok("deletes", "db.t", "--convert", "--branch", branch)
+    lake.ok("alter", "db.t", "--widen", "x=double")
+
+    left = lake.ok("scan", "db.t", "--snapshot", branch)["result"]["preview"]
+    assert sorted(row["id"] for row in left) == [2, 3]
