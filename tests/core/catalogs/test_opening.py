@@ -295,6 +295,23 @@ def test_a_refused_login_keeps_the_servers_words_and_names_the_setting(
     assert "canary" not in result.stdout + result.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("check", "db.t"), ("clean", "db.t"), ("drop", "db.t", "--purge"), ("expire", "db.t")],
+    ids=lambda words: words[0],
+)
+def test_an_answer_without_the_location_of_the_metadata_file_is_corrupt(
+    configured: Callable[..., Result], lake: CommandLine, words: tuple[str, ...]
+) -> None:
+    lake.ok("create", "db.t", "id long")
+    (document,) = (lake.warehouse / "db/t/metadata").glob("*.metadata.json")
+    body = {"defaults": {}, "overrides": {}, "metadata": json.loads(document.read_bytes())}
+    with answering(200, body) as (host, port):
+        code, message, _ = reported(configured(*words, type="rest", uri=f"http://{host}:{port}"))
+
+    assert (code, message) == (7, "the catalog states no metadata file of table db.t")
+
+
 TYPES = "bigquery, dynamodb, glue, hadoop, hive, in-memory, rest, sql"
 
 
