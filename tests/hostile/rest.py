@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import json
 import os
@@ -137,8 +136,6 @@ class Answers:
         finally:
             self._change = lambda path, status, body: body
             self._table.restore()
-            # What errors of earlier commands hold is not this one's.
-            gc.collect()
 
     # The server
 

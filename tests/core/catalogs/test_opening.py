@@ -9,6 +9,7 @@ import socket
 import ssl
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import requests
 from botocore import exceptions as botocore
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -25,6 +27,7 @@ from cryptography.x509.oid import NameOID
 from sqlalchemy.exc import OperationalError
 from support.cli.command_line import CommandLine, Result
 
+from lake.core.catalogs import rest
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.errors import BadInputError, LakeError, NotAuthorisedError, TimedOutError
 
@@ -310,6 +313,24 @@ def test_an_answer_without_the_location_of_the_metadata_file_is_corrupt(
         code, message, _ = reported(configured(*words, type="rest", uri=f"http://{host}:{port}"))
 
     assert (code, message) == (7, "the catalog states no metadata file of table db.t")
+
+
+def test_the_error_for_an_answer_that_is_too_large_does_not_keep_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit = 3 * 2**20
+    monkeypatch.setattr(rest, "MAX_TEXT_BYTES", limit)
+    session = requests.Session()
+    session.mount("http://", rest._BoundedAdapter())
+    with (
+        answering(200, "x" * 2 * limit) as (host, port),
+        pytest.raises(requests.exceptions.ContentDecodingError) as raised,
+    ):
+        session.get(f"http://{host}:{port}")
+
+    frames = [frame for frame, _ in traceback.walk_tb(raised.value.__traceback__)]
+    held = [value for frame in frames for value in frame.f_locals.values()]
+    assert sum(len(value) for value in held if isinstance(value, bytes | bytearray)) < limit
 
 
 TYPES = "bigquery, dynamodb, glue, hadoop, hive, in-memory, rest, sql"
