@@ -71,6 +71,8 @@ _COUNTS = (
     *("position_delete_record_count", "position_delete_file_count"),
     *("equality_delete_record_count", "equality_delete_file_count"),
 )
+# Verbs that may set a branch to a snapshot that exists.
+_MOVING = {"rollback", "cherry-pick", "publish"}
 _NO_CHANGE = {Status.NOTHING_TO_DO, Status.ALREADY_RUNNING, Status.DRY_RUN}
 
 
@@ -376,10 +378,11 @@ class World:
             elif operation.lays_down:
                 assert not operation.swaps, f"{operation.name} committed"
             elif done.status is Status.DONE and verb != "expire":
-                # Of two expiries at once, each may find that all is gone that it wanted gone, and of two rollbacks
-                # that the branch is where it wanted it.
-                moved = verb == "rollback" and self.head(operation.branch) != operation.base
-                assert operation.swaps or moved, (
+                # Of two expiries at once, each may find that all is gone that it wanted gone, and of two rollbacks or
+                # picks that another one has set the branch to the same snapshot.
+                head = self.head(operation.branch)
+                held = operation.holds <= self.model.held(head)
+                assert operation.swaps or (verb in _MOVING and head != operation.base and held), (
                     f"{operation.name}: done, but nothing was committed"
                 )
             if not isinstance(done, CommitUnknownError):
