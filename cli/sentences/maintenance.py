@@ -172,7 +172,9 @@ def _manifests(outcome: Outcome) -> str:
         written = f"{counted(plan['rewritten'], 'manifest')} as {plan['rewritten_as']:,}"
         return f"dry run: would rewrite {written}{NOTHING_WRITTEN}{_due(plan)}"
     rewritten = counted(plan["rewritten"], "manifest")
-    return f"rewrote {rewritten}; the branch has {result['manifests']:,} now{_due(plan)}"
+    left = result["manifests"]
+    now = "" if left is None else f"; the branch has {left:,} now"
+    return f"rewrote {rewritten}{now}{_due(plan)}"
 
 
 def _stats(outcome: Outcome) -> str:

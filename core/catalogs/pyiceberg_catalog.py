@@ -28,7 +28,7 @@ from lake.core.catalogs.catalog import CommitResult, Table, split_identifier
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.trust import file_properties, storage_properties
 from lake.core.clock import Clock, Ids, SystemClock, SystemIds
-from lake.core.errors import BadInputError, NotATableError, NotFoundError
+from lake.core.errors import BadInputError, CorruptFileError, NotATableError, NotFoundError
 from lake.core.metadata.files import check
 from lake.core.metadata.format_upgrades import with_version_3_upgrade
 from lake.core.metadata.roots import roots_of
@@ -127,6 +127,7 @@ class PyIcebergBackend(ABC):
             NotFoundError: the table does not exist.
             NotATableError: the name is that of a view.
             RefusedError: the table has a feature that lake does not support.
+            CorruptFileError: the catalog states no metadata file.
         """
         names = split_identifier(identifier)
         with catalog_errors(f"table {identifier}", self):
@@ -138,6 +139,9 @@ class PyIcebergBackend(ABC):
                         f"{identifier} is a view, not a table", hint="give the name of a table"
                     ) from error
                 raise self._no_table(identifier) from error
+        # Only a table that does not exist yet has none, but PyIceberg accepts such an answer of a REST server.
+        if not found.metadata_location:
+            raise CorruptFileError(f"the catalog states no metadata file of table {identifier}")
         check(found.metadata, identifier)
         return self._table(identifier, found, self._vender(identifier))
 

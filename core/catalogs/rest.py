@@ -93,6 +93,8 @@ class _BoundedAdapter(HTTPAdapter):
             data += piece
             if len(data) > MAX_TEXT_BYTES:
                 answer.close()
+                # The traceback of the error would keep it in memory until a garbage collection.
+                data.clear()
                 raise requests.exceptions.ContentDecodingError(
                     f"the answer of {urlsplit(str(req.url)).netloc} has more than {MAX_TEXT_BYTES} bytes"
                 )

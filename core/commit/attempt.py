@@ -232,15 +232,17 @@ class _Attempt:
         except errors.NoSuchTableError as error:
             raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
         except errors.BadRequestError as error:
-            return self._confirm_refusal(_not_accepted(table, error), error)
+            return self._confirm_rejection(error)
         except Exception as error:  # noqa: BLE001 - after any other error the outcome is unknown, not failed
             if refused := unwritten_error(error, table.catalog.database):
                 return self._not_written(refused, error)
-            # An in-process catalog builds the metadata before the swap, so this error proves that nothing was
-            # committed. From a server, it means an unreadable response to a commit that may have succeeded.
+            # A catalog that builds the metadata in this process writes it before the swap, so this error proves that
+            # nothing was committed. From a server, it means an unreadable response to a commit that may have
+            # succeeded.
             is_invalid = isinstance(error, errors.ValidationError) or type(error) is ValueError
-            if is_invalid and not table.catalog.is_served:
-                return self._confirm_refusal(_not_accepted(table, error), error)
+            is_unsent = table.catalog.writes_metadata and not table.catalog.written_metadata
+            if is_invalid and (is_unsent or not table.catalog.is_served):
+                return self._confirm_rejection(error)
             return self._await_visible(error), ""
         for warning in response.warnings:
             self.context.warn(warning)
@@ -263,6 +265,25 @@ class _Attempt:
             if error is refusal:
                 self._delete_own_metadata(None)
             raise
+
+    def _confirm_rejection(self, error: Exception) -> tuple[Table | None, str]:
+        """Return the table if it shows the change, or None if others changed it meanwhile.
+
+        The change may fit the table no more, for example because a snapshot has expired. The next attempt finds out.
+
+        Raises:
+            BadInputError: the catalog does not accept the change to this table.
+        """
+        table = self.table
+        after = self._find_after_refusal(error)
+        if after is None:
+            try:
+                has_moved = table.refreshed().metadata_location != table.metadata_location
+            except LakeError:
+                has_moved = False
+            if not has_moved:
+                raise _not_accepted(table, error) from error
+        return after, first_line(error)
 
     def _confirm_refusal(
         self, refusal: LakeError, cause: Exception | None = None, *, certain: _ErrorClasses = ()

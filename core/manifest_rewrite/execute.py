@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.preconditions import require_writable
-from lake.core.errors import CommitConflictError
+from lake.core.errors import CommitConflictError, LakeError
 from lake.core.manifest_rewrite.plan import ManifestOptions, ManifestPlan, plan_manifests
 from lake.core.manifests.clusters import Clustering
 from lake.core.outcome import Detail, Outcome, Status
@@ -60,13 +60,22 @@ def execute(session: Session, table: Table, options: ManifestOptions, operation_
             table = table.refreshed()
             operation_id = session.ids.uuid()
             continue
-        head = ancestry.branch_head(done.table.metadata, options.branch)
-        left = read_list(done.table.storage, done.table.metadata, head).num_rows if head else 0
+        left = _manifests_left(session, done.table, options.branch)
         groups = [replace(x, clustering=found[x.content, x.spec_id]) for x in plan.groups]
         plan = replace(plan, groups=groups)
         result = {"rewritten": plan.facts()["rewritten"], "manifests": left}
         return _outcome(plan, Status.DONE, result, operation_id, done.snapshot_ids)
     raise AssertionError("the last round returns or raises")
+
+
+def _manifests_left(session: Session, table: Table, branch: str) -> int | None:
+    """Return the number of manifests of a branch; None, with a warning, if they cannot be read after the commit."""
+    head = ancestry.branch_head(table.metadata, branch)
+    try:
+        return read_list(table.storage, table.metadata, head).num_rows if head else 0
+    except LakeError as error:
+        session.warn(f"the manifests were rewritten, and cannot be counted: {error.message}")
+        return None
 
 
 def _outcome(

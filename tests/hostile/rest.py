@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import json
 import os
@@ -55,6 +54,13 @@ _COMMANDS: dict[str, tuple[str, ...]] = {
     "purge": ("drop", NAME, "--purge", "--yes"),
     "register": ("register", "db.new", "PLACE"),
 }
+# Commands do not wait long before they ask again whether a commit that never happens has happened.
+_QUICK = {
+    "commit.retry.min-wait-ms": "1",
+    "commit.retry.max-wait-ms": "5",
+    "commit.status-check.min-wait-ms": "1",
+    "commit.status-check.num-retries": "2",
+}
 _ENDS = {0, 2, 3, 4, 5, 6, 7, 9}
 Answer = tuple[int, bytes, dict[str, str]]
 Change = Callable[[str, int, Any], Any]
@@ -74,6 +80,7 @@ class Answers:
         self._added = folder / "added.parquet"
         pq.write_table(rows_of(ADDED), self._added)
         self._document = json.loads(self._table.metadata_path.read_bytes())
+        self._document["properties"] |= _QUICK
         self._change: Change = lambda path, status, body: body
         server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -118,7 +125,8 @@ class Answers:
             if bad := CONTROLS & set(result.stdout + result.stderr):
                 raise WrongError(f"{bad} in {said}")
             gone = {path for path in self._table.changes()[1] if path.suffix != ".crc"}
-            if self._table.canary_changed() or (
+            # A table may be in any folder that the catalog states: new files beside others harm none.
+            if self._table.canary_harmed() or (
                 command != "purge" and gone & self._table.truth.needed
             ):
                 raise WrongError(f"{gone} went: {said}")
@@ -128,8 +136,6 @@ class Answers:
         finally:
             self._change = lambda path, status, body: body
             self._table.restore()
-            # What errors of earlier commands hold is not this one's.
-            gc.collect()
 
     # The server
 
@@ -254,10 +260,12 @@ class Answers:
             *(f"file://{canary}/a.parquet", f"{root}/../../canary/b.avro", "\x1b[2J", "x" * 10**5),
             f"file://{canary}/00001-x.metadata.json",
         ):
-            found[f"location {place[:40]!r}"] = loaded(
+            # Without this folder, whose name is long and not the same in each run.
+            named = place.replace(str(self._table.folder), "HERE")[:40]
+            found[f"location {named!r}"] = loaded(
                 lambda one, to=place: one.update({"metadata-location": to})
             )
-            found[f"table at {place[:40]!r}"] = loaded(
+            found[f"table at {named!r}"] = loaded(
                 lambda one, to=place: one["metadata"].update(location=to)
             )
         return found

@@ -39,6 +39,8 @@ _STALLED_SECONDS = 1800
 _HUNG_SECONDS = 1500
 _JOBS_A_PROCESS = 8
 _WIRES_A_JOB = 40
+# With fewer faults for each table, each command gets one table.
+_LEAST_FAULTS = 5
 Job = tuple[str, list[Any]]
 
 
@@ -118,10 +120,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--seed", default="soak", help="prefix of the worlds' seeds")
     parser.add_argument(
-        "--singles", type=int, default=3600, help="races with one other command [3600]"
+        "--singles", type=int, default=8320, help="races with one other command [8320]"
     )
     parser.add_argument(
-        "--pairs", type=int, default=64_800, help="races with two other commands [64800]"
+        "--pairs", type=int, default=64_800, help="races with two others, of 216320 [64800]"
     )
     parser.add_argument("--windows", type=int, default=2000, help="races with three to six [2000]")
     parser.add_argument(
@@ -147,7 +149,7 @@ def _options() -> argparse.Namespace:
         "--random-kills", type=int, default=200, help="signals to real processes [200]"
     )
     parser.add_argument(
-        "--faults", type=int, default=5800, help="faults at calls of commands [5800]"
+        "--faults", type=int, default=10_000, help="faults at calls of commands [10000]"
     )
     parser.add_argument(
         "--multi-faults", type=int, default=2000, help="runs with two or three of them [2000]"
@@ -196,6 +198,9 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     for kind, most in (("faults", options.faults), ("multi-faults", options.multi_faults)):
         names = [*faults.COMMANDS, creations.NAME]
         tables = [(name, version) for name in names for version in (2, 3)]
+        if most < len(tables) * _LEAST_FAULTS:
+            # To make a table takes longer than a fault on it.
+            tables = [(name, 2 + number % 2) for number, name in enumerate(names)]
         each, more = divmod(most, len(tables))
         for number, table in enumerate(tables):
             if each or number < more:

@@ -1,4 +1,4 @@
-"""The races on PostgreSQL, S3 and REST, longer: two processes load, a third compacts and expires.
+"""The races on PostgreSQL, S3 and REST, longer: two processes load, two others maintain the table.
 
 python tests/soak/races.py [LOADS]        (of each loading process; 50, about 10 minutes)
 """

@@ -62,7 +62,8 @@ def roll_back(world: World, random: Random) -> None:
     for _ in range(random.randint(1, 3)):
         at = by_id.get(at.parent_snapshot_id or 0) if at else None
     words = [at.snapshot_id] if at else [random.choice(sorted(by_id)), "--any"]
-    world.step(Operation("roll back", branch=branch), "rollback", *words, "--branch", branch)
+    operation = Operation("roll back", branch=branch, moves=True)
+    world.step(operation, "rollback", *words, "--branch", branch)
 
 
 def cherry_pick(world: World, random: Random) -> None:
@@ -76,7 +77,7 @@ def cherry_pick(world: World, random: Random) -> None:
         others = [item for item in sources if item.snapshot_id not in history]
         source = random.choice(others if others and random.random() < 0.8 else sources)
         words = [source.snapshot_id, "--branch", branch]
-        world.step(_picking("pick", world, source, branch), "cherry-pick", *words)
+        world.step(picking("pick", world, source, branch), "cherry-pick", *words)
 
 
 def _is_of_a_job(snapshot: Snapshot) -> bool:
@@ -84,9 +85,9 @@ def _is_of_a_job(snapshot: Snapshot) -> bool:
     return summary.get("flink.operator-id", LAKE_OPERATOR_ID) != LAKE_OPERATOR_ID
 
 
-def stage_by_wap(world: World, random: Random) -> None:
+def stage_by_wap(world: World, random: Random, name: str = "") -> None:
     """Let another writer add a snapshot with a WAP id that is on no branch."""
-    name = f"wap-{random.getrandbits(48)}"
+    name = name or f"wap-{random.getrandbits(48)}"
     rows = world.new_rows(random.sample(range(_FRESH), 2), random.choice(PARTS))
     head = world.head()
     creating = Operation("wap branch", branch=name)
@@ -117,11 +118,11 @@ def publish(world: World, random: Random) -> None:
     }
     if staged:
         name, branch = random.choice(sorted(staged)), some_branch(world, random)
-        operation = _picking("publish", world, staged[name], branch)
+        operation = picking("publish", world, staged[name], branch)
         world.step(operation, "publish", "--wap-id", name, "--branch", branch)
 
 
-def _picking(name: str, world: World, source: Snapshot, branch: str) -> Operation:
+def picking(name: str, world: World, source: Snapshot, branch: str) -> Operation:
     """Return the operation that adds and removes the rows that a snapshot added and removed."""
     before = world.model.rows(source.parent_snapshot_id)
     after = world.model.rows(source.snapshot_id)

@@ -22,14 +22,14 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 from support.cli.command_line import CommandLine, Result
 
-from world import hooks
+from world import branching, foreign, hooks
 from world.catalog_faults import CATALOG_FAULTS, FaultyCatalog
 from world.clock_faults import CLOCK, CLOCK_FAULTS, FaultyClock
 from world.faulty import CANARY, STORAGE_FAULTS, Call, Fault, Layer
 from world.killed import leave_checkpoint
 from world.model import ID, Expiry, Operation, adding, replacing, upserting
-from world.races import Races
-from world.simulation import DAY_MS, TABLE
+from world.races import BEHIND, KEPT, REPAIR, STAGED, Races, aging, staged
+from world.simulation import DAY_MS, MAIN, TABLE
 
 FAULTS = {**STORAGE_FAULTS, **CATALOG_FAULTS, **CLOCK_FAULTS}
 _KEYS = {"command", "table", "branch", "status", "operation_id", "base_snapshot_id"}
@@ -57,8 +57,8 @@ class Command:
 
     Args:
         verb: its verb.
-        arguments: after the table; ``{source}`` represents a file of the rows, ``{output}`` a file to write,
-            ``{checkpoint}`` a folder.
+        arguments: after the table; ``{source}`` represents a file of the rows, ``{numbered}`` one with field ids,
+            ``{output}`` a file to write, ``{checkpoint}`` a folder, ``{first}`` and ``{staged}`` snapshots.
         rows: ids that it loads.
         deleted: ids that its change log deletes.
         effect: its effect on the table's rows, given the new ones; None if there is none.
@@ -70,6 +70,10 @@ class Command:
         runs: the number of runs after which another one does nothing.
         ahead: whether it reads ahead, so that a call may occur or not.
         codes: exit codes with which it refuses input that it cannot read.
+        again: the exit code of a run after a complete one.
+        divided: whether the table is partitioned.
+        picks: whether its effect is that of the staged snapshot.
+        ref: the branch or tag that it changes.
     """
 
     verb: str
@@ -85,6 +89,10 @@ class Command:
     runs: int = 1
     ahead: bool = False
     codes: frozenset[int] = frozenset()
+    again: int = 0
+    divided: bool = False
+    picks: bool = False
+    ref: str = MAIN
 
 
 _RUN = ("--run-id", "run-1")
@@ -92,10 +100,15 @@ _LOG = ("{source}", "--changes-column", "op", "--key", "id", *_RUN, "--changes-m
 _UPSERT = ("{source}", "--upsert", "--key", "id", *_RUN, "--deletes")
 _STAGE = ("{source}", "--stage", *_RUN)
 _REPLAY = ("--job", "run-1", "--completed", "1")
+_OLD = ("--older-than", "1d", "--max-share", "100%")
 
 
 def _add(rows: Rows, _: Sequence[int]) -> Any:
     return adding(rows)
+
+
+def _age(_rows: Rows, _: Sequence[int]) -> Any:
+    return aging(())
 
 
 def _below(limit: int) -> Callable[[Rows, Sequence[int]], Any]:
@@ -165,6 +178,26 @@ COMMANDS = {
         ),
     ),
     "expire": Command("expire", ("--older-than", "1d", "--retain-last", "1", "--clean-metadata")),
+    "convert deletes": Command("deletes", ("--convert",)),
+    "rewrite deletes": Command("deletes", ("--rewrite",)),
+    "rewrite manifests": Command("manifests"),
+    "repair": Command("check", REPAIR),
+    "clean": Command("clean", ("--delete", *_OLD)),
+    "clean to the trash": Command("clean", ("--quarantine", *_OLD)),
+    "statistics": Command("stats"),
+    "partition statistics": Command("stats", ("--partitions",), divided=True),
+    "expire partitions": Command(
+        "expire-partitions", ("--older-than", "1d", "--by", "part"), effect=_age, divided=True
+    ),
+    "add files": Command("add-files", ("{numbered}", *_RUN), (50, 51), effect=_add),
+    "alter": Command("alter", ("--set", "owner=lake", "--sort-by", "id")),
+    "create a branch": Command("ref", ("--branch-create", "more"), ref="more"),
+    "move a branch": Command("ref", ("--fast-forward", BEHIND, "--to", MAIN), ref=BEHIND),
+    "drop a branch": Command("ref", ("--drop", BEHIND), ref=BEHIND, again=7),
+    "move a tag": Command("tag", (KEPT, "--move"), ref=KEPT),
+    "roll back": Command("rollback", ("{first}",)),
+    "cherry-pick": Command("cherry-pick", ("{staged}",), picks=True, again=3),
+    "publish": Command("publish", ("--wap-id", STAGED), picks=True, again=3),
     "scan": Command("scan", ("--output", "{output}"), reads=True),
     "scan where": Command("scan", ("--where", "id > 3", "--limit", "3"), reads=True, ahead=True),
     "scan increment": Command(
@@ -206,7 +239,7 @@ class Faults:
     def __init__(self, base: Races, name: str) -> None:
         self.command = COMMANDS[name]
         self.name = name
-        base.restore()
+        (base.restore_divided if self.command.divided else base.restore)()
         self.world = base.world
         self.layer = Layer(self.world.warehouse)
         self.world.scheduler.failure = None
@@ -216,6 +249,9 @@ class Faults:
         world.clock.now += 3 * DAY_MS
         self._rows: Rows = world.new_rows(self.command.rows, "x") if self.command.rows else []
         self._first = world.metadata.snapshots[0].snapshot_id
+        source = staged(world)
+        assert source is not None
+        self._staged = source
         self._checkpoint = world.folder / "checkpoint"
         if self.command.checkpoint:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
@@ -235,11 +271,20 @@ class Faults:
         self.after = self._state()
         for _ in range(self.command.runs):
             again = self.run()
-        assert self.command.reads or again.document["status"] == "nothing-to-do", again.result
+        assert again.result.exit_code == self.command.again, again.result
+        idle = self.command.reads or self.command.again
+        assert idle or again.document["status"] == "nothing-to-do", again.result
         self.final = self._finally()
+        self._unneeded = self._outside_the_trash()
+
+    def _outside_the_trash(self) -> set[str]:
+        """Return the files under the table that no snapshot needs, except those that a cleaning moved away."""
+        return {path for path in self.world.leftovers() if "/.lake-trash/" not in path}
 
     def _write_source(self) -> Path:
         world, command = self.world, self.command
+        if "{numbered}" in command.arguments:
+            return foreign.file_elsewhere(world, self._rows)
         if not command.deleted:
             return world.source(self._rows)
         gone: Rows = []
@@ -261,9 +306,13 @@ class Faults:
         operation = Operation(
             self.name,
             None if command.keeps else effect,
+            command.ref,
+            moves=command.verb == "rollback",
             may_drop=expires,
             expires=Expiry(older_ms=DAY_MS) if expires else None,
         )
+        if command.picks:
+            operation = branching.picking(self.name, self.world, self._staged, MAIN)
         line = [command.verb, TABLE, *command.arguments]
         return self._run(line, operation, plan or {}, as_json=as_json)
 
@@ -279,7 +328,12 @@ class Faults:
         output.unlink(missing_ok=True)
         words = [
             word.format(
-                source=self._source, output=output, first=self._first, checkpoint=self._checkpoint
+                source=self._source,
+                numbered=self._source,
+                output=output,
+                first=self._first,
+                staged=self._staged.snapshot_id,
+                checkpoint=self._checkpoint,
             )
             for word in line
         ]
@@ -354,9 +408,14 @@ class Faults:
             assert not lost, f"left behind: {sorted(lost)[:4]} by {ended.result}"
         for _ in range(self.command.runs):
             again = self.run()
-            assert again.result.exit_code == 0, f"the next run: {again.result}"
-            assert again.document["status"] in {"done", "nothing-to-do"}, again.result
+            ended_by = {0, self.command.again}
+            assert again.result.exit_code in ended_by, f"the next run: {again.result}"
+            idle = again.result.exit_code or again.document["status"] in {"done", "nothing-to-do"}
+            assert idle, again.result
         assert self._finally() == self.final, f"the next run reaches something else: {again.result}"
+        if self.command.verb == "clean":
+            left = self._outside_the_trash() - self._unneeded
+            assert not left, f"the next run leaves {sorted(left)[:4]}"
         self.world.check_all()
         code = ended.result.exit_code
         return Counter({f"{name}: {code}": 1 for name, _ in faults} | {f"exit {code}": 1})

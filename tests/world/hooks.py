@@ -157,11 +157,19 @@ def file_times(written_ms: Callable[[str], int | None]) -> Iterator[None]:
     def stored(location: str, info: Any) -> Any:
         return replace(_real_stored(location, info), modified_ms=written_ms(location))
 
-    with patch.object(storage, "_stored", stored):
+    def local_file(location: str, path: str) -> Any:
+        file = _real_local_file(location, path)
+        return file and replace(file, modified_ms=written_ms(location))
+
+    with (
+        patch.object(storage, "_stored", stored),
+        patch.object(storage, "_local_file", local_file),
+    ):
         yield
 
 
 _real_stored = storage._stored
+_real_local_file = storage._local_file
 _KEPT_TABLES = 1024
 
 

@@ -34,6 +34,7 @@ class Operation:
         keeps: the keys of an operation that drops rows because of the table's rows. It may be ordered before
             concurrent operations that add no row with such a key: if they delete those rows, they do not conflict.
         refs: refs that it may move, create or drop.
+        moves: whether it may move its branch only from the snapshot where the branch was when it began.
         may_drop: whether it may drop refs that exceed their maximum age.
         names: columns by name when it began.
         base: the branch's head when it began.
@@ -55,6 +56,7 @@ class Operation:
     floats: bool = False
     keeps: frozenset[int] = frozenset()
     refs: frozenset[str] = frozenset()
+    moves: bool = False
     may_drop: bool = False
     names: Mapping[str, int] = field(default_factory=lambda: NAMES)
     base: int | None = None

@@ -13,14 +13,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pyiceberg.transforms import BucketTransform
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 
 from lake.core.commit.operations import AppendFiles, RowDelta
 from lake.core.commit.operations import Operation as TableOperation
 from lake.core.outcome import Outcome
-from world import foreign
+from world import branching, foreign
 from world.model import (
     ID,
+    PART,
     Effect,
     Expiry,
     Operation,
@@ -32,7 +34,7 @@ from world.model import (
     upserting,
     without,
 )
-from world.simulation import DAY_MS, Config, World
+from world.simulation import DAY_MS, MAIN, Config, World
 
 ISOLATIONS = ("serializable", "snapshot")
 # The points of a command; one that does not occur comes after its end.
@@ -44,8 +46,11 @@ AFTER_PLAN, AFTER_WRITE, BEFORE_COMMIT, AFTER_COMMIT, BEFORE_DELETE = PHASES = (
     "before delete",
 )
 TOUCHED, UNTOUCHED = 1, 11
+PARTITION_STATS, EXPIRED_PARTITIONS = "stats of partitions", "expire partitions"
 # They need a partitioned table. Which files a replacement of partitions replaces there, the model does not show.
-PARTITION_STATS, REPLACEMENT = "stats of partitions", "replace partitions"
+_PARTITIONED, REPLACEMENT = {PARTITION_STATS, EXPIRED_PARTITIONS}, "replace partitions"
+# The partition that is old by its value, a branch behind main, a tag, and the WAP id of a staged snapshot.
+_OLD_PART, BEHIND, KEPT, STAGED = "2000-01-01", "behind", "kept", "staged"
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,12 @@ class Command:
     effect: Callable[[Sequence[Mapping[str, Any]]], Effect] | None = None
     below: int | None = None
     whole: bool = False
+    ref: str = MAIN
+    commits: bool = True
 
     def run(self, world: World) -> object:
+        if self.name in _PARTITIONED and world.metadata.spec().is_unpartitioned():
+            return None
         done = self._run(world)
         if self.name == PARTITION_STATS and isinstance(done, Outcome):
             assert done.base_snapshot_id is not None
@@ -95,14 +104,72 @@ class Command:
             floats = world.config.isolation == "snapshot"
         if self.verb != "expire":
             keeps = frozenset(self.ids if self.effect in {keeping_first, sequencing} else ())
-            return Operation(self.name, effect, floats=floats, keeps=keeps)
+            return Operation(
+                self.name,
+                effect,
+                self.ref,
+                floats=floats or self.effect is aging,
+                keeps=keeps,
+                lays_down=not self.commits,
+            )
         return Operation(self.name, may_drop=True, expires=Expiry(older_ms=DAY_MS))
 
 
+def aging(_rows: Sequence[Mapping[str, Any]]) -> Effect:
+    """Remove the rows of the old partition."""
+    return replacing(lambda row: row.get(PART) == _OLD_PART)
+
+
+@dataclass(frozen=True)
+class Act:
+    """A command that is made for the state of the table."""
+
+    run: Callable[[World], object]
+
+
+def _add_files(world: World) -> object:
+    rows = world.new_rows([92], "x")
+    path = foreign.file_elsewhere(world, rows)
+    return world.step(Operation("add files", adding(rows)), "add-files", path)
+
+
+def staged(world: World) -> Snapshot | None:
+    """Return the snapshot that is staged under a WAP id; None if it has expired."""
+    for item in world.metadata.snapshots:
+        if item.summary and item.summary.additional_properties.get("wap.id") == STAGED:
+            return item
+    return None
+
+
+def _publish(world: World) -> object:
+    source = staged(world)
+    if source is None:
+        return None
+    operation = branching.picking("publish", world, source, MAIN)
+    return world.step(operation, "publish", "--wap-id", STAGED)
+
+
+def _pick(world: World) -> object:
+    source = staged(world)
+    if source is None:
+        return None
+    operation = branching.picking("cherry-pick", world, source, MAIN)
+    return world.step(operation, "cherry-pick", source.snapshot_id)
+
+
+def _roll_back_by_lake(world: World) -> object:
+    snapshot = world.metadata.current_snapshot()
+    if snapshot is None or snapshot.parent_snapshot_id is None:
+        return None
+    operation = Operation("roll back by lake", moves=True)
+    return world.step(operation, "rollback", snapshot.parent_snapshot_id)
+
+
 _UPSERT = ["--upsert", "--key", "id", "--deletes"]
+REPAIR = ["--yes", "--repair", "dangling-deletes", "--repair", "totals", "--repair", "statistics"]
 _IN_PARTS = ["--partial-progress", "--max-commits", "3"]
 _CHANGES = ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"]
-COMMANDS = {
+COMMANDS: dict[str, Command | Act] = {
     item.name: item
     for item in (
         Command("append", "ingest", [], [90, 91]),
@@ -161,7 +228,31 @@ COMMANDS = {
         Command("expire", "expire", ["--older-than", "1d", "--retain-last", "1"]),
         Command("stats", "stats", []),
         Command(PARTITION_STATS, "stats", ["--partitions"]),
+        Command("manifests", "manifests", ["--rewrite-all"]),
+        Command(
+            "clean",
+            "clean",
+            ["--delete", "--older-than", "1d", "--max-share", "100%"],
+            commits=False,
+        ),
+        Command("repair", "check", REPAIR),
+        Command(
+            EXPIRED_PARTITIONS,
+            "expire-partitions",
+            ["--older-than", "1d", "--by", "part"],
+            effect=aging,
+        ),
+        Command("alter", "alter", ["--add-column", "more string", "--sort-by", "id"]),
+        Command("move a branch", "ref", ["--fast-forward", BEHIND, "--to", MAIN], ref=BEHIND),
+        Command("drop a branch", "ref", ["--drop", BEHIND], ref=BEHIND),
+        Command("move a tag", "tag", [KEPT, "--move"], ref=KEPT),
     )
+}
+COMMANDS |= {
+    "add files": Act(_add_files),
+    "publish": Act(_publish),
+    "cherry-pick": Act(_pick),
+    "roll back by lake": Act(_roll_back_by_lake),
 }
 
 
@@ -279,15 +370,10 @@ def _respec(world: World) -> object:
     return world.other_writer(Operation("spec"), work)
 
 
-def _describe_partitions(world: World) -> object:
-    if world.metadata.spec().is_unpartitioned():
-        return None
-    return COMMANDS[PARTITION_STATS].run(world)
-
-
 OTHERS: dict[str, Callable[[World], object]] = {
     "append elsewhere": _append([100, 101], "y z"),
     "append of the same keys": _append([3, 50, 90], "x"),
+    "append to an old partition": _append([102], _OLD_PART),
     "delete of a touched row": _delete_place(TOUCHED),
     "delete of another row": _delete_place(UNTOUCHED),
     "delete by key": _delete_keys((2, 13)),
@@ -302,8 +388,13 @@ OTHERS: dict[str, Callable[[World], object]] = {
     "roll back": _roll_back,
     "new column": _evolve,
     "new spec": _respec,
-    "stats": _by_lake("stats"),
-    PARTITION_STATS: _describe_partitions,
+    **{
+        name: _by_lake(name)
+        for name in (
+            *("stats", PARTITION_STATS, EXPIRED_PARTITIONS, "manifests", "clean", "repair"),
+            *("add files", "publish", "move a branch"),
+        )
+    },
 }
 
 
@@ -340,7 +431,10 @@ class Moment:
 
 
 class Races:
-    """One table, raced for again and again; from its partitioned state if a command needs that."""
+    """One table, raced for again and again; from its partitioned state if a command needs that.
+
+    `restore` restores the unpartitioned state, `restore_divided` the partitioned one.
+    """
 
     def __init__(self, folder: Path, isolation: str, version: int) -> None:
         self.world = World(
@@ -350,7 +444,7 @@ class Races:
             self._make()
             self.restore = self.world.save()
             self._partition()
-            self._restore_partitioned = self.world.save()
+            self.restore_divided = self.world.save()
 
     def _make(self) -> None:
         world = self.world
@@ -360,19 +454,68 @@ class Races:
             _append(ids, part)(world)
         world.clock.now += DAY_MS
         _delete_place(4)(world)
+        dangle = self._dangling()
         COMMANDS["upsert by copying"].run(world)
+        dangle()
         world.clock.now += 2 * DAY_MS
         # In format version 2, one data file gets two position delete files.
         _delete_place(14)(world)
         _delete_place(16)(world)
         world.clock.now += DAY_MS
+        self._stage()
         _delete_keys((6,))(world)
+        self._lose_files()
         world.clock.now += DAY_MS
+
+    def _stage(self) -> None:
+        """Add a snapshot that no branch has, a branch that main is ahead of, and a tag."""
+        world, head = self.world, self.world.head()
+        assert head is not None
+        branching.stage_by_wap(world, Random("staged"), STAGED)
+        for name, create in ((BEHIND, "create_branch"), (KEPT, "create_tag")):
+            update = world.table().handle.manage_snapshots()
+            operation = Operation(name, refs=frozenset({name}))
+            world.other_writer(operation, getattr(update, create)(head, name).commit)
+
+    def _dangling(self) -> Callable[[], object]:
+        """Return a function that deletes positions of a data file that a command has replaced meanwhile."""
+        world = self.world
+        table = world.table()
+        snapshot = table.metadata.current_snapshot()
+        assert snapshot is not None
+        places = world.reference.places(table.metadata, snapshot)
+        (entry,) = (entry for entry, _, row in places if row[ID] == TOUCHED)
+        if world.config.version == 1:
+            return lambda: None
+        world.expected_findings.add("V005")
+
+        def commit() -> None:
+            table = world.table()
+            deletes, _ = foreign.deletes_of(world, table, entry, [0])
+            foreign.commit(world, table, RowDelta(added=[], deletes=deletes, validates=False))
+
+        return lambda: world.other_writer(Operation("their dangling delete"), commit)
+
+    def _lose_files(self) -> None:
+        """Leave files in the table's folders that nothing references."""
+        table = self.world.table()
+        for name in ("data/lost.parquet", "metadata/lost-m0.avro"):
+            location = f"{table.metadata.location}/{name}"
+            table.storage.write(location, b"lost")
+            self.world.born(location)
 
     def _partition(self) -> None:
         """Change the spec, and write some rows in partitions; the others stay where they are."""
         world = self.world
         _respec(world)
+        table = world.table()
+
+        def divide() -> None:
+            with table.handle.update_spec() as update:
+                update.add_field("part", IdentityTransform(), "part")
+
+        world.other_writer(Operation("spec"), divide)
+        _append([31, 32], _OLD_PART)(world)
         rows = world.new_rows([11, 12, 21, 22], "x")
         operation = Operation("upsert", upserting(rows))
         world.step(operation, "ingest", world.source(rows), *_UPSERT, "copy-on-write")
@@ -384,8 +527,8 @@ class Races:
 
     def race(self, command: str, phase: str, others: Sequence[str]) -> Counter[str]:
         """Run one; whatever breaks a rule raises."""
-        described = PARTITION_STATS in (command, *others) and command != REPLACEMENT
-        (self._restore_partitioned if described else self.restore)()
+        divided = not _PARTITIONED.isdisjoint((command, *others)) and command != REPLACEMENT
+        (self.restore_divided if divided else self.restore)()
         world = self.world
         world.counts.clear()
 
@@ -408,13 +551,13 @@ class Races:
 
 
 def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield isolation, command, phase and the concurrent operation: 3,600."""
+    """Yield isolation, command, phase and the concurrent operation: 8,320."""
     for isolation, command, phase, other in itertools.product(ISOLATIONS, COMMANDS, PHASES, OTHERS):
         yield isolation, command, phase, (other,)
 
 
 def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with each ordered pair of concurrent operations: 64,800."""
+    """Yield the same with each ordered pair of concurrent operations: 216,320."""
     for isolation, command, phase, one, two in itertools.product(
         ISOLATIONS, COMMANDS, PHASES, OTHERS, OTHERS
     ):

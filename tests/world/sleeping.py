@@ -89,6 +89,14 @@ SLEEPERS = (
     "expire one",
     "replay",
     "replay a checkpoint",
+    "rewrite manifests",
+    "convert deletes",
+    "statistics",
+    "clean",
+    "add files, with run id",
+    "cherry-pick",
+    "publish",
+    "move a tag",
 )
 
 

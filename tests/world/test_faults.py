@@ -41,6 +41,14 @@ def test_a_fault_makes_a_table_with_all_its_rows_or_none(
         made.fault(fault)
 
 
+def test_a_rewrite_of_manifests_that_is_committed_does_not_fail_when_a_file_cannot_be_read(
+    base: Races,
+) -> None:
+    table = Faults(base, "rewrite manifests")
+    for number in range(table.calls[READ]):
+        table.fault(("open: too many files", number))
+
+
 def test_a_discard_that_cannot_take_its_marker_back_warns_of_it(base: Races) -> None:
     table = Faults(base, "discard")
     for number in range(table.calls[READ]):

@@ -9,6 +9,7 @@ import socket
 import ssl
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import requests
 from botocore import exceptions as botocore
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -25,6 +27,7 @@ from cryptography.x509.oid import NameOID
 from sqlalchemy.exc import OperationalError
 from support.cli.command_line import CommandLine, Result
 
+from lake.core.catalogs import rest
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.errors import BadInputError, LakeError, NotAuthorisedError, TimedOutError
 
@@ -293,6 +296,41 @@ def test_a_refused_login_keeps_the_servers_words_and_names_the_setting(
 
     assert reported(result) == (9, message, hint)
     assert "canary" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("check", "db.t"), ("clean", "db.t"), ("drop", "db.t", "--purge"), ("expire", "db.t")],
+    ids=lambda words: words[0],
+)
+def test_an_answer_without_the_location_of_the_metadata_file_is_corrupt(
+    configured: Callable[..., Result], lake: CommandLine, words: tuple[str, ...]
+) -> None:
+    lake.ok("create", "db.t", "id long")
+    (document,) = (lake.warehouse / "db/t/metadata").glob("*.metadata.json")
+    body = {"defaults": {}, "overrides": {}, "metadata": json.loads(document.read_bytes())}
+    with answering(200, body) as (host, port):
+        code, message, _ = reported(configured(*words, type="rest", uri=f"http://{host}:{port}"))
+
+    assert (code, message) == (7, "the catalog states no metadata file of table db.t")
+
+
+def test_the_error_for_an_answer_that_is_too_large_does_not_keep_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit = 3 * 2**20
+    monkeypatch.setattr(rest, "MAX_TEXT_BYTES", limit)
+    session = requests.Session()
+    session.mount("http://", rest._BoundedAdapter())
+    with (
+        answering(200, "x" * 2 * limit) as (host, port),
+        pytest.raises(requests.exceptions.ContentDecodingError) as raised,
+    ):
+        session.get(f"http://{host}:{port}")
+
+    frames = [frame for frame, _ in traceback.walk_tb(raised.value.__traceback__)]
+    held = [value for frame in frames for value in frame.f_locals.values()]
+    assert sum(len(value) for value in held if isinstance(value, bytes | bytearray)) < limit
 
 
 TYPES = "bigquery, dynamodb, glue, hadoop, hive, in-memory, rest, sql"

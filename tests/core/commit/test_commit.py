@@ -401,6 +401,24 @@ NOT_ACCEPTED = [
 ]
 
 
+@pytest.mark.parametrize("is_served", [False, True])
+@pytest.mark.parametrize("answer", NOT_ACCEPTED)
+def test_what_a_catalog_does_not_accept_is_tried_again_if_the_table_was_changed_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch, answer: Exception, is_served: bool
+) -> None:
+    world.append(1)
+
+    def refused(_: Any) -> Any:
+        world.append_elsewhere(2)
+        raise answer
+
+    monkeypatch.setattr(SqlBackend, "is_served", is_served)
+    inject(world.session, [refused])
+    world.append(3)
+
+    assert world.ids == [1, 2, 3]
+
+
 @pytest.mark.parametrize("answer", NOT_ACCEPTED)
 def test_what_a_catalog_does_not_accept_changed_nothing(world: World, answer: Exception) -> None:
     before = files_below(world.warehouse)
@@ -418,6 +436,7 @@ def test_what_is_not_understood_of_a_server_may_have_landed(
     world: World, answer: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SqlBackend, "is_served", True)
+    monkeypatch.setattr(SqlBackend, "writes_metadata", False)
     before = files_below(world.warehouse)
     inject(world.session, [refused_with(answer)])
     with pytest.raises(CommitUnknownError):

@@ -73,6 +73,8 @@ class Service:
         table = self.catalog().load_table(self.table(name))
         io = table.io
         named = {table.metadata_location, *(e.metadata_file for e in table.metadata.metadata_log)}
+        described = (*table.metadata.statistics, *table.metadata.partition_statistics)
+        named |= {file.statistics_path for file in described}
         for snapshot in table.metadata.snapshots:
             named.add(snapshot.manifest_list)
             for manifest in snapshot.manifests(io):

@@ -10,13 +10,15 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
 
+import pyarrow as pa
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 from lake.core.clock import Backoff
 from support.cli.service_line import Service, csv
@@ -26,7 +28,12 @@ from support.servers import maven, s3_server
 from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
 
-ACTIONS = ("append", "upsert", "compact", "expire", "replay")
+# The first ones read the whole history, which grows with each action.
+ACTIONS = (
+    *("add-files", "clean", "append", "upsert", "compact", "expire", "replay"),
+    *("manifests", "deletes", "stats", "alter", "tag", "rollback", "cherry-pick"),
+)
+_OLD = ("--older-than", "0s", "--unsafe-retention")
 WIRES = ("catalog", "store")
 _LIMITS = {
     "rest.client.connection-timeout-ms": "1500",
@@ -109,14 +116,14 @@ class Wired:
         self._direct("ingest", first, "--create", *QUICK)
         self.rows = {0: "a", 1: "b"}
 
-    def requests(self, action: str, wire: str) -> int:
-        """Return how many requests an action makes when nothing fails."""
+    def requests(self, action: str) -> dict[str, int]:
+        """Return how many requests an action makes on each wire when nothing fails."""
         words, after = self._planned(action)
-        before = len(self.proxies[wire].asked)
+        before = {wire: len(self.proxies[wire].asked) for wire in WIRES}
         code, document = self._run(words)
         assert code == 0, document
         self.rows = after
-        return len(self.proxies[wire].asked) - before
+        return {wire: len(self.proxies[wire].asked) - before[wire] for wire in WIRES}
 
     def check(self, case: Case) -> Counter[str]:
         """Let a case happen and judge it."""
@@ -135,13 +142,21 @@ class Wired:
             assert found in (self.rows, after), (found, self.rows, after)
         else:
             assert found == self.rows, (status, found, self.rows)
+        self._unlock()
         again, then = self._run(words)
-        assert again == 0, ("again", then)
+        # What was picked is not picked a second time.
+        assert again in ({0, 3} if case.action == "cherry-pick" else {0}), ("again", then)
         assert dict(self.direct.rows()) == after
         self.rows = after
         # A retry may have saved the requests up to there.
         kind = "wire faults" if happened else "wire faults that never came"
         return Counter({kind: 1, f"wire exit {code}": 1})
+
+    def _unlock(self) -> None:
+        """Remove the lock of a command that could not remove it, as if its time had passed."""
+        table = self.direct.catalog().load_table(self.direct.table())
+        with suppress(FileNotFoundError):
+            table.io.delete(f"{table.location()}/metadata/lake.lock")
 
     def _planned(self, action: str) -> tuple[list[Any], dict[int, str]]:
         """Return the words of a command that can be repeated, and the rows after it."""
@@ -160,10 +175,46 @@ class Wired:
             return ["ingest", source, "--upsert", "--key", "id"], {**self.rows, 0: name}
         if action == "compact":
             return ["compact", "--rewrite-all"], self.rows
-        source = csv(self.direct.folder, "new.csv", id=[1], name=[name])
-        self._direct("ingest", source, "--upsert", "--key", "id", "--deletes", "copy-on-write")
-        self.rows = {**self.rows, 1: name}
-        return ["expire", "--older-than", "0s", "--unsafe-retention"], self.rows
+        if action == "alter":
+            return ["alter", "--set", f"step={self.step}"], self.rows
+        if action == "tag":
+            return ["tag", f"tag{self.step}"], self.rows
+        if action in {"cherry-pick", "add-files"}:
+            return self._planned_addition(action, name)
+        head = self._head()
+        for mode in ("position", "position" if action == "deletes" else "copy-on-write"):
+            source = csv(self.direct.folder, "new.csv", id=[1], name=[f"{name} {mode}"])
+            self._direct("ingest", source, "--upsert", "--key", "id", "--deletes", mode)
+        before, self.rows = self.rows, {**self.rows, 1: f"{name} {mode}"}
+        words: dict[str, list[Any]] = {
+            "expire": ["expire", *_OLD],
+            "manifests": ["manifests", "--rewrite-all"],
+            "deletes": ["deletes", "--rewrite"],
+            "stats": ["stats"],
+            "rollback": ["rollback", head],
+            "clean": ["clean", "--delete", *_OLD, "--max-share", "100%"],
+        }
+        return words[action], before if action == "rollback" else self.rows
+
+    def _planned_addition(self, action: str, name: str) -> tuple[list[Any], dict[int, str]]:
+        """Return the words of a command that adds a row from a branch or from a file that exists."""
+        key = 100 + self.step
+        after = {**self.rows, key: name}
+        if action == "cherry-pick":
+            source = csv(self.direct.folder, "new.csv", id=[key], name=[name])
+            self._direct("ref", "--branch-create", name)
+            self._direct("ingest", source, "--branch", name)
+            return ["cherry-pick", name], after
+        table = self.direct.catalog().load_table(self.direct.table())
+        path = f"{table.location()}/landing/{name}.parquet"
+        with table.io.new_output(path).create() as sink:
+            pq.write_table(pa.table({"id": [key], "name": [name]}), sink)
+        return ["add-files", path, "--run-id", name], after
+
+    def _head(self) -> int | None:
+        """Return the current snapshot."""
+        table = self.direct.catalog().load_table(self.direct.table())
+        return table.metadata.current_snapshot_id
 
     def _direct(self, verb: str, *words: object) -> None:
         self.direct.line("inline").ok(verb, self.direct.table(), *words)
@@ -255,7 +306,11 @@ class Wires:
     def cases(self) -> list[Case]:
         """Return every case, in an order in which any few are of all kinds."""
         table = self._table()
-        counts = {(act, wire): table.requests(act, wire) for act in ACTIONS for wire in WIRES}
+        counts = {
+            (action, wire): count
+            for action in ACTIONS
+            for wire, count in table.requests(action).items()
+        }
         # A table whose history grew long makes every command slower.
         self._drop()
         every = list(cases(counts))
