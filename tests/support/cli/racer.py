@@ -8,6 +8,7 @@ Prints a JSON list of the exit codes of each command's attempts.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import sys
@@ -26,6 +27,8 @@ def run(arguments: list[str]) -> list[int]:
         out = io.TextIOWrapper(io.BytesIO())
         with contextlib.redirect_stdout(out):
             codes.append(main(arguments))
+        # A process of cron's would end here, and with it its connections to the catalog.
+        gc.collect()
         if codes[-1] not in AGAIN:
             break
     return codes
