@@ -68,6 +68,8 @@ class PuffinWriter(TransactionalWriter):
     footer_size: int = 0
     _blobs: list[Mapping[str, Any]] = field(default_factory=list)
     _sink: Any = None
+    # Whether the file may exist: an error of the storage may arrive after it was created.
+    _may_exist: bool = False
 
     def add_vector(self, blob: bytes, *, data_file: str, positions: int) -> tuple[int, int]:
         """Write a deletion vector's blob; return its offset and size in bytes."""
@@ -87,6 +89,7 @@ class PuffinWriter(TransactionalWriter):
     def add_blob(self, blob: bytes, metadata: BlobMetadata) -> tuple[int, int]:
         """Write a blob; return its offset and size in bytes."""
         if self._sink is None:
+            self._may_exist = True
             self._sink = self.storage.open_output(self.path)
             self._write(MAGIC)
         offset = self.size
@@ -120,11 +123,11 @@ class PuffinWriter(TransactionalWriter):
 
     def abort(self) -> None:
         """Delete the file."""
-        if self._sink is None:
-            return
-        with suppress(OSError, pa.ArrowException):
-            self._sink.close()
-        self.storage.delete([self.path])
+        if self._sink is not None:
+            with suppress(OSError, pa.ArrowException):
+                self._sink.close()
+        if self._may_exist:
+            self.storage.delete([self.path])
 
     def _write(self, data: bytes) -> None:
         self._sink.write(data)

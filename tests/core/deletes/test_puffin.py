@@ -100,3 +100,22 @@ def test_an_error_leaves_no_file_and_nothing_to_write_makes_none(tmp_path: Path)
     with PuffinWriter(Storage(), f"file://{path}") as writer:
         assert writer.close() == 0
     assert not path.exists()
+
+
+def test_a_file_that_was_created_before_the_storage_failed_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.puffin"
+
+    def created(_: Storage, location: str) -> None:
+        path.touch()
+        raise OSError(f"{location}: the answer did not arrive")
+
+    monkeypatch.setattr(Storage, "open_output", created)
+    with (
+        pytest.raises(OSError, match="did not arrive"),
+        PuffinWriter(Storage(), f"file://{path}") as writer,
+    ):
+        writer.add_vector(RowPositions().to_blob(), data_file="file:///a.parquet", positions=0)
+
+    assert not path.exists()
