@@ -82,6 +82,9 @@ def main() -> int:
         print(f"{count:>9} {name}")
     seconds = int(time.monotonic() - started)
     print(f"{_shown(total)}; {len(failures)} broken, {seconds} s")
+    # Again at the end: a service that runs this keeps the last part of a long output only.
+    for text in failures:
+        print(f"BROKEN {text}", flush=True)
     return 1 if failures else 0
 
 

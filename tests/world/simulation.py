@@ -13,6 +13,7 @@ import itertools
 import os
 import re
 import shutil
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -174,6 +175,8 @@ class World:
         # The kinds of all snapshots, expired ones too, as their summaries state them.
         self.kinds: dict[int, str] = {}
         self._faults = Random(f"{seed} faults")
+        # Outside of actors, this thread works alone.
+        self._thread = threading.current_thread()
         (folder / "sources").mkdir(parents=True)
         self.warehouse = folder / "warehouse"
         self.warehouse.mkdir()
@@ -198,10 +201,16 @@ class World:
         """A point where another actor may go on."""
         if self.scheduler.failure is not None:
             raise Broken
+        if self._is_helper():
+            return
         self.clock.now += 7
         if self._under_way:
             self._judged(self._let_land)()
         self.scheduler.point(what)
+
+    def _is_helper(self) -> bool:
+        """Whether this is a thread that an actor started: it runs beside its actor, in no order."""
+        return self.scheduler.actor() is None and threading.current_thread() is not self._thread
 
     def _at_catalog(self, what: str) -> None:
         self._notify(what, "")

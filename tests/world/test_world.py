@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from world.running import run_world
-from world.simulation import Config
+from world.simulation import Config, World
 
 STEPS = 40
 _GIVEN = os.environ.get("LAKE_WORLD_SEED")
@@ -37,3 +41,33 @@ def test_a_checkpoint_that_is_deleted_while_it_is_replayed_is_not_a_defect() -> 
 
 def test_a_seed_gives_the_same_world_again() -> None:
     assert run_world("again", 12) == run_world("again", 12)
+
+
+def test_a_seed_gives_the_same_world_in_another_process() -> None:
+    # Its commands read many manifests, in threads of their own.
+    seed = "ci 138"
+    script = f"from world.running import run_world; print(run_world({seed!r}, {STEPS})[1])"
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parent.parent), *sys.path]))
+
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "3"},
+    )
+
+    assert done.stdout.split()[-1] == run_world(seed, STEPS)[1]
+
+
+def test_a_thread_that_an_actor_starts_does_not_move_the_world(tmp_path: Path) -> None:
+    world = World(tmp_path / "w", "threads", Config.drawn(Random("threads")))
+    before = world.clock.now
+
+    thread = threading.Thread(target=world.point, args=("read",))
+    thread.start()
+    thread.join()
+
+    assert world.clock.now == before
+    world.point("read")
+    assert world.clock.now > before
