@@ -27,9 +27,9 @@ def jobs(kind: str, most: int, *, in_turn: bool = False) -> Iterator[tuple[str, 
         in_turn: whether each command runs in one of its format versions per catalog, not in all of them.
     """
     from world.killed import COMMANDS
-    from world.places import PLACES
+    from world.places import KINDS
 
-    for turn, place in enumerate(PLACES if most else ()):
+    for turn, place in enumerate(KINDS if most else ()):
         for version in (1, 2, 3):
             names = [
                 name
@@ -83,8 +83,11 @@ def strike(
 
 def cuts(most: int) -> Iterator[tuple[str, list[Any]]]:
     """Yield the jobs that cut the power after each commit of each command."""
+    from world.places import LOCAL
+
     for _, arguments in jobs("cuts", most):
-        yield "cuts", arguments[:-1]
+        if arguments[2] in LOCAL:
+            yield "cuts", arguments[:-1]
 
 
 def cut(
@@ -158,14 +161,15 @@ def _killed(
     from world.crashes import Crashes
     from world.killed import COMMANDS
     from world.mortal import Mortals
+    from world.served_places import opened
 
     counts: Counter[str] = Counter()
     broken: list[str] = []
 
-    with Mortals() as mortals:
+    with opened(kind, folder) as place, Mortals(place.environment) as mortals:
 
         def run_one(name: str) -> Counter[str]:
-            crashes = Crashes(folder, mortals, COMMANDS[name], version, kind)
+            crashes = Crashes(folder, mortals, COMMANDS[name], version, place=place)
 
             def kill(points: tuple[Any, ...]) -> Counter[str]:
                 killed = crashes.kill(*points)

@@ -20,13 +20,17 @@ from pyiceberg.table.metadata import TableMetadata
 
 from world.killed import COMMANDS, GONE, LOST, NOTHING, ONCE, REFUSED, SAME, Command, rows
 from world.mortal import AFTER, BEFORE, End, Mortals
-from world.places import PLACES, TABLE, Place
-from world.reference import Reference, missing
+from world.places import LOCAL, TABLE, Place
+from world.reference import Reference, local, missing
 
 _NAMES = ("id", "part", "value")
 # The exit code of a run after a complete one, for commands that do not report that nothing is left to do.
 _ENDED = {GONE: 7, REFUSED: 3}
+_REFUSED = 3
+# After this time, no server receives a request any more.
+_DOUBT_MS = 601_000
 _READY = "ready"
+_TRASH = re.compile(r"/\.lake-trash/([^/]+)/")
 _OLD = re.compile(r"metadata\.json|[/-]version-hint\.text(\.unfinished)?$")
 # Temporary manifests, claims, markers, journals and locks.
 _OWN = re.compile(r"/metadata/(lake|[0-9a-f]{32}-[0-9a-f]{32}-00000-)")
@@ -81,9 +85,8 @@ class Crashes:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._kind = kind
         self._mortals = mortals
-        self.place = place or PLACES[kind](folder)
+        self.place = place or LOCAL[kind](folder)
         self._command = command
         self._words: dict[str, object] = {}
         self._make(version)
@@ -118,9 +121,9 @@ class Crashes:
             self._ok(*line)
         self._words["metadata"] = self.place.locations().get(TABLE) or self._words["metadata"]
         if command.prepare is not None:
-            command.prepare(self.place.warehouse, self._kind)
-        trash = (self.place.warehouse / "db" / "t" / ".lake-trash").glob("*")
-        self._words["run"] = next((run.name for run in trash), "")
+            command.prepare(self.place)
+        trashed = (_TRASH.search(file.location) for file in self.place.files())
+        self._words["run"] = next((found[1] for found in trashed if found), "")
         self._dropped = sorted(path.name for path in (self.place.warehouse / "drop").glob("*"))
         self.place.save(_READY)
 
@@ -155,9 +158,10 @@ class Crashes:
         kill: Point | None = None,
         arguments: Sequence[object] = (),
         images: Path | None = None,
+        later_ms: int = 0,
     ) -> End:
-        """Run the command, or another one; with ``kill``, up to that point; with ``images``, see `Mortals`."""
-        return self._mortals.run(self.words(arguments), kill, images)
+        """Run the command, or another one, up to the point ``kill``; for the others see `Mortals`."""
+        return self._mortals.run(self.words(arguments), kill, images, later_ms=later_ms)
 
     def words(self, arguments: Sequence[object] = ()) -> list[str]:
         """Return the arguments of the command line of the command or another one."""
@@ -281,8 +285,9 @@ class Crashes:
 
     def _resume(self, ended: End, description: object) -> None:
         """End a killed run that the second could not end, because its first step was made."""
-        metadata = Path(str(self._words["metadata"]).removeprefix("file://"))
-        if ended.code == 0 or not self._command.resume or not metadata.exists():
+        metadata = local(str(self._words["metadata"]))
+        exists = any(local(file.location) == metadata for file in self.place.files())
+        if ended.code == 0 or not self._command.resume or not exists:
             return
         for line in self._command.resume:
             done = self.run(arguments=line)
@@ -292,7 +297,12 @@ class Crashes:
         """Discard uncommitted runs that killed processes left."""
         found = (_PENDING.search(path) for path in self.look().lost)
         for run in sorted({pending[1] for pending in found if pending}):
-            ended = self.run(arguments=["ingest", TABLE, "--discard", run])
+            discard = ["ingest", TABLE, "--discard", run]
+            if self.place.is_served:
+                # The server may still receive the commit of a process that is gone.
+                refused = self.run(arguments=discard)
+                assert refused.code == _REFUSED, (description, refused)
+            ended = self.run(arguments=discard, later_ms=_DOUBT_MS if self.place.is_served else 0)
             assert ended.code == 0, (description, ended)
 
     def _check_third(self, found: Found, description: object) -> None:
@@ -318,19 +328,19 @@ class Crashes:
 
     def look(self) -> Found:
         """Read the tables and check that every file of a retained snapshot exists, statistics included."""
-        reference = Reference()
+        reference = Reference(self.place.local)
         tables = [table for table in self.place.tables() if table.current_snapshot() is not None]
         held: dict[str, int | None] = {}
         for metadata in tables:
             for snapshot in metadata.snapshots:
                 held |= reference.contents(metadata, snapshot).files
             held |= _statistics(metadata)
-        assert self._command.damages or not missing(held)
+        assert self._command.damages or not missing(held, self.place.local)
         return Found(
             self._rows(reference, tables) if tables else None,
             frozenset(item.snapshot_id for table in tables for item in table.snapshots),
-            self.place.files(),
-            frozenset(f"file://{name.removeprefix('file://')}" for name in held),
+            frozenset(local(file.location) for file in self.place.files()),
+            frozenset(local(name) for name in held),
             frozenset(ref for table in tables for ref in table.refs) - {"main"},
             frozenset(self.place.locations()),
         )

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from world.killed import rows
 from world.mortal import AFTER, BEFORE, End, Mortals
-from world.places import PLACES, TABLE, Place
+from world.places import LOCAL, TABLE, Place
 
 Point = tuple[int, str]
 _APPENDS = 3
@@ -37,7 +37,7 @@ class Follows:
         self._disk = folder / "disk"
         self._disk.mkdir(parents=True)
         self._ledger = folder / "ledger"
-        self._place: Place = PLACES[kind](self._disk)
+        self._place: Place = LOCAL[kind](self._disk)
         self._place.restore("nothing")
         self.state, self.out = self._disk / "state", self._disk / "out"
         self._options = options

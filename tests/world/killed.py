@@ -12,19 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import SetStatisticsUpdate
-from support.cli.command_line import CommandLine
 from support.tables.replay_plans import take_checkpoint, write_manifest
 
-from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.selection import open_catalog
 from lake.core.commit.attempt import ChangeSet, commit_changes
 from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.flink.state import FLINK_SINK
-from lake.core.session import Session
-from lake.core.settings import Settings
 from world.foreign import data_files
+from world.places import KINDS, TABLE, Place
 
 NOTHING, SAME, ONCE, GONE, REFUSED = "nothing", "same", "once", "gone", "refused"
 _BY_PART = ("--partition-by", "part")
@@ -42,7 +38,7 @@ class Command:
         rows: the rows that it loads.
         leaves: whether a killed run may leave files that no snapshot references.
         first: command lines that are run before it.
-        prepare: a function that is called before it, with the warehouse and the catalog's type.
+        prepare: a function that is called before it.
         then: a command line that is run at the end; the rows after it must agree too.
         again: the result of a run after a complete one: ``nothing``; the ``same`` rows; it must be run ``once`` only,
             because a second run cannot detect the first; or it reports what is ``gone``; or it is ``refused``.
@@ -52,7 +48,7 @@ class Command:
         resume: command lines that end a killed run which no second run can end; they fail if nothing is left of it.
         keeps: whether every file that was there stays.
         breaks: whether a killed run may leave a table that lacks files: it deletes the table, and a next run goes on.
-        catalogs: the types of catalogs.
+        catalogs: the kinds of places.
         divides: whether a second run divides what the first left into commits again, so that there are more.
         damages: whether `prepare` removes files that the table needs, so that it cannot be read before.
     """
@@ -61,7 +57,7 @@ class Command:
     rows: Sequence[Mapping[str, Any]] = ()
     leaves: bool = True
     first: Sequence[Sequence[str]] = ()
-    prepare: Callable[[Path, str], None] | None = None
+    prepare: Callable[[Place], None] | None = None
     then: Sequence[str] = ()
     again: str = NOTHING
     versions: Sequence[int] = (1, 2, 3)
@@ -70,7 +66,7 @@ class Command:
     resume: Sequence[Sequence[str]] = ()
     keeps: bool = False
     breaks: bool = False
-    catalogs: Sequence[str] = ("sql", "hadoop")
+    catalogs: Sequence[str] = KINDS
     divides: bool = False
     damages: bool = False
 
@@ -154,13 +150,11 @@ _MANY_DELETES = (
 )
 
 
-def checkpoints(warehouse: Path, kind: str) -> None:
+def checkpoints(place: Place) -> None:
     """Leave the files of a Flink job that died after its third checkpoint, without any commit."""
-    pyiceberg_patches.apply()
-    settings = Settings(warehouse=str(warehouse), catalog_type=kind)
-    table = Session(settings=settings, catalog=open_catalog(settings)).table("db.t")
+    table = place.session().table(TABLE)
     taken = {number: rows(60 + number, value=number) for number in (1, 2, 3)}
-    leave_checkpoint(table, warehouse / "checkpoint", taken)
+    leave_checkpoint(table, place.warehouse / "checkpoint", taken)
 
 
 def leave_checkpoint(
@@ -175,51 +169,48 @@ def leave_checkpoint(
     take_checkpoint(folder, FLINK_SINK, named)
 
 
-def staged(warehouse: Path, kind: str) -> None:
+def staged(place: Place) -> None:
     """Commit rows to the branch ``staged`` under a WAP id."""
-    settings = Settings(warehouse=str(warehouse), catalog_type=kind)
-    session = Session(settings=settings, catalog=open_catalog(settings))
-    table = session.table("db.t")
+    session = place.session()
+    table = session.table(TABLE)
     added = AppendFiles(added=data_files(table, rows(70, 71, value=7)))
     request = CommitRequest(operation_id=str(uuid.uuid4()), branch="staged")
     commit_snapshot(session, table, added, request, summary={"wap.id": "w"})
 
 
-def orphans(warehouse: Path, kind: str) -> None:
+def orphans(place: Place) -> None:
     """Leave files in the table's folders that nothing references."""
-    settings = Settings(warehouse=str(warehouse), catalog_type=kind)
-    table = Session(settings=settings, catalog=open_catalog(settings)).table("db.t")
+    table = place.session().table(TABLE)
     location = table.metadata.location
     for name in ("data/lost.parquet", "data/lost/part.orc", "metadata/lost-m0.avro"):
         table.storage.write(f"{location}/{name}", b"lost")
 
 
-def listed_orphans(warehouse: Path, kind: str) -> None:
+def listed_orphans(place: Place) -> None:
     """Leave files that nothing references, and an inventory of all files."""
-    orphans(warehouse, kind)
-    paths = [path for path in (warehouse / "db" / "t").rglob("*") if path.is_file()]
-    times = [path.stat().st_mtime_ns // 1000 for path in paths]
+    orphans(place)
+    files = place.files()
+    times = [file.modified_us for file in files]
     inventory = pa.table(
         {
-            "path": [str(path) for path in paths],
-            "size": [path.stat().st_size for path in paths],
+            "path": [file.location for file in files],
+            "size": [file.size for file in files],
             "last_modified": pa.array(times, pa.timestamp("us", "UTC")),
         }
     )
-    pq.write_table(inventory, warehouse / "inventory.parquet")
+    pq.write_table(inventory, place.warehouse / "inventory.parquet")
 
 
-def removed_orphans(warehouse: Path, kind: str) -> None:
+def removed_orphans(place: Place) -> None:
     """Move files that nothing references to the trash."""
-    orphans(warehouse, kind)
-    CommandLine(warehouse, catalog_type=kind).ok(*_CLEAN, "--quarantine")
+    orphans(place)
+    place.run(*_CLEAN, "--quarantine")
 
 
-def damaged(warehouse: Path, kind: str) -> None:
+def damaged(place: Place) -> None:
     """Leave a wrong total, and the entry of a statistics file that is gone."""
-    settings = Settings(warehouse=str(warehouse), catalog_type=kind)
-    session = Session(settings=settings, catalog=open_catalog(settings))
-    table = session.table("db.t")
+    session = place.session()
+    table = session.table(TABLE)
     added = AppendFiles(added=data_files(table, rows(70, value=7)))
     request = CommitRequest(operation_id=str(uuid.uuid4()))
     wrong = {"total-records": "99"}
@@ -235,23 +226,22 @@ def damaged(warehouse: Path, kind: str) -> None:
     commit_changes(session, table, lambda _: change, lambda now: lost in now.statistics or None)
 
 
-def bereaved(warehouse: Path, kind: str) -> None:
+def bereaved(place: Place) -> None:
     """Leave a wrong total, and the entry of a data file that is gone."""
-    damaged(warehouse, kind)
-    settings = Settings(warehouse=str(warehouse), catalog_type=kind)
-    session = Session(settings=settings, catalog=open_catalog(settings))
-    table = session.table("db.t")
+    damaged(place)
+    session = place.session()
+    table = session.table(TABLE)
     (lost,) = data_files(table, rows(80, value=8))
     request = CommitRequest(operation_id=str(uuid.uuid4()))
     commit_snapshot(session, table, AppendFiles(added=[lost]), request)
     table.storage.delete([lost.path])
 
 
-def dropped(*loaded: Sequence[Mapping[str, Any]]) -> Callable[[Path, str], None]:
+def dropped(*loaded: Sequence[Mapping[str, Any]]) -> Callable[[Place], None]:
     """Return a function that drops a file of each of the given rows into a watched folder."""
 
-    def prepare(warehouse: Path, _kind: str) -> None:
-        folder = warehouse / "drop"
+    def prepare(place: Place) -> None:
+        folder = place.warehouse / "drop"
         folder.mkdir()
         for number, given in enumerate(loaded):
             path = folder / f"{number}.parquet"
@@ -404,7 +394,7 @@ def _commands() -> dict[str, Command]:
 
 
 # In a Hadoop catalog a table is its folder and has no entry.
-_WITH_ENTRIES = ("sql",)
+_WITH_ENTRIES = ("sql", "postgres", "rest")
 _ENTRIES: Mapping[str, Command] = {
     "drop": Command(
         arguments=_DROP, then=_REGISTER, again=GONE, keeps=True, catalogs=_WITH_ENTRIES

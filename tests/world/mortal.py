@@ -28,6 +28,7 @@ from typing import Any, Self
 from unittest.mock import patch
 
 from lake.cli.app import load_verb
+from lake.core.clock import SystemClock
 from lake.core.follow.handover import discovered, epochs, hand_over
 from lake.core.follow.handover.state import StateStore
 from lake.core.storage.storage import Storage
@@ -88,17 +89,20 @@ class Mortals:
         kill: tuple[int, str] | None = None,
         images: Path | None = None,
         ledger: Path | None = None,
+        later_ms: int = 0,
     ) -> End:
         """Run a command; with ``kill``, kill it before or after its n-th call (from 0).
 
         With ``images``, store in that folder the warehouse as a power cut would leave it after each commit. With
-        ``ledger``, a loader moves each epoch of a follow to that folder as soon as it appears.
+        ``ledger``, a loader moves each epoch of a follow to that folder as soon as it appears. Its clock is
+        ``later_ms`` ahead.
         """
         answer = self._ask(
             arguments=[*map(str, arguments)],
             kill=kill,
             images=str(images) if images else None,
             ledger=str(ledger) if ledger else None,
+            later_ms=later_ms,
         )
         return _end(answer)
 
@@ -180,6 +184,8 @@ def _live(request: dict[str, Any], writer: int) -> None:
         with redirect_stdout(out), redirect_stderr(err), ExitStack() as stack:
             signals = {signal.SIGKILL: request.get("kill"), signal.SIGSTOP: request.get("stop")}
             words = request["arguments"]
+            if later_ms := request.get("later_ms"):
+                stack.enter_context(_later(later_ms))
             if request.get("ledger"):
                 stack.enter_context(_loading(Path(request["ledger"])))
             # With more files than this, the ledger of a watch is written as one.
@@ -210,7 +216,8 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
     from lake.core.catalogs.rest import BoundedRestCatalog
     from lake.core.locks import local
     from lake.core.orphans import trash
-    from lake.core.storage import atomic_files
+    from lake.core.storage import atomic_files, moves
+    from lake.core.storage.s3 import S3
     from world import hooks
 
     count = [0]
@@ -246,6 +253,8 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
             (BoundedRestCatalog, "commit_table"),
             (BoundedRestCatalog, "load_table"),
             *((BoundedRestCatalog, name) for name in _ENTRIES),
+            *((S3, name) for name in ("put", "create", "delete", "remove", "abort_uploads")),
+            (moves, "_copy"),
             (atomic_files, "_write"),
             (atomic_files, "_link"),
             (disposal, "move"),
@@ -280,6 +289,14 @@ _SYSTEM = (
 # The steps after which a power cut is simulated.
 _FOLLOWING = ((StateStore, "save"), (epochs, "_rename"), (hand_over, "write_epoch"))
 _WATCHING = ((state.StateStore, "save"), (Epochs, "_load"), (disposal, "move"))
+
+
+@contextmanager
+def _later(later_ms: int) -> Iterator[None]:
+    """Set lake's clock ahead."""
+    real = SystemClock.now_ms
+    with patch.object(SystemClock, "now_ms", lambda clock: real(clock) + later_ms):
+        yield
 
 
 @contextmanager

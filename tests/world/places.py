@@ -1,21 +1,41 @@
-"""The tables on which commands are killed, in each kind of catalog; their state can be saved and restored."""
+"""The local tables on which commands are killed; their state can be saved and restored.
+
+Tables on a store and in a catalog's server: see `world.served_places`.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from sqlalchemy import create_engine, inspect, text
+from support.cli.command_line import CommandLine
+
+from lake.core.catalogs import pyiceberg_patches
+from lake.core.catalogs.selection import open_catalog
+from lake.core.session import Session
+from lake.core.settings import Settings
+from world.reference import local
 
 TABLE = "db.t"
-_TABLES = ("iceberg_tables", "iceberg_namespace_properties")
 _VERSION = re.compile(r"v([0-9]+)\.metadata\.json")
+
+
+@dataclass(frozen=True)
+class PlacedFile:
+    """A file of a table: its location, its size in bytes, and when it was written, in µs since 1970."""
+
+    location: str
+    size: int
+    modified_us: int
 
 
 class Place:
@@ -25,31 +45,72 @@ class Place:
         folder: a folder of its own.
     """
 
+    # Whether the catalog is on a server.
+    is_served = False
+    # The first arguments of the command line after the warehouse.
+    _options: tuple[str, ...] = ()
+
     def __init__(self, folder: Path) -> None:
+        # Files of commands that belong to no table are in it too.
         self.warehouse = folder / "warehouse"
         self._saved = folder / "saved"
 
     @property
     def arguments(self) -> list[str]:
         """The first arguments of the command line."""
-        return ["--warehouse", str(self.warehouse)]
+        return ["--warehouse", str(self.warehouse), *self._options]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The additional environment of the command line."""
+        return {}
+
+    @property
+    def _settings(self) -> Settings:
+        return Settings(warehouse=str(self.warehouse))
+
+    def session(self) -> Session:
+        """Open the catalog in this process."""
+        pyiceberg_patches.apply()
+        with patch.dict(os.environ, self.environment):
+            return Session(settings=self._settings, catalog=open_catalog(self._settings))
+
+    def run(self, *arguments: str) -> None:
+        """Run a command line in this process."""
+        with patch.dict(os.environ, self.environment):
+            _Line(self).ok(*arguments)
+
+    def local(self, location: str) -> str:
+        """Return the path of a local file with the content that a file had when tables were last read."""
+        return local(location)
 
     def metadata(self) -> TableMetadata | None:
         """Return the first of the current tables; None if there is none."""
         return next(iter(self.tables()), None)
 
     def tables(self) -> list[TableMetadata]:
-        """Return the current tables, by name."""
-        return [_read(location) for location in self.locations().values()]
+        """Return the current tables, by name; `local` then returns files as they are now."""
+        self._refresh()
+        return [
+            TableMetadataUtil.parse_raw(Path(self.local(location)).read_text())
+            for location in self.locations().values()
+        ]
 
     def locations(self) -> Mapping[str, str]:
         """Return the metadata files of the tables by name, in the order of names."""
         return _located(self.warehouse / "catalog.db")
 
-    def files(self) -> frozenset[str]:
+    def files(self) -> list[PlacedFile]:
         """Return all files of tables."""
-        found = (path for path in (self.warehouse / "db").rglob("*") if path.is_file())
-        return frozenset(f"file://{path}" for path in found)
+        found = [path for path in (self.warehouse / "db").rglob("*") if path.is_file()]
+        return [
+            PlacedFile(f"file://{path}", status.st_size, status.st_mtime_ns // 1000)
+            for path in found
+            for status in [path.stat()]
+        ]
+
+    def _refresh(self) -> None:
+        """Make `local` return files as they are now."""
 
     def save(self, name: str) -> None:
         """Save the current state."""
@@ -71,12 +132,25 @@ class Place:
         shutil.copytree(copy, self.warehouse)
 
 
+class _Line(CommandLine):
+    """Calls `lake` on a place."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place.warehouse)
+        self._place = place
+
+    def arguments(self, *arguments: object) -> list[str]:
+        return [*self._place.arguments, *map(str, arguments)]
+
+
 class FolderPlace(Place):
     """A warehouse with one table in a Hadoop catalog."""
 
+    _options = ("--catalog-type", "hadoop")
+
     @property
-    def arguments(self) -> list[str]:
-        return [*super().arguments, "--catalog-type", "hadoop"]
+    def _settings(self) -> Settings:
+        return Settings(warehouse=str(self.warehouse), catalog_type="hadoop")
 
     def locations(self) -> Mapping[str, str]:
         found = {}
@@ -90,62 +164,6 @@ class FolderPlace(Place):
             if named:
                 found[f"db.{folder.parent.name}"] = named[max(named)]
         return found
-
-
-class ServedPlace(Place):
-    """Local files in a SQL catalog on a server; commands find it as `prod` in their environment.
-
-    Args:
-        folder: a folder of its own.
-        uri: the catalog's URI, with a separate database.
-    """
-
-    def __init__(self, folder: Path, uri: str) -> None:
-        super().__init__(folder)
-        self._engine = create_engine(uri)
-        self._rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
-        self.environment = {
-            "PYICEBERG_CATALOG__PROD__TYPE": "sql",
-            "PYICEBERG_CATALOG__PROD__URI": uri,
-            "PYICEBERG_CATALOG__PROD__WAREHOUSE": f"file://{self.warehouse}",
-        }
-
-    @property
-    def arguments(self) -> list[str]:
-        return ["--catalog", "prod"]
-
-    def locations(self) -> Mapping[str, str]:
-        rows = self._select("iceberg_tables")
-        found = {_name(row): str(row["metadata_location"]) for row in rows}
-        return dict(sorted(found.items()))
-
-    def _select(self, table: str) -> list[dict[str, Any]]:
-        if not inspect(self._engine).has_table(table):
-            return []
-        with self._engine.connect() as connection:
-            found = connection.execute(text(f"SELECT * FROM {table}"))
-            return [dict(row) for row in found.mappings()]
-
-    def save(self, name: str) -> None:
-        super().save(name)
-        self._rows[name] = {table: self._select(table) for table in _TABLES}
-
-    def restore(self, name: str) -> bool:
-        for table in _TABLES:
-            if not inspect(self._engine).has_table(table):
-                continue
-            with self._engine.begin() as connection:
-                connection.execute(text(f"DELETE FROM {table}"))
-                for row in self._rows.get(name, {}).get(table, []):
-                    columns = ", ".join(row)
-                    values = ", ".join(f":{column}" for column in row)
-                    insert = f"INSERT INTO {table} ({columns}) VALUES ({values})"
-                    connection.execute(text(insert), row)
-        return super().restore(name)
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    return f"{row['table_namespace']}.{row['table_name']}"
 
 
 def _located(database: Path) -> dict[str, str]:
@@ -166,8 +184,6 @@ def _has_tables(connection: Any) -> bool:
     return bool(connection.execute(query).fetchone()[0])
 
 
-def _read(location: str) -> TableMetadata:
-    return TableMetadataUtil.parse_raw(Path(location.removeprefix("file://")).read_text())
-
-
-PLACES = {"sql": Place, "hadoop": FolderPlace}
+LOCAL = {"sql": Place, "hadoop": FolderPlace}
+SERVED = ("postgres", "rest")
+KINDS = (*LOCAL, *SERVED)

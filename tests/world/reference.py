@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,10 +58,20 @@ class Contents:
     files: dict[str, int | None]
 
 
-class Reference:
-    """Reads a table's snapshots."""
+def local(location: str) -> str:
+    """Return the path of a local file for any spelling of its location."""
+    return location.removeprefix("file://").removeprefix("file:")
 
-    def __init__(self) -> None:
+
+class Reference:
+    """Reads a table's snapshots.
+
+    Args:
+        local: returns the path of a local file with a file's content.
+    """
+
+    def __init__(self, local: Callable[[str], str] = local) -> None:
+        self._local = local
         self._avro: dict[str, list[dict[str, Any]]] = {}
         self._rows: dict[str, list[dict[int, Any]]] = {}
         self._contents: dict[str, Contents] = {}
@@ -69,8 +79,8 @@ class Reference:
 
     def renewed(self) -> Reference:
         """Return one that only knows files that were not overwritten since they were read."""
-        found = Reference()
-        same = {path for path, known in self._read_as.items() if _version(path) == known}
+        found = Reference(self._local)
+        same = {path for path, known in self._read_as.items() if self._version(path) == known}
         found._avro = {path: self._avro[path] for path in self._avro.keys() & same}
         found._rows = {path: self._rows[path] for path in self._rows.keys() & same}
         found._read_as = {path: self._read_as[path] for path in same}
@@ -180,7 +190,8 @@ class Reference:
                 assert entry.referenced
                 assert entry.length
                 assert entry.offset is not None
-                for place in vector(entry.path, entry.offset, entry.length):
+                path = self._local(entry.path)
+                for place in vector(path, entry.offset, entry.length):
                     found[entry.referenced].append((place, entry.sequence, None))
             else:
                 scope = (entry.spec_id, entry.partition)
@@ -201,8 +212,8 @@ class Reference:
 
     def _file(self, path: str) -> list[dict[int, Any]]:
         if path not in self._rows:
-            self._read_as[path] = _version(path)
-            with pq.ParquetFile(local(path)) as file:
+            self._read_as[path] = self._version(path)
+            with pq.ParquetFile(self._local(path)) as file:
                 table = file.read(use_threads=False)
             ids = [int(field.metadata[_FIELD_ID]) for field in table.schema]
             columns = [column.to_pylist() for column in table.columns]
@@ -214,27 +225,26 @@ class Reference:
 
     def _records(self, path: str) -> list[dict[str, Any]]:
         if path not in self._avro:
-            self._read_as[path] = _version(path)
-            with open(local(path), "rb") as file:
+            self._read_as[path] = self._version(path)
+            with open(self._local(path), "rb") as file:
                 self._avro[path] = list(fastavro.reader(file))  # type: ignore[arg-type]
         return self._avro[path]
 
-
-def _version(path: str) -> tuple[int, ...]:
-    try:
-        found = os.stat(local(path))
-    except FileNotFoundError:
-        return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def local(location: str) -> str:
-    """Return the path of a local file for any spelling of its location."""
-    return location.removeprefix("file://").removeprefix("file:")
+    def _version(self, path: str) -> tuple[int, ...]:
+        try:
+            found = os.stat(self._local(path))
+        except FileNotFoundError:
+            return ()
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def missing(files: dict[str, int | None]) -> list[str]:
-    """Return the files that do not exist, or have another length than was recorded."""
+def missing(files: dict[str, int | None], local: Callable[[str], str] = local) -> list[str]:
+    """Return the files that do not exist, or have another length than was recorded.
+
+    Args:
+        files: the length of each, None if it is not known.
+        local: returns the path of a local file with a file's content.
+    """
     bad = []
     for path, size in files.items():
         try:
