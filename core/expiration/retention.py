@@ -222,14 +222,14 @@ class _Limits:
 
 
 def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits) -> bool:
-    if name == ancestry.MAIN:
-        return True
     snapshot = metadata.snapshot_by_id(ref.snapshot_id)
     if snapshot is None:
         # The snapshots that it should keep are not known.
         raise CorruptFileError(
             f"{name} points to snapshot {ref.snapshot_id}, which the table does not have"
         )
+    if name == ancestry.MAIN:
+        return True
     age = limits.now_ms - snapshot.timestamp_ms
     return age <= (ref.max_ref_age_ms or limits.ref_age_ms)
 
