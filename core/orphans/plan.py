@@ -37,6 +37,7 @@ from lake.core.orphans.options import CleanOptions, Mode, PrefixMismatch
 from lake.core.orphans.references import referenced_names
 from lake.core.properties.table_properties import GC_ENABLED
 from lake.core.session import Session
+from lake.core.snapshots.ancestry import check_refs
 from lake.core.storage.errors import translate_errors
 from lake.core.storage.file_names import FileNames
 from lake.core.storage.location_columns import normalize_locations
@@ -149,7 +150,8 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
 
     Raises:
         RefusedError: a safety rule forbids it.
-        CorruptFileError: metadata, a manifest or a temporary manifest of a checkpoint cannot be read.
+        CorruptFileError: metadata, a manifest or a temporary manifest of a checkpoint cannot be read, or a ref points
+            to a snapshot that the table does not have.
         NotFoundError: one of the current snapshots is not complete.
         StorageError: the listing is not complete.
     """
@@ -158,6 +160,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         raise RefusedError(
             "gc.enabled is false: the table's files may belong to other tables, so none is an orphan for certain"
         )
+    check_refs(table.metadata)
     refuse_shared_location(table, "remove orphan files by hand")
     names = FileNames(options.equal_schemes, options.equal_authorities)
     reach = Reachability(table.storage, names)

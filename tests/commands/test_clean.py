@@ -18,6 +18,7 @@ from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
 from support.tables.flink_fixtures import FlinkFixture
 from support.tables.iceberg_tables import ids_in, open_session, pyiceberg_catalog
+from support.tables.metadata_edits import edit_metadata
 from support.tables.tidy_table import Tidy, planted_orphans
 
 from lake.core.errors import StorageError
@@ -231,6 +232,35 @@ def test_an_unreadable_manifest_of_a_checkpoint_stops_the_run(tidy: Tidy) -> Non
     assert failed.exit_code == 7
     assert name in failed.json()["error"]["message"]
     assert lost.exists()
+
+
+@pytest.mark.parametrize("ref", ["main", "tag"])
+def test_a_ref_that_names_a_snapshot_that_the_table_lacks_stops_the_run(
+    tidy: Tidy, ref: str
+) -> None:
+    tidy.lake.ok("ref", "db.t", "--tag", "tag")
+
+    def lose(plain: dict[str, Any]) -> None:
+        *others, last = plain["snapshots"]
+        plain["snapshots"], plain["metadata-log"] = others, []
+        if ref == "tag":
+            plain["current-snapshot-id"] = others[-1]["snapshot-id"]
+            plain["refs"]["main"]["snapshot-id"] = others[-1]["snapshot-id"]
+        else:
+            plain["refs"]["tag"]["snapshot-id"] = others[-1]["snapshot-id"]
+        assert plain["refs"][ref]["snapshot-id"] == last["snapshot-id"]
+
+    edit_metadata(tidy.warehouse, lose)
+    before = tidy.files()
+
+    failed = tidy.lake(
+        *("--json", "clean", "db.t", "--delete", "--max-share", "100%"),
+        *("--older-than", "0s", "--unsafe-retention"),
+    )
+
+    assert failed.exit_code == 7, failed
+    assert failed.json()["error"]["message"].startswith(f"{ref} points to snapshot")
+    assert tidy.files() == before
 
 
 @pytest.mark.parametrize(
