@@ -16,6 +16,7 @@ from lake.core.arrow import one_array
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import refuse_shared_location
 from lake.core.errors import RefusedError
+from lake.core.garbage.name_set import NameSet
 from lake.core.garbage.nested_tables import NestedTables
 from lake.core.garbage.other_tables import in_folders_of_others
 from lake.core.garbage.own_files import own_files
@@ -31,10 +32,16 @@ from lake.core.garbage.reachability import (
 from lake.core.metadata.files import is_metadata_name
 from lake.core.options import Option
 from lake.core.orphans.data_folders import own_data_folders
-from lake.core.orphans.kept_files import KeepReason, by_name, checkpoint_names, kept_metadata
+from lake.core.orphans.kept_files import (
+    KeepReason,
+    KeptMetadata,
+    by_name,
+    checkpoint_names,
+    kept_metadata,
+)
 from lake.core.orphans.listing import list_files, looked_up
 from lake.core.orphans.options import CleanOptions, Mode, PrefixMismatch
-from lake.core.orphans.references import referenced_names
+from lake.core.orphans.references import names_of_state, referenced_names
 from lake.core.properties.table_properties import GC_ENABLED
 from lake.core.session import Session
 from lake.core.snapshots.ancestry import check_refs
@@ -176,7 +183,9 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         loose = listed.without(referenced.names)
         count = listed.count - loose.num_rows
         limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))
-        reasons = _reasons(table, options, loose, referenced, names, limit_ms)
+        kept = kept_metadata(table, loose["path"].to_pylist(), options.locations)
+        needed = _needed_elsewhere(session, table, kept, loose, listed.names, names)
+        reasons = _reasons(table, options, loose, referenced, names, limit_ms, kept.paths | needed)
         reasons = _spared(session, table, options, loose, reasons)
         loose = loose.select(LISTING.names).append_column(_REASON, reasons)
         if options.inventory is not None:
@@ -199,6 +208,29 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     return plan
 
 
+def _needed_elsewhere(
+    session: Session,
+    table: Table,
+    kept: KeptMetadata,
+    loose: pa.Table,
+    listed: NameSet,
+    names: FileNames,
+) -> set[str]:
+    """Return the unreferenced files that another state of the table references; warn of them."""
+    found: set[str] = set()
+    for path, state in kept.states.items():
+        needed = pa.concat_arrays(names_of_state(table, state, listed, names))
+        new = set(loose.filter(pc.is_in(loose["name"], value_set=needed))["path"].to_pylist())
+        new -= kept.paths
+        if new - found:
+            session.warn(
+                f"{len(new)} files are kept because {path} references them, which is not in the log of "
+                f"{table.identifier}: another catalog may contain the table, or a commit failed"
+            )
+        found |= new
+    return found
+
+
 def _reasons(
     table: Table,
     options: CleanOptions,
@@ -206,10 +238,20 @@ def _reasons(
     referenced: HeldNames,
     names: FileNames,
     limit_ms: int,
+    metadata: set[str],
 ) -> pa.Array:
-    """Return why each unreferenced file is kept; null for an orphan. The first reason that applies is given."""
+    """Return why each unreferenced file is kept; null for an orphan. The first reason that applies is given.
+
+    Args:
+        table: the table.
+        options: the options.
+        loose: the files that no snapshot references.
+        referenced: the names of the files that the table references.
+        names: computes names.
+        limit_ms: files that were written after this time are kept.
+        metadata: the files that are kept for `KeepReason.METADATA`.
+    """
     paths = loose["path"].to_pylist()
-    metadata = kept_metadata(table, paths, options.locations)
     nested = _of_other_tables(table, options, loose, metadata)
     pending = pc.is_in(loose["name"], value_set=checkpoint_names(table, names)).to_pylist()
     mismatched = referenced.paths.has(without_prefix(one_array(loose["name"]))).to_pylist()
