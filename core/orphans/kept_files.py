@@ -16,19 +16,18 @@ import pyarrow.compute as pc
 
 from lake.core import locations
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
+from lake.core.garbage.other_states import OtherState, other_states
 from lake.core.metadata.files import (
     VERSION_HINT,
     is_metadata_name,
     read_metadata,
     version_of,
 )
-from lake.core.orphans.other_states import other_states
+from lake.core.orphans.references import metadata_files
 from lake.core.replay.temporary_manifests import read_temporary_manifests
 from lake.core.staging.manifest_files import find_manifests
 
 if TYPE_CHECKING:
-    from pyiceberg.table.metadata import TableMetadata
-
     from lake.core.catalogs.catalog import Table
     from lake.core.storage.file_names import FileNames
 
@@ -86,7 +85,7 @@ class KeptMetadata:
     """
 
     paths: set[str]
-    states: dict[str, TableMetadata]
+    states: dict[str, OtherState]
 
 
 def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> KeptMetadata:
@@ -101,8 +100,8 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> Ke
         more: further folders that the user named.
 
     Raises:
-        RefusedError: a metadata file in the table's folders is another table's, or has a format version that is not
-            supported.
+        RefusedError: a metadata file in the table's folders is another table's, or cannot be read by this version.
+        CorruptFileError: a metadata file was removed meanwhile.
     """
     found = [
         path
@@ -126,7 +125,8 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> Ke
             )
     current = version_of(table.metadata_location)
     kept = {path for path, uuid in uuids.items() if uuid != own or not _is_before(path, current)}
-    states = other_states(table, (path for path, uuid in uuids.items() if uuid == own))
+    candidates = (path for path, uuid in uuids.items() if uuid == own)
+    states = other_states(table, metadata_files(table), candidates)
     return KeptMetadata(hints | kept | states.keys(), states)
 
 

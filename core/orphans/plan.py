@@ -219,7 +219,7 @@ def _needed_elsewhere(
     """Return the unreferenced files that another state of the table references; warn of them."""
     found: set[str] = set()
     for path, state in kept.states.items():
-        needed = pa.concat_arrays(names_of_state(table, state, listed, names))
+        needed = pa.concat_arrays(names_of_state(table, state.metadata, listed, names))
         new = set(loose.filter(pc.is_in(loose["name"], value_set=needed))["path"].to_pylist())
         new -= kept.paths
         if new - found:

@@ -460,3 +460,33 @@ def test_a_clean_keeps_the_files_of_the_same_table_in_another_catalog(
     assert "another catalog may contain the table" in document["warnings"][0]
     assert not leftover.exists()
     assert not (folder / "data" / "orphan.parquet").exists()
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "behind"])
+def test_a_purge_is_refused_if_another_catalog_continues_the_table(
+    lake: CommandLine, tmp_path: Path, ahead: bool
+) -> None:
+    load(lake)
+    other = CommandLine(tmp_path / "other" / "warehouse")
+    other.ok("register", "db.t", metadata_path(lake.warehouse))
+    load(other, times=1 if ahead else 2)
+    load(lake, times=0 if ahead else 5)
+    before = files_below(lake.warehouse)
+
+    refused = lake("drop", "db.t", *_PURGE)
+
+    assert refused.exit_code == 3, refused
+    assert "another catalog may contain the table" in refused.stderr
+    assert files_below(lake.warehouse) == before
+    assert lake("drop", "db.t").exit_code == 0
+    assert ids_in(other.warehouse) == sorted([1, 2] * (3 if ahead else 4))
+
+
+def test_a_purge_ignores_what_a_failed_commit_left(lake: CommandLine) -> None:
+    load(lake)
+    current = metadata_path(lake.warehouse)
+    version = current.name.partition("-")[0]
+    current.with_name(f"{version}-{uuid4()}.metadata.json").write_bytes(current.read_bytes())
+    current.with_name(f"99999-{uuid4()}.metadata.json").write_bytes(current.read_bytes()[:1000])
+
+    assert lake("drop", "db.t", *_PURGE).exit_code == 0
