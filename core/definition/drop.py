@@ -19,7 +19,7 @@ from lake.core.catalogs.shared_locations import names_of_table, require_own_fold
 from lake.core.definition.entries import change_entry
 from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedError, StoppedError
 from lake.core.garbage.nested_tables import FOLDERS, NestedTables
-from lake.core.garbage.other_states import continued_elsewhere
+from lake.core.garbage.other_states import refuse_continued
 from lake.core.garbage.other_tables import in_folders_of_others
 from lake.core.garbage.own_files import own_files
 from lake.core.garbage.reachability import KINDS, Reachability
@@ -94,11 +94,7 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
             f"{table.identifier} shares its files with {', '.join(names[:3])}", hint=kept
         )
     named = session.catalog.metadata_files(table)
-    if session.catalog.has_entries and (other := continued_elsewhere(table, named)):
-        raise RefusedError(
-            f"{other} continues {table.identifier} and is not in its log: another catalog may contain the table",
-            hint=f"{kept}; if no other catalog contains it, move that file away and run the command again",
-        )
+    refuse_continued(session, table, kept, also_failed=True)
     found = Reachability(table.storage).garbage(metadata, metadata.snapshots, ())
     own = own_files(table, found.files)
     ordered = [own.filter(pc.equal(own["kind"], kind)) for kind in KINDS]

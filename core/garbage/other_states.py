@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core import locations
-from lake.core.errors import CorruptFileError
+from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.metadata.files import is_metadata_name, read_metadata, version_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from lake.core.catalogs.catalog import Table
+    from lake.core.session import Session
 
 _THREADS = 16
 
@@ -79,17 +80,24 @@ def other_states(table: Table, log: Sequence[str], paths: Iterable[str]) -> dict
     return {path: item for path, item in found.items() if item is not None}
 
 
-def continued_elsewhere(table: Table, log: Sequence[str]) -> str | None:
-    """Return a metadata file of the table with which another catalog continues it; None if there is none.
+def refuse_continued(
+    session: Session, table: Table, hint: str, *, also_failed: bool = False
+) -> None:
+    """Refuse to delete files that another catalog may need, because it contains the table and continues it.
 
     Args:
+        session: the session of the invocation.
         table: the table.
-        log: the current metadata file and those in the table's log.
+        hint: what can be done with the table otherwise.
+        also_failed: whether a newer metadata file that a commit may have left that failed is a reason, too.
 
     Raises:
+        RefusedError: the metadata folder shows such a catalog, or contains what lake does not support.
         CorruptFileError: a metadata file was removed meanwhile.
-        RefusedError: a state uses something that lake does not support.
     """
+    if not session.catalog.has_entries:
+        return
+    log = session.catalog.metadata_files(table)
     own = {locations.canonical(path) for path in log}
     current = version_of(table.metadata_location)
     paths = [
@@ -102,6 +110,9 @@ def continued_elsewhere(table: Table, log: Sequence[str]) -> str | None:
     ]
     for path, state in other_states(table, log, paths).items():
         # Of several commits at the same time, all but one fail, and leave files of its version.
-        if state.is_committed or (version_of(path) or 0) > (current or 0):
-            return path
-    return None
+        is_newer = (version_of(path) or 0) > (current or 0)
+        if state.is_committed or (also_failed and is_newer):
+            raise RefusedError(
+                f"{path} continues {table.identifier} and is not in its log: another catalog may contain the table",
+                hint=f"{hint}; if no other catalog contains it, move that file away and run the command again",
+            )

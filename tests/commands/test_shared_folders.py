@@ -482,6 +482,26 @@ def test_a_purge_is_refused_if_another_catalog_continues_the_table(
     assert ids_in(other.warehouse) == sorted([1, 2] * (3 if ahead else 4))
 
 
+def test_an_expiration_is_refused_if_another_catalog_continues_the_table(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    load(lake)
+    other = CommandLine(tmp_path / "other" / "warehouse")
+    other.ok("register", "db.t", metadata_path(lake.warehouse))
+    load(other)
+    # The files that the other catalog still needs are not in this state any more.
+    lake.ok("compact", "db.t", "--rewrite-all")
+    before = files_below(lake.warehouse)
+
+    refused = lake("expire", "db.t", *_EXPIRE)
+
+    assert refused.exit_code == 3, refused
+    assert "another catalog may contain the table" in refused.stderr
+    assert files_below(lake.warehouse) == before
+    assert lake.ok("expire", "db.t", *_EXPIRE, "--keep-files")["status"] == "done"
+    assert ids_in(other.warehouse) == [1] * 4 + [2] * 4
+
+
 def test_a_purge_ignores_what_a_failed_commit_left(lake: CommandLine) -> None:
     load(lake)
     current = metadata_path(lake.warehouse)
