@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -170,6 +171,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     check_refs(table.metadata)
     refuse_shared_location(table, "remove orphan files by hand")
     names = FileNames(options.equal_schemes, options.equal_authorities)
+    _check_locations(table, options.locations, names)
     reach = Reachability(table.storage, names)
     found, current = list_files(
         table,
@@ -206,6 +208,28 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
             hint="load rows first, or drop the table with its files",
         )
     return plan
+
+
+def _check_locations(table: Table, folders: Sequence[str], names: FileNames) -> None:
+    """Check the further folders.
+
+    Raises:
+        RefusedError: one contains a folder of the table, so that it may contain other tables or the catalog; or no
+            table can have it.
+    """
+    roots = names.of(pa.array([f"{root.rstrip('/')}/" for root in table.roots], pa.string()))
+    for folder in folders:
+        is_absolute = folder.startswith("/") or locations.has_scheme(folder)
+        if not locations.ownable(folder if is_absolute else os.path.abspath(folder)):
+            raise RefusedError(f"{Option.LOCATIONS} {folder} is not a folder of one table")
+        own = names.of(pa.array([f"{folder.rstrip('/')}/"], pa.string()))[0].as_py()
+        inside = pc.and_(pc.starts_with(roots, own), pc.not_equal(roots, own))
+        if pc.any(inside, min_count=0).as_py():
+            raise RefusedError(
+                f"{Option.LOCATIONS} {folder} contains the folder of {table.identifier}, and may contain other "
+                "tables and the catalog",
+                hint="give the folder to which earlier versions of the table wrote",
+            )
 
 
 def _needed_elsewhere(

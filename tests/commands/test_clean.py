@@ -323,6 +323,23 @@ def test_a_further_folder_is_cleaned_unless_it_is_another_tables(
     assert sorted(ids_in(tidy.warehouse, "db.u")) == [1]
 
 
+@pytest.mark.parametrize("folder", ["/", ".", "warehouse", "warehouse/db/../", "/tmp", "file:///"])
+def test_a_further_folder_that_contains_the_table_is_refused(
+    tidy: Tidy, tmp_path: Path, folder: str
+) -> None:
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (0, 0))
+    before = set(tmp_path.rglob("*"))
+
+    refused = tidy.lake(
+        *("--json", "clean", "db.t", "--delete", "--max-share", "100%", "--location", folder)
+    )
+
+    assert refused.exit_code == 3, refused
+    assert "--location" in refused.json()["error"]["message"]
+    assert before <= set(tmp_path.rglob("*"))
+
+
 def test_a_table_without_snapshots_keeps_its_files(tmp_path: Path) -> None:
     lake = CommandLine(tmp_path / "warehouse", engine="inline")
     catalog = pyiceberg_catalog(tmp_path / "warehouse")

@@ -141,6 +141,15 @@ def test_a_change_that_another_table_or_a_file_forbids_is_refused(
     assert (ids_in(lake.warehouse), ids_in(lake.warehouse, "db.u")) == ([1], [2])
 
 
+def test_a_metadata_file_that_never_existed_is_reported_so(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    error = lake("--json", "register", "db.v", tmp_path / "none.metadata.json").json()["error"]
+
+    assert error["kind"] == "not-found"
+    assert error["message"].endswith("none.metadata.json does not exist")
+
+
 def test_an_older_metadata_file_is_registered_with_a_warning(lake: CommandLine) -> None:
     add(lake, 1)
     first = metadata_path(lake.warehouse)
