@@ -95,7 +95,7 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
         )
     named = session.catalog.metadata_files(table)
     refuse_continued(session, table, kept, also_failed=True)
-    found = Reachability(table.storage).garbage(metadata, metadata.snapshots, ())
+    found = Reachability(table.storage).garbage(metadata, metadata.snapshots, (), whole=True)
     own = own_files(table, found.files)
     ordered = [own.filter(pc.equal(own["kind"], kind)) for kind in KINDS]
     nested = NestedTables(table.storage, table.roots)

@@ -81,6 +81,22 @@ def test_a_purge_is_a_preview_without_yes_and_spares_what_is_not_the_tables(
     }
 
 
+def test_a_purge_deletes_the_statistics_of_snapshots_that_the_table_lacks(
+    lake: CommandLine,
+) -> None:
+    add(lake, 1)
+    lake.ok("stats", "db.t")
+
+    def lose(plain: dict[str, Any]) -> None:
+        plain["statistics"][0]["snapshot-id"] += 1
+
+    edit_metadata(lake.warehouse, lose)
+
+    lake.ok("drop", "db.t", "--purge", "--yes")
+
+    assert files_below(lake.warehouse) == set()
+
+
 def test_a_purge_deletes_no_file_of_another_table(lake: CommandLine) -> None:
     add(lake, 1)
     catalog = pyiceberg_catalog(lake.warehouse)
