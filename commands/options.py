@@ -72,6 +72,7 @@ PARAMETERS: Mapping[Option, str] = {
     Option.KEEP_CHECKPOINTS_MS: "keep_checkpoints",
     Option.LIMIT_BYTES: "prune_limit",
     Option.LOCAL_MERGE_BYTES: "local_merge",
+    Option.LOCATIONS: "location",
     Option.MONITOR_INTERVAL_MS: "monitor_interval",
     Option.KIND: "auto",
     Option.OLDER_THAN_MS: "older_than",

@@ -85,6 +85,7 @@ class Option(Enum):
     LIMIT = auto()
     LIMIT_BYTES = auto()
     LOCAL_MERGE_BYTES = auto()
+    LOCATIONS = auto()
     MASTER = auto()
     MAX_COMMITS = auto()
     MAX_EPOCHS = auto()

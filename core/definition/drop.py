@@ -19,6 +19,7 @@ from lake.core.catalogs.shared_locations import names_of_table, require_own_fold
 from lake.core.definition.entries import change_entry
 from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedError, StoppedError
 from lake.core.garbage.nested_tables import FOLDERS, NestedTables
+from lake.core.garbage.other_states import refuse_continued
 from lake.core.garbage.other_tables import in_folders_of_others
 from lake.core.garbage.own_files import own_files
 from lake.core.garbage.reachability import KINDS, Reachability
@@ -92,10 +93,11 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
         raise RefusedError(
             f"{table.identifier} shares its files with {', '.join(names[:3])}", hint=kept
         )
-    found = Reachability(table.storage).garbage(metadata, metadata.snapshots, ())
+    named = session.catalog.metadata_files(table)
+    refuse_continued(session, table, kept, also_failed=True)
+    found = Reachability(table.storage).garbage(metadata, metadata.snapshots, (), whole=True)
     own = own_files(table, found.files)
     ordered = [own.filter(pc.equal(own["kind"], kind)) for kind in KINDS]
-    named = session.catalog.metadata_files(table)
     nested = NestedTables(table.storage, table.roots)
     documents = [
         path for path in named if locations.deletable(path, table.roots) and not nested.owns(path)

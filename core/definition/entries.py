@@ -12,8 +12,6 @@ from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
     ForbiddenError,
-    NoSuchNamespaceError,
-    NoSuchTableError,
     TableAlreadyExistsError,
     UnauthorizedError,
 )
@@ -24,10 +22,9 @@ from lake.core.errors import CommitUnknownError, LakeError, RefusedError, Stoppe
 from lake.core.interrupts import uninterrupted
 from lake.core.session import Session
 
-# A server that responds so has not carried out the request, unless an earlier copy of it arrived first.
+# A server that responds so has not carried out the request, unless an earlier copy of it arrived first. A response
+# that the table or the namespace does not exist is not among them: both existed before the request.
 _REFUSALS = (
-    NoSuchTableError,
-    NoSuchNamespaceError,
     TableAlreadyExistsError,
     UnauthorizedError,
     ForbiddenError,

@@ -17,6 +17,7 @@ from lake.core.expiration.retention import (
     check_retention,
     plan_retention,
 )
+from lake.core.garbage.other_states import refuse_continued
 from lake.core.garbage.own_files import own_files, warn_of_others
 from lake.core.garbage.reachability import Garbage, Reachability
 from lake.core.options import Option
@@ -96,6 +97,8 @@ def plan_expiration(
     reach = Reachability(table.storage)
     garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
     own = own_files(table, garbage.files)
+    if not keep_files and own.num_rows:
+        refuse_continued(session, table, f"{Option.KEEP_FILES} changes metadata only")
     if not keep_files:
         warn_of_others(session, garbage.files.num_rows - own.num_rows)
     garbage = replace(garbage, files=own)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from lake.core.errors import (
     BadInputError,
-    CorruptFileError,
     InvalidRequestError,
     RefusedError,
 )
@@ -133,6 +132,7 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
         CorruptFileError: a ref points to a snapshot that the table does not have.
         RefusedError: a named snapshot is the head of a retained ref, or a Flink job needs it.
     """
+    ancestry.check_refs(metadata)
     limits = _Limits.of(metadata, options, now_ms)
     held = _held(metadata, options, now_ms)
     refs = {name: ref for name, ref in metadata.refs.items() if _stays(metadata, name, ref, limits)}
@@ -222,14 +222,9 @@ class _Limits:
 
 
 def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits) -> bool:
-    if name == ancestry.MAIN:
-        return True
     snapshot = metadata.snapshot_by_id(ref.snapshot_id)
-    if snapshot is None:
-        # The snapshots that it should keep are not known.
-        raise CorruptFileError(
-            f"{name} points to snapshot {ref.snapshot_id}, which the table does not have"
-        )
+    if name == ancestry.MAIN or snapshot is None:
+        return True
     age = limits.now_ms - snapshot.timestamp_ms
     return age <= (ref.max_ref_age_ms or limits.ref_age_ms)
 

@@ -142,6 +142,7 @@ class Reachability:
         kept: Sequence[Snapshot],
         *,
         before: TableMetadata | None = None,
+        whole: bool = False,
     ) -> Garbage:
         """Return the files that expired snapshots reference and retained ones do not.
 
@@ -151,6 +152,7 @@ class Reachability:
             kept: all retained snapshots.
             before: metadata from before the snapshots were removed, which still has the entries of their
                 statistics; None if ``metadata`` has them.
+            whole: the table goes, with the entries of statistics whose snapshots do not exist.
 
         Raises:
             CorruptFileError: a retained snapshot's manifest or manifest list cannot be read.
@@ -163,13 +165,17 @@ class Reachability:
         # Read even if there are no candidates: a table with a broken manifest is not changed.
         live = self._live_names(metadata, kept_manifests)
         expired_ids = {item.snapshot_id for item in expired}
+
+        def goes(snapshot_id: int) -> bool:
+            return whole or snapshot_id in expired_ids
+
         parts = [
             candidates,
             _files(going["manifest_path"], MANIFEST, going["manifest_length"]),
             _files(pa.array([item.manifest_list for item in expired], pa.string()), MANIFEST_LIST),
-            _statistics(before or metadata, lambda snapshot_id: snapshot_id in expired_ids),
+            _statistics(before or metadata, goes),
         ]
-        named = _statistics(metadata, lambda snapshot_id: snapshot_id not in expired_ids)
+        named = _statistics(metadata, lambda snapshot_id: not goes(snapshot_id))
         files = self._once(pa.concat_tables(parts))
         files = self._without(files, live, kept_manifests, kept, named)
         used = frozenset(kept_manifests["partition_spec_id"].unique().to_pylist())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
@@ -15,12 +16,14 @@ import pyarrow.compute as pc
 
 from lake.core import locations
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
+from lake.core.garbage.other_states import OtherState, other_states
 from lake.core.metadata.files import (
     VERSION_HINT,
     is_metadata_name,
     read_metadata,
     version_of,
 )
+from lake.core.orphans.references import metadata_files
 from lake.core.replay.temporary_manifests import read_temporary_manifests
 from lake.core.staging.manifest_files import find_manifests
 
@@ -72,10 +75,24 @@ def checkpoint_names(table: Table, names: FileNames) -> pa.Array:
     return pa.concat_arrays([names.of(column) for column in paths])
 
 
-def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> set[str]:
-    """Return the metadata files that are not in the table's log and must stay, and version hints.
+@dataclass(frozen=True, slots=True)
+class KeptMetadata:
+    """Metadata files that are not in the table's log and must stay.
 
-    A metadata file whose version is not less than the current one may be about to become the current one.
+    Args:
+        paths: these files, and version hints.
+        states: those that another catalog may use as the table's state, with what they contain.
+    """
+
+    paths: set[str]
+    states: dict[str, OtherState]
+
+
+def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> KeptMetadata:
+    """Return the metadata files that are not in the table's log and must stay.
+
+    A metadata file whose version is not less than the current one may be about to become the current one, or may be
+    the current one of another catalog.
 
     Args:
         table: the table.
@@ -83,7 +100,8 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> se
         more: further folders that the user named.
 
     Raises:
-        RefusedError: a metadata file in the table's folders is another table's.
+        RefusedError: a metadata file in the table's folders is another table's, or cannot be read by this version.
+        CorruptFileError: a metadata file was removed meanwhile.
     """
     found = [
         path
@@ -106,9 +124,10 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> se
                 hint="the two tables share their folders; move one of them before orphan files are removed",
             )
     current = version_of(table.metadata_location)
-    return hints | {
-        path for path, uuid in uuids.items() if uuid != own or not _is_before(path, current)
-    }
+    kept = {path for path, uuid in uuids.items() if uuid != own or not _is_before(path, current)}
+    candidates = (path for path, uuid in uuids.items() if uuid == own)
+    states = other_states(table, metadata_files(table), candidates)
+    return KeptMetadata(hints | kept | states.keys(), states)
 
 
 def is_earlier_metadata(table: Table, path: str) -> bool:

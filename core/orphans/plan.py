@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -16,6 +17,7 @@ from lake.core.arrow import one_array
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import refuse_shared_location
 from lake.core.errors import RefusedError
+from lake.core.garbage.name_set import NameSet
 from lake.core.garbage.nested_tables import NestedTables
 from lake.core.garbage.other_tables import in_folders_of_others
 from lake.core.garbage.own_files import own_files
@@ -31,12 +33,19 @@ from lake.core.garbage.reachability import (
 from lake.core.metadata.files import is_metadata_name
 from lake.core.options import Option
 from lake.core.orphans.data_folders import own_data_folders
-from lake.core.orphans.kept_files import KeepReason, by_name, checkpoint_names, kept_metadata
+from lake.core.orphans.kept_files import (
+    KeepReason,
+    KeptMetadata,
+    by_name,
+    checkpoint_names,
+    kept_metadata,
+)
 from lake.core.orphans.listing import list_files, looked_up
 from lake.core.orphans.options import CleanOptions, Mode, PrefixMismatch
-from lake.core.orphans.references import referenced_names
+from lake.core.orphans.references import names_of_state, referenced_names
 from lake.core.properties.table_properties import GC_ENABLED
 from lake.core.session import Session
+from lake.core.snapshots.ancestry import check_refs
 from lake.core.storage.errors import translate_errors
 from lake.core.storage.file_names import FileNames
 from lake.core.storage.location_columns import normalize_locations
@@ -149,7 +158,8 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
 
     Raises:
         RefusedError: a safety rule forbids it.
-        CorruptFileError: metadata, a manifest or a temporary manifest of a checkpoint cannot be read.
+        CorruptFileError: metadata, a manifest or a temporary manifest of a checkpoint cannot be read, or a ref points
+            to a snapshot that the table does not have.
         NotFoundError: one of the current snapshots is not complete.
         StorageError: the listing is not complete.
     """
@@ -158,8 +168,10 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         raise RefusedError(
             "gc.enabled is false: the table's files may belong to other tables, so none is an orphan for certain"
         )
+    check_refs(table.metadata)
     refuse_shared_location(table, "remove orphan files by hand")
     names = FileNames(options.equal_schemes, options.equal_authorities)
+    _check_locations(table, options.locations, names)
     reach = Reachability(table.storage, names)
     found, current = list_files(
         table,
@@ -173,7 +185,9 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         loose = listed.without(referenced.names)
         count = listed.count - loose.num_rows
         limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))
-        reasons = _reasons(table, options, loose, referenced, names, limit_ms)
+        kept = kept_metadata(table, loose["path"].to_pylist(), options.locations)
+        needed = _needed_elsewhere(session, table, kept, loose, listed.names, names)
+        reasons = _reasons(table, options, loose, referenced, names, limit_ms, kept.paths | needed)
         reasons = _spared(session, table, options, loose, reasons)
         loose = loose.select(LISTING.names).append_column(_REASON, reasons)
         if options.inventory is not None:
@@ -196,6 +210,51 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     return plan
 
 
+def _check_locations(table: Table, folders: Sequence[str], names: FileNames) -> None:
+    """Check the further folders.
+
+    Raises:
+        RefusedError: one contains a folder of the table, so that it may contain other tables or the catalog; or no
+            table can have it.
+    """
+    roots = names.of(pa.array([f"{root.rstrip('/')}/" for root in table.roots], pa.string()))
+    for folder in folders:
+        is_absolute = folder.startswith("/") or locations.has_scheme(folder)
+        if not locations.ownable(folder if is_absolute else os.path.abspath(folder)):
+            raise RefusedError(f"{Option.LOCATIONS} {folder} is not a folder of one table")
+        own = names.of(pa.array([f"{folder.rstrip('/')}/"], pa.string()))[0].as_py()
+        inside = pc.and_(pc.starts_with(roots, own), pc.not_equal(roots, own))
+        if pc.any(inside, min_count=0).as_py():
+            raise RefusedError(
+                f"{Option.LOCATIONS} {folder} contains the folder of {table.identifier}, and may contain other "
+                "tables and the catalog",
+                hint="give the folder to which earlier versions of the table wrote",
+            )
+
+
+def _needed_elsewhere(
+    session: Session,
+    table: Table,
+    kept: KeptMetadata,
+    loose: pa.Table,
+    listed: NameSet,
+    names: FileNames,
+) -> set[str]:
+    """Return the unreferenced files that another state of the table references; warn of them."""
+    found: set[str] = set()
+    for path, state in kept.states.items():
+        needed = pa.concat_arrays(names_of_state(table, state.metadata, listed, names))
+        new = set(loose.filter(pc.is_in(loose["name"], value_set=needed))["path"].to_pylist())
+        new -= kept.paths
+        if new - found:
+            session.warn(
+                f"{len(new)} files are kept because {path} references them, which is not in the log of "
+                f"{table.identifier}: another catalog may contain the table, or a commit failed"
+            )
+        found |= new
+    return found
+
+
 def _reasons(
     table: Table,
     options: CleanOptions,
@@ -203,10 +262,20 @@ def _reasons(
     referenced: HeldNames,
     names: FileNames,
     limit_ms: int,
+    metadata: set[str],
 ) -> pa.Array:
-    """Return why each unreferenced file is kept; null for an orphan. The first reason that applies is given."""
+    """Return why each unreferenced file is kept; null for an orphan. The first reason that applies is given.
+
+    Args:
+        table: the table.
+        options: the options.
+        loose: the files that no snapshot references.
+        referenced: the names of the files that the table references.
+        names: computes names.
+        limit_ms: files that were written after this time are kept.
+        metadata: the files that are kept for `KeepReason.METADATA`.
+    """
     paths = loose["path"].to_pylist()
-    metadata = kept_metadata(table, paths, options.locations)
     nested = _of_other_tables(table, options, loose, metadata)
     pending = pc.is_in(loose["name"], value_set=checkpoint_names(table, names)).to_pylist()
     mismatched = referenced.paths.has(without_prefix(one_array(loose["name"]))).to_pylist()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -286,10 +286,11 @@ def remove(table: Table, run_id: str) -> DeleteOutcome:
     outcome = table.storage.delete(
         path for path in files if locations.canonical(path) != locations.canonical(last)
     )
-    if not outcome.failed:
-        table.storage.delete([last])
-        _remove_folders(folder)
-    return outcome
+    if outcome.failed:
+        return outcome
+    listed = table.storage.delete([last])
+    _remove_folders(folder)
+    return replace(outcome, failed=listed.failed)
 
 
 def _remove_folders(folder: str) -> None:

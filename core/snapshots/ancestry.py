@@ -33,6 +33,21 @@ def snapshots_by_id(metadata: TableMetadata) -> dict[int, Snapshot]:
     return {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
 
 
+def check_refs(metadata: TableMetadata) -> None:
+    """Check that each branch and tag points to a snapshot of the table.
+
+    Raises:
+        CorruptFileError: one does not, so it is not known which files its snapshots need.
+    """
+    known = snapshots_by_id(metadata)
+    for name, ref in sorted(metadata.refs.items()):
+        if ref.snapshot_id not in known:
+            raise CorruptFileError(
+                f"{name} points to snapshot {ref.snapshot_id}, which the table does not have",
+                hint="`lake check` describes the damage and what mends it",
+            )
+
+
 def is_restored(snapshot: Snapshot) -> bool:
     """Whether an expired snapshot was added again, with a greater sequence number than its files have."""
     return added_at(snapshot) != (snapshot.sequence_number or 0)

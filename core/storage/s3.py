@@ -47,7 +47,7 @@ _NOT_A_RESPONSE = 203
 UNTRIED = "not tried"
 ShouldContinue = Callable[[], bool]
 _T = TypeVar("_T")
-_NOT_MET = frozenset({_NOT_FOUND, 409, 412})
+_NOT_MET = frozenset({409, 412})
 
 
 def always() -> bool:
@@ -179,7 +179,8 @@ class S3:
         try:
             return self._put(key, data, condition)
         except StoreError as error:
-            if error.status in _NOT_MET:
+            # Without a condition on a version, 404 means that the bucket does not exist.
+            if error.status in _NOT_MET or (over and error.status == _NOT_FOUND):
                 return None
             raise
 

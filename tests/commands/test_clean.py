@@ -18,6 +18,7 @@ from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
 from support.tables.flink_fixtures import FlinkFixture
 from support.tables.iceberg_tables import ids_in, open_session, pyiceberg_catalog
+from support.tables.metadata_edits import edit_metadata
 from support.tables.tidy_table import Tidy, planted_orphans
 
 from lake.core.errors import StorageError
@@ -233,6 +234,35 @@ def test_an_unreadable_manifest_of_a_checkpoint_stops_the_run(tidy: Tidy) -> Non
     assert lost.exists()
 
 
+@pytest.mark.parametrize("ref", ["main", "tag"])
+def test_a_ref_that_names_a_snapshot_that_the_table_lacks_stops_the_run(
+    tidy: Tidy, ref: str
+) -> None:
+    tidy.lake.ok("ref", "db.t", "--tag", "tag")
+
+    def lose(plain: dict[str, Any]) -> None:
+        *others, last = plain["snapshots"]
+        plain["snapshots"], plain["metadata-log"] = others, []
+        if ref == "tag":
+            plain["current-snapshot-id"] = others[-1]["snapshot-id"]
+            plain["refs"]["main"]["snapshot-id"] = others[-1]["snapshot-id"]
+        else:
+            plain["refs"]["tag"]["snapshot-id"] = others[-1]["snapshot-id"]
+        assert plain["refs"][ref]["snapshot-id"] == last["snapshot-id"]
+
+    edit_metadata(tidy.warehouse, lose)
+    before = tidy.files()
+
+    failed = tidy.lake(
+        *("--json", "clean", "db.t", "--delete", "--max-share", "100%"),
+        *("--older-than", "0s", "--unsafe-retention"),
+    )
+
+    assert failed.exit_code == 7, failed
+    assert failed.json()["error"]["message"].startswith(f"{ref} points to snapshot")
+    assert tidy.files() == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -291,6 +321,23 @@ def test_a_further_folder_is_cleaned_unless_it_is_another_tables(
     assert done["result"]["quarantined"] == 1
     assert not lost.exists()
     assert sorted(ids_in(tidy.warehouse, "db.u")) == [1]
+
+
+@pytest.mark.parametrize("folder", ["/", ".", "warehouse", "warehouse/db/../", "/tmp", "file:///"])
+def test_a_further_folder_that_contains_the_table_is_refused(
+    tidy: Tidy, tmp_path: Path, folder: str
+) -> None:
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (0, 0))
+    before = set(tmp_path.rglob("*"))
+
+    refused = tidy.lake(
+        *("--json", "clean", "db.t", "--delete", "--max-share", "100%", "--location", folder)
+    )
+
+    assert refused.exit_code == 3, refused
+    assert "--location" in refused.json()["error"]["message"]
+    assert before <= set(tmp_path.rglob("*"))
 
 
 def test_a_table_without_snapshots_keeps_its_files(tmp_path: Path) -> None:

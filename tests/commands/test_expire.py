@@ -18,6 +18,7 @@ from support.tables.iceberg_tables import (
     open_session,
     pyiceberg_catalog,
 )
+from support.tables.metadata_edits import edit_metadata
 
 COUNTS = {
     "snapshots",
@@ -278,3 +279,24 @@ def test_a_plan_counts_no_file_that_a_kept_snapshot_reaches_by_another_manifest(
         "data_files": 0,
         "manifests": 1,
     }
+
+
+@pytest.mark.parametrize("ref", ["main", "tag"])
+def test_nothing_expires_if_a_ref_names_a_snapshot_that_the_table_lacks(
+    lake: CommandLine, warehouse: Path, snapshots: list[str], ref: str
+) -> None:
+    if ref == "tag":
+        lake.ok("ref", "db.t", "--tag", "tag", "--at", snapshots[1])
+    lost = int(snapshots[1 if ref == "tag" else 2])
+
+    def lose(plain: dict[str, Any]) -> None:
+        plain["snapshots"] = [s for s in plain["snapshots"] if s["snapshot-id"] != lost]
+
+    edit_metadata(warehouse, lose)
+    before = files_below(warehouse)
+
+    result = lake("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
+
+    assert result.exit_code == 7, result
+    assert f"{ref} points to snapshot {lost}, which the table does not have" in result.stderr
+    assert files_below(warehouse) == before

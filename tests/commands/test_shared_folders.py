@@ -431,3 +431,82 @@ def test_a_file_in_the_data_folder_of_another_table_is_not_added(
     assert refused.exit_code == 3, refused
     assert "is in a folder of another table" in refused.stderr
     assert ids_in(lake.warehouse, "db.u") == [1, 2]
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "behind"])
+def test_a_clean_keeps_the_files_of_the_same_table_in_another_catalog(
+    lake: CommandLine, tmp_path: Path, ahead: bool
+) -> None:
+    load(lake)
+    other = CommandLine(tmp_path / "other" / "warehouse")
+    other.ok("register", "db.t", metadata_path(lake.warehouse))
+    load(other, times=3)
+    other.ok("stats", "db.t")
+    load(lake, times=1 if ahead else 5)
+    folder = lake.warehouse / "db" / "t"
+    (folder / "data" / "orphan.parquet").write_text("x")
+    # It continues from a file in the log, as a commit that failed.
+    failed = json.loads(metadata_path(lake.warehouse).read_text())
+    version = int(metadata_path(lake.warehouse).name.partition("-")[0])
+    leftover = folder / "metadata" / f"{version - 1:05d}-{uuid4()}.metadata.json"
+    failed["metadata-log"].pop()
+    leftover.write_text(json.dumps(failed))
+
+    document = lake.ok("clean", "db.t", *_CLEAN)
+
+    assert document["result"]["deleted"] == 2
+    assert ids_in(other.warehouse) == [1] * 5 + [2] * 5
+    assert other.ok("check", "db.t", "--files")["status"] == "done"
+    assert "another catalog may contain the table" in document["warnings"][0]
+    assert not leftover.exists()
+    assert not (folder / "data" / "orphan.parquet").exists()
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "behind"])
+def test_a_purge_is_refused_if_another_catalog_continues_the_table(
+    lake: CommandLine, tmp_path: Path, ahead: bool
+) -> None:
+    load(lake)
+    other = CommandLine(tmp_path / "other" / "warehouse")
+    other.ok("register", "db.t", metadata_path(lake.warehouse))
+    load(other, times=1 if ahead else 2)
+    load(lake, times=0 if ahead else 5)
+    before = files_below(lake.warehouse)
+
+    refused = lake("drop", "db.t", *_PURGE)
+
+    assert refused.exit_code == 3, refused
+    assert "another catalog may contain the table" in refused.stderr
+    assert files_below(lake.warehouse) == before
+    assert lake("drop", "db.t").exit_code == 0
+    assert ids_in(other.warehouse) == sorted([1, 2] * (3 if ahead else 4))
+
+
+def test_an_expiration_is_refused_if_another_catalog_continues_the_table(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    load(lake)
+    other = CommandLine(tmp_path / "other" / "warehouse")
+    other.ok("register", "db.t", metadata_path(lake.warehouse))
+    load(other)
+    # The files that the other catalog still needs are not in this state any more.
+    lake.ok("compact", "db.t", "--rewrite-all")
+    before = files_below(lake.warehouse)
+
+    refused = lake("expire", "db.t", *_EXPIRE)
+
+    assert refused.exit_code == 3, refused
+    assert "another catalog may contain the table" in refused.stderr
+    assert files_below(lake.warehouse) == before
+    assert lake.ok("expire", "db.t", *_EXPIRE, "--keep-files")["status"] == "done"
+    assert ids_in(other.warehouse) == [1] * 4 + [2] * 4
+
+
+def test_a_purge_ignores_what_a_failed_commit_left(lake: CommandLine) -> None:
+    load(lake)
+    current = metadata_path(lake.warehouse)
+    version = current.name.partition("-")[0]
+    current.with_name(f"{version}-{uuid4()}.metadata.json").write_bytes(current.read_bytes())
+    current.with_name(f"99999-{uuid4()}.metadata.json").write_bytes(current.read_bytes()[:1000])
+
+    assert lake("drop", "db.t", *_PURGE).exit_code == 0

@@ -81,6 +81,22 @@ def test_a_purge_is_a_preview_without_yes_and_spares_what_is_not_the_tables(
     }
 
 
+def test_a_purge_deletes_the_statistics_of_snapshots_that_the_table_lacks(
+    lake: CommandLine,
+) -> None:
+    add(lake, 1)
+    lake.ok("stats", "db.t")
+
+    def lose(plain: dict[str, Any]) -> None:
+        plain["statistics"][0]["snapshot-id"] += 1
+
+    edit_metadata(lake.warehouse, lose)
+
+    lake.ok("drop", "db.t", "--purge", "--yes")
+
+    assert files_below(lake.warehouse) == set()
+
+
 def test_a_purge_deletes_no_file_of_another_table(lake: CommandLine) -> None:
     add(lake, 1)
     catalog = pyiceberg_catalog(lake.warehouse)
@@ -139,6 +155,15 @@ def test_a_change_that_another_table_or_a_file_forbids_is_refused(
     assert result.exit_code == code, result.stderr
     assert names(lake) == ["db.t", "db.u"]
     assert (ids_in(lake.warehouse), ids_in(lake.warehouse, "db.u")) == ([1], [2])
+
+
+def test_a_metadata_file_that_never_existed_is_reported_so(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    error = lake("--json", "register", "db.v", tmp_path / "none.metadata.json").json()["error"]
+
+    assert error["kind"] == "not-found"
+    assert error["message"].endswith("none.metadata.json does not exist")
 
 
 def test_an_older_metadata_file_is_registered_with_a_warning(lake: CommandLine) -> None:

@@ -85,6 +85,10 @@ def test_a_lock_made_by_a_request_whose_answer_was_lost_is_held(
         assert take(storage, location, HERE) is None
 
 
+def test_a_store_without_the_bucket_has_no_other_run(s3: S3) -> None:
+    assert take(Storage(s3.properties()), "s3://missing/t/metadata/lake.lock", HERE) is None
+
+
 def test_a_second_run_on_s3_leaves_at_once(on_s3: Service) -> None:
     line, table = on_s3.line(), on_s3.table()
     line.ok("ingest", table, csv(on_s3.folder, "a.csv", id=[1]), "--create")

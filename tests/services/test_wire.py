@@ -14,6 +14,9 @@ CHOSEN = [
     Case("append", "catalog", 3, "slow after"),
     Case("compact", "store", 14, "cut"),
     Case("expire", "catalog", 3, "page"),
+    Case("rename", "catalog", 9, "404 after", sticky=True),
+    Case("purge", "store", 6, "401", sticky=True),
+    Case("drop-purge", "store", 10, "endless"),
 ]
 
 

@@ -1,0 +1,118 @@
+"""States of the table that are not in its log: another catalog may contain the table and continue from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lake.core import locations
+from lake.core.errors import CorruptFileError, RefusedError
+from lake.core.metadata.files import is_metadata_name, read_metadata, version_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lake.core.catalogs.catalog import Table
+    from lake.core.session import Session
+
+_THREADS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class OtherState:
+    """A state of the table that is not in its log.
+
+    Args:
+        metadata: what its file contains.
+        is_committed: whether another catalog must have committed it; False if a commit may have failed.
+    """
+
+    metadata: TableMetadata
+    is_committed: bool
+
+
+def other_states(table: Table, log: Sequence[str], paths: Iterable[str]) -> dict[str, OtherState]:
+    """Return by file those states of the table that another catalog may use.
+
+    A metadata file whose version is not less than the current one may be such a state. An earlier one is, if it
+    continues from a file that is not in the table's log either: a commit that failed continues from one in the log.
+    States that are older than the log are left out, and so are files that are not complete.
+
+    Args:
+        table: the table.
+        log: the current metadata file and those in the table's log.
+        paths: metadata files that are not among these.
+
+    Raises:
+        CorruptFileError: a file was removed meanwhile, so another catalog may have a newer one.
+        RefusedError: a state uses something that lake does not support.
+    """
+    own = {locations.canonical(path) for path in log}
+    current = version_of(table.metadata_location)
+    oldest = min((number for path in log if (number := version_of(path)) is not None), default=0)
+
+    def is_within(path: str) -> bool:
+        version = version_of(path)
+        return version is None or version >= oldest
+
+    def state(path: str) -> OtherState | None:
+        try:
+            metadata = read_metadata(table.storage, path)
+        except CorruptFileError:
+            if not table.storage.exists(path):
+                raise
+            return None
+        if metadata.table_uuid != table.metadata.table_uuid:
+            return None
+        before = metadata.metadata_log[-1].metadata_file if metadata.metadata_log else None
+        is_committed = (
+            before is not None and locations.canonical(before) not in own and is_within(before)
+        )
+        version = version_of(path)
+        is_newer = version is None or current is None or version >= current
+        return OtherState(metadata, is_committed) if is_committed or is_newer else None
+
+    within = [path for path in paths if is_within(path)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = dict(zip(within, pool.map(state, within), strict=True))
+    return {path: item for path, item in found.items() if item is not None}
+
+
+def refuse_continued(
+    session: Session, table: Table, hint: str, *, also_failed: bool = False
+) -> None:
+    """Refuse to delete files that another catalog may need, because it contains the table and continues it.
+
+    Args:
+        session: the session of the invocation.
+        table: the table.
+        hint: what can be done with the table otherwise.
+        also_failed: whether a newer metadata file that a commit may have left that failed is a reason, too.
+
+    Raises:
+        RefusedError: the metadata folder shows such a catalog, or contains what lake does not support.
+        CorruptFileError: a metadata file was removed meanwhile.
+    """
+    if not session.catalog.has_entries:
+        return
+    log = session.catalog.metadata_files(table)
+    own = {locations.canonical(path) for path in log}
+    current = version_of(table.metadata_location)
+    paths = [
+        path
+        for name, is_folder in table.storage.list_folder(table.metadata_folder)
+        if not is_folder
+        and is_metadata_name(name)
+        and version_of(name) is not None
+        and locations.canonical(path := locations.join(table.metadata_folder, name)) not in own
+    ]
+    for path, state in other_states(table, log, paths).items():
+        # Of several commits at the same time, all but one fail, and leave files of its version.
+        is_newer = (version_of(path) or 0) > (current or 0)
+        if state.is_committed or (also_failed and is_newer):
+            raise RefusedError(
+                f"{path} continues {table.identifier} and is not in its log: another catalog may contain the table",
+                hint=f"{hint}; if no other catalog contains it, move that file away and run the command again",
+            )
