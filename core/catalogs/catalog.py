@@ -213,6 +213,12 @@ class Table:
             self.metadata.location, "metadata"
         )
 
+    @property
+    def logged_files(self) -> list[str]:
+        """The locations of the metadata files in the table's log and, as the last one, of the current one."""
+        logged = (entry.metadata_file for entry in self.metadata.metadata_log)
+        return list(dict.fromkeys([*logged, self.metadata_location]))
+
     def require_listed(self, folder: str, listed: Collection[object]) -> None:
         """Refuse an empty listing of the folder that contains the table's metadata file.
 

@@ -364,8 +364,7 @@ class PyIcebergBackend(ABC):
 
     def metadata_files(self, table: Table) -> list[str]:
         """Return a table's metadata files in the order of deletion; see `Catalog.metadata_files`."""
-        logged = (entry.metadata_file for entry in table.metadata.metadata_log)
-        return list(dict.fromkeys([*logged, table.metadata_location]))
+        return table.logged_files
 
     def _result(self, answer: CommitTableResponse) -> CommitResult:
         return CommitResult(answer.metadata)

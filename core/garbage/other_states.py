@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,13 +27,15 @@ class OtherState:
     Args:
         metadata: what its file contains.
         is_committed: whether another catalog must have committed it; False if a commit may have failed.
+        is_newer: whether its version is greater than the current one.
     """
 
     metadata: TableMetadata
     is_committed: bool
+    is_newer: bool
 
 
-def other_states(table: Table, log: Sequence[str], paths: Iterable[str]) -> dict[str, OtherState]:
+def other_states(table: Table, paths: Sequence[str]) -> dict[str, OtherState]:
     """Return by file those states of the table that another catalog may use.
 
     A metadata file whose version is not less than the current one may be such a state. An earlier one is, if it
@@ -41,14 +43,18 @@ def other_states(table: Table, log: Sequence[str], paths: Iterable[str]) -> dict
     States that are older than the log are left out, and so are files that are not complete.
 
     Args:
-        table: the table.
-        log: the current metadata file and those in the table's log.
-        paths: metadata files that are not among these.
+        table: the table as it was before the files were listed.
+        paths: metadata files that were not in its log then.
 
     Raises:
         CorruptFileError: a file was removed meanwhile, so another catalog may have a newer one.
         RefusedError: a state uses something that lake does not support.
     """
+    if not paths:
+        return {}
+    # What was committed since the table was loaded is in its log now.
+    table = table.refreshed()
+    log = table.logged_files
     own = {locations.canonical(path) for path in log}
     current = version_of(table.metadata_location)
     oldest = min((number for path in log if (number := version_of(path)) is not None), default=0)
@@ -71,10 +77,15 @@ def other_states(table: Table, log: Sequence[str], paths: Iterable[str]) -> dict
             before is not None and locations.canonical(before) not in own and is_within(before)
         )
         version = version_of(path)
-        is_newer = version is None or current is None or version >= current
-        return OtherState(metadata, is_committed) if is_committed or is_newer else None
+        is_newer = version is None or current is None or version > current
+        # Of several commits at the same time, all but one fail, and leave files of the current version.
+        return (
+            OtherState(metadata, is_committed, is_newer)
+            if is_committed or is_newer or version == current
+            else None
+        )
 
-    within = [path for path in paths if is_within(path)]
+    within = [path for path in paths if locations.canonical(path) not in own and is_within(path)]
     with ThreadPoolExecutor(_THREADS) as pool:
         found = dict(zip(within, pool.map(state, within), strict=True))
     return {path: item for path, item in found.items() if item is not None}
@@ -97,9 +108,7 @@ def refuse_continued(
     """
     if not session.catalog.has_entries:
         return
-    log = session.catalog.metadata_files(table)
-    own = {locations.canonical(path) for path in log}
-    current = version_of(table.metadata_location)
+    own = {locations.canonical(path) for path in table.logged_files}
     paths = [
         path
         for name, is_folder in table.storage.list_folder(table.metadata_folder)
@@ -108,11 +117,14 @@ def refuse_continued(
         and version_of(name) is not None
         and locations.canonical(path := locations.join(table.metadata_folder, name)) not in own
     ]
-    for path, state in other_states(table, log, paths).items():
-        # Of several commits at the same time, all but one fail, and leave files of its version.
-        is_newer = (version_of(path) or 0) > (current or 0)
-        if state.is_committed or (also_failed and is_newer):
-            raise RefusedError(
-                f"{path} continues {table.identifier} and is not in its log: another catalog may contain the table",
-                hint=f"{hint}; if no other catalog contains it, move that file away and run the command again",
-            )
+    others = [
+        path
+        for path, state in other_states(table, paths).items()
+        if state.is_committed or (also_failed and state.is_newer)
+    ]
+    if others:
+        more = f" and {len(others) - 1} other files continue" if others[1:] else " continues"
+        raise RefusedError(
+            f"{others[0]}{more} {table.identifier} outside of its log: another catalog may contain the table",
+            hint=f"{hint}; if no other catalog contains it, move such files away and run the command again",
+        )

@@ -15,7 +15,6 @@ from lake.core.orphans import trash
 from lake.core.orphans.kept_files import checkpoint_names
 from lake.core.orphans.options import Mode
 from lake.core.orphans.plan import KINDS, CleaningPlan
-from lake.core.orphans.references import metadata_files
 from lake.core.orphans.report import checkpoint_note
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.units import iso_time
@@ -131,7 +130,7 @@ def _still_orphans(plan: CleaningPlan, now: Table, files: pa.Table) -> pa.Table:
     files = plan.reach.unreached(now.metadata, files)
     needed = pa.concat_arrays(
         [
-            plan.names.of(pa.array(metadata_files(now), pa.string())),
+            plan.names.of(pa.array(now.logged_files, pa.string())),
             checkpoint_names(now, plan.names),
         ]
     )

@@ -23,7 +23,6 @@ from lake.core.metadata.files import (
     read_metadata,
     version_of,
 )
-from lake.core.orphans.references import metadata_files
 from lake.core.replay.temporary_manifests import read_temporary_manifests
 from lake.core.staging.manifest_files import find_manifests
 
@@ -125,8 +124,7 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> Ke
             )
     current = version_of(table.metadata_location)
     kept = {path for path, uuid in uuids.items() if uuid != own or not _is_before(path, current)}
-    candidates = (path for path, uuid in uuids.items() if uuid == own)
-    states = other_states(table, metadata_files(table), candidates)
+    states = other_states(table, [path for path, uuid in uuids.items() if uuid == own])
     return KeptMetadata(hints | kept | states.keys(), states)
 
 

@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from lake.core.storage.file_names import FileNames
 
 
-def metadata_files(table: Table) -> list[str]:
-    """Return the locations of the current metadata file and of those in its log."""
-    return [
-        table.metadata_location,
-        *(entry.metadata_file for entry in table.metadata.metadata_log),
-    ]
-
-
 def referenced_names(
     table: Table, current: HeldNames, listed: NameSet, names: FileNames
 ) -> HeldNames:
@@ -41,7 +33,7 @@ def referenced_names(
         CorruptFileError: a metadata file, manifest list or manifest that exists cannot be read.
     """
     parts = [current]
-    logs = pa.array(metadata_files(table), pa.string())
+    logs = pa.array(table.logged_files, pa.string())
     parts.append(HeldNames.of(names.of(logs)))
     seen = {item.snapshot_id for item in table.metadata.snapshots}
     for location in reversed(_existing(logs, listed, names).to_pylist()):

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import pytest
@@ -16,6 +17,8 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below, ids_in
 from support.tables.metadata_edits import metadata_path, read_metadata
 from world.reference import local
+
+from lake.core.garbage.reachability import Reachability
 
 _EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
 _PURGE = ("--purge", "--yes")
@@ -500,6 +503,28 @@ def test_an_expiration_is_refused_if_another_catalog_continues_the_table(
     assert files_below(lake.warehouse) == before
     assert lake.ok("expire", "db.t", *_EXPIRE, "--keep-files")["status"] == "done"
     assert ids_in(other.warehouse) == [1] * 4 + [2] * 4
+
+
+@pytest.mark.parametrize("verb", ["expire", "clean"])
+def test_commits_that_are_made_during_the_planning_are_not_those_of_another_catalog(
+    lake: CommandLine, verb: str
+) -> None:
+    load(lake)
+    lake.ok("compact", "db.t", "--rewrite-all")
+    module = {"expire": "lake.core.expiration.plan", "clean": "lake.core.orphans.plan"}[verb]
+    real = Reachability
+
+    def others_commit(*arguments: Any) -> Reachability:
+        patched.stop()
+        load(lake, times=3)
+        return real(*arguments)
+
+    patched = patch(f"{module}.Reachability", others_commit)
+    patched.start()
+    document = lake.ok(verb, "db.t", *{"expire": _EXPIRE, "clean": _CLEAN}[verb])
+
+    assert not any("another catalog" in text for text in document["warnings"])
+    assert ids_in(lake.warehouse) == [1] * 5 + [2] * 5
 
 
 def test_a_purge_ignores_what_a_failed_commit_left(lake: CommandLine) -> None:
