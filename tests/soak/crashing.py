@@ -18,18 +18,23 @@ Each = Callable[
 ]
 
 
-def jobs(kind: str, most: int, *, in_turn: bool = False) -> Iterator[tuple[str, list[Any]]]:
+def jobs(
+    kind: str, most: int, *, in_turn: bool = False, served: bool = True
+) -> Iterator[tuple[str, list[Any]]]:
     """Yield the jobs that kill each command at ``most`` points, or pairs of points.
 
     Args:
         kind: the name of the jobs.
         most: the number of points of a command.
-        in_turn: whether each command runs in one of its format versions per catalog, not in all of them.
+        in_turn: whether each command runs in one of its format versions per catalog, not in all of them, and of the
+            catalogs on servers, which take longer, in one.
+        served: whether catalogs on servers are among them.
     """
     from world.killed import COMMANDS
-    from world.places import KINDS
+    from world.places import KINDS, LOCAL, SERVED
 
-    for turn, place in enumerate(KINDS if most else ()):
+    kinds = KINDS if served else LOCAL
+    for turn, place in enumerate(kinds if most else ()):
         for version in (1, 2, 3):
             names = [
                 name
@@ -37,6 +42,7 @@ def jobs(kind: str, most: int, *, in_turn: bool = False) -> Iterator[tuple[str, 
                 if version in command.versions
                 and place in command.catalogs
                 and (not in_turn or command.versions[number % len(command.versions)] == version)
+                and not (in_turn and place in SERVED and number % len(SERVED))
             ]
             for start in range(0, len(names), _CHUNK):
                 yield kind, [names[start : start + _CHUNK], version, place, most]
@@ -83,11 +89,8 @@ def strike(
 
 def cuts(most: int) -> Iterator[tuple[str, list[Any]]]:
     """Yield the jobs that cut the power after each commit of each command."""
-    from world.places import LOCAL
-
-    for _, arguments in jobs("cuts", most):
-        if arguments[2] in LOCAL:
-            yield "cuts", arguments[:-1]
+    for _, arguments in jobs("cuts", most, served=False):
+        yield "cuts", arguments[:-1]
 
 
 def cut(

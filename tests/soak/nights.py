@@ -139,7 +139,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--in-turn",
         action="store_true",
-        help="kill each command in one format version per catalog, not in all",
+        help="kill each command in one format version per catalog, and twice on local files only",
     )
     parser.add_argument(
         "--stops",
@@ -194,7 +194,9 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     for number in range(options.formats):
         yield "formats", [number]
     yield from crashing.jobs("kills", options.kills, in_turn=options.in_turn)
-    yield from crashing.jobs("doubles", options.double, in_turn=options.in_turn)
+    yield from crashing.jobs(
+        "doubles", options.double, in_turn=options.in_turn, served=not options.in_turn
+    )
     yield from crashing.stops(options.stops)
     yield from crashing.cuts(options.cuts)
     yield from crashing.random_kills(options.random_kills, options.seed)
