@@ -58,7 +58,12 @@ KINDS = {
         ERROR, "maintenance of one table may delete the other's files", "drop one of them"
     ),
     "G006": Kind(NOTE, "maintenance does not delete these files", "nothing, or rewrite the files"),
-    "R001": Kind(ERROR, "the branch or tag cannot be read", "drop the branch or tag", "refs"),
+    "R001": Kind(
+        ERROR,
+        "the branch or tag cannot be read",
+        f"drop the branch or tag; for main, {_REGISTER}",
+        "refs",
+    ),
     "R002": Kind(ERROR, "rows may be read with a wrong schema", _REGISTER),
     "R003": Kind(ERROR, "deletes may apply to wrong files", _REGISTER),
     "R004": Kind(ERROR, "readers return different snapshots, or fail", _REGISTER),

@@ -183,11 +183,12 @@ def purge(session: Session, table: Table, run_ids: list[str]) -> Outcome:
     """Delete the files of runs permanently."""
     purged, failed, size = 0, 0, 0
     for run_id in run_ids:
-        run = trash.read_list(table, run_id)
-        outcome = trash.remove(table, run_id)
+        # A folder without a list that can be read is not a run.
+        trash.read_list(table, run_id)
+        outcome, deleted = trash.remove(table, run_id)
         purged += len(outcome.deleted)
         failed += len(outcome.failed)
-        size += pc.sum(run.files["bytes"]).as_py() or 0
+        size += deleted
     if failed:
         session.warn(f"{failed} files could not be deleted")
     status = Status.PARTIAL if failed else Status.DONE if run_ids else Status.NOTHING_TO_DO

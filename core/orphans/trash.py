@@ -278,19 +278,26 @@ def _check_paths(table: Table, run: TrashRun, rows: Sequence[tuple[str, str]]) -
             )
 
 
-def remove(table: Table, run_id: str) -> DeleteOutcome:
-    """Delete all files below a run's folder, its list last."""
+def remove(table: Table, run_id: str) -> tuple[DeleteOutcome, int]:
+    """Delete all files below a run's folder, its list last.
+
+    Returns:
+        The outcome, and the size in bytes of the deleted files; the list is not among them.
+    """
     folder = _within(table, run_id)
     last = _within(table, run_id, _LIST)
-    files = [file.location for file in table.storage.find_files(folder)]
-    outcome = table.storage.delete(
-        path for path in files if locations.canonical(path) != locations.canonical(last)
-    )
+    sizes = {
+        file.location: file.length
+        for file in table.storage.find_files(folder)
+        if locations.canonical(file.location) != locations.canonical(last)
+    }
+    outcome = table.storage.delete(sizes)
+    size = sum(sizes[path] for path in outcome.deleted)
     if outcome.failed:
-        return outcome
+        return outcome, size
     listed = table.storage.delete([last])
     _remove_folders(folder)
-    return replace(outcome, failed=listed.failed)
+    return replace(outcome, failed=listed.failed), size
 
 
 def _remove_folders(folder: str) -> None:

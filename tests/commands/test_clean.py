@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from lake.core.errors import StorageError
 from lake.core.orphans import execute, trash
 from lake.core.orphans.options import CleanOptions, Mode
 from lake.core.orphans.plan import plan_cleaning
+from lake.core.storage.storage import Storage
 
 DAY = 24 * 3600
 
@@ -90,6 +92,27 @@ def test_a_purge_deletes_the_trash_permanently(tidy: Tidy) -> None:
     assert (purged["runs"], purged["failed"]) == (1, 0)
     assert not (tidy.root / ".lake-trash").exists()
     assert tidy.ids == [1, 2, 3]
+
+
+def test_a_purge_reports_the_bytes_that_it_deleted(tidy: Tidy) -> None:
+    planted = planted_orphans(tidy)
+    size = sum(path.stat().st_size for path in planted)
+    run = tidy.clean("--quarantine")["result"]["run_id"]
+    moved = next((tidy.root / ".lake-trash").rglob(planted[0].name))
+    real = Storage._delete_one
+
+    def refuse(storage: Storage, location: str, *rest: Any) -> str | None:
+        return "refused" if location.endswith(moved.name) else real(storage, location, *rest)
+
+    with patch.object(Storage, "_delete_one", refuse):
+        refused = tidy.lake("--json", "clean", "db.t", "--purge", run)
+    again = tidy.clean("--purge", run)["result"]
+
+    assert refused.exit_code == 6
+    remaining = again["bytes"]
+    assert remaining > 0
+    assert refused.json()["result"]["bytes"] + remaining == size
+    assert again["failed"] == 0
 
 
 def test_other_unreferenced_files_are_kept_with_their_reason(tidy: Tidy) -> None:
