@@ -24,6 +24,7 @@ from lake.core.errors import StorageError
 from lake.core.orphans import execute, trash
 from lake.core.orphans.options import CleanOptions, Mode
 from lake.core.orphans.plan import plan_cleaning
+from lake.core.storage.storage import Storage
 
 DAY = 24 * 3600
 
@@ -328,6 +329,26 @@ def test_a_file_that_becomes_referenced_meanwhile_stays(tidy: Tidy) -> None:
     assert done.result["deleted"] == 1
     assert old.exists()
     assert not lost.exists()
+
+
+def test_an_earlier_metadata_file_that_a_commit_removes_meanwhile_is_not_damage(
+    tidy: Tidy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables with `write.metadata.delete-after-commit.enabled` lose such a file at each commit."""
+    lost = tidy.plant("data/lost.parquet")
+    oldest = min((tidy.root / "metadata").glob("*.metadata.json"))
+    read = Storage.read
+
+    def removed(self: Storage, location: str, **named: Any) -> bytes:
+        if location.endswith(oldest.name):
+            oldest.unlink()
+        return read(self, location, **named)
+
+    monkeypatch.setattr(Storage, "read", removed)
+    assert tidy.clean("--delete")["result"]["deleted"] == 1
+    assert not oldest.exists()
+    assert not lost.exists()
+    assert tidy.ids == [1, 2, 3]
 
 
 def test_a_path_with_another_authority_stops_the_run(tidy: Tidy) -> None:
