@@ -119,9 +119,25 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a conflict is accepted without reloading the table",
             attempt,
-            "            after = self._find_after_refusal(error)\n"
+            "            after = self._find_after_refusal(\n"
+            "                error, certain=NotFoundError if self._is_local() else ()\n"
+            "            )\n"
             "            return after, first_line(error)",
             "            return None, first_line(error)",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
+            "a server's refusal is believed because the table is gone",
+            attempt,
+            "certain=NotFoundError if self._is_local() else ()",
+            "certain=NotFoundError",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
+            "the metadata file of a refused commit stays with a dropped table",
+            attempt,
+            "            if certain is NotFoundError:\n",
+            "            if False:\n",
             (_COMMIT,),
         ),
         RemovedCheck(
@@ -1207,8 +1223,17 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a purge of a folder goes on after another writer's commit",
             "core/definition/drop.py",
-            "                if not dropped:\n",
-            "                if False:\n",
+            "        if table.refreshed().metadata_location != table.metadata_location:\n"
+            "            raise _changed(plan, deleted)\n"
+            "        return\n",
+            "        return\n",
+            (_ENTRIES,),
+        ),
+        RemovedCheck(
+            "a purge goes on although the table was registered again",
+            "core/definition/drop.py",
+            "    if now.metadata.table_uuid == table.metadata.table_uuid:\n",
+            "    if False:\n",
             (_ENTRIES,),
         ),
         RemovedCheck(
