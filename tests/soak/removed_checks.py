@@ -36,6 +36,7 @@ _KAFKA = f"{_CORE}/watch/test_kafka.py"
 _IN_PARTS = "tests/commands/test_deletes_in_parts.py"
 _REPAIR = "tests/commands/test_repair.py"
 _RACES = "tests/world/test_races.py"
+_WORLD = "tests/world/test_world.py"
 _CRASHES = "tests/world/test_crashes.py"
 _FOLLOWING = "tests/world/test_following.py"
 _MANIFESTS = "tests/commands/test_manifests.py"
@@ -1228,6 +1229,27 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             "        return\n",
             "        return\n",
             (_ENTRIES,),
+        ),
+        RemovedCheck(
+            "a drop deletes the files",
+            "core/definition/drop.py",
+            "    if not purge:\n        return DropPlan(table=table, files=None)\n",
+            "",
+            (_RACES,),
+        ),
+        RemovedCheck(
+            "a table is registered under a second name",
+            "core/definition/register.py",
+            "    if names := names_of_table(session.catalog, metadata, location, storage):\n",
+            "    if names := []:\n",
+            (_RACES,),
+        ),
+        RemovedCheck(
+            "partitions expire before they are old",
+            "core/partitions/expire.py",
+            "    old = order[ends[order] <= options.older_than_ms]\n",
+            "    old = order[ends[order] <= options.older_than_ms + 10 * FLOOR_MS]\n",
+            (_WORLD,),
         ),
         RemovedCheck(
             "a purge goes on although the table was registered again",
