@@ -28,6 +28,17 @@ def test_no_world_loses_a_row(seed: str) -> None:
     assert counts["snapshots"]
 
 
+@pytest.mark.parametrize("number", range(4))
+def test_removals_and_repairs_beside_all_others_lose_no_row(number: int) -> None:
+    seed = f"upkeep {number}"
+    config = replace(Config.drawn(Random(f"{seed} config")), focus="upkeep", partition_by="part")
+
+    counts, _ = run_world(seed, STEPS, config)
+
+    assert counts["steps"] == STEPS
+    assert counts["clean quarantine: done"] + counts["clean delete: done"]
+
+
 def test_a_checkpoint_that_is_deleted_while_it_is_replayed_is_not_a_defect() -> None:
     seed = "jl 6"
     config = replace(Config.drawn(Random(f"{seed} config")), focus="jobs")
