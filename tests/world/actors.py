@@ -356,9 +356,9 @@ def read(world: World, random: Random) -> None:
         world.counts["scan: done"] += 1
 
 
-def check(world: World, _: Random) -> None:
+def check(world: World, random: Random) -> None:
     """Check the table while others work: an expiry may remove what the check is about to read."""
-    world.check_by_lake()
+    world.check_by_lake(random.choice(["--files", "--files", "--rows", "--deep"]))
 
 
 def read_changes(world: World, random: Random) -> None:
@@ -483,6 +483,7 @@ STEPS: dict[Step, int] = {
     foreign.change_ref: 4,
     foreign.roll_back: 1,
     branching.change_ref: 3,
+    branching.tag_periods: 2,
     branching.roll_back: 1,
     branching.cherry_pick: 3,
     branching.stage_by_wap: 2,

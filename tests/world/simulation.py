@@ -663,7 +663,8 @@ class World:
         self.counts["deletes"] += 1
         path = locations.canonical(location)
         operation = self._operations.get(self.scheduler.actor())
-        if operation is not None and operation.removes_ms is not None:
+        is_listed = "/.lake-trash/" not in path
+        if operation is not None and operation.removes_ms is not None and is_listed:
             is_old = self._written_ms(location) <= operation.removes_ms
             assert is_old, f"{location} is deleted but too young"
         if operation is not None and operation.purges:
@@ -727,10 +728,10 @@ class World:
             if ref.snapshot_ref_type == "branch":
                 self.check_scan("--branch", branch, expected=ref.snapshot_id)
 
-    def check_by_lake(self) -> None:
+    def check_by_lake(self, level: str = "--files") -> None:
         """Run `lake check`, which must not report damage: all writers of a world are correct."""
         known = {item.snapshot_id for item in self.metadata.snapshots}
-        done = self.no_change("check", "--files")
+        done = self.no_change("check", level)
         if isinstance(done, CommitConflictError):
             gone = known - {item.snapshot_id for item in self.metadata.snapshots}
             assert gone, repr(done)
@@ -758,14 +759,19 @@ class World:
         )
         assert found == wanted, f"scan {arguments} of {expected} reads other rows"
 
-    def leftovers(self) -> set[str]:
-        """Return the files under the table that no retained snapshot holds, but old metadata."""
+    def leftovers(self, *, others: bool = True) -> set[str]:
+        """Return the files under the table that no retained snapshot holds, but old metadata.
+
+        Args:
+            others: whether those of other writers are among them.
+        """
         return {
             str(path)
             for path in (self.warehouse / "db" / "t").rglob("*")
             if path.is_file()
             and not path.name.endswith(".metadata.json")
             and f"file://{path}" not in self._reachable_files()
+            and (others or not _THEIRS.search(f"file://{path}"))
         }
 
     # A world's life
@@ -807,9 +813,8 @@ class World:
         assert (before, deletes) == (self.location, self.counts["deletes"])
         if not self.open_outcomes:
             # What other writers wrote and did not commit is their own.
-            left = {f"file://{name}" for name in self.leftovers()} - self._replaced
-            own = [name for name in left if not _THEIRS.search(name)]
-            assert not own, f"left behind: {own[:5]}"
+            own = {f"file://{name}" for name in self.leftovers(others=False)} - self._replaced
+            assert not own, f"left behind: {sorted(own)[:5]}"
         self._clean()
 
     def _clean(self) -> None:
