@@ -483,7 +483,7 @@ STEPS: dict[Step, int] = {
     foreign.change_ref: 4,
     foreign.roll_back: 1,
     branching.change_ref: 3,
-    branching.tag_periods: 2,
+    branching.tag_periods: 3,
     branching.roll_back: 1,
     branching.cherry_pick: 3,
     branching.stage_by_wap: 2,
@@ -496,7 +496,7 @@ FOCUS: dict[str, set[Step]] = {
     "all": set(),
     "expiry": {
         *(expire, wait, append, read, check, partition_stats),
-        *(foreign.change_ref, foreign.change_statistics),
+        *(foreign.change_ref, foreign.change_statistics, branching.tag_periods),
     },
     "jobs": {flink.flink, flink.replay, wait, expire},
     "history": {expire, wait, append, compact, foreign.roll_back},
