@@ -436,11 +436,13 @@ class World:
                     f"{operation.name}: {done} of others"
                 )
             elif done.status is Status.DONE and verb != "expire":
-                # Of two expiries at once, each may find that all is gone that it wanted gone, and of two rollbacks or
-                # picks that another one has set the branch to the same snapshot.
+                # Of two expiries at once, each may find that all is gone that it wanted gone, of two rollbacks or
+                # picks that another one has set the branch to the same snapshot, of two that tag days the same tags.
                 head = self.head(operation.branch)
                 held = operation.holds <= self.model.held(head)
-                assert operation.swaps or (verb in _MOVING and head != operation.base and held), (
+                is_made = verb in _MOVING and head != operation.base and held
+                is_made = is_made or (verb == "tag" and bool(operation.refs))
+                assert operation.swaps or is_made, (
                     f"{operation.name}: done, but nothing was committed"
                 )
             if not isinstance(done, CommitUnknownError):
@@ -763,7 +765,7 @@ class World:
         """Return the files under the table that no retained snapshot holds, but old metadata.
 
         Args:
-            others: whether those of other writers are among them.
+            others: whether those of other writers, and statistics that were replaced, are among them.
         """
         return {
             str(path)
@@ -771,8 +773,11 @@ class World:
             if path.is_file()
             and not path.name.endswith(".metadata.json")
             and f"file://{path}" not in self._reachable_files()
-            and (others or not _THEIRS.search(f"file://{path}"))
+            and (others or not (_THEIRS.search(f"file://{path}") or self._is_replaced(path)))
         }
+
+    def _is_replaced(self, path: Path) -> bool:
+        return f"file://{path}" in self._replaced
 
     # A world's life
 
@@ -813,8 +818,8 @@ class World:
         assert (before, deletes) == (self.location, self.counts["deletes"])
         if not self.open_outcomes:
             # What other writers wrote and did not commit is their own.
-            own = {f"file://{name}" for name in self.leftovers(others=False)} - self._replaced
-            assert not own, f"left behind: {sorted(own)[:5]}"
+            own = sorted(self.leftovers(others=False))
+            assert not own, f"left behind: {own[:5]}"
         self._clean()
 
     def _clean(self) -> None:
