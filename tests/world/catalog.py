@@ -6,8 +6,10 @@ before each part, so that other actors can run in between. Changes of entries ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -50,6 +52,8 @@ class SimCatalog(NoopCatalog):
         self._newest: dict[str, str] = {}
         self._parsed: dict[str, TableMetadata] = {}
         self._versions = 0
+        # By thread, the list that receives the metadata files of its commit.
+        self._written: dict[int, list[str]] = {}
         self.faults: Callable[[Callable[[], Any]], Any] | None = None
 
     def current(self, identifier: Any) -> TableMetadata | None:
@@ -64,6 +68,15 @@ class SimCatalog(NoopCatalog):
     def read(self, location: str) -> TableMetadata:
         """The metadata in a file."""
         return self._parsed[location]
+
+    @contextmanager
+    def recorded(self, written: list[str]) -> Iterator[None]:
+        """Record the metadata files that this thread writes."""
+        self._written[get_ident()] = written
+        try:
+            yield
+        finally:
+            del self._written[get_ident()]
 
     def locations(self) -> list[tuple[str, str]]:
         """The names and metadata files of all tables."""
@@ -184,6 +197,7 @@ class SimCatalog(NoopCatalog):
         path = Path(location.removeprefix("file://"))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+        self._written.get(get_ident(), []).append(location)
         # Parsed, as the next reader will read it, not as it was in the writer's memory.
         self._parsed[location] = TableMetadataUtil.parse_raw(text)
         return location

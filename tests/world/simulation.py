@@ -132,10 +132,14 @@ class SimBackend(OtherBackend):
     """A served database of tables that builds metadata in this process."""
 
     writes_metadata = True
+    simulated: SimCatalog
 
     def metadata_locations(self) -> list[tuple[str, str]]:
-        found: SimCatalog = self.__dict__["handle"]
-        return found.locations()
+        return self.simulated.locations()
+
+    def send(self, *request: Any) -> Any:
+        with self.simulated.recorded(self.written_metadata):
+            return super().send(*request)
 
     def _begin(self, *request: Any) -> Any:
         return self._describe(*request)
@@ -324,7 +328,7 @@ class World:
         catalog = SimBackend(
             "lake", {"warehouse": f"file://{self.warehouse}"}, self.clock, self.ids
         )
-        catalog.__dict__["handle"] = self.catalog
+        catalog.__dict__["handle"] = catalog.simulated = self.catalog
         engine = InlineEngine(1, ids=self.ids)
         return Session(
             settings=Settings(), catalog=catalog, clock=self.clock, ids=self.ids, _engine=engine
