@@ -71,12 +71,13 @@ class SimCatalog(NoopCatalog):
 
     @contextmanager
     def recorded(self, written: list[str]) -> Iterator[None]:
-        """Record the metadata files that this thread writes."""
+        """Record the metadata files that this thread writes; a race may run a commit inside of another one."""
+        outer = self._written.get(get_ident(), [])
         self._written[get_ident()] = written
         try:
             yield
         finally:
-            del self._written[get_ident()]
+            self._written[get_ident()] = outer
 
     def locations(self) -> list[tuple[str, str]]:
         """The names and metadata files of all tables."""
