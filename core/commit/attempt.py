@@ -8,7 +8,7 @@ is deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyiceberg import exceptions as errors
@@ -217,7 +217,9 @@ class _Attempt:
             errors.TooManyRequestsError,
         ) as error:
             # A proxy that sends a request twice turns a success into a conflict: only the table shows which.
-            after = self._find_after_refusal(error)
+            after = self._find_after_refusal(
+                error, certain=NotFoundError if self._is_local() else ()
+            )
             return after, first_line(error)
         except (
             errors.UnauthorizedError,
@@ -240,8 +242,7 @@ class _Attempt:
             # nothing was committed. From a server, it means an unreadable response to a commit that may have
             # succeeded.
             is_invalid = isinstance(error, errors.ValidationError) or type(error) is ValueError
-            is_unsent = table.catalog.writes_metadata and not table.catalog.written_metadata
-            if is_invalid and (is_unsent or not table.catalog.is_served):
+            if is_invalid and self._is_local():
                 return self._confirm_rejection(error)
             return self._await_visible(error), ""
         for warning in response.warnings:
@@ -251,7 +252,13 @@ class _Attempt:
             other = BadInputError("its response does not contain the change")
             return self._await_visible(other), ""
         # The catalog confirmed the commit: if the reload fails now, only the local view of it is missing.
-        return self._await_visible(None), ""
+        return self._await_visible(None, response.metadata), ""
+
+    def _is_local(self) -> bool:
+        """Whether the catalog's error was raised in this process, so that no server can have made the change."""
+        catalog = self.table.catalog
+        is_unsent = catalog.writes_metadata and not catalog.written_metadata
+        return is_unsent or not catalog.is_served
 
     def _not_written(self, refusal: LakeError, cause: Exception) -> tuple[Table, str]:
         """Return the table if it shows the change nevertheless; see `_confirm_refusal`.
@@ -315,9 +322,12 @@ class _Attempt:
             is_missing = table.creating and not table.catalog.exists(table.identifier)
             now = None if is_missing else table.refreshed()
         except Exception as error:  # noqa: BLE001 - a failed reload says nothing about the commit
-            if isinstance(error, certain):
-                return None
-            return self._await_visible(cause)
+            if not isinstance(error, certain):
+                return self._await_visible(cause)
+            if certain is NotFoundError:
+                # The table was dropped or renamed. Registered from this file, it would have the change.
+                self._delete_own_metadata(None)
+            return None
         if now is not None and self.find_commit(now.metadata) is not None:
             return now
         self._delete_own_metadata(now)
@@ -336,8 +346,14 @@ class _Attempt:
         if table.storage.delete(own).failed:
             self.context.warn("an unused metadata file could not be removed")
 
-    def _await_visible(self, cause: BaseException | None) -> Table:
+    def _await_visible(
+        self, cause: BaseException | None, confirmed: TableMetadata | None = None
+    ) -> Table:
         """Reload the table until it shows the change; without a cause, the catalog has confirmed it.
+
+        Args:
+            cause: the error of the commit.
+            confirmed: the metadata in the catalog's answer, for a table that is dropped at once.
 
         Raises:
             CommitUnknownError: the change did not appear.
@@ -345,17 +361,21 @@ class _Attempt:
         table = self.table
         policy = RetryPolicy.of(table.properties, STATUS_CHECK)
         now: Table | None = None
+        is_gone = False
         for attempt in range(1, policy.retries + 2):
             try:
                 now = table.refreshed()
-            except Exception:  # noqa: BLE001 - a failed reload says nothing about the commit
-                now = None
+            except Exception as error:  # noqa: BLE001 - a failed reload says nothing about the commit
+                now, is_gone = None, isinstance(error, NotFoundError)
             if now is not None and self.find_commit(now.metadata) is not None:
                 return now
             if attempt <= policy.retries:
                 policy.backoff(self.context).wait(attempt)
         if cause is None and now is not None:
             return now
+        if is_gone and confirmed is not None:
+            # Another process dropped or renamed the table after the commit.
+            return replace(table, metadata=confirmed, creating=())
         raise CommitUnknownError(
             f"the catalog did not confirm the commit to {table.identifier}: "
             f"{first_line(cause) if cause else 'the table could not be read afterwards'}",

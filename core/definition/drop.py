@@ -17,7 +17,14 @@ from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import names_of_table, require_own_folders
 from lake.core.definition.entries import change_entry
-from lake.core.errors import CommitConflictError, CommitUnknownError, RefusedError, StoppedError
+from lake.core.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    NotATableError,
+    NotFoundError,
+    RefusedError,
+    StoppedError,
+)
 from lake.core.garbage.nested_tables import FOLDERS, NestedTables
 from lake.core.garbage.other_states import refuse_continued
 from lake.core.garbage.other_tables import in_folders_of_others
@@ -154,7 +161,8 @@ def drop(session: Session, table: Table, *, purge: bool) -> Outcome:
     Raises:
         RefusedError: see `plan_drop`.
         NotFoundError: the table was dropped or renamed meanwhile; no file was deleted.
-        CommitConflictError: another writer changed a table of a Hadoop catalog after some of its files were deleted.
+        CommitConflictError: another process registered the table again, or changed a table of a Hadoop catalog, after
+            some of its files were deleted.
         CommitUnknownError: the table may have been dropped; no file was deleted.
     """
     outcome = with_table_lock(
@@ -227,8 +235,7 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
                 except StoppedError:
                     session.warn(f"not all files of the table were deleted; to go on, {again}")
                     raise
-                if not dropped:
-                    _require_unchanged(plan, deleted)
+                _require_unchanged(session, plan, deleted)
                 batch = paths[start : start + _BATCH]
                 outcome = table.storage.delete(batch)
                 failed += outcome.failed
@@ -244,18 +251,38 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
     return _outcome(plan, status, deleted=deleted, failed=failed)
 
 
-def _require_unchanged(plan: DropPlan, deleted: int) -> None:
-    """Check that no writer committed to a table of a Hadoop catalog since its files were listed."""
-    if plan.table.refreshed().metadata_location != plan.table.metadata_location:
-        raise _changed(plan, deleted)
+def _require_unchanged(session: Session, plan: DropPlan, deleted: int) -> None:
+    """Check that no process registered the table again, or committed to it in a Hadoop catalog, meanwhile."""
+    table = plan.table
+    if not session.catalog.has_entries:
+        if table.refreshed().metadata_location != table.metadata_location:
+            raise _changed(plan, deleted)
+        return
+    try:
+        now = session.catalog.load(table.identifier)
+    except (NotFoundError, NotATableError):
+        return
+    if now.metadata.table_uuid == table.metadata.table_uuid:
+        raise _stopped(
+            plan,
+            deleted,
+            f"another process registered {table.identifier} again after {deleted} of its files were deleted",
+            hint="if the files are to be deleted, run the command again",
+        )
 
 
 def _changed(plan: DropPlan, deleted: int) -> CommitConflictError:
-    error = CommitConflictError(
+    return _stopped(
+        plan,
+        deleted,
         f"another writer changed {plan.table.identifier} after {deleted} of its files were deleted; the table still "
         "exists, without these files",
         hint="end its writers, and run the command again",
     )
+
+
+def _stopped(plan: DropPlan, deleted: int, message: str, *, hint: str) -> CommitConflictError:
+    error = CommitConflictError(message, hint=hint)
     error.result = {**plan.facts(), "deleted_files": deleted, "failed_deletes": 0}
     return error
 

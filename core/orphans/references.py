@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lake.core.errors import CorruptFileError
 from lake.core.garbage.name_set import NameSet
 from lake.core.garbage.reachability import HeldNames
 from lake.core.manifests.api import read_list_additions, read_manifests
 from lake.core.metadata.files import read_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyiceberg.table.metadata import TableMetadata
 
     from lake.core.catalogs.catalog import Table
@@ -38,8 +41,10 @@ def referenced_names(
     seen = {item.snapshot_id for item in table.metadata.snapshots}
     for location in reversed(_existing(logs, listed, names).to_pylist()):
         if location != table.metadata_location:
-            earlier = read_metadata(table.storage, location)
-            parts += [HeldNames.of(each) for each in _earlier(table, earlier, seen, listed, names)]
+            for earlier in _read(table, location):
+                parts += [
+                    HeldNames.of(each) for each in _earlier(table, earlier, seen, listed, names)
+                ]
     return HeldNames.joined(parts)
 
 
@@ -61,6 +66,16 @@ def names_of_state(
     paths += [item.statistics_path for item in (*state.statistics, *state.partition_statistics)]
     seen = {item.snapshot_id for item in table.metadata.snapshots}
     return [names.of(pa.array(paths, pa.string())), *_earlier(table, state, seen, listed, names)]
+
+
+def _read(table: Table, location: str) -> Sequence[TableMetadata]:
+    """Return the metadata in a file, if it still exists: a commit may delete the file after it was listed."""
+    try:
+        return [read_metadata(table.storage, location)]
+    except CorruptFileError:
+        if table.storage.look_up([location])[location] is not None:
+            raise
+    return []
 
 
 def _earlier(

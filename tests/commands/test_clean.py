@@ -400,6 +400,26 @@ def test_a_file_that_becomes_referenced_meanwhile_stays(tidy: Tidy) -> None:
     assert not lost.exists()
 
 
+def test_an_earlier_metadata_file_that_a_commit_removes_meanwhile_is_not_damage(
+    tidy: Tidy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables with `write.metadata.delete-after-commit.enabled` lose such a file at each commit."""
+    lost = tidy.plant("data/lost.parquet")
+    oldest = min((tidy.root / "metadata").glob("*.metadata.json"))
+    read = Storage.read
+
+    def removed(self: Storage, location: str, **named: Any) -> bytes:
+        if location.endswith(oldest.name):
+            oldest.unlink()
+        return read(self, location, **named)
+
+    monkeypatch.setattr(Storage, "read", removed)
+    assert tidy.clean("--delete")["result"]["deleted"] == 1
+    assert not oldest.exists()
+    assert not lost.exists()
+    assert tidy.ids == [1, 2, 3]
+
+
 def test_a_path_with_another_authority_stops_the_run(tidy: Tidy) -> None:
     """The table references a file in a store whose path is that of a listed file."""
     lost = tidy.plant("data/lost.parquet")

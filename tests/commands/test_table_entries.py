@@ -15,6 +15,7 @@ from support.faults.killed_runs import killed
 from support.tables.iceberg_tables import files_below, ids_in, open_session, pyiceberg_catalog
 from support.tables.metadata_edits import edit_metadata, metadata_path
 
+from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.session import Session
 from lake.core.storage.storage import Storage
 
@@ -320,6 +321,37 @@ def test_a_killed_purge_in_a_hadoop_catalog_is_repeated(
     else:
         assert folders.ok("drop", "db.t", "--purge", "--yes")["status"] == "done"
         assert files_below(folders.warehouse) == set()
+
+
+@pytest.mark.parametrize("kinds", [0, 2])
+def test_a_purge_stops_if_another_process_registers_the_table_again(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, kinds: int
+) -> None:
+    add(lake, 1)
+    place = metadata_path(lake.warehouse)
+    batches: list[list[str]] = []
+    delete, load = Storage.delete, PyIcebergBackend.load
+
+    def deleted(self: Storage, files: list[str], **named: Any) -> Any:
+        batches.append(files)
+        return delete(self, files, **named)
+
+    def registered(self: PyIcebergBackend, identifier: str) -> Any:
+        if len(batches) == kinds and names(lake) == []:
+            pyiceberg_catalog(lake.warehouse).register_table("db.t", str(place))
+        return load(self, identifier)
+
+    monkeypatch.setattr(Storage, "delete", deleted)
+    monkeypatch.setattr(PyIcebergBackend, "load", registered)
+    stopped = lake("--json", "drop", "db.t", "--purge", "--yes")
+    assert stopped.exit_code == 4, stopped
+    assert len(batches) == kinds
+    assert stopped.json()["result"]["deleted_files"] == sum(map(len, batches))
+    assert place.exists()
+    monkeypatch.undo()
+    assert names(lake) == ["db.t"]
+    lake.ok("drop", "db.t", "--purge", "--yes")
+    assert files_below(lake.warehouse) == set()
 
 
 def opened_with(

@@ -123,10 +123,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--seed", default="soak", help="prefix of the worlds' seeds")
     parser.add_argument(
-        "--singles", type=int, default=8320, help="races with one other command [8320]"
+        "--singles", type=int, default=11_462, help="races with one other command [11462]"
     )
     parser.add_argument(
-        "--pairs", type=int, default=64_800, help="races with two others, of 216320 [64800]"
+        "--pairs", type=int, default=64_800, help="races with two others, of 355082 [64800]"
     )
     parser.add_argument("--windows", type=int, default=2000, help="races with three to six [2000]")
     parser.add_argument(

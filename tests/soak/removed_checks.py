@@ -36,6 +36,7 @@ _KAFKA = f"{_CORE}/watch/test_kafka.py"
 _IN_PARTS = "tests/commands/test_deletes_in_parts.py"
 _REPAIR = "tests/commands/test_repair.py"
 _RACES = "tests/world/test_races.py"
+_WORLD = "tests/world/test_world.py"
 _CRASHES = "tests/world/test_crashes.py"
 _FOLLOWING = "tests/world/test_following.py"
 _MANIFESTS = "tests/commands/test_manifests.py"
@@ -119,9 +120,25 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a conflict is accepted without reloading the table",
             attempt,
-            "            after = self._find_after_refusal(error)\n"
+            "            after = self._find_after_refusal(\n"
+            "                error, certain=NotFoundError if self._is_local() else ()\n"
+            "            )\n"
             "            return after, first_line(error)",
             "            return None, first_line(error)",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
+            "a server's refusal is believed because the table is gone",
+            attempt,
+            "certain=NotFoundError if self._is_local() else ()",
+            "certain=NotFoundError",
+            (_COMMIT,),
+        ),
+        RemovedCheck(
+            "the metadata file of a refused commit stays with a dropped table",
+            attempt,
+            "            if certain is NotFoundError:\n",
+            "            if False:\n",
             (_COMMIT,),
         ),
         RemovedCheck(
@@ -1207,8 +1224,38 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a purge of a folder goes on after another writer's commit",
             "core/definition/drop.py",
-            "                if not dropped:\n",
-            "                if False:\n",
+            "        if table.refreshed().metadata_location != table.metadata_location:\n"
+            "            raise _changed(plan, deleted)\n"
+            "        return\n",
+            "        return\n",
+            (_ENTRIES,),
+        ),
+        RemovedCheck(
+            "a drop deletes the files",
+            "core/definition/drop.py",
+            "    if not purge:\n        return DropPlan(table=table, files=None)\n",
+            "",
+            (_RACES,),
+        ),
+        RemovedCheck(
+            "a table is registered under a second name",
+            "core/definition/register.py",
+            "    if names := names_of_table(session.catalog, metadata, location, storage):\n",
+            "    if names := []:\n",
+            (_RACES,),
+        ),
+        RemovedCheck(
+            "partitions expire before they are old",
+            "core/partitions/expire.py",
+            "    old = order[ends[order] <= options.older_than_ms]\n",
+            "    old = order[ends[order] <= options.older_than_ms + 10 * FLOOR_MS]\n",
+            (_WORLD,),
+        ),
+        RemovedCheck(
+            "a purge goes on although the table was registered again",
+            "core/definition/drop.py",
+            "    if now.metadata.table_uuid == table.metadata.table_uuid:\n",
+            "    if False:\n",
             (_ENTRIES,),
         ),
         RemovedCheck(

@@ -8,6 +8,8 @@ The invariants, and where each is checked:
   reports no damage, also while others write: `World.check_by_lake`.
 - I3: no deleted file is reachable, named by a job's state or outside the table, and no expired snapshot is too young
   or needed by a job: `World._check_deletable`, `flink.pending`, `World._check_expired`.
+  A removal of orphan files deletes none that is younger than its limit; what it moves away can be moved back:
+  `World._check_deletable`, `upkeep.settle`.
 - I4: manifests and live files of a snapshot are listed once: `reference.Reference`.
 - I5: sequence numbers increase by one, and deletes apply as the specification says: `World._committed`,
   `reference.Reference`.
@@ -27,4 +29,9 @@ The invariants, and where each is checked:
   a consumer has not read does not expire: `World._check_expired`.
 - I14: the rows of each file that a watch takes are in the table's history once, and no file is moved or deleted
   before that: `watcher.Watcher`.
+- I15: only commands for entries change the catalog's entries, and a command whose table was dropped, renamed or
+  replaced changes no other table. A table that was dropped has all its files, and is registered with the rows of its
+  last commit; of a purged one, nothing is left: `World._committed`, `World._entered`, `entries.bring_back`,
+  `entries.purge`.
+- I16: partitions expire as a whole, the oldest first, and only if all their rows are old: `upkeep.expire_partitions`.
 """

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from lake.core.errors import BadInputError
 from lake.core.outcome import Outcome
-from world import branching, flink, foreign, staging
+from world import branching, flink, foreign, staging, upkeep
 from world.branching import some_branch
 from world.model import (
     FOREVER_MS,
@@ -316,6 +316,22 @@ def dry(world: World, random: Random) -> None:
                 ("ingest", source, "--overwrite-where", "id < 3000", "--dry-run"),
                 ("ingest", source, "--create", "--partition-by", "part", "--dry-run"),
                 ("snapshots", "--all"),
+                ("show",),
+                ("partitions",),
+                ("inspect", "files"),
+                ("deletes", "--exact"),
+                ("deletes", "--convert", "--dry-run"),
+                ("manifests", "--rewrite-all", "--dry-run"),
+                ("clean", "--older-than", "0s", "--unsafe-retention"),
+                ("check", "--repair", "totals", "--repair", "dangling-deletes"),
+                (
+                    "expire-partitions",
+                    "--strategy",
+                    "update-time",
+                    "--older-than",
+                    "1d",
+                    "--dry-run",
+                ),
             ]
         )
     )
@@ -340,9 +356,9 @@ def read(world: World, random: Random) -> None:
         world.counts["scan: done"] += 1
 
 
-def check(world: World, _: Random) -> None:
+def check(world: World, random: Random) -> None:
     """Check the table while others work: an expiry may remove what the check is about to read."""
-    world.check_by_lake()
+    world.check_by_lake(random.choice(["--files", "--files", "--rows", "--deep"]))
 
 
 def read_changes(world: World, random: Random) -> None:
@@ -448,6 +464,12 @@ STEPS: dict[Step, int] = {
     read_changes: 2,
     read_increment: 2,
     dry: 2,
+    upkeep.leave_files: 2,
+    upkeep.clean: 5,
+    upkeep.empty_trash: 3,
+    upkeep.repair: 3,
+    upkeep.append_to_day: 2,
+    upkeep.expire_partitions: 3,
     foreign.append: 3,
     foreign.append_by_pyiceberg: 2,
     foreign.delete_by_position: 6,
@@ -461,6 +483,7 @@ STEPS: dict[Step, int] = {
     foreign.change_ref: 4,
     foreign.roll_back: 1,
     branching.change_ref: 3,
+    branching.tag_periods: 3,
     branching.roll_back: 1,
     branching.cherry_pick: 3,
     branching.stage_by_wap: 2,
@@ -473,12 +496,16 @@ FOCUS: dict[str, set[Step]] = {
     "all": set(),
     "expiry": {
         *(expire, wait, append, read, check, partition_stats),
-        *(foreign.change_ref, foreign.change_statistics),
+        *(foreign.change_ref, foreign.change_statistics, branching.tag_periods),
     },
     "jobs": {flink.flink, flink.replay, wait, expire},
     "history": {expire, wait, append, compact, foreign.roll_back},
     "runs": {staging.stage, staging.end, append_run},
     "deletes": {convert, compact, upsert, change_log, foreign.delete_by_key},
+    "upkeep": {
+        *(upkeep.clean, upkeep.empty_trash, upkeep.repair, upkeep.leave_files, wait),
+        *(upkeep.append_to_day, upkeep.expire_partitions, staging.stage, flink.flink),
+    },
 }
 _MORE = 5
 
@@ -491,7 +518,8 @@ def actor(world: World, random: Random, steps: int) -> Callable[[], None]:
 
     def work() -> None:
         for _ in range(steps):
-            random.choices(choices, weights)[0](world, random)
+            with world.turn():
+                random.choices(choices, weights)[0](world, random)
             world.counts["steps"] += 1
 
     return work

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 from pyiceberg.table.snapshots import Snapshot
@@ -10,11 +11,16 @@ from pyiceberg.table.snapshots import Snapshot
 from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
 from lake.core.flink.commits import LAKE_OPERATOR_ID
+from lake.core.outcome import Outcome, Status
 from world import foreign
 from world.model import Operation, State, adding
-from world.simulation import MAIN, PARTS, World, history_of
+from world.simulation import DAY_MS, MAIN, PARTS, World, history_of
+from world.time import START_MS
 
 _FRESH = 10_000
+_EPOCH = datetime.fromtimestamp(0, UTC)
+# The names of the tags of days.
+_TAGS = "day-%Y-%m-%d"
 
 
 def some_branch(world: World, random: Random) -> str:
@@ -52,6 +58,30 @@ def change_ref(world: World, random: Random) -> None:
         ]
     verb, *words = random.choice(choices)
     world.step(Operation("own ref", branch=mine), str(verb), *words)
+
+
+def tag_periods(world: World, random: Random) -> None:
+    """Tag the state at the ends of days, and drop the oldest of these tags."""
+    first, now = (_day(time_ms) for time_ms in (START_MS - DAY_MS, world.clock.now + DAY_MS))
+    days = [first + timedelta(days=number) for number in range((now - first).days + 1)]
+    ends = {day.strftime(_TAGS): day + timedelta(days=1) for day in days}
+    words = ["--auto", "daily", "--format", _TAGS]
+    words += random.choice([[], ["--backfill"], ["--keep", "2"], ["--backfill", "--keep", "3"]])
+    operation = Operation("tag days", refs=frozenset(ends))
+    done = world.step(operation, "tag", *words)
+    if isinstance(done, Outcome) and done.status is Status.DONE and done.result:
+        by_id = {item.snapshot_id: item for item in world.metadata.snapshots}
+        for name in done.result["created"]:
+            # Another actor may have dropped it.
+            ref = world.metadata.refs.get(name)
+            if ref is not None:
+                moment = by_id[ref.snapshot_id].timestamp_ms
+                assert _EPOCH + timedelta(milliseconds=moment) < ends[name], f"{name} is of later"
+
+
+def _day(time_ms: int) -> datetime:
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def roll_back(world: World, random: Random) -> None:

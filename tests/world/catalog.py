@@ -1,13 +1,15 @@
 """A catalog in memory: a compare-and-swap of one metadata location per table, as SQL catalogs do it.
 
 Metadata files are real. A commit checks its requirements, writes the new file and then swaps, with a hook
-before each part, so that other actors can run in between.
+before each part, so that other actors can run in between. Changes of entries have the hooks of a commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -20,6 +22,7 @@ from pyiceberg.table.update import update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel
 
 Observer = Callable[[TableMetadata | None, TableMetadata, tuple[Any, ...]], None]
+_Names = tuple[str, ...]
 
 
 class SimCatalog(NoopCatalog):
@@ -28,19 +31,29 @@ class SimCatalog(NoopCatalog):
     Args:
         hook: called before each part, with its name.
         committed: called after each swap with the metadata before and after, and the updates.
+        entered: called when an entry is about to be dropped, renamed or registered.
         new_name: returns a text that never repeats.
     """
 
     def __init__(
-        self, hook: Callable[[str], None], committed: Observer, new_name: Callable[[], str]
+        self,
+        hook: Callable[[str], None],
+        committed: Observer,
+        entered: Callable[[], None],
+        new_name: Callable[[], str],
     ) -> None:
         super().__init__("lake")
         self._hook = hook
         self._committed = committed
+        self._entered = entered
         self._new_name = new_name
-        self._current: dict[tuple[str, ...], str] = {}
+        self._current: dict[_Names, str] = {}
+        # The newest metadata file of each table that ever was, by UUID.
+        self._newest: dict[str, str] = {}
         self._parsed: dict[str, TableMetadata] = {}
         self._versions = 0
+        # By thread, the list that receives the metadata files of its commit.
+        self._written: dict[int, list[str]] = {}
         self.faults: Callable[[Callable[[], Any]], Any] | None = None
 
     def current(self, identifier: Any) -> TableMetadata | None:
@@ -48,16 +61,39 @@ class SimCatalog(NoopCatalog):
         location = self._current.get(self.identifier_to_tuple(identifier))
         return self._parsed[location] if location else None
 
-    def location(self, identifier: Any) -> str:
-        """The location of that metadata."""
-        return self._current[self.identifier_to_tuple(identifier)]
+    def newest(self, uuid: str) -> str:
+        """The location of the newest metadata of a table, whether it has an entry or not."""
+        return self._newest[uuid]
+
+    def read(self, location: str) -> TableMetadata:
+        """The metadata in a file."""
+        return self._parsed[location]
+
+    @contextmanager
+    def recorded(self, written: list[str]) -> Iterator[None]:
+        """Record the metadata files that this thread writes; a race may run a commit inside of another one."""
+        outer = self._written.get(get_ident(), [])
+        self._written[get_ident()] = written
+        try:
+            yield
+        finally:
+            self._written[get_ident()] = outer
+
+    def locations(self) -> list[tuple[str, str]]:
+        """The names and metadata files of all tables."""
+        self._hook("list tables")
+        return [(".".join(names), place) for names, place in self._current.items()]
+
+    def entries(self) -> dict[str, TableMetadata]:
+        """The current metadata of all tables by name, without a hook."""
+        return {".".join(names): self._parsed[place] for names, place in self._current.items()}
 
     def saved(self) -> Callable[[], None]:
         """Return a function that restores the current state of the tables."""
-        current = dict(self._current)
+        current, newest = dict(self._current), dict(self._newest)
 
         def restore() -> None:
-            self._current = dict(current)
+            self._current, self._newest = dict(current), dict(newest)
 
         return restore
 
@@ -78,6 +114,42 @@ class SimCatalog(NoopCatalog):
     def create_namespace_if_not_exists(self, namespace: Any, properties: Any = EMPTY_DICT) -> None:
         pass
 
+    def drop_table(self, identifier: Any) -> None:
+        names = self.identifier_to_tuple(identifier)
+        self._hook("commit")
+        self._require(names)
+        self._entered()
+        del self._current[names]
+        self._hook("swapped")
+
+    def rename_table(self, from_identifier: Any, to_identifier: Any) -> Table:
+        names, new = map(self.identifier_to_tuple, (from_identifier, to_identifier))
+        self._hook("commit")
+        self._require(names)
+        self._require_free(new)
+        self._entered()
+        self._current[new] = self._current.pop(names)
+        self._hook("swapped")
+        return self._table(new, self._current[new])
+
+    def register_table(self, identifier: Any, metadata_location: str) -> Table:
+        names = self.identifier_to_tuple(identifier)
+        self._hook("commit")
+        self._require_free(names)
+        self._entered()
+        uuid = str(self._parsed[metadata_location].table_uuid)
+        self._current[names] = self._newest[uuid] = metadata_location
+        self._hook("swapped")
+        return self._table(names, metadata_location)
+
+    def _require(self, names: _Names) -> None:
+        if names not in self._current:
+            raise NoSuchTableError(f"no table {names}")
+
+    def _require_free(self, names: _Names) -> None:
+        if names in self._current:
+            raise TableAlreadyExistsError(f"table {names} exists")
+
     def commit_table(
         self, table: Table, requirements: tuple[Any, ...], updates: tuple[Any, ...]
     ) -> CommitTableResponse:
@@ -91,7 +163,7 @@ class SimCatalog(NoopCatalog):
         return found
 
     def _commit(
-        self, names: tuple[str, ...], requirements: tuple[Any, ...], updates: tuple[Any, ...]
+        self, names: _Names, requirements: tuple[Any, ...], updates: tuple[Any, ...]
     ) -> CommitTableResponse:
         base = self._current.get(names)
         before = self._parsed[base] if base else None
@@ -111,8 +183,8 @@ class SimCatalog(NoopCatalog):
             if base is None:
                 raise TableAlreadyExistsError(f"table {names} exists")
             raise CommitFailedException("another writer came first")
-        self._current[names] = location
         after = self._parsed[location]
+        self._current[names] = self._newest[str(after.table_uuid)] = location
         self._committed(before, after, updates)
         self._hook("swapped")
         return CommitTableResponse(metadata=after, metadata_location=location)
@@ -126,9 +198,10 @@ class SimCatalog(NoopCatalog):
         path = Path(location.removeprefix("file://"))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+        self._written.get(get_ident(), []).append(location)
         # Parsed, as the next reader will read it, not as it was in the writer's memory.
         self._parsed[location] = TableMetadataUtil.parse_raw(text)
         return location
 
-    def _table(self, names: tuple[str, ...], location: str) -> Table:
+    def _table(self, names: _Names, location: str) -> Table:
         return Table(names, self._parsed[location], location, PyArrowFileIO(), self)

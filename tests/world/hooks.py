@@ -20,9 +20,11 @@ import pyiceberg.table.update as updates
 from pyiceberg.table import snapshots
 
 from lake.core.avro.container import Block
+from lake.core.definition import drop
 from lake.core.errors import LakeError
 from lake.core.locks import table_lock
 from lake.core.manifests import decode
+from lake.core.orphans import trash
 from lake.core.storage import atomic_files, storage
 from lake.core.storage.storage import Storage
 
@@ -54,6 +56,7 @@ def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
         ]
         replace = _called(atomic_files.replace, "create", before, after)
         patches.append(patch.object(atomic_files, "replace", replace))
+        patches.append(patch.object(trash, "move", _moved(trash.move, before, after)))
         for one in patches:
             one.start()
         try:
@@ -83,6 +86,20 @@ def _called(real: Any, kind: str, before: Hook, after: Hook | None) -> Any:
         finally:
             if after is not None:
                 after(kind, path)
+
+    return call
+
+
+def _moved(real: Any, before: Hook, after: Hook | None) -> Any:
+    """Return a move that counts as the deletion of the file where it was; its time stays."""
+
+    def call(of: Storage, source: str, target: str, *rest: Any) -> Any:
+        before("delete", source)
+        try:
+            return real(of, source, target, *rest)
+        finally:
+            if after is not None:
+                after("delete", source)
 
     return call
 
@@ -122,7 +139,11 @@ def unlocked() -> Iterator[None]:
     def run(session: Any, table: Any, work: Callable[..., Any], **_: Any) -> Any:
         return work(table, session.ids.uuid())
 
-    with patch.object(table_lock, "with_table_lock", run):
+    with (
+        patch.object(table_lock, "with_table_lock", run),
+        # It imports the function when it is loaded.
+        patch.object(drop, "with_table_lock", run),
+    ):
         yield
 
 

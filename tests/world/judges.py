@@ -66,7 +66,7 @@ def _register(world: World) -> Any:
     catalog.create_namespace_if_not_exists("db")
     if catalog.table_exists(TABLE):
         catalog.drop_table(TABLE)
-    return catalog.register_table(TABLE, world.catalog.location(TABLE))
+    return catalog.register_table(TABLE, world.location)
 
 
 def _compare(

@@ -47,6 +47,10 @@ class Operation:
         lays_down: whether it leaves files for another operation to commit, and changes nothing.
         quiet: whether it must not write or delete anything in the table.
         expires: the snapshots that it may expire; None for none.
+        removes_ms: the time before which files were written that it may delete, in ms; None for any.
+        began_ms: when it began.
+        enters: whether it may change the table's entry in the catalog, or create another table.
+        purges: whether it may delete the files of a table that has no entry.
         outcome: the result that it reported.
     """
 
@@ -71,6 +75,10 @@ class Operation:
     lays_down: bool = False
     quiet: bool = False
     expires: Expiry | None = None
+    removes_ms: int | None = None
+    began_ms: int = 0
+    enters: bool = False
+    purges: bool = False
     outcome: str | None = None
 
 

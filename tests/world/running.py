@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from world import flink, staging
+from world import flink, staging, upkeep
 from world.actors import actor
 from world.simulation import Config, World
 
@@ -76,6 +76,7 @@ def run_world(
             world.stop_faults()
             flink.settle(world)
             staging.settle(world)
+            upkeep.settle(world)
             world.come_to_rest()
             world.check_all()
             for companion in beside:

@@ -46,7 +46,7 @@ from world.model import Expiry, Model, Operation, adding, state_of
 from world.processes import Processes
 from world.reference import DATA, EQUALITY, POSITIONS, Contents, Reference, local, missing
 from world.scheduler import Broken, Scheduler
-from world.time import START_MS, SimClock, SimIds
+from world.time import SimClock, SimIds
 
 TABLE = "db.t"
 MAIN = "main"
@@ -74,6 +74,8 @@ _COUNTS = (
 )
 # Verbs that may set a branch to a snapshot that exists.
 _MOVING = {"rollback", "cherry-pick", "publish"}
+# Verbs that change the entry of a table; a purge drops it before it finds a reason to stop.
+_ENTRY_VERBS = {"drop", "rename", "register"}
 _NO_CHANGE = {Status.NOTHING_TO_DO, Status.ALREADY_RUNNING, Status.DRY_RUN}
 
 
@@ -115,20 +117,30 @@ class Config:
             properties["commit.retry.num-retries"] = random.choice(["0", "1"])
         return cls(
             version=version or random.choice([1, 2, 2, 2, 3, 3, 3]),
-            partition_by=random.choice([None, None, "part", "bucket(3, id)"]),
+            partition_by=random.choice([None, None, "part", "part", "bucket(3, id)"]),
             isolation=random.choice(["serializable", "snapshot"]),
             faults=random.choice([0.0, 0.0, 0.0, 0.1, 0.5]),
             stay=random.choice([0.3, 0.7, 0.9]),
             properties=properties,
             respecs=random.random() < 0.5,
-            focus=random.choices(["all", "expiry", "jobs", "runs", "deletes"], [5, 1, 1, 1, 1])[0],
+            focus=random.choices(
+                ["all", "expiry", "jobs", "runs", "deletes", "upkeep"], [5, 1, 1, 1, 1, 1]
+            )[0],
         )
 
 
 class SimBackend(OtherBackend):
-    """A served catalog that builds metadata in this process."""
+    """A served database of tables that builds metadata in this process."""
 
     writes_metadata = True
+    simulated: SimCatalog
+
+    def metadata_locations(self) -> list[tuple[str, str]]:
+        return self.simulated.locations()
+
+    def send(self, *request: Any) -> Any:
+        with self.simulated.recorded(self.written_metadata):
+            return super().send(*request)
 
     def _begin(self, *request: Any) -> Any:
         return self._describe(*request)
@@ -144,8 +156,16 @@ class World:
         self.scheduler = Scheduler(Random(f"{seed} turns"), config.stay)
         self.clock = SimClock(lambda: self.point("woken"))
         self.ids = SimIds(Random(f"{seed} names"))
-        self.catalog = SimCatalog(self._at_catalog, self._judged(self._committed), self.ids.uuid)
+        self.catalog = SimCatalog(
+            self._at_catalog,
+            self._judged(self._committed),
+            self._judged(self._entered),
+            self.ids.uuid,
+        )
         self.catalog.faults = self._answer
+        # The world's table, by its UUID, and whether a purge deleted its files.
+        self.uuid = ""
+        self.purged = False
         self.model = Model()
         self.reference = Reference()
         self.counts: Counter[str] = Counter()
@@ -159,6 +179,10 @@ class World:
         # Statistics files that others of the same snapshot replaced: only `lake clean` removes them.
         self._replaced: set[str] = set()
         self._operations: dict[str | None, Operation] = {}
+        # Since when each actor works on its step.
+        self._turns: dict[str | None, int] = {}
+        # When the row with a value was first in a snapshot.
+        self.arrived: dict[int, int] = {}
         self._processes = Processes(self.scheduler.actor)
         # Called at every hook, with what is about to be done and where.
         self.watch: Callable[[str, str], None] | None = None
@@ -265,8 +289,31 @@ class World:
         """Remember when a file was written: on the disk it has the real time."""
         self._born[locations.canonical(location)] = self.clock.now
 
-    def _written_ms(self, location: str) -> int | None:
-        return self._born.get(locations.canonical(location), START_MS)
+    def _written_ms(self, location: str) -> int:
+        # A file that other writers wrote is as old as its first listing at most.
+        return self._born.setdefault(locations.canonical(location), self.clock.now)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Remember since when the actor works on what it does now: no snapshot may name its files yet."""
+        actor = self.scheduler.actor()
+        self._turns[actor] = self.clock.now
+        try:
+            yield
+        finally:
+            del self._turns[actor]
+
+    def oldest_writer_ms(self) -> int:
+        """Return since when the oldest of the others works, or had sent a commit that may still land."""
+        actor = self.scheduler.actor()
+        began = [since for other, since in self._turns.items() if other != actor]
+        began += [one.began_ms for other, one in self._operations.items() if other != actor]
+        began += [
+            operation.began_ms
+            for sent, operation, _ in self._under_way
+            if self.clock.now - sent <= _LATEST_MS
+        ]
+        return min(began, default=self.clock.now)
 
     def _answer(self, commit: Callable[[], Any]) -> Any:
         """Answer a commit, now and then wrongly."""
@@ -290,7 +337,7 @@ class World:
         catalog = SimBackend(
             "lake", {"warehouse": f"file://{self.warehouse}"}, self.clock, self.ids
         )
-        catalog.__dict__["handle"] = self.catalog
+        catalog.__dict__["handle"] = catalog.simulated = self.catalog
         engine = InlineEngine(1, ids=self.ids)
         return Session(
             settings=Settings(), catalog=catalog, clock=self.clock, ids=self.ids, _engine=engine
@@ -302,10 +349,19 @@ class World:
 
     @property
     def metadata(self) -> TableMetadata:
-        """The table's metadata now, without a hook."""
-        found = self.catalog.current(TABLE)
-        assert found is not None
-        return found
+        """The table's metadata now, without a hook; the last one if it has no entry in the catalog."""
+        return self.catalog.read(self.location)
+
+    @property
+    def location(self) -> str:
+        """The location of that metadata."""
+        return self.catalog.newest(self.uuid)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the table in the catalog."""
+        entries = self.catalog.entries()
+        return [name for name, found in entries.items() if str(found.table_uuid) == self.uuid]
 
     def head(self, branch: str = MAIN) -> int | None:
         ref = self.metadata.refs.get(branch)
@@ -350,8 +406,9 @@ class World:
     def operation(self, operation: Operation) -> Iterator[Operation]:
         """Let what the actor commits now count as this operation's."""
         actor = self.scheduler.actor()
-        current = self.catalog.current(TABLE)
-        if current is not None:
+        operation.began_ms = self.clock.now
+        if self.uuid:
+            current = self.metadata
             head = current.refs.get(operation.branch)
             operation.base = head.snapshot_id if head else None
             operation.heads = {name: ref.snapshot_id for name, ref in current.refs.items()}
@@ -379,19 +436,26 @@ class World:
             if isinstance(done, LakeError) and type(done) is LakeError:
                 raise AssertionError(f"a defect: {done}") from done
             if isinstance(done, CommitUnknownError):
-                assert operation.faulted, repr(done.__cause__)
+                assert operation.faulted or operation.enters, repr(done.__cause__)
             elif isinstance(done, LakeError) or done.status in _NO_CHANGE:
-                assert not operation.swaps or operation.lost, (
+                assert not operation.swaps or operation.lost or operation.purges, (
                     f"{operation.name}: {done} but changed"
                 )
             elif operation.lays_down:
                 assert not operation.swaps, f"{operation.name} committed"
+            elif operation.enters:
+                # Another one may have made the same change.
+                assert operation.swaps or verb in _ENTRY_VERBS, (
+                    f"{operation.name}: {done} of others"
+                )
             elif done.status is Status.DONE and verb != "expire":
-                # Of two expiries at once, each may find that all is gone that it wanted gone, and of two rollbacks or
-                # picks that another one has set the branch to the same snapshot.
+                # Of two expiries at once, each may find that all is gone that it wanted gone, of two rollbacks or
+                # picks that another one has set the branch to the same snapshot, of two that tag days the same tags.
                 head = self.head(operation.branch)
                 held = operation.holds <= self.model.held(head)
-                assert operation.swaps or (verb in _MOVING and head != operation.base and held), (
+                is_made = verb in _MOVING and head != operation.base and held
+                is_made = is_made or (verb == "tag" and bool(operation.refs))
+                assert operation.swaps or is_made, (
                     f"{operation.name}: done, but nothing was committed"
                 )
             if not isinstance(done, CommitUnknownError):
@@ -449,6 +513,11 @@ class World:
         operation = self._operation
         operation.swaps += 1
         self.counts["swaps"] += 1
+        assert before is not None or operation.enters, f"{operation.name} created a table"
+        self.uuid = self.uuid or str(after.table_uuid)
+        if str(after.table_uuid) != self.uuid:
+            assert before is None, f"{operation.name} changed another table"
+            return
         self._check_refs(operation, before, after)
         if before is not None:
             self._check_expired(operation, before, after)
@@ -470,6 +539,11 @@ class World:
                     operation.snapshots.append(snapshot.snapshot_id)
                     self._check_snapshot(operation, after, snapshot)
 
+    def _entered(self) -> None:
+        operation = self._operation
+        assert operation.enters, f"{operation.name} changed an entry of the catalog"
+        operation.swaps += 1
+
     def _check_snapshot(
         self, operation: Operation, metadata: TableMetadata, snapshot: Snapshot
     ) -> None:
@@ -489,6 +563,8 @@ class World:
                 first = candidate if first is None else first
                 if {value: _of(row, ids) for value, row in candidate.items()} == state:
                     self.model.add(snapshot.snapshot_id, parent, choice, candidate)
+                    for value in candidate:
+                        self.arrived.setdefault(value, snapshot.timestamp_ms)
                     _check_summary(snapshot, contents)
                     return
         raise AssertionError(_difference(operation, first or {}, state))
@@ -587,7 +663,7 @@ class World:
         return ref.max_ref_age_ms is not None and age > ref.max_ref_age_ms
 
     def _reachable_files(self) -> set[str]:
-        location = self.catalog.location(TABLE)
+        location = self.location
         if self._reachable[0] != location:
             metadata = self.metadata
             found = {locations.canonical(location)}
@@ -601,7 +677,15 @@ class World:
     def _check_deletable(self, location: str) -> None:
         self.counts["deletes"] += 1
         path = locations.canonical(location)
-        if path.startswith(f"file://{self.warehouse}") and self.catalog.current(TABLE) is not None:
+        operation = self._operations.get(self.scheduler.actor())
+        is_listed = "/.lake-trash/" not in path
+        if operation is not None and operation.removes_ms is not None and is_listed:
+            is_old = self._written_ms(location) <= operation.removes_ms
+            assert is_old, f"{location} is deleted but too young"
+        if operation is not None and operation.purges:
+            assert not self.names, f"{location} is deleted before the table is dropped"
+            self.purged = True
+        if path.startswith(f"file://{self.warehouse}") and self.uuid and not self.purged:
             assert path not in self._reachable_files(), f"{location} is deleted but reachable"
             needed = {locations.canonical(one) for one in self.needed()}
             assert path not in needed, f"{location} is deleted but a job's state names it"
@@ -610,7 +694,9 @@ class World:
             assert f"/{ELSEWHERE}/" not in path, f"{location} does not belong to the table"
 
     def check(self) -> None:
-        """Check that all files of every retained snapshot are there."""
+        """Check that all files of every retained snapshot are there, also of a table that was only dropped."""
+        if self.purged:
+            return
         metadata = self.metadata
         files: dict[str, int | None] = {}
         for snapshot in metadata.snapshots:
@@ -622,6 +708,8 @@ class World:
 
     def check_partition_statistics(self, snapshot_id: int) -> None:
         """Compare the partition statistics file of a snapshot with what is live; expired snapshots have none."""
+        if self.purged:
+            return
         metadata = self.metadata
         by_id = {item.snapshot_id: item for item in metadata.snapshots}
         for file in metadata.partition_statistics:
@@ -655,10 +743,10 @@ class World:
             if ref.snapshot_ref_type == "branch":
                 self.check_scan("--branch", branch, expected=ref.snapshot_id)
 
-    def check_by_lake(self) -> None:
+    def check_by_lake(self, level: str = "--files") -> None:
         """Run `lake check`, which must not report damage: all writers of a world are correct."""
         known = {item.snapshot_id for item in self.metadata.snapshots}
-        done = self.no_change("check", "--files")
+        done = self.no_change("check", level)
         if isinstance(done, CommitConflictError):
             gone = known - {item.snapshot_id for item in self.metadata.snapshots}
             assert gone, repr(done)
@@ -686,15 +774,23 @@ class World:
         )
         assert found == wanted, f"scan {arguments} of {expected} reads other rows"
 
-    def leftovers(self) -> set[str]:
-        """Return the files under the table that no retained snapshot holds, but old metadata."""
+    def leftovers(self, *, others: bool = True) -> set[str]:
+        """Return the files under the table that no retained snapshot holds, but old metadata.
+
+        Args:
+            others: whether those of other writers, and statistics that were replaced, are among them.
+        """
         return {
             str(path)
             for path in (self.warehouse / "db" / "t").rglob("*")
             if path.is_file()
             and not path.name.endswith(".metadata.json")
             and f"file://{path}" not in self._reachable_files()
+            and (others or not (_THEIRS.search(f"file://{path}") or self._is_replaced(path)))
         }
+
+    def _is_replaced(self, path: Path) -> bool:
+        return f"file://{path}" in self._replaced
 
     # A world's life
 
@@ -710,7 +806,7 @@ class World:
             shutil.copytree(saved, self.warehouse)
             catalog()
             model()
-            self.clock.now = now
+            self.clock.now, self.purged = now, False
 
         return restore
 
@@ -727,21 +823,22 @@ class World:
         expire = ["--older-than", "0s", "--unsafe-retention", "--keep-checkpoints", "0s"]
         self._compact_until_done(compact)
         for verb, options in (("compact", compact), ("expire", expire), ("expire", expire)):
-            before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
+            before, deletes = self.location, self.counts["deletes"]
             operation = Operation(verb, may_drop=True, expires=Expiry(keep_checkpoints_ms=0))
             again = self.step(operation, verb, *options)
         assert isinstance(again, Outcome)
         assert again.status is Status.NOTHING_TO_DO
-        assert (before, deletes) == (self.catalog.location(TABLE), self.counts["deletes"])
+        assert (before, deletes) == (self.location, self.counts["deletes"])
         if not self.open_outcomes:
             # What other writers wrote and did not commit is their own.
-            left = {f"file://{name}" for name in self.leftovers()} - self._replaced
-            own = [name for name in left if not _THEIRS.search(name)]
+            own = sorted(self.leftovers(others=False))
             assert not own, f"left behind: {own[:5]}"
         self._clean()
 
     def _clean(self) -> None:
         """Delete what nothing needs, once: each deleted file is checked, and `lake check` finds all others."""
+        for path in (self.warehouse / "db" / "t").rglob("*"):
+            self._written_ms(f"file://{path}")
         words = ["--delete", "--older-than", "0s", "--unsafe-retention", "--max-share", "100%"]
         for _ in range(2):
             deletes = self.counts["deletes"]
@@ -755,11 +852,11 @@ class World:
         ways = [["--partial-progress"], ["--remove-dangling-deletes"], ["--verify"], []]
         words = [*usual, *self.random.choice(ways)]
         for left in (3, 2, 1, 0):
-            before, deletes = self.catalog.location(TABLE), self.counts["deletes"]
+            before, deletes = self.location, self.counts["deletes"]
             done = self.step(Operation("compact at rest"), "compact", *words)
             assert isinstance(done, Outcome), repr(done)
             if done.status is Status.NOTHING_TO_DO:
-                assert before == self.catalog.location(TABLE)
+                assert before == self.location
                 assert deletes == self.counts["deletes"]
                 return
             assert left, f"compact {words} finds something to do again and again"
@@ -781,7 +878,8 @@ class World:
         if self.config.partition_by:
             options += ["--partition-by", self.config.partition_by]
         faults, self.catalog.faults = self.catalog.faults, None
-        self.step(Operation("create", adding(rows)), "ingest", self.source(rows), *options)
+        operation = Operation("create", adding(rows), enters=True)
+        self.step(operation, "ingest", self.source(rows), *options)
         self.catalog.faults = faults
 
     def forget(self) -> None:

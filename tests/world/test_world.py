@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -30,6 +31,20 @@ def test_no_world_loses_a_row(seed: str) -> None:
 
     assert counts["steps"] == STEPS
     assert counts["snapshots"]
+
+
+def test_removals_and_repairs_beside_all_others_lose_no_row() -> None:
+    counts: Counter[str] = Counter()
+    for number in range(4):
+        seed = f"upkeep {number}"
+        config = replace(
+            Config.drawn(Random(f"{seed} config")), focus="upkeep", partition_by="part"
+        )
+        counts += run_world(seed, STEPS, config)[0]
+
+    assert counts["steps"] == 4 * STEPS
+    assert counts["clean quarantine: done"] + counts["clean delete: done"]
+    assert counts["expire partitions: done"] + counts["expire partitions: partial"]
 
 
 def test_a_checkpoint_that_is_deleted_while_it_is_replayed_is_not_a_defect() -> None:

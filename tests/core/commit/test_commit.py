@@ -60,6 +60,7 @@ from lake.core.errors import (
     CommitUnknownError,
     ConflictingFilesError,
     NotAuthorisedError,
+    NotFoundError,
     RefusedError,
     StoppedError,
 )
@@ -184,8 +185,13 @@ def test_of_two_that_make_a_table_one_is_refused(tmp_path: Path) -> None:
     assert ids_in(tmp_path) == [0]
 
 
+@pytest.mark.parametrize("served", [False, True])
 @pytest.mark.parametrize("late", [False, True], ids=["planned", "sent once"])
-def test_nothing_is_committed_to_another_table_of_the_same_name(world: World, late: bool) -> None:
+def test_nothing_is_committed_to_another_table_of_the_same_name(
+    world: World, monkeypatch: pytest.MonkeyPatch, late: bool, served: bool
+) -> None:
+    """A server may have made the change before; PyIceberg's check of the UUID proves that nothing was sent."""
+    monkeypatch.setattr(SqlBackend, "is_served", served)
     operation = AppendFiles(added=[write_file(world.table, [1])])
 
     def replaced() -> None:
@@ -193,18 +199,54 @@ def test_nothing_is_committed_to_another_table_of_the_same_name(world: World, la
         make_table(world.warehouse)
 
     def refused(_: Callable[[], Any]) -> None:
+        written.write_text("{}")
+        world.session.catalog.written_metadata.append(str(written))
         replaced()
         raise CommitFailedException("another writer was faster")
 
+    written = world.warehouse / "db" / "t" / "metadata" / "00009-a.metadata.json"
+    before = files_below(world.warehouse)
     if late:
         inject(world.session, [refused])
     else:
         replaced()
 
-    with pytest.raises(CommitUnknownError):
+    unknown = late and served
+    with pytest.raises(CommitUnknownError if unknown else NotFoundError):
         world.commit(operation)
 
     assert world.ids == []
+    left = [name for name in files_below(world.warehouse) - before if name.endswith(".avro")]
+    assert bool(left) == unknown == written.exists()
+
+
+@pytest.mark.parametrize("change", ["drop_table", "rename_table"])
+def test_a_commit_to_a_table_that_is_gone_is_refused(world: World, change: str) -> None:
+    catalog = pyiceberg_catalog(world.warehouse)
+    new_name = ["db.u"] if change == "rename_table" else []
+    written = [write_file(world.table, [1])]
+    before = files_below(world.warehouse)
+    inject(world.session, [after(lambda: getattr(catalog, change)("db.t", *new_name))])
+
+    with pytest.raises(NotFoundError, match="does not exist"):
+        world.commit(AppendFiles(added=written))
+
+    assert files_below(world.warehouse) == before
+
+
+def test_a_commit_is_confirmed_though_the_table_is_dropped_at_once(world: World) -> None:
+    def dropped(commit: Callable[[], Any]) -> Any:
+        answer = commit()
+        pyiceberg_catalog(world.warehouse).drop_table("db.t")
+        return answer
+
+    inject(world.session, [dropped])
+    done = world.append(1)
+
+    place = max(world.warehouse.rglob("*.metadata.json"))
+    assert list(done.snapshot_ids) == [done.table.metadata.current_snapshot_id]
+    pyiceberg_catalog(world.warehouse).register_table("db.t", str(place))
+    assert world.ids == [1]
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
