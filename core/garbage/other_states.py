@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lake.core.session import Session
 
 _THREADS = 16
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,35 @@ def other_states(table: Table, paths: Sequence[str]) -> dict[str, OtherState]:
         paths: metadata files that were not in its log then.
 
     Raises:
-        CorruptFileError: a file was removed meanwhile, so another catalog may have a newer one.
+        CorruptFileError: files are removed again and again, so another catalog may have a newer one.
         RefusedError: a state uses something that lake does not support.
     """
-    if not paths:
-        return {}
+    for _ in range(_TRIES if paths else 0):
+        found, removed = _states(table, paths)
+        if not removed:
+            return found
+        # A commit that failed removes its file. Another catalog that removes one has a newer one.
+        folders = {path.rpartition("/")[0] for path in removed}
+        paths = sorted({*paths} - {*removed} | {*_listed(table, folders)})
+    if paths:
+        raise CorruptFileError(
+            f"metadata files of {table.identifier} are removed while they are read"
+        )
+    return {}
+
+
+def _listed(table: Table, folders: Iterable[str]) -> list[str]:
+    """Return the metadata files in folders."""
+    return [
+        locations.join(folder, name)
+        for folder in folders
+        for name, is_folder in table.storage.list_folder(folder)
+        if not is_folder and is_metadata_name(name)
+    ]
+
+
+def _states(table: Table, paths: Sequence[str]) -> tuple[dict[str, OtherState], list[str]]:
+    """Return the states that another catalog may use, and the files that do not exist any more."""
     # What was committed since the table was loaded is in its log now.
     table = table.refreshed()
     log = table.logged_files
@@ -63,12 +88,14 @@ def other_states(table: Table, paths: Sequence[str]) -> dict[str, OtherState]:
         version = version_of(path)
         return version is None or version >= oldest
 
+    removed = list[str]()
+
     def state(path: str) -> OtherState | None:
         try:
             metadata = read_metadata(table.storage, path)
         except CorruptFileError:
             if not table.storage.exists(path):
-                raise
+                removed.append(path)
             return None
         if metadata.table_uuid != table.metadata.table_uuid:
             return None
@@ -88,7 +115,7 @@ def other_states(table: Table, paths: Sequence[str]) -> dict[str, OtherState]:
     within = [path for path in paths if locations.canonical(path) not in own and is_within(path)]
     with ThreadPoolExecutor(_THREADS) as pool:
         found = dict(zip(within, pool.map(state, within), strict=True))
-    return {path: item for path, item in found.items() if item is not None}
+    return {path: item for path, item in found.items() if item is not None}, removed
 
 
 def refuse_continued(
@@ -104,18 +131,15 @@ def refuse_continued(
 
     Raises:
         RefusedError: the metadata folder shows such a catalog, or contains what lake does not support.
-        CorruptFileError: a metadata file was removed meanwhile.
+        CorruptFileError: metadata files are removed again and again.
     """
     if not session.catalog.has_entries:
         return
     own = {locations.canonical(path) for path in table.logged_files}
     paths = [
         path
-        for name, is_folder in table.storage.list_folder(table.metadata_folder)
-        if not is_folder
-        and is_metadata_name(name)
-        and version_of(name) is not None
-        and locations.canonical(path := locations.join(table.metadata_folder, name)) not in own
+        for path in _listed(table, [table.metadata_folder])
+        if version_of(path) is not None and locations.canonical(path) not in own
     ]
     others = [
         path

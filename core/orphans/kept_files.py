@@ -100,7 +100,7 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> Ke
 
     Raises:
         RefusedError: a metadata file in the table's folders is another table's, or cannot be read by this version.
-        CorruptFileError: a metadata file was removed meanwhile.
+        CorruptFileError: metadata files are removed again and again.
     """
     found = [
         path

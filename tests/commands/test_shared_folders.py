@@ -18,6 +18,7 @@ from support.tables.iceberg_tables import files_below, ids_in
 from support.tables.metadata_edits import metadata_path, read_metadata
 from world.reference import local
 
+from lake.core.garbage import other_states
 from lake.core.garbage.reachability import Reachability
 
 _EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
@@ -503,6 +504,29 @@ def test_an_expiration_is_refused_if_another_catalog_continues_the_table(
     assert files_below(lake.warehouse) == before
     assert lake.ok("expire", "db.t", *_EXPIRE, "--keep-files")["status"] == "done"
     assert ids_in(other.warehouse) == [1] * 4 + [2] * 4
+
+
+@pytest.mark.parametrize("verb", ["expire", "clean"])
+def test_a_failed_commit_that_removes_its_metadata_file_meanwhile_stops_nothing(
+    lake: CommandLine, verb: str
+) -> None:
+    load(lake)
+    lake.ok("compact", "db.t", "--rewrite-all")
+    current = metadata_path(lake.warehouse)
+    failed = current.with_name(f"99999-{uuid4()}.metadata.json")
+    failed.write_bytes(current.read_bytes())
+
+    def removed(storage: Any, location: str) -> Any:
+        failed.unlink(missing_ok=True)
+        return read(storage, location)
+
+    read = other_states.read_metadata
+    with patch.object(other_states, "read_metadata", removed):
+        document = lake.ok(verb, "db.t", *{"expire": _EXPIRE, "clean": _CLEAN}[verb])
+
+    assert document["status"] == ("done" if verb == "expire" else "nothing-to-do")
+    assert not failed.exists()
+    assert ids_in(lake.warehouse) == [1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("verb", ["expire", "clean"])
