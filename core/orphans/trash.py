@@ -21,13 +21,15 @@ from lake.core.garbage.nested_tables import NestedTables
 from lake.core.metadata.files import is_metadata_name
 from lake.core.orphans.kept_files import is_earlier_metadata
 from lake.core.orphans.listing import trash_folder
+from lake.core.storage.errors import translate_errors
 from lake.core.storage.moves import move
 from lake.core.storage.s3 import UNTRIED, ShouldContinue
-from lake.core.storage.storage import MAX_METADATA_BYTES, DeleteOutcome
+from lake.core.storage.storage import MAX_METADATA_BYTES, DeleteOutcome, read_up_to
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
     from lake.core.session import Session
+    from lake.core.storage.storage import Storage
 
 _LIST = "files.parquet"
 _FILES = "files"
@@ -45,6 +47,7 @@ _UUID, _CREATED, _FORMAT = b"lake.table-uuid", b"lake.created-ms", b"lake.format
 _THREADS = 16
 _LENGTH = 200
 _BATCH_ROWS = 4096
+_PIECE = 1 << 20
 _MAX_SIZE = 2**63
 
 
@@ -218,9 +221,12 @@ class Restored:
 
 
 def restore(session: Session, table: Table, run: TrashRun) -> Restored:
-    """Move the files of a run back to where they were, except where a file of that name exists again."""
+    """Move the files of a run back to where they were, except where another file of that name exists again.
+
+    A store moves a file by copying it: a file that a killed run copied and did not delete is only deleted.
+    """
     here = {
-        locations.canonical(file.location)
+        locations.canonical(file.location): file.length
         for file in table.storage.find_files(_within(table, run.run_id))
     }
     rows = [
@@ -232,24 +238,48 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
     _check_paths(table, run, rows)
     waiting = {path: place for path, place in rows if locations.canonical(place) in here}
     there = table.storage.look_up(waiting)
-    present = [path for path in waiting if there[path] is not None]
-    absent = [path for path in waiting if there[path] is None]
+
+    def is_copy(path: str) -> bool:
+        file = there[path]
+        place = waiting[path]
+        is_equal = file is not None and file.length == here[locations.canonical(place)]
+        return is_equal and _are_equal(table.storage, path, place)
+
+    present = [path for path in waiting if there[path] is not None and not is_copy(path)]
+    others = set(present)
 
     def back(path: str) -> str | None:
         try:
+            if there[path] is not None:
+                return table.storage.delete([waiting[path]]).failed.get(waiting[path])
             move(table.storage, waiting[path], path, session.ids)
         except LakeError as error:
             return error.message
         return None
 
-    results = _each(table, back, absent)
+    results = _each(table, back, [path for path in waiting if path not in others])
     failed = [path for path, why in results if why is not None]
     # A file that the list does not contain is kept.
     listed = {locations.canonical(place) for place in waiting.values()}
     listed.add(locations.canonical(_within(table, run.run_id, _LIST)))
-    if not (failed or present or here - listed):
+    if not (failed or present or here.keys() - listed):
         remove(table, run.run_id)
     return Restored([path for path, why in results if why is None], present, failed)
+
+
+def _are_equal(storage: Storage, one: str, other: str) -> bool:
+    """Whether two files have the same bytes."""
+    with (
+        translate_errors(one),
+        storage.open_input(one) as first,
+        storage.open_input(other) as second,
+    ):
+        while True:
+            piece = read_up_to(first, _PIECE)
+            if piece != read_up_to(second, _PIECE):
+                return False
+            if not piece:
+                return True
 
 
 def _check_paths(table: Table, run: TrashRun, rows: Sequence[tuple[str, str]]) -> None:

@@ -82,6 +82,24 @@ def test_files_that_were_moved_away_come_back_with_their_bytes(tidy: Tidy) -> No
     assert tidy.lake("--json", "clean", "db.t", "--restore", run).exit_code == 7
 
 
+def test_a_file_that_was_copied_back_and_not_yet_deleted_is_restored(tidy: Tidy) -> None:
+    """A store moves a file by copying it: a process may be killed before it deletes the first copy."""
+    planted = planted_orphans(tidy)
+    contents = {path: path.read_bytes() for path in planted}
+    run = tidy.clean("--quarantine")["result"]["run_id"]
+    planted[0].write_bytes(contents[planted[0]])
+    planted[1].write_bytes(contents[planted[1]][::-1] + b"!")
+
+    some = tidy.lake("--json", "clean", "db.t", "--restore", run)
+    assert some.exit_code == 6
+    assert some.json()["result"]["present"] == 1
+    planted[1].unlink()
+    tidy.lake.ok("clean", "db.t", "--restore", run)
+
+    assert {path: path.read_bytes() for path in planted} == contents
+    assert not (tidy.root / ".lake-trash").exists()
+
+
 def test_a_purge_deletes_the_trash_permanently(tidy: Tidy) -> None:
     planted_orphans(tidy)
     run = tidy.clean("--quarantine")["result"]["run_id"]

@@ -6,6 +6,7 @@ import struct
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from struct import pack
@@ -20,6 +21,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import StringType
 from support.tables.delete_files import equality_file, position_file, vectors
 
+from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles, DeleteKey, RowDelta
@@ -48,16 +50,26 @@ def _data_file(
     schema = schema_to_pyarrow(table.schema.select(*names))
     data = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], schema)
     location = f"{table.data_location}/other-{uuid.uuid4()}.parquet"
-    path = Path(location.removeprefix("file://"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(data, path, row_group_size=3, write_page_checksum=True)
+    buffer = BytesIO()
+    pq.write_table(data, buffer, row_group_size=3, write_page_checksum=True)
+    _write(table, location, buffer.getvalue())
     return DataFile(
         path=location,
         spec_id=table.spec.spec_id,
         partition=partition,
         record_count=len(rows),
-        size_bytes=path.stat().st_size,
+        size_bytes=buffer.tell(),
     )
+
+
+def _write(table: Table, location: str, content: bytes) -> None:
+    """Write a file; on this machine without lake's storage, whose calls are points of a world."""
+    if not locations.parse(location).is_local:
+        table.storage.write(location, content)
+        return
+    path = Path(location.removeprefix("file://"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
 
 
 def _partition(table: Table, row: Mapping[str, Any]) -> tuple[bytes | None, ...]:

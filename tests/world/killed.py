@@ -166,7 +166,7 @@ def leave_checkpoint(
         files = data_files(table, loaded)
         named[number] = [(write_manifest(table, files, checkpoint_id=number, counter=number), 0)]
     folder.mkdir()
-    take_checkpoint(folder, FLINK_SINK, named)
+    take_checkpoint(folder, FLINK_SINK, named, table.storage.size)
 
 
 def staged(place: Place) -> None:
@@ -204,6 +204,7 @@ def listed_orphans(place: Place) -> None:
 def removed_orphans(place: Place) -> None:
     """Move files that nothing references to the trash."""
     orphans(place)
+    place.wait()
     place.run(*_CLEAN, "--quarantine")
 
 

@@ -109,6 +109,13 @@ class Place:
             for status in [path.stat()]
         ]
 
+    def wait(self) -> None:
+        """Wait until the files that exist are older than now."""
+
+    def keep(self, path: Path) -> str:
+        """Return the location of a source of this machine in the tables' storage, for a table that takes the file."""
+        return str(path)
+
     def _refresh(self) -> None:
         """Make `local` return files as they are now."""
 

@@ -77,7 +77,11 @@ class _Bucket:
             self._client.delete_objects(Bucket=self.name, Delete={"Objects": part})
         for key, tag in tags.items():
             if now.get(key) != tag:
-                self._client.put_object(Bucket=self.name, Key=key, Body=self._contents[tag])
+                self.put(key, self._contents[tag])
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object."""
+        self._client.put_object(Bucket=self.name, Key=key, Body=content)
 
     def copy(self) -> None:
         """Make the folder contain what the bucket contains."""
@@ -141,19 +145,28 @@ class ServedPlace(Place):
             for key, item in self._bucket.listed().items()
         ]
 
+    def wait(self) -> None:
+        # A store reports times in seconds: what was written in this second is not older than now.
+        time.sleep(1 - time.time() % 1)
+
+    def keep(self, path: Path) -> str:
+        key = f"sources/{path.name}"
+        self._bucket.put(key, path.read_bytes())
+        return f"{self._root}{key}"
+
     def _refresh(self) -> None:
         self._bucket.copy()
 
     def save(self, name: str) -> None:
         super().save(name)
         self._states[name] = _Saved(self._bucket.tags(), self._entries())
-        _wait()
+        self.wait()
 
     def restore(self, name: str) -> bool:
         super().restore(name)
         saved = self._states.get(name)
         self._bucket.set(saved.tags if saved else {})
-        _wait()
+        self.wait()
         self._set_entries(saved.entries if saved else None)
         return saved is not None
 
@@ -162,11 +175,6 @@ class ServedPlace(Place):
 
     def _set_entries(self, entries: Any) -> None:
         raise NotImplementedError
-
-
-def _wait() -> None:
-    """Wait for the next second: a store reports times in seconds, and what was written in this one is not older."""
-    time.sleep(1 - time.time() % 1)
 
 
 class PostgresPlace(ServedPlace):

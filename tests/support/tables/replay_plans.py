@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -189,15 +189,29 @@ def write_manifest(
     return location
 
 
+def _length(location: str) -> int:
+    return Path(location.removeprefix("file://")).stat().st_size
+
+
 def take_checkpoint(
-    folder: Path, sink: str, manifests: Mapping[int, Sequence[tuple[str, int]]]
+    folder: Path,
+    sink: str,
+    manifests: Mapping[int, Sequence[tuple[str, int]]],
+    length: Callable[[str], int] = _length,
 ) -> None:
-    """Write a checkpoint whose state names the manifests: number to (location, content) of each."""
+    """Write a checkpoint whose state names the manifests: number to (location, content) of each.
+
+    Args:
+        folder: where the checkpoint is written.
+        sink: the sink's state.
+        manifests: by number of the checkpoint.
+        length: returns the length of a manifest in bytes.
+    """
     number = max(manifests)
     deltas = {
         key: delta_manifests(
             *(
-                manifest(path, length=_length(path), content=c, files=None, rows=None)
+                manifest(path, length=length(path), content=c, files=None, rows=None)
                 for path, c in named
             )
         )
@@ -221,7 +235,3 @@ def take_checkpoint(
     managed = operator_handle(offsets, relative("state", len(data)))
     committer = operator(6, OPERATOR, {0: subtask_state(6, managed=managed)})
     (folder / "_metadata").write_bytes(metadata(6, number, [committer]))
-
-
-def _length(location: str) -> int:
-    return Path(location.removeprefix("file://")).stat().st_size
