@@ -449,10 +449,17 @@ def _expiry() -> tuple[RemovedCheck, ...]:
             (_CLEAN,),
         ),
         RemovedCheck(
-            "a file that exists again is overwritten by its old version",
+            "the old version of a file that exists again is deleted",
             "core/orphans/trash.py",
-            "    absent = [path for path in waiting if there[path] is None]\n",
-            "    absent = list(waiting)\n",
+            "    others = set(present)\n",
+            "    others = set[str]()\n",
+            (_CLEAN,),
+        ),
+        RemovedCheck(
+            "a file of the same size is taken for a copy of the file in the trash",
+            "core/orphans/trash.py",
+            "        return is_equal and _are_equal(table.storage, path, place)\n",
+            "        return is_equal\n",
             (_CLEAN,),
         ),
         RemovedCheck(
@@ -1401,7 +1408,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a restore deletes the files that the list of a run lacks",
             "core/orphans/trash.py",
-            "    if not (failed or present or here - listed):\n",
+            "    if not (failed or present or here.keys() - listed):\n",
             "    if not (failed or present):\n",
             ("tests/commands/test_clean_trash.py",),
         ),
