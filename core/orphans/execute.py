@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.errors import RefusedError
+from lake.core.errors import LakeError, RefusedError
 from lake.core.garbage.file_deletion import Removal, Removed, remove_in_batches
 from lake.core.options import Option
 from lake.core.orphans import trash
@@ -95,20 +96,23 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
     if plan.options.mode is Mode.QUARANTINE:
         away = trash.write_list(table, run_id, files, session.clock.now_ms())
         removal = Removal(partial(_move_away, session, table, away), title="moving files")
-    remove_in_batches(
-        session,
-        table,
-        files,
-        removed,
-        recheck=lambda now, remaining: _still_orphans(plan, now, remaining),
-        removal=removal,
-    )
+    try:
+        remove_in_batches(
+            session,
+            table,
+            files,
+            removed,
+            recheck=lambda now, remaining: _still_orphans(plan, now, remaining),
+            removal=removal,
+        )
+    finally:
+        if away is not None and not removed.files:
+            with suppress(LakeError):
+                trash.remove_unused_list(table, run_id)
     if removed.failed:
         session.warn(f"{len(removed.failed)} files could not be removed, e.g. {removed.failed[0]}")
     if removed.reached:
         session.warn(f"{removed.reached} files were kept, because the table references them now")
-    if away is not None and not removed.files:
-        trash.remove(table, run_id)
     status = Status.PARTIAL if removed.failed else Status.DONE
     return _outcome(plan, status, removed, run_id)
 

@@ -330,6 +330,16 @@ def remove(table: Table, run_id: str) -> tuple[DeleteOutcome, int]:
     return replace(outcome, failed=listed.failed), size
 
 
+def remove_unused_list(table: Table, run_id: str) -> None:
+    """Delete the list of a run if the run has moved no file."""
+    folder = _within(table, run_id)
+    last = _within(table, run_id, _LIST)
+    found = {locations.canonical(file.location) for file in table.storage.find_files(folder)}
+    if found <= {locations.canonical(last)}:
+        table.storage.delete([last])
+        _remove_folders(folder)
+
+
 def _remove_folders(folder: str) -> None:
     parsed = locations.parse(folder)
     if parsed.is_local:

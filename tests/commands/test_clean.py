@@ -100,6 +100,18 @@ def test_a_file_that_was_copied_back_and_not_yet_deleted_is_restored(tidy: Tidy)
     assert not (tidy.root / ".lake-trash").exists()
 
 
+def test_a_run_that_fails_before_it_moves_a_file_leaves_no_list(tidy: Tidy) -> None:
+    planted_orphans(tidy)
+    before = tidy.files()
+
+    with patch.object(execute, "_still_orphans", side_effect=StorageError("no answer")):
+        failed = tidy.lake("clean", "db.t", "--max-share", "100%", "--quarantine")
+
+    assert failed.exit_code == 7, failed
+    assert tidy.files() == before
+    assert not (tidy.root / ".lake-trash").exists()
+
+
 def test_a_purge_deletes_the_trash_permanently(tidy: Tidy) -> None:
     planted_orphans(tidy)
     run = tidy.clean("--quarantine")["result"]["run_id"]
