@@ -21,6 +21,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel
 
+LOAD = "load table"
 Observer = Callable[[TableMetadata | None, TableMetadata, tuple[Any, ...]], None]
 _Names = tuple[str, ...]
 
@@ -98,7 +99,7 @@ class SimCatalog(NoopCatalog):
         return restore
 
     def load_table(self, identifier: Any) -> Table:
-        self._hook("load table")
+        self._hook(LOAD)
         names = self.identifier_to_tuple(identifier)
         location = self._current.get(names)
         if location is None:

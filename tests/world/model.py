@@ -34,11 +34,13 @@ class Operation:
         keeps: the keys of an operation that drops rows because of the table's rows. It may be ordered before
             concurrent operations that add no row with such a key: if they delete those rows, they do not conflict.
         refs: refs that it may move, create or drop.
-        moves: whether it may move its branch only from the snapshot where the branch was when it began.
+        moves: whether it may move its branch only from the snapshot where the branch was when it first loaded
+            the table.
         may_drop: whether it may drop refs that exceed their maximum age.
         names: columns by name when it began.
         base: the branch's head when it began.
-        heads: the snapshots of all refs when it began.
+        heads: the snapshots of all refs when it began; if it ``moves``, when it first loaded the table.
+        has_loaded: whether it has loaded the table.
         cleans: whether it deletes its files when a conflict is reported, even one with its own commit.
         swaps: the number of its metadata changes; ``snapshots`` are those that it added.
         faulted: whether the catalog gave it a wrong response.
@@ -65,6 +67,7 @@ class Operation:
     names: Mapping[str, int] = field(default_factory=lambda: NAMES)
     base: int | None = None
     heads: Mapping[str, int] = field(default_factory=dict)
+    has_loaded: bool = False
     cleans: bool = False
     swaps: int = 0
     snapshots: list[int] = field(default_factory=list)

@@ -41,7 +41,7 @@ from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.settings import Settings
 from world import hooks
-from world.catalog import SimCatalog
+from world.catalog import LOAD, SimCatalog
 from world.model import Expiry, Model, Operation, adding, state_of
 from world.processes import Processes
 from world.reference import DATA, EQUALITY, POSITIONS, Contents, Reference, local, missing
@@ -239,6 +239,18 @@ class World:
     def _at_catalog(self, what: str) -> None:
         self._notify(what, "")
         self.point(what)
+        if what == LOAD:
+            self._note_heads()
+
+    def _note_heads(self) -> None:
+        """Note the heads that an operation sees which moves a branch: others commit until it loads the table."""
+        operation, current = (
+            self._operations.get(self.scheduler.actor()),
+            self.catalog.current(TABLE),
+        )
+        if operation and operation.moves and not operation.has_loaded and current:
+            operation.has_loaded = True
+            operation.heads = {name: ref.snapshot_id for name, ref in current.refs.items()}
 
     def _notify(self, kind: str, location: str) -> None:
         if self.watch is not None:
