@@ -217,10 +217,7 @@ class _Attempt:
             errors.TooManyRequestsError,
         ) as error:
             # A proxy that sends a request twice turns a success into a conflict: only the table shows which.
-            after = self._find_after_refusal(
-                error, certain=NotFoundError if self._is_local() else ()
-            )
-            return after, first_line(error)
+            return self._find_after_refusal(error), first_line(error)
         except (
             errors.UnauthorizedError,
             errors.ForbiddenError,
@@ -322,12 +319,13 @@ class _Attempt:
             is_missing = table.creating and not table.catalog.exists(table.identifier)
             now = None if is_missing else table.refreshed()
         except Exception as error:  # noqa: BLE001 - a failed reload says nothing about the commit
-            if not isinstance(error, certain):
-                return self._await_visible(cause)
-            if certain is NotFoundError:
+            if isinstance(error, NotFoundError) and self._is_local():
                 # The table was dropped or renamed. Registered from this file, it would have the change.
                 self._delete_own_metadata(None)
-            return None
+                return None
+            if isinstance(error, certain):
+                return None
+            return self._await_visible(cause)
         if now is not None and self.find_commit(now.metadata) is not None:
             return now
         self._delete_own_metadata(now)

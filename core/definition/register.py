@@ -13,14 +13,8 @@ from lake.core.catalogs.shared_locations import names_of_table
 from lake.core.catalogs.trust import storage_properties
 from lake.core.definition.describe import column_rows
 from lake.core.definition.entries import change_entry, refuse_folders
-from lake.core.errors import (
-    CorruptFileError,
-    InvalidRequestError,
-    NotAuthorisedError,
-    NotFoundError,
-    RefusedError,
-)
-from lake.core.metadata.files import check, is_metadata_name, read_metadata
+from lake.core.errors import InvalidRequestError, NotAuthorisedError, NotFoundError, RefusedError
+from lake.core.metadata.files import check, find_metadata, is_metadata_name
 from lake.core.metadata.format_upgrades import refuse_encrypted
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
@@ -122,17 +116,16 @@ def plan_registration(session: Session, identifier: str, location: str) -> Regis
 def _read(storage: Storage, location: str) -> TableMetadata:
     try:
         with catalog_errors(f"metadata file {location}"):
-            return read_metadata(storage, location)
-    except CorruptFileError as error:
-        if storage.exists(location):
-            raise
-        raise NotFoundError(f"metadata file {location} does not exist") from error
+            metadata = find_metadata(storage, location)
     except NotAuthorisedError as error:
         raise NotAuthorisedError(
             error.message,
             hint="a catalog gives access to the files of registered tables only: add keys for the storage to the "
             "catalog's configuration",
         ) from error
+    if metadata is None:
+        raise NotFoundError(f"metadata file {location} does not exist")
+    return metadata
 
 
 def _newer(storage: Storage, location: str) -> str | None:

@@ -97,9 +97,9 @@ def plan_expiration(
     reach = Reachability(table.storage)
     garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
     own = own_files(table, garbage.files)
-    if not keep_files and own.num_rows:
-        refuse_continued(session, table, f"{Option.KEEP_FILES} changes metadata only")
     if not keep_files:
+        if own.num_rows:
+            refuse_continued(session, table, f"{Option.KEEP_FILES} changes metadata only")
         warn_of_others(session, garbage.files.num_rows - own.num_rows)
     garbage = replace(garbage, files=own)
     unused = unused_ids(session, table, kept, garbage, reach) if clean_metadata else ((), ())

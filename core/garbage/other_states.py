@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lake.core import locations
 from lake.core.errors import CorruptFileError, RefusedError
-from lake.core.metadata.files import is_metadata_name, read_metadata, version_of
+from lake.core.metadata.files import find_metadata, is_metadata_name, version_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -51,18 +51,16 @@ def other_states(table: Table, paths: Sequence[str]) -> dict[str, OtherState]:
         CorruptFileError: files are removed again and again, so another catalog may have a newer one.
         RefusedError: a state uses something that lake does not support.
     """
-    for _ in range(_TRIES if paths else 0):
+    for _ in range(_TRIES):
+        if not paths:
+            return {}
         found, removed = _states(table, paths)
         if not removed:
             return found
         # A commit that failed removes its file. Another catalog that removes one has a newer one.
         folders = {path.rpartition("/")[0] for path in removed}
         paths = sorted({*paths} - {*removed} | {*_listed(table, folders)})
-    if paths:
-        raise CorruptFileError(
-            f"metadata files of {table.identifier} are removed while they are read"
-        )
-    return {}
+    raise CorruptFileError(f"metadata files of {table.identifier} are removed while they are read")
 
 
 def _listed(table: Table, folders: Iterable[str]) -> list[str]:
@@ -92,10 +90,11 @@ def _states(table: Table, paths: Sequence[str]) -> tuple[dict[str, OtherState], 
 
     def state(path: str) -> OtherState | None:
         try:
-            metadata = read_metadata(table.storage, path)
+            metadata = find_metadata(table.storage, path)
         except CorruptFileError:
-            if not table.storage.exists(path):
-                removed.append(path)
+            return None
+        if metadata is None:
+            removed.append(path)
             return None
         if metadata.table_uuid != table.metadata.table_uuid:
             return None

@@ -104,6 +104,21 @@ def read_metadata(storage: Storage, location: str) -> TableMetadata:
         raise CorruptFileError(f"{location} is not table metadata: {text}") from error
 
 
+def find_metadata(storage: Storage, location: str) -> TableMetadata | None:
+    """Read a metadata file that another process may remove; return None if it does not exist.
+
+    Raises:
+        CorruptFileError: it is longer than any metadata, or is not metadata.
+        RefusedError: the table uses something that lake does not support.
+    """
+    try:
+        return read_metadata(storage, location)
+    except CorruptFileError:
+        if storage.exists(location):
+            raise
+    return None
+
+
 def is_metadata_name(location: str) -> bool:
     """Whether a file has the name of a metadata file or version hint; manifests never name such a file."""
     name = location.rpartition("/")[2].lower()

@@ -240,18 +240,22 @@ def _needed_elsewhere(
     listed: NameSet,
     names: FileNames,
 ) -> set[str]:
-    """Return the unreferenced files that another state of the table references; warn of them."""
-    found: set[str] = set()
-    for path, state in kept.states.items():
-        needed = pa.concat_arrays(names_of_state(table, state.metadata, listed, names))
-        new = set(loose.filter(pc.is_in(loose["name"], value_set=needed))["path"].to_pylist())
-        new -= kept.paths
-        if new - found:
-            session.warn(
-                f"{len(new)} files are kept because {path} references them, which is not in the log of "
-                f"{table.identifier}: another catalog may contain the table, or a commit failed"
-            )
-        found |= new
+    """Return the unreferenced files that other states of the table reference; warn of them."""
+    seen = {item.snapshot_id for item in table.metadata.snapshots}
+    needed = [
+        part
+        for state in kept.states.values()
+        for part in names_of_state(table, state.metadata, seen, listed, names)
+    ]
+    if not needed:
+        return set()
+    is_needed = pc.is_in(loose["name"], value_set=pa.concat_arrays(needed))
+    found = set(loose.filter(is_needed)["path"].to_pylist()) - kept.paths
+    if found:
+        session.warn(
+            f"{len(found)} files are kept because metadata files reference them that are not in the log of "
+            f"{table.identifier}, e.g. {max(kept.states)}: another catalog may contain the table, or a commit failed"
+        )
     return found
 
 

@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.core.errors import CorruptFileError
 from lake.core.garbage.name_set import NameSet
 from lake.core.garbage.reachability import HeldNames
 from lake.core.manifests.api import read_list_additions, read_manifests
-from lake.core.metadata.files import read_metadata
+from lake.core.metadata.files import find_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.table.metadata import TableMetadata
 
     from lake.core.catalogs.catalog import Table
@@ -41,7 +38,9 @@ def referenced_names(
     seen = {item.snapshot_id for item in table.metadata.snapshots}
     for location in reversed(_existing(logs, listed, names).to_pylist()):
         if location != table.metadata_location:
-            for earlier in _read(table, location):
+            earlier = find_metadata(table.storage, location)
+            # A commit may delete the file after it was listed.
+            if earlier is not None:
                 parts += [
                     HeldNames.of(each) for each in _earlier(table, earlier, seen, listed, names)
                 ]
@@ -49,13 +48,14 @@ def referenced_names(
 
 
 def names_of_state(
-    table: Table, state: TableMetadata, listed: NameSet, names: FileNames
+    table: Table, state: TableMetadata, seen: set[int], listed: NameSet, names: FileNames
 ) -> list[pa.Array]:
     """Return the names of the files that another state of the table references and the table may not.
 
     Args:
         table: the table.
         state: metadata of the table that is not in its log.
+        seen: the snapshots whose files are known; those of the state are added.
         listed: the names of the files that exist.
         names: computes names.
 
@@ -64,18 +64,7 @@ def names_of_state(
     """
     paths = [entry.metadata_file for entry in state.metadata_log]
     paths += [item.statistics_path for item in (*state.statistics, *state.partition_statistics)]
-    seen = {item.snapshot_id for item in table.metadata.snapshots}
     return [names.of(pa.array(paths, pa.string())), *_earlier(table, state, seen, listed, names)]
-
-
-def _read(table: Table, location: str) -> Sequence[TableMetadata]:
-    """Return the metadata in a file, if it still exists: a commit may delete the file after it was listed."""
-    try:
-        return [read_metadata(table.storage, location)]
-    except CorruptFileError:
-        if table.storage.look_up([location])[location] is not None:
-            raise
-    return []
 
 
 def _earlier(

@@ -24,6 +24,7 @@ from lake.core.garbage.reachability import Reachability
 _EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
 _PURGE = ("--purge", "--yes")
 _CLEAN = ("--older-than", "0s", "--unsafe-retention", "--max-share", "100%", "--delete")
+_MAINTAINING = {"expire": _EXPIRE, "clean": _CLEAN}
 
 
 def load(lake: CommandLine, table: str = "db.t", times: int = 2, *options: str) -> None:
@@ -506,7 +507,7 @@ def test_an_expiration_is_refused_if_another_catalog_continues_the_table(
     assert ids_in(other.warehouse) == [1] * 4 + [2] * 4
 
 
-@pytest.mark.parametrize("verb", ["expire", "clean"])
+@pytest.mark.parametrize("verb", list(_MAINTAINING))
 def test_a_failed_commit_that_removes_its_metadata_file_meanwhile_stops_nothing(
     lake: CommandLine, verb: str
 ) -> None:
@@ -520,16 +521,16 @@ def test_a_failed_commit_that_removes_its_metadata_file_meanwhile_stops_nothing(
         failed.unlink(missing_ok=True)
         return read(storage, location)
 
-    read = other_states.read_metadata
-    with patch.object(other_states, "read_metadata", removed):
-        document = lake.ok(verb, "db.t", *{"expire": _EXPIRE, "clean": _CLEAN}[verb])
+    read = other_states.find_metadata
+    with patch.object(other_states, "find_metadata", removed):
+        document = lake.ok(verb, "db.t", *_MAINTAINING[verb])
 
     assert document["status"] == ("done" if verb == "expire" else "nothing-to-do")
     assert not failed.exists()
     assert ids_in(lake.warehouse) == [1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("verb", ["expire", "clean"])
+@pytest.mark.parametrize("verb", list(_MAINTAINING))
 def test_commits_that_are_made_during_the_planning_are_not_those_of_another_catalog(
     lake: CommandLine, verb: str
 ) -> None:
@@ -545,7 +546,7 @@ def test_commits_that_are_made_during_the_planning_are_not_those_of_another_cata
 
     patched = patch(f"{module}.Reachability", others_commit)
     patched.start()
-    document = lake.ok(verb, "db.t", *{"expire": _EXPIRE, "clean": _CLEAN}[verb])
+    document = lake.ok(verb, "db.t", *_MAINTAINING[verb])
 
     assert not any("another catalog" in text for text in document["warnings"])
     assert ids_in(lake.warehouse) == [1] * 5 + [2] * 5

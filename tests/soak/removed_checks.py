@@ -120,25 +120,22 @@ def _commits() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a conflict is accepted without reloading the table",
             attempt,
-            "            after = self._find_after_refusal(\n"
-            "                error, certain=NotFoundError if self._is_local() else ()\n"
-            "            )\n"
-            "            return after, first_line(error)",
+            "            return self._find_after_refusal(error), first_line(error)",
             "            return None, first_line(error)",
             (_COMMIT,),
         ),
         RemovedCheck(
             "a server's refusal is believed because the table is gone",
             attempt,
-            "certain=NotFoundError if self._is_local() else ()",
-            "certain=NotFoundError",
+            "            if isinstance(error, NotFoundError) and self._is_local():\n",
+            "            if isinstance(error, NotFoundError):\n",
             (_COMMIT,),
         ),
         RemovedCheck(
             "the metadata file of a refused commit stays with a dropped table",
             attempt,
-            "            if certain is NotFoundError:\n",
-            "            if False:\n",
+            "                self._delete_own_metadata(None)\n                return None\n",
+            "                return None\n",
             (_COMMIT,),
         ),
         RemovedCheck(
