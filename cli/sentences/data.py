@@ -10,7 +10,7 @@ from lake.core.outcome import Outcome, Status
 from lake.core.units import format_size, readable_time
 
 # A preview of this many rows ends before the table does.
-_PREVIEW_ROWS = 20
+_PREVIEW_ROWS, _MOST_SHOWN = 20, 10_000
 
 
 def _ingest(outcome: Outcome) -> str:
@@ -276,7 +276,8 @@ def previewed(outcome: Outcome, hidden: str) -> str:
     if outcome.details:
         parts.append(hidden or counted(len(outcome.details[0].columns), "column"))
     if shown >= _PREVIEW_ROWS and total != shown:
-        parts.append("--limit N for more, --output FILE for all")
+        more = "--limit N for more, " if shown < _MOST_SHOWN else ""
+        parts.append(f"{more}--output FILE for all")
     return " · ".join(parts)
 
 

@@ -31,6 +31,9 @@ from lake.core.types.arrow_schema import PlainSchema
 # Counters that a reader reports in addition to its rows, e.g. the number of deleted rows, by name.
 Noted = Counter[str]
 
+# Rows that are shown are in memory as objects.
+_MOST_SHOWN = 10_000
+
 
 class ReadOptions(Protocol):
     """The options that apply to every source of rows."""
@@ -109,8 +112,14 @@ class RowSource(Protocol[Payload]):
 
 
 def first_rows(source: RowSource[Any], most: int) -> list[dict[str, Any]]:
-    """Read the first rows in this process, as JSON-ready values."""
-    wanted = most if source.plan.options.limit is None else min(source.plan.options.limit, most)
+    """Read the first rows in this process, as JSON-ready values.
+
+    Args:
+        source: the rows.
+        most: how many are read if the options have no limit. With a limit, that many are read, at most 10,000.
+    """
+    limit = source.plan.options.limit
+    wanted = most if limit is None else min(limit, _MOST_SHOWN)
     rows: list[dict[str, Any]] = []
     for batch in _limited(prefetch(source.stream(Counter())), wanted):
         rows += plain_rows(batch, source.plan.projection)

@@ -208,6 +208,10 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             ),
             "20 of at most 1,000 rows · --limit N for more, --output FILE for all",
         ),
+        (
+            outcome("scan", plan={"rows": 20_000}, result={"rows": 10_000, "preview": []}),
+            "10,000 of 20,000 rows · --output FILE for all",
+        ),
         (outcome("scan", plan={"rows": 20}, result={"rows": 20, "preview": []}), "20 rows"),
         (
             outcome("scan", plan={"rows": None}, result={"rows": 20, "preview": []}),

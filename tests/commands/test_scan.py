@@ -153,6 +153,22 @@ def test_merged_manifests_show_each_row_once(lake: CommandLine, warehouse: Path)
     assert ids_of(lake) == list(range(6))
 
 
+def test_a_preview_shows_as_many_rows_as_the_limit(lake: CommandLine, tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id\n" + "".join(f"{number}\n" for number in range(100)))
+    lake.ok("ingest", "db.t", source, "--create")
+
+    def shown(*words: object) -> list[int]:
+        result = lake.ok("scan", "db.t", *words)["result"]
+        assert result["rows"] == len(result["preview"])
+        return [row["id"] for row in result["preview"]]
+
+    assert shown() == list(range(20))
+    assert shown("--limit", 50) == list(range(50))
+    assert shown("--limit", 500) == list(range(100))
+    assert shown("--limit", 3) == list(range(3))
+
+
 def test_filter_projection_and_limit(lake: CommandLine, warehouse: Path) -> None:
     table = make_table(warehouse, schema=NESTED)
     rows = [
