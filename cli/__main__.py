@@ -15,9 +15,30 @@ _OBJECTS_PER_COLLECTION = 10_000
 
 def run() -> int:
     """Run one command and return its exit code. Signals take effect after the imports."""
-    import os  # noqa: PLC0415 - after the handlers are set
+    import atexit  # noqa: PLC0415 - after the handlers are set
+    import os  # noqa: PLC0415
     import sys  # noqa: PLC0415
 
+    codes: list[int] = []
+
+    def end() -> None:
+        """End the process, with the command's exit code; after a defect, which has none, the interpreter does.
+
+        The interpreter's own end aborts the process if a thread of PyArrow releases a Python object at that time, and
+        PyArrow does not wait for its threads. It also searches all objects for garbage, which takes half a second.
+        """
+        if not codes:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                # The command has reported it, or its standard error fails too.
+                continue
+        os._exit(codes[0])
+
+    # The handler that is registered first runs last.
+    atexit.register(end)
     if kind := os.environ.get("_LAKE_COMPLETE"):
         from lake.cli.suggestions import suggest  # noqa: PLC0415 - only a shell asks for words
 
@@ -27,12 +48,8 @@ def run() -> int:
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     from lake.cli.main import main  # noqa: PLC0415 - takes a while
 
-    try:
-        return main(early=_EARLY)
-    finally:
-        # At exit the interpreter searches all objects for garbage, which takes half a second. It skips
-        # frozen objects.
-        gc.freeze()
+    codes.append(main(early=_EARLY))
+    return codes[0]
 
 
 if __name__ == "__main__":

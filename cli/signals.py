@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 from collections.abc import Sequence
@@ -48,12 +47,8 @@ class SignalHandlers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Restore the previous handlers."""
+        """Restore the previous handlers, unless the process ends with the command."""
         if self._own_process:
-            # The interpreter removes Python handlers long before it exits, but keeps ignored
-            # signals ignored.
-            for number in self._before:
-                atexit.register(signal.signal, number, signal.SIG_IGN)
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)

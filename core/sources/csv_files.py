@@ -189,8 +189,8 @@ def _opened(
 class _ReadAhead:
     """A stream that PyArrow reads in a thread of its own, a few blocks ahead; counts the quotes read from it.
 
-    PyArrow does not wait for that thread if its reader is released early. A thread that wants the interpreter's lock
-    while the process ends aborts the process.
+    PyArrow does not wait for that thread if its reader is released early, so it may still read while the stream is
+    closed.
     """
 
     closed = False

@@ -104,21 +104,19 @@ def test_a_third_signal_kills_a_clean_up_that_hangs(tmp_path: Path) -> None:
 def test_a_signal_after_the_end_of_the_work_does_not_change_how_it_ended(tmp_path: Path) -> None:
     program = textwrap.dedent(
         """
-        import os, signal, sys
+        import atexit, os, signal, sys
         import lake.cli.main as cli
+        from lake.cli.__main__ import run
 
-        class Late:
-            def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGTERM):
-                kill(process, number)
-
-        late = Late()
         if len(sys.argv) == 1:
             cli._print_ending = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            atexit.register(os.kill, os.getpid(), signal.SIGTERM)
         sys.argv = ["lake", "--warehouse", "w", "snapshots", "db.t"]
-        raise SystemExit(cli.main())
+        raise SystemExit(run())
         """
     )
-    for words in ([], ["as the interpreter ends"]):
+    for words in ([], ["as the process ends"]):
         command = [sys.executable, "-c", program, *words]
         assert subprocess.run(command, check=False, cwd=tmp_path).returncode == 7
 
