@@ -34,7 +34,13 @@ from lake.cli.render import Renderer
 from lake.cli.signals import SignalHandlers
 from lake.cli.standard_error import drop_what_cannot_be_written
 from lake.core.clock import SystemClock
-from lake.core.errors import InvalidRequestError, LakeError, StoppedError, StorageError
+from lake.core.errors import (
+    InvalidRequestError,
+    LakeError,
+    ReportedError,
+    StoppedError,
+    StorageError,
+)
 from lake.core.outcome import Outcome
 from lake.core.process_identity import host_name
 from lake.core.redaction import Redactor
@@ -54,7 +60,7 @@ _NO_OUTPUT = "cannot write to standard output"
 _NOT_MAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
 _FILTERS = frozenset({"--where", "--overwrite-where"})
 # How a command ended: its outcome, its error, an unexpected exception, or the exit code of help.
-_Ending = Outcome | LakeError | Exception | int
+_Ending = Outcome | ReportedError | Exception | int
 
 
 def main(
@@ -138,7 +144,7 @@ def _run(line: CommandLine, state: State) -> _Ending:
         ended = root_command().main(
             args=arguments, prog_name="lake", standalone_mode=False, obj=state
         )
-    except LakeError as error:
+    except ReportedError as error:
         return error
     except typer.TyperException as error:
         return _usage_error(error, line)
@@ -204,7 +210,7 @@ def _print_ending(ending: _Ending, state: State, renderer: Renderer) -> int:
             if not state.has_reported:
                 _report(state, renderer, ending)
             renderer.success(ending, state.unprinted, quiet=state.quiet, display=state.display)
-        elif isinstance(ending, Exception):
+        elif isinstance(ending, ReportedError | Exception):
             renderer.failure(
                 _as_error(ending, state, renderer),
                 state.unprinted,
@@ -260,8 +266,8 @@ def _announce(state: State, renderer: Renderer, text: str) -> None:
     renderer.warning(text, command=state.command, table=state.table, display=state.display)
 
 
-def _as_error(ending: Exception, state: State, renderer: Renderer) -> LakeError:
-    if isinstance(ending, LakeError):
+def _as_error(ending: ReportedError | Exception, state: State, renderer: Renderer) -> ReportedError:
+    if isinstance(ending, ReportedError):
         return ending
     trace = "".join(traceback.format_exception(ending))
     return renderer.trace(trace, command=state.command, table=state.table)
@@ -272,7 +278,7 @@ def _exit_code(ending: _Ending) -> int:
         return ending
     if isinstance(ending, StoppedError):
         return _SIGNAL_CODES + ending.signal_number
-    return ending.exit_code if isinstance(ending, Outcome | LakeError) else 1
+    return ending.exit_code if isinstance(ending, Outcome | ReportedError) else 1
 
 
 def _usage_error(error: typer.TyperException, line: CommandLine) -> LakeError | int:

@@ -19,7 +19,7 @@ from lake.cli.messages import Messages, subject
 from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.core.clock import Clock
-from lake.core.errors import LakeError
+from lake.core.errors import LakeError, ReportedError
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.plain import base64_text
 from lake.core.redaction import one_line
@@ -122,7 +122,7 @@ class Renderer:
 
     def failure(
         self,
-        error: LakeError,
+        error: ReportedError,
         warnings: Sequence[str],
         *,
         command: str | None,

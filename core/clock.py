@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 _MAX_DOUBLINGS = 32
+_LONGEST_SLEEP = 1.0
 
 
 class Clock(Protocol):
@@ -50,7 +51,10 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
-        time.sleep(seconds)
+        until = time.monotonic() + seconds
+        # The system may give a signal to another thread. The main thread handles it only when it does not sleep.
+        while (rest := until - time.monotonic()) > 0:
+            time.sleep(min(rest, _LONGEST_SLEEP))
 
 
 class SystemIds:

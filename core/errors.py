@@ -1,7 +1,7 @@
 """The error hierarchy; each class has the exit code that cron sees.
 
 Several classes may share a code; a code has one meaning for the reader of cron's mail.
-An exception that is not a `LakeError` is a defect of lake: Python's exit code 1.
+An exception that is not a `ReportedError` is a defect of lake: Python's exit code 1.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from lake.core.options import quote_options
 
 
-class LakeError(Exception):
-    """A failure with a message for the user and, if possible, a hint what to do next.
+class ReportedError(BaseException):
+    """What ends a command early, with a message for the user and, if possible, a hint what to do next.
 
     Args:
         message: what happened, with the values that matter; lower case, no full stop.
@@ -34,6 +34,10 @@ class LakeError(Exception):
         self.hint = hint
         self.operation_id: str | None = None
         self.result: Mapping[str, Any] | None = None
+
+
+class LakeError(ReportedError, Exception):
+    """A failure."""
 
 
 class InvalidRequestError(LakeError):
@@ -132,8 +136,12 @@ class EngineError(LakeError):
     kind = "engine"
 
 
-class StoppedError(LakeError):
-    """The user or the system asked lake to stop; exit code 128 + the signal's number."""
+class StoppedError(ReportedError):
+    """The user or the system asked lake to stop; exit code 128 + the signal's number.
+
+    It is not an `Exception`, because it can be raised at any point: code that goes on after a failure, here or in a
+    library, must not go on after a stop.
+    """
 
     kind = "stopped"
 

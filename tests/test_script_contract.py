@@ -50,7 +50,7 @@ def contract(folder: Path) -> dict[str, Any]:
             **{verb: _options(load_verb(verb)) for verb in VERBS},
         },
         "statuses": sorted(map(str, Status)),
-        "errors": dict(sorted(_errors(errors.LakeError))),
+        "errors": dict(sorted(_errors(errors.ReportedError))),
         "documents": documents,
         "files": sorted(files),
         "summaries": _summaries(folder / "warehouse"),
@@ -71,7 +71,7 @@ def _options(command: Any) -> dict[str, Any]:
     }
 
 
-def _errors(kind: type[errors.LakeError]) -> Iterator[tuple[str, list[Any]]]:
+def _errors(kind: type[errors.ReportedError]) -> Iterator[tuple[str, list[Any]]]:
     yield kind.__name__, [kind.exit_code, kind.kind, kind.status]
     for child in kind.__subclasses__():
         yield from _errors(child)

@@ -25,7 +25,6 @@ from lake.core.errors import (
     CorruptFileError,
     LakeError,
     RefusedError,
-    StoppedError,
 )
 from lake.core.manifests.api import entries_of
 from lake.core.manifests.data_files import DataFile
@@ -152,7 +151,7 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
     try:
         with staged(session, plan.table, run.operation_id):
             run.all_rounds()
-    except (CommitUnknownError, StoppedError):
+    except CommitUnknownError:
         raise
     except LakeError as error:
         if not run.tally.snapshot_ids:

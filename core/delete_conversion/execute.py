@@ -15,7 +15,7 @@ from lake.core.delete_conversion.plan import DeletePlan, Written
 from lake.core.delete_conversion.tasks import ConvertTask, convert
 from lake.core.deletes.writers import check_delete_files
 from lake.core.engine.tasks import Task
-from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError, StoppedError
+from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError
 from lake.core.outcome import Outcome, Status
 from lake.core.progress import Meter, showing
 from lake.core.rows.reader import ReadSettings
@@ -59,7 +59,7 @@ def execute(
     stopped = False
     try:
         run.all_commits(table)
-    except (CommitUnknownError, StoppedError):
+    except CommitUnknownError:
         raise
     except LakeError as error:
         if not run.snapshot_ids:

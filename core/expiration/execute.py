@@ -32,7 +32,6 @@ from lake.core.errors import (
     CommitUnknownError,
     LakeError,
     NotAuthorisedError,
-    StoppedError,
 )
 from lake.core.expiration import journal
 from lake.core.expiration.journal_recovery import JournalRecovery
@@ -111,7 +110,7 @@ def _commit_and_delete(
     session.interrupts.checkpoint()
     try:
         complete = attempt.clean_up(removed)
-    except (CommitUnknownError, StoppedError):
+    except CommitUnknownError:
         raise
     except LakeError as error:
         # The commit remains, and the next run deletes the files that the journal lists.

@@ -13,7 +13,7 @@ from pyiceberg.table.update import (
 
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.attempt import ChangeSet, commit_changes
-from lake.core.errors import LakeError, NotFoundError, RefusedError, StoppedError
+from lake.core.errors import LakeError, NotFoundError, RefusedError
 from lake.core.refs.consumers import (
     READ_AGE_MS,
     UNREAD_AGE_MS,
@@ -89,8 +89,6 @@ def protect(
 
     try:
         commit_changes(session, table, prepare, is_set)
-    except StoppedError:
-        raise
     except LakeError as error:
         session.warn(
             f"the progress of consumer {name} was not recorded in {table.identifier}, so an expiry may remove "

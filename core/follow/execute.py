@@ -13,7 +13,14 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any, NoReturn
 
 from lake.core.catalogs.catalog import Table
-from lake.core.errors import EngineError, LakeError, StoppedError, StorageError, TimedOutError
+from lake.core.errors import (
+    EngineError,
+    LakeError,
+    ReportedError,
+    StoppedError,
+    StorageError,
+    TimedOutError,
+)
 from lake.core.follow.discovery import Discovery, discover
 from lake.core.follow.handover.discovered import save_discovery
 from lake.core.follow.handover.hand_over import HandOver
@@ -292,7 +299,7 @@ class _Follow:
             result=self._run.tally.result(self._run.state, self._run.lag()),
         )
 
-    def _fail(self, error: LakeError) -> NoReturn:
+    def _fail(self, error: ReportedError) -> NoReturn:
         """Raise an error with what the run did before it."""
         done = self._run.tally.result(self._run.state, self._run.lag())
         error.result = {**done, **(error.result or {})}

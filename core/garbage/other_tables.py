@@ -15,7 +15,14 @@ import pyarrow as pa
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.names import namespaces_of
 from lake.core.catalogs.shared_locations import comparable
-from lake.core.errors import LakeError, NotATableError, NotFoundError, RefusedError
+from lake.core.errors import (
+    LakeError,
+    NotATableError,
+    NotFoundError,
+    RefusedError,
+    StorageError,
+    TimedOutError,
+)
 from lake.core.metadata.files import parse
 from lake.core.metadata.roots import roots_of
 
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
     from lake.core.session import Session
 
 _THREADS = 16
+# A later run may succeed. Until then it is not known whose files are in the folders.
+_TRANSIENT = (StorageError, TimedOutError)
 
 
 def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[TableMetadata]:
@@ -35,7 +44,7 @@ def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[Tabl
 
     Args:
         table: the table.
-        unread: receives the names of tables that cannot be read; None to raise the error.
+        unread: receives the names of tables that cannot be read for a reason that stays; None to raise the error.
 
     Raises:
         LakeError: a namespace cannot be listed, or a table cannot be read.
@@ -50,8 +59,8 @@ def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[Tabl
                 if place is None:
                     return catalog.load(name).metadata
                 return parse(table.storage.read(place), place)
-        except LakeError:
-            if unread is None:
+        except LakeError as error:
+            if unread is None or isinstance(error, _TRANSIENT):
                 raise
             unread.append(name)
         return None
@@ -71,13 +80,17 @@ def in_folders_of_others(
 ) -> pa.ChunkedArray:
     """Return which files are in a folder of another table of the catalog.
 
-    A warning counts the tables that cannot be read.
+    A warning counts the tables that cannot be read for a reason that stays.
 
     Args:
         session: the session of the invocation.
         table: the table.
         folders: the folders that contain the files.
         paths: the files.
+
+    Raises:
+        StorageError: the catalog or a storage fails.
+        TimedOutError: reading a table took too long.
     """
     unread: list[str] = []
     shared: set[str] = set()
@@ -86,7 +99,9 @@ def in_folders_of_others(
         for metadata in other_tables(table, unread):
             for root in roots_of(metadata):
                 shared.update(own.shared_with(root))
-    except LakeError:
+    except LakeError as error:
+        if isinstance(error, _TRANSIENT):
+            raise
         unread.append("those of a namespace that cannot be listed")
     if unread:
         session.warn(
@@ -99,16 +114,23 @@ def in_folders_of_others(
 def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:
     """Return the first file that is in a folder of another table of the catalog, and the folder; None if none is.
 
-    Tables that cannot be read are left out.
+    Tables that cannot be read for a reason that stays are left out.
+
+    Raises:
+        StorageError: the catalog or a storage fails.
+        TimedOutError: reading a table took too long.
     """
     folders = {comparable(path.rpartition("/")[0]): path for path in paths}
-    with suppress(LakeError):
+    try:
         for metadata in other_tables(table, []):
             for root in roots_of(metadata):
                 other = comparable(root)
                 for folder, path in folders.items():
                     if folder == other or folder.startswith(f"{other}/"):
                         return path, root
+    except LakeError as error:
+        if isinstance(error, _TRANSIENT):
+            raise
     return None
 
 

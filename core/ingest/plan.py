@@ -21,7 +21,6 @@ from lake.core.errors import (
     LakeError,
     NotFoundError,
     RefusedError,
-    StoppedError,
 )
 from lake.core.expressions.filters import bind_filter
 from lake.core.expressions.parser import parse_filter
@@ -347,8 +346,6 @@ def _lying_there(session: Session, table: Table, options: IngestOptions) -> Stag
         return None
     try:
         return find_staged_run(table, name)
-    except StoppedError:
-        raise
     except (LakeError, OSError) as error:
         session.warn(f"whether {shown_run(name)} was written before cannot be seen: {error}")
         return None

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
-from lake.core.errors import CommitUnknownError, LakeError, StoppedError
+from lake.core.errors import CommitUnknownError, LakeError
 from lake.core.session import Session
 from lake.core.staging.claims import delete_unreferenced, discard_run, discarding, mark_unknown
 from lake.core.staging.staged_run import StagedRun, publish_manifests, remove_manifests, shown_run
@@ -42,7 +42,7 @@ class Staging:
         try:
             publish_manifests(self.table, run)
         except (LakeError, OSError, pa.ArrowException) as error:
-            if isinstance(error, StoppedError) or not run.marks.writer:
+            if not run.marks.writer:
                 raise
             self.session.warn(
                 f"could not write recovery manifests; if this run is killed, a later run cannot finish it: {error}"

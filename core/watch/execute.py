@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core.catalogs.trust import storage_properties
-from lake.core.errors import LakeError, NotFoundError, RefusedError
+from lake.core.errors import NotFoundError, RefusedError, ReportedError
 from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
 from lake.core.routing.stream import newest_of_all
@@ -83,7 +83,7 @@ def run_watch(session: Session, table: str, options: WatchOptions, steps: Steps)
         watch = _Watch(session, table, options, StateStore.open(folder))
         try:
             return watch.run(steps)
-        except LakeError as error:
+        except ReportedError as error:
             if watch.epochs is not None and watch.epochs.totals.epochs:
                 error.result = watch.facts()
             raise

@@ -147,7 +147,7 @@ def compacted(session: Session, compact: Callable[[], Outcome] | None) -> int:
         return 0
     try:
         outcome = compact()
-    except (StoppedError, CorruptFileError):
+    except CorruptFileError:
         raise
     except LakeError as error:
         session.warn(f"the rows are loaded, but the compaction failed: {error.message}")

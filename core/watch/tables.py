@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lake.core.errors import LakeError, NotFoundError, RefusedError
+from lake.core.errors import LakeError, NotFoundError, RefusedError, ReportedError
 from lake.core.follow.discovery import Discovery, discover
 from lake.core.follow.options import FollowOptions, OnGap
 from lake.core.follow.position import Position, Strategy
@@ -127,7 +127,7 @@ def run_copy(
     with session.interrupts.several_commits():
         try:
             return copy.run(load, compact)
-        except LakeError as error:
+        except ReportedError as error:
             if copy.totals.epochs:
                 error.result = {**copy.facts(), **(error.result or {})}
             raise

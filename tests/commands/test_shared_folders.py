@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,9 @@ from support.tables.iceberg_tables import files_below, ids_in
 from support.tables.metadata_edits import metadata_path, read_metadata
 from world.reference import local
 
-from lake.core.garbage import other_states
+from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
+from lake.core.errors import LakeError, StorageError, TimedOutError
+from lake.core.garbage import other_states, other_tables
 from lake.core.garbage.reachability import Reachability
 
 _EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
@@ -311,6 +315,63 @@ def test_a_clean_spares_a_folder_in_the_data_folder_of_another_table(lake: Comma
     lake("clean", "db.t", *_CLEAN)
 
     assert ids_in(lake.warehouse, "db.u") == [1, 1, 2, 2]
+
+
+def test_a_signal_while_other_tables_are_read_ends_a_clean(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(lake)
+    folder = lake.warehouse / "db" / "t"
+    load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/data/theirs")
+    before = files_below(lake.warehouse)
+
+    def asked(_: object) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(other_tables, "roots_of", asked)
+    ended = lake("clean", "db.t", *_CLEAN)
+
+    assert ended.exit_code == 143, ended
+    assert files_below(lake.warehouse) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(StorageError("unreachable"), 7), (TimedOutError("slow"), 10)]
+)
+@pytest.mark.parametrize("command", [("clean", *_CLEAN), ("drop", *_PURGE)], ids=["clean", "purge"])
+@pytest.mark.parametrize("catalog_type", ["sql", "hadoop"])
+def test_no_file_is_deleted_while_another_table_cannot_be_read(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    catalog_type: str,
+    command: tuple[str, ...],
+    error: LakeError,
+    code: int,
+) -> None:
+    lake = CommandLine(tmp_path / "warehouse", catalog_type=catalog_type)
+    load(lake)
+    folder = lake.warehouse / "db" / "t"
+    load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/data/theirs")
+    before = files_below(lake.warehouse)
+    real_load, real_parse = PyIcebergBackend.load, other_tables.parse
+
+    def load_other(catalog: PyIcebergBackend, name: str) -> Any:
+        if name == "db.u":
+            raise error
+        return real_load(catalog, name)
+
+    def parse_other(content: bytes, place: str) -> Any:
+        if "/u/" in place:
+            raise error
+        return real_parse(content, place)
+
+    monkeypatch.setattr(PyIcebergBackend, "load", load_other)
+    monkeypatch.setattr(other_tables, "parse", parse_other)
+    verb, *options = command
+    refused = lake(verb, "db.t", *options)
+
+    assert refused.exit_code == code, refused
+    assert files_below(lake.warehouse) == before
 
 
 def test_a_clean_spares_the_data_folder_of_another_table_behind_a_link(lake: CommandLine) -> None:

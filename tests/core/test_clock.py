@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.core.clock import Backoff, SystemIds
+from lake.core.clock import Backoff, SystemClock, SystemIds
 
 
 class Recorder:
@@ -61,3 +66,33 @@ def test_jitter_keeps_a_wait_between_its_bounds(attempt: int, number: float) -> 
 
     base = min(0.1 * 2 ** min(attempt - 1, 32), 8.0)
     assert base / 2 <= clock.waits[0] <= base
+
+
+class WokenError(Exception):
+    """What the handler of a signal raises."""
+
+
+def test_a_signal_that_another_thread_receives_ends_a_wait() -> None:
+    def wake(*_: object) -> None:
+        raise WokenError
+
+    over = threading.Event()
+    # Threads inherit the mask of signals, so these start before the signal is blocked.
+    receiver = threading.Thread(target=over.wait)
+    sender = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
+    before = signal.signal(signal.SIGUSR1, wake)
+    receiver.start()
+    sender.start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    started = time.monotonic()
+    try:
+        with pytest.raises(WokenError):
+            SystemClock().sleep(60)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+        signal.signal(signal.SIGUSR1, before)
+        over.set()
+        receiver.join()
+        sender.join()
+
+    assert time.monotonic() - started < 30

@@ -24,6 +24,11 @@ from world.places import LOCAL, TABLE, Place
 from world.reference import Reference, local, missing
 
 _NAMES = ("id", "part", "value")
+# The calls that change what others see, in the table or its folders.
+_COMMITS = {"commit_table", "drop_table", "rename_table", "register_table"}
+_REMOVALS = {"delete", "move", "remove"}
+# The exit code of a command that SIGTERM ended.
+_ASKED = 143
 # The exit code of a run after a complete one, for commands that do not report that nothing is left to do.
 _ENDED = {GONE: 7, REFUSED: 3}
 _REFUSED, _PARTLY = 3, 6
@@ -161,9 +166,10 @@ class Crashes:
         arguments: Sequence[object] = (),
         images: Path | None = None,
         later_ms: int = 0,
+        ask: Point | None = None,
     ) -> End:
         """Run the command, or another one, up to the point ``kill``; for the others see `Mortals`."""
-        return self._mortals.run(self.words(arguments), kill, images, later_ms=later_ms)
+        return self._mortals.run(self.words(arguments), kill, images, later_ms=later_ms, ask=ask)
 
     def words(self, arguments: Sequence[object] = ()) -> list[str]:
         """Return the arguments of the command line of the command or another one."""
@@ -205,6 +211,39 @@ class Crashes:
             assert self._is_whole(), point
         self.end(points)
         return kills
+
+    def ask(self, point: Point) -> int:
+        """Ask it at a point to end; let it run, and run it again. Return 1 if it ended early, else 0."""
+        self.restore()
+        ended = self.run(ask=point)
+        document = ended.document or {}
+        assert ended.code in {0, _ASKED}, (point, ended)
+        if ended.code == _ASKED:
+            assert document["error"]["kind"] == "stopped", (point, ended)
+        has_stopped = ended.code == _ASKED or document["result"].get("stopped_by") == "signal"
+        if has_stopped:
+            self._check_stopped(point)
+        else:
+            self._check_late(point, ended)
+        self.end(("asked", point))
+        return int(has_stopped)
+
+    def _check_stopped(self, point: Point) -> None:
+        """Check that a run that ended early changed everything or nothing, and removed the files it wrote."""
+        assert self._is_whole(), point
+        if self._command.again == NOTHING and not self._command.breaks:
+            lost = self.look().lost - self.before.lost - self.after.lost
+            assert not lost, (point, lost)
+
+    def _check_late(self, point: Point, ended: End) -> None:
+        """Check that a run that went on to its end was asked after its last change."""
+        kinds = [call.split()[0] for call in ended.calls]
+        done, rest = kinds[: point[0] + 1], kinds[point[0] + 1 :]
+        assert _COMMITS.isdisjoint(rest), (point, ended)
+        assert not _COMMITS.isdisjoint(done) or _REMOVALS.isdisjoint(rest), (point, ended)
+        found = self.look()
+        assert (found.rows, found.names) == (self.after.rows, self.after.names), (point, ended)
+        assert found.lost <= self.after.lost, (point, found.lost - self.after.lost)
 
     def cut_power(self) -> int:
         """Cut the power after each of its commits, then let it run, and run it again; return the number of cuts."""

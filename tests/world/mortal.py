@@ -90,8 +90,9 @@ class Mortals:
         images: Path | None = None,
         ledger: Path | None = None,
         later_ms: int = 0,
+        ask: tuple[int, str] | None = None,
     ) -> End:
-        """Run a command; with ``kill``, kill it before or after its n-th call (from 0).
+        """Run a command; with ``kill``, kill it before or after its n-th call (from 0), or ``ask`` it to end there.
 
         With ``images``, store in that folder the warehouse as a power cut would leave it after each commit. With
         ``ledger``, a loader moves each epoch of a follow to that folder as soon as it appears. Its clock is
@@ -100,6 +101,7 @@ class Mortals:
         answer = self._ask(
             arguments=[*map(str, arguments)],
             kill=kill,
+            ask=ask,
             images=str(images) if images else None,
             ledger=str(ledger) if ledger else None,
             later_ms=later_ms,
@@ -182,7 +184,11 @@ def _live(request: dict[str, Any], writer: int) -> None:
     out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
     try:
         with redirect_stdout(out), redirect_stderr(err), ExitStack() as stack:
-            signals = {signal.SIGKILL: request.get("kill"), signal.SIGSTOP: request.get("stop")}
+            signals = {
+                signal.SIGKILL: request.get("kill"),
+                signal.SIGSTOP: request.get("stop"),
+                signal.SIGTERM: request.get("ask"),
+            }
             words = request["arguments"]
             if later_ms := request.get("later_ms"):
                 stack.enter_context(_later(later_ms))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from lake.core.errors import LakeError, NotFoundError
+from lake.core.errors import LakeError, NotFoundError, ReportedError
 from lake.core.exports.export import Noted
 from lake.core.follow.discovery import Discovery, scan_again
 from lake.core.follow.handover.epochs import Epoch, check_complete, commit_epoch, write_epoch
@@ -107,9 +107,7 @@ class HandOver:
 
         try:
             written = pipe.write(source, first.next, self._run.state.reader, save, noted)
-        except BrokenPipeError:
-            raise
-        except LakeError:
+        except ReportedError:
             with suppress(LakeError):
                 save(pipe.reader)
             raise

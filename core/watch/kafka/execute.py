@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lake.core.errors import (
     BadInputError,
     InvalidRequestError,
-    LakeError,
     NotFoundError,
     RefusedError,
+    ReportedError,
 )
 from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
@@ -98,7 +98,7 @@ def run_topic(
             plan = load.plan()
             load.keep_start()
             load.run(load_epoch, compact)
-        except LakeError as error:
+        except ReportedError as error:
             if load.totals.epochs:
                 error.result = load.facts()
             raise
