@@ -1,12 +1,16 @@
-"""The crash points of the long tests: each command, catalog and format version, killed once and twice."""
+"""The crash points of the long tests: each command is killed, killed twice, and asked to end."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from world.crashes import Crashes
 
 # A command, a version, a catalog's type, and the maximum number of points.
 Kills = tuple[str, int, str, int]
@@ -21,7 +25,7 @@ Each = Callable[
 def jobs(
     kind: str, most: int, *, in_turn: bool = False, served: bool = True
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the jobs that kill each command at ``most`` points, or pairs of points.
+    """Yield the jobs that kill each command, or ask it to end, at ``most`` points, or pairs of points.
 
     Args:
         kind: the name of the jobs.
@@ -132,13 +136,16 @@ def kills(
     each: Each, folder: Path, names: Sequence[str], version: int, kind: str, most: int
 ) -> tuple[Counter[str], list[str]]:
     """Kill commands at points spread over their runs."""
+    spread = partial(_spread, f"{version} {kind}", most)
+    return _at_points(each, folder, names, version, kind, spread, _kill)
 
-    def chosen(name: str, points: Sequence[Any]) -> list[tuple[Any, ...]]:
-        # The same points every night, different ones for each command.
-        drawn = Random(f"{name} {version} {kind}").sample(points, min(most, len(points)))
-        return [(point,) for point in sorted(drawn)]
 
-    return _killed(each, folder, names, version, kind, chosen)
+def asks(
+    each: Each, folder: Path, names: Sequence[str], version: int, kind: str, most: int
+) -> tuple[Counter[str], list[str]]:
+    """Ask commands to end, at points spread over their runs."""
+    spread = partial(_spread, f"asked {version} {kind}", most)
+    return _at_points(each, folder, names, version, kind, spread, _ask)
 
 
 def doubles(
@@ -150,17 +157,34 @@ def doubles(
         random = Random(f"{name} {version} {kind} twice")
         return [(random.choice(points), random.choice(points)) for _ in range(most)]
 
-    return _killed(each, folder, names, version, kind, chosen)
+    return _at_points(each, folder, names, version, kind, chosen, _kill)
 
 
-def _killed(
+def _spread(seed: str, most: int, name: str, points: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Choose points: the same every night, different ones for each command."""
+    drawn = Random(f"{name} {seed}").sample(points, min(most, len(points)))
+    return [(point,) for point in sorted(drawn)]
+
+
+def _kill(crashes: Crashes, points: Sequence[Any]) -> Counter[str]:
+    killed = crashes.kill(*points)
+    return Counter(kills=killed, doubles=int(killed > 1))
+
+
+def _ask(crashes: Crashes, points: Sequence[Any]) -> Counter[str]:
+    return Counter({"asks": 1, "asked: stopped": crashes.ask(*points)})
+
+
+def _at_points(
     each: Each,
     folder: Path,
     names: Sequence[str],
     version: int,
     kind: str,
     choose: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]],
+    strike_at: Callable[[Crashes, Sequence[Any]], Counter[str]],
 ) -> tuple[Counter[str], list[str]]:
+    """Kill commands at the chosen points, or ask them to end there."""
     from world.crashes import Crashes
     from world.killed import COMMANDS
     from world.mortal import Mortals
@@ -173,15 +197,13 @@ def _killed(
 
         def run_one(name: str) -> Counter[str]:
             crashes = Crashes(folder, mortals, COMMANDS[name], version, place=place)
-
-            def kill(points: tuple[Any, ...]) -> Counter[str]:
-                killed = crashes.kill(*points)
-                return Counter(kills=killed, doubles=int(killed > 1))
-
-            def shown(points: tuple[Any, ...]) -> str:
-                return f"version {version}, {kind}, {name} killed at {points}"
-
-            found, failures = each(choose(name, list(crashes.points())), kill, shown)
+            found, failures = each(
+                choose(name, list(crashes.points())),
+                partial(strike_at, crashes),
+                lambda points: (
+                    f"version {version}, {kind}, {name} {strike_at.__name__[1:]} {points}"
+                ),
+            )
             broken.extend(failures)
             return found
 

@@ -101,6 +101,7 @@ def _shown(total: Counter[str]) -> str:
         "races",
         "kills",
         "doubles",
+        "asks",
         "stops",
         "cuts",
         "random kills",
@@ -147,6 +148,7 @@ def _options() -> argparse.Namespace:
         default=10,
         help="stops per command and kind of others [10]",
     )
+    parser.add_argument("--asks", type=int, default=5, help="requests to end per command [5]")
     parser.add_argument("--cuts", type=int, default=1, help="power cuts after commits [1]")
     parser.add_argument(
         "--random-kills", type=int, default=200, help="signals to real processes [200]"
@@ -196,6 +198,9 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     yield from crashing.jobs("kills", options.kills, in_turn=options.in_turn)
     yield from crashing.jobs(
         "doubles", options.double, in_turn=options.in_turn, served=not options.in_turn
+    )
+    yield from crashing.jobs(
+        "asks", options.asks, in_turn=options.in_turn, served=not options.in_turn
     )
     yield from crashing.stops(options.stops)
     yield from crashing.cuts(options.cuts)
@@ -266,6 +271,7 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "races": _races,
             "kills": partial(crashing.kills, _each),
             "doubles": partial(crashing.doubles, _each),
+            "asks": partial(crashing.asks, _each),
             "stops": partial(crashing.stop, _each),
             "cuts": partial(crashing.cut, _each),
             "random kills": partial(crashing.strike, _each),

@@ -52,6 +52,19 @@ def test_a_killed_command_is_ended_by_its_next_run(
     assert killed == 1
 
 
+@pytest.mark.parametrize(
+    "name", ["compact", "clean", "expire", "watch in epochs", "drop and purge"]
+)
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_a_command_that_is_asked_to_end_goes_on_only_if_its_work_is_done(
+    folder: Path, mortals: Mortals, name: str, share: float
+) -> None:
+    crashes = Crashes(folder / "asked", mortals, COMMANDS[name], 2)
+    points = list(crashes.points())
+
+    assert crashes.ask(points[int(share * len(points))]) in {0, 1}
+
+
 def _spread(name: str) -> int:
     return sum(map(ord, name)) * 7
 
