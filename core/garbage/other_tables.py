@@ -59,8 +59,10 @@ def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[Tabl
                 if place is None:
                     return catalog.load(name).metadata
                 return parse(table.storage.read(place), place)
-        except LakeError as error:
-            if unread is None or isinstance(error, _TRANSIENT):
+        except _TRANSIENT:
+            raise
+        except LakeError:
+            if unread is None:
                 raise
             unread.append(name)
         return None
@@ -99,9 +101,9 @@ def in_folders_of_others(
         for metadata in other_tables(table, unread):
             for root in roots_of(metadata):
                 shared.update(own.shared_with(root))
-    except LakeError as error:
-        if isinstance(error, _TRANSIENT):
-            raise
+    except _TRANSIENT:
+        raise
+    except LakeError:
         unread.append("those of a namespace that cannot be listed")
     if unread:
         session.warn(
@@ -128,9 +130,11 @@ def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:
                 for folder, path in folders.items():
                     if folder == other or folder.startswith(f"{other}/"):
                         return path, root
-    except LakeError as error:
-        if isinstance(error, _TRANSIENT):
-            raise
+    except _TRANSIENT:
+        raise
+    except LakeError:
+        # A namespace cannot be listed, for a reason that stays.
+        return None
     return None
 
 

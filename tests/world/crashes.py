@@ -233,7 +233,8 @@ class Crashes:
         command = self._command
         assert self._is_whole(), point
         # What runs with several commits, and those that delete, did not get to is left to the next run.
-        if command.again == NOTHING and command.leaves and not command.parts:
+        goes_on = command.parts or "--watch" in command.arguments
+        if command.again == NOTHING and command.leaves and not goes_on:
             lost = self.look().lost - self.before.lost - self.after.lost
             assert not {name for name in lost if not _TRASH.search(name)}, (point, lost)
 
