@@ -148,3 +148,7 @@ class StoppedError(ReportedError):
     def __init__(self, signal_number: int) -> None:
         super().__init__("stopped; no partial change is visible")
         self.signal_number = signal_number
+
+
+# The same request may succeed later: these errors say nothing about what was asked for.
+TRANSIENT_ERRORS = (StorageError, TimedOutError)

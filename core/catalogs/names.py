@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
 
 from lake.core.catalogs.errors import catalog_errors
-from lake.core.errors import LakeError
+from lake.core.errors import TRANSIENT_ERRORS, LakeError
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Catalog
@@ -27,13 +27,23 @@ class Namespace:
         name: its name; levels are separated by dots.
         tables: its tables.
         views: its views; empty if the catalog does not list views.
-        error: why its tables cannot be listed; None if they are.
+        error: why its tables, or the namespaces in it, cannot be listed; None if they are.
     """
 
     name: str
     tables: tuple[str, ...] = ()
     views: tuple[str, ...] = ()
     error: LakeError | None = None
+
+    def listed(self) -> tuple[str, ...]:
+        """Return its tables.
+
+        Raises:
+            LakeError: they, or the namespaces in it, cannot be listed.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.tables
 
 
 def namespaces_of(catalog: Catalog) -> Iterator[Namespace]:
@@ -49,9 +59,12 @@ def namespaces_of(catalog: Catalog) -> Iterator[Namespace]:
     while pending:
         names = pending.pop()
         found = _listed(catalog, names)
-        yield found
         if found.error is None and len(names) < _DEEPEST:
-            pending += sorted(_children(catalog, names), reverse=True)
+            try:
+                pending += sorted(_children(catalog, names), reverse=True)
+            except TRANSIENT_ERRORS as error:
+                found = replace(found, error=error)
+        yield found
 
 
 def _listed(catalog: Catalog, names: tuple[str, ...]) -> Namespace:
@@ -76,10 +89,17 @@ def _views(catalog: Catalog, names: tuple[str, ...]) -> set[str]:
 
 
 def _children(catalog: Catalog, names: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """Return the namespaces in a namespace; none if the catalog has only one level."""
+    """Return the namespaces in a namespace; none if the catalog has only one level, or refuses to list them.
+
+    Raises:
+        StorageError: the catalog fails.
+        TimedOutError: the catalog is too busy or cannot be reached.
+    """
     try:
         with catalog_errors(f"namespace {'.'.join(names)}", catalog):
             found = catalog.handle.list_namespaces(names)
+    except TRANSIENT_ERRORS:
+        raise
     except (LakeError, NoSuchNamespaceError, NotImplementedError):
         return set()
     # Some catalogs answer with names relative to the namespace, or with all namespaces.

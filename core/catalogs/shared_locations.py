@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lake.core import locations
 from lake.core.catalogs.errors import catalog_errors
-from lake.core.errors import BadInputError, LakeError, NotFoundError, RefusedError
+from lake.core.errors import TRANSIENT_ERRORS, BadInputError, LakeError, NotFoundError, RefusedError
 from lake.core.metadata.files import is_metadata_name, parse, version_of
 from lake.core.metadata.roots import roots_of
 from lake.core.options import Option
@@ -137,7 +137,12 @@ def _tables_near(
 
 
 def _is_folder_of_other(table: Table, folder: str) -> bool:
-    """Whether a folder contains the metadata of another table; one that cannot be listed counts as empty."""
+    """Whether a folder contains the metadata of another table; one to which access is refused counts as empty.
+
+    Raises:
+        StorageError: the storage fails.
+        TimedOutError: the storage is too busy or cannot be reached.
+    """
     inner = locations.join(folder, _METADATA)
     try:
         versions = [
@@ -146,6 +151,8 @@ def _is_folder_of_other(table: Table, folder: str) -> bool:
             if not is_folder and is_metadata_name(name) and not name.startswith(".")
             if (version := version_of(name)) is not None
         ]
+    except TRANSIENT_ERRORS:
+        raise
     except LakeError:
         return False
     if not versions:

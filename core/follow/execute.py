@@ -14,12 +14,11 @@ from typing import Any, NoReturn
 
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import (
+    TRANSIENT_ERRORS,
     EngineError,
     LakeError,
     ReportedError,
     StoppedError,
-    StorageError,
-    TimedOutError,
 )
 from lake.core.follow.discovery import Discovery, discover
 from lake.core.follow.handover.discovered import save_discovery
@@ -39,7 +38,7 @@ from lake.core.snapshots import ancestry
 from lake.core.storage.state_folder import StateFolder
 
 # What may pass by itself, so that a service tries again.
-_TRANSIENT = (StorageError, TimedOutError, EngineError)
+_TRANSIENT = (*TRANSIENT_ERRORS, EngineError)
 # A closed pipe is noticed after this many seconds without new rows.
 _LOOK_SECONDS = 1.0
 _METRICS_SECONDS = 1.0

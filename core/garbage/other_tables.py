@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lake.core import locations
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.names import namespaces_of
 from lake.core.catalogs.shared_locations import comparable
 from lake.core.errors import (
+    TRANSIENT_ERRORS,
     LakeError,
     NotATableError,
     NotFoundError,
     RefusedError,
-    StorageError,
-    TimedOutError,
 )
 from lake.core.metadata.files import parse
 from lake.core.metadata.roots import roots_of
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from lake.core.session import Session
 
 _THREADS = 16
-# A later run may succeed. Until then it is not known whose files are in the folders.
-_TRANSIENT = (StorageError, TimedOutError)
 
 
 def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[TableMetadata]:
@@ -44,10 +42,11 @@ def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[Tabl
 
     Args:
         table: the table.
-        unread: receives the names of tables that cannot be read for a reason that stays; None to raise the error.
+        unread: receives the names of tables and namespaces that cannot be read for a reason that stays, or that are
+            in another store; None to raise the error.
 
     Raises:
-        LakeError: a namespace cannot be listed, or a table cannot be read.
+        LakeError: the catalog, a namespace or a table cannot be read.
     """
     catalog = table.catalog
     places = catalog.metadata_locations()
@@ -59,16 +58,18 @@ def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[Tabl
                 if place is None:
                     return catalog.load(name).metadata
                 return parse(table.storage.read(place), place)
-        except _TRANSIENT:
-            raise
-        except LakeError:
-            if unread is None:
+        except LakeError as error:
+            if unread is None or (isinstance(error, TRANSIENT_ERRORS) and is_near(place)):
                 raise
-            unread.append(name)
+            unread.append(f"table {name}")
         return None
 
+    def is_near(place: str | None) -> bool:
+        """Whether a table may be in the same store, which answers now and then."""
+        return place is None or _store_of(place) in {_store_of(root) for root in table.roots}
+
     entries: Iterator[tuple[str, str | None]] = (
-        iter(places) if places else ((name, None) for name in _names(catalog))
+        iter(places) if places else ((name, None) for name in _names(catalog, unread))
     )
     with ThreadPoolExecutor(_THREADS) as pool:
         others = (entry for entry in entries if entry[0] != table.identifier)
@@ -82,7 +83,7 @@ def in_folders_of_others(
 ) -> pa.ChunkedArray:
     """Return which files are in a folder of another table of the catalog.
 
-    A warning counts the tables that cannot be read for a reason that stays.
+    A warning counts the tables and namespaces that cannot be read for a reason that stays.
 
     Args:
         session: the session of the invocation.
@@ -92,7 +93,7 @@ def in_folders_of_others(
 
     Raises:
         StorageError: the catalog or a storage fails.
-        TimedOutError: reading a table took too long.
+        TimedOutError: the catalog or a storage is too busy or cannot be reached.
     """
     unread: list[str] = []
     shared: set[str] = set()
@@ -101,14 +102,14 @@ def in_folders_of_others(
         for metadata in other_tables(table, unread):
             for root in roots_of(metadata):
                 shared.update(own.shared_with(root))
-    except _TRANSIENT:
+    except TRANSIENT_ERRORS:
         raise
     except LakeError:
-        unread.append("those of a namespace that cannot be listed")
+        unread.append(f"catalog {table.catalog.name}")
     if unread:
         session.warn(
-            f"{len(unread)} tables of the catalog cannot be read, e.g. {min(unread)}: files of theirs in the folders "
-            f"of {table.identifier} are not recognized"
+            f"not all other tables can be read ({len(unread)} failures, e.g. {min(unread)}): files of theirs in the "
+            f"folders of {table.identifier} are not recognized"
         )
     return _below(shared, paths)
 
@@ -120,7 +121,7 @@ def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:
 
     Raises:
         StorageError: the catalog or a storage fails.
-        TimedOutError: reading a table took too long.
+        TimedOutError: the catalog or a storage is too busy or cannot be reached.
     """
     folders = {comparable(path.rpartition("/")[0]): path for path in paths}
     try:
@@ -130,10 +131,10 @@ def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:
                 for folder, path in folders.items():
                     if folder == other or folder.startswith(f"{other}/"):
                         return path, root
-    except _TRANSIENT:
+    except TRANSIENT_ERRORS:
         raise
     except LakeError:
-        # A namespace cannot be listed, for a reason that stays.
+        # The catalog does not list its tables.
         return None
     return None
 
@@ -216,11 +217,20 @@ class _Folders:
                 yield folder
 
 
-def _names(catalog: Catalog) -> Iterator[str]:
+def _names(catalog: Catalog, unread: list[str] | None) -> Iterator[str]:
+    """Yield the names of a catalog's tables; for ``unread`` see `other_tables`."""
     try:
         for namespace in namespaces_of(catalog):
-            if namespace.error is not None:
-                raise namespace.error
-            yield from namespace.tables
+            if unread is None or isinstance(namespace.error, TRANSIENT_ERRORS):
+                yield from namespace.listed()
+            elif namespace.error is not None:
+                unread.append(f"namespace {namespace.name}")
+            else:
+                yield from namespace.tables
     except NotImplementedError as error:
         raise RefusedError(f"catalog {catalog.name} does not list its tables") from error
+
+
+def _store_of(location: str) -> tuple[str, str]:
+    parsed = locations.parse(location)
+    return parsed.scheme, parsed.authority

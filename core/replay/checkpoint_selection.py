@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lake.core import locations as paths
-from lake.core.errors import BadInputError, LakeError
+from lake.core.errors import TRANSIENT_ERRORS, BadInputError, LakeError
 from lake.core.flink.checkpoint import read_checkpoint
 from lake.core.flink.checkpoint_files import metadata_below, number_of
 from lake.core.flink.commits import job_commit
@@ -134,15 +133,23 @@ def read_selected(table: Table, locations: Sequence[str]) -> list[Checkpoint]:
 
 
 def later_checkpoints(storage: Storage, checkpoint: Checkpoint) -> dict[int, StoredFile]:
-    """Return the later completed checkpoints in the same folder by number; empty if it cannot be listed."""
+    """Return the later completed checkpoints in the same folder by number; empty if access to it is refused.
+
+    Raises:
+        StorageError: the storage fails.
+        TimedOutError: the storage is too busy or cannot be reached.
+    """
     if number_of(checkpoint.location) is None:
         return {}
     folder = checkpoint.location.rpartition("/")[0].rpartition("/")[0]
-    with suppress(LakeError):
+    try:
         listed = metadata_below(storage, folder)
         later = {
             number: path for number, path in listed.items() if number > checkpoint.checkpoint_id
         }
         files = storage.look_up(later.values())
         return {number: file for number, path in later.items() if (file := files[path])}
-    return {}
+    except TRANSIENT_ERRORS:
+        raise
+    except LakeError:
+        return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -20,10 +21,12 @@ from support.tables.iceberg_tables import files_below, ids_in
 from support.tables.metadata_edits import metadata_path, read_metadata
 from world.reference import local
 
+from lake.core.catalogs.hadoop import HadoopCatalog
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
-from lake.core.errors import LakeError, StorageError, TimedOutError
+from lake.core.errors import LakeError, NotAuthorisedError, StorageError, TimedOutError
 from lake.core.garbage import other_states, other_tables
 from lake.core.garbage.reachability import Reachability
+from lake.core.storage.storage import Storage
 
 _EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
 _PURGE = ("--purge", "--yes")
@@ -335,10 +338,42 @@ def test_a_signal_while_other_tables_are_read_ends_a_clean(
     assert files_below(lake.warehouse) == before
 
 
-@pytest.mark.parametrize(
-    ("error", "code"), [(StorageError("unreachable"), 7), (TimedOutError("slow"), 10)]
+_FAILING = [(StorageError("broken"), 7), (TimedOutError("busy"), 10)]
+_REMOVING = pytest.mark.parametrize(
+    "command", [("clean", *_CLEAN), ("drop", *_PURGE)], ids=["clean", "purge"]
 )
-@pytest.mark.parametrize("command", [("clean", *_CLEAN), ("drop", *_PURGE)], ids=["clean", "purge"])
+
+
+def nested_data(catalog_type: str, folder: Path, name: str = "db.u") -> CommandLine:
+    """Make a table whose data is in a folder of ``db.t``, in a catalog in a folder."""
+    lake = CommandLine(folder / "warehouse", catalog_type=catalog_type)
+    load(lake)
+    theirs = lake.warehouse / "db" / "t" / "data" / "theirs"
+    load(lake, name, 2, "--property", f"write.data.path=file://{theirs}")
+    return lake
+
+
+def failing_for(monkeypatch: pytest.MonkeyPatch, name: str, error: LakeError) -> None:
+    """Let a table's metadata be read in vain."""
+    folder = f"/{name.replace('.', '/')}/"
+    real_load, real_parse = PyIcebergBackend.load, other_tables.parse
+
+    def load_other(backend: PyIcebergBackend, wanted: str) -> Any:
+        if wanted == name:
+            raise error
+        return real_load(backend, wanted)
+
+    def parse_other(content: bytes, place: str) -> Any:
+        if folder in place:
+            raise error
+        return real_parse(content, place)
+
+    monkeypatch.setattr(PyIcebergBackend, "load", load_other)
+    monkeypatch.setattr(other_tables, "parse", parse_other)
+
+
+@pytest.mark.parametrize(("error", "code"), _FAILING)
+@_REMOVING
 @pytest.mark.parametrize("catalog_type", ["sql", "hadoop"])
 def test_no_file_is_deleted_while_another_table_cannot_be_read(
     tmp_path: Path,
@@ -348,29 +383,92 @@ def test_no_file_is_deleted_while_another_table_cannot_be_read(
     error: LakeError,
     code: int,
 ) -> None:
-    lake = CommandLine(tmp_path / "warehouse", catalog_type=catalog_type)
-    load(lake)
-    folder = lake.warehouse / "db" / "t"
-    load(lake, "db.u", 2, "--property", f"write.data.path=file://{folder}/data/theirs")
+    lake = nested_data(catalog_type, tmp_path)
     before = files_below(lake.warehouse)
-    real_load, real_parse = PyIcebergBackend.load, other_tables.parse
-
-    def load_other(catalog: PyIcebergBackend, name: str) -> Any:
-        if name == "db.u":
-            raise error
-        return real_load(catalog, name)
-
-    def parse_other(content: bytes, place: str) -> Any:
-        if "/u/" in place:
-            raise error
-        return real_parse(content, place)
-
-    monkeypatch.setattr(PyIcebergBackend, "load", load_other)
-    monkeypatch.setattr(other_tables, "parse", parse_other)
+    failing_for(monkeypatch, "db.u", error)
     verb, *options = command
-    refused = lake(verb, "db.t", *options)
 
-    assert refused.exit_code == code, refused
+    assert lake(verb, "db.t", *options).exit_code == code
+    assert files_below(lake.warehouse) == before
+
+
+def test_a_table_in_a_store_that_is_gone_is_counted_in_a_warning(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(lake)
+    load(lake, "db.u")
+    real = Storage.read
+
+    def read(storage: Storage, location: str, **options: Any) -> bytes:
+        if location.startswith("s3:"):
+            raise TimedOutError("the host name cannot be resolved")
+        return real(storage, location, **options)
+
+    monkeypatch.setattr(Storage, "read", read)
+    with contextlib.closing(sqlite3.connect(lake.warehouse / "catalog.db")) as database, database:
+        changed = database.execute(
+            "UPDATE iceberg_tables SET metadata_location = 's3://gone/u/metadata/1.metadata.json' "
+            "WHERE table_name = 'u'"
+        )
+        assert changed.rowcount == 1
+    lost = lake.warehouse / "db/t/data/lost.parquet"
+    lost.write_text("x")
+
+    done = lake.ok("clean", "db.t", *_CLEAN)
+
+    assert not lost.exists()
+    assert "table db.u" in done["warnings"][0]
+
+
+@_REMOVING
+@pytest.mark.parametrize("error", [NotAuthorisedError("refused"), *(one for one, _ in _FAILING)])
+def test_a_namespace_that_cannot_be_listed_hides_no_other_one(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    error: LakeError,
+) -> None:
+    lake = nested_data("hadoop", tmp_path, "later.u")
+    load(lake, "early.v", 1)
+    theirs = files_below(lake.warehouse / "db/t/data/theirs")
+    before = files_below(lake.warehouse)
+    real = HadoopCatalog.list_tables
+
+    def list_tables(catalog: HadoopCatalog, namespace: Any) -> Any:
+        if namespace == ("early",):
+            raise error
+        return real(catalog, namespace)
+
+    monkeypatch.setattr(HadoopCatalog, "list_tables", list_tables)
+    verb, *options = command
+    ended = lake(verb, "db.t", *options)
+
+    if isinstance(error, NotAuthorisedError):
+        assert ended.exit_code == 0, ended
+        assert "namespace early" in ended.stderr
+        assert files_below(lake.warehouse / "db/t/data/theirs") == theirs
+    else:
+        assert ended.exit_code == error.exit_code, ended
+        assert files_below(lake.warehouse) == before
+
+
+@_REMOVING
+def test_no_file_is_deleted_while_the_namespaces_in_another_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    lake = nested_data("hadoop", tmp_path, "db.deep.u")
+    before = files_below(lake.warehouse)
+    real = HadoopCatalog.list_namespaces
+
+    def list_namespaces(catalog: HadoopCatalog, namespace: Any = ()) -> Any:
+        if namespace:
+            raise TimedOutError("busy")
+        return real(catalog, namespace)
+
+    monkeypatch.setattr(HadoopCatalog, "list_namespaces", list_namespaces)
+    verb, *options = command
+
+    assert lake(verb, "db.t", *options).exit_code == 10
     assert files_below(lake.warehouse) == before
 
 
