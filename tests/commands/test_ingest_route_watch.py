@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from support.cli.command_line import CommandLine, Result
 from support.faults.killed_runs import SENDING, SENT, killed
 from support.tables.iceberg_tables import pyiceberg_catalog, refused_with
 
+from lake.core.errors import TimedOutError
 from lake.core.snapshots.streams import STREAM
 
 # Where a run dies: around each write of the state, which notes what is offered, divided and committed.
@@ -276,6 +278,25 @@ def test_a_state_that_is_lost_after_files_were_moved_is_resumed(drop: Drop) -> N
     drop.load(*done, "--resume")
 
     assert (drop.ids("a"), drop.ids("b"), drop.epochs("b")) == ([1], [2, 3], [1, 2])
+
+
+def test_a_lost_state_is_not_replaced_while_a_namespace_cannot_be_listed(
+    drop: Drop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [str(word).replace("db.{kind}", "{kind}.t") for word in drop.words()]
+    drop.put("1.json", a=1, b=2)
+    drop.lake.ok(*words)
+    shutil.rmtree(drop.state)
+    real = SqlCatalog.list_tables
+
+    def list_tables(catalog: SqlCatalog, namespace: Any) -> Any:
+        raise TimedOutError("busy")
+
+    monkeypatch.setattr(SqlCatalog, "list_tables", list_tables)
+    assert drop.lake(*words).exit_code == 10
+    monkeypatch.setattr(SqlCatalog, "list_tables", real)
+
+    assert drop.lake(*words).exit_code == 3
 
 
 def test_a_file_that_changed_within_a_divided_epoch_is_refused(drop: Drop) -> None:

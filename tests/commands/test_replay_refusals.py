@@ -17,6 +17,8 @@ from support.tables.flink_fixtures import FlinkFixture, canonical_rows, shared
 from support.tables.iceberg_tables import FixedClock, pyiceberg_catalog
 
 from lake.core.catalogs.selection import open_catalog
+from lake.core.errors import LakeError, NotAuthorisedError, TimedOutError
+from lake.core.replay import checkpoint_selection
 from lake.core.session import Session
 from lake.core.settings import Settings
 
@@ -434,6 +436,20 @@ def test_a_later_checkpoint_beside_the_given_one_is_reported(pending: Replay) ->
     assert document["result"]["committed_checkpoints"] == 2
     assert "checkpoint 6 completed after the given 5" in document["warnings"][0]
     assert pending.commit().json()["result"]["committed_checkpoints"] == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(TimedOutError("busy"), 10), (NotAuthorisedError("no"), 0)]
+)
+def test_a_folder_of_checkpoints_that_does_not_answer_may_contain_a_later_one(
+    pending: Replay, monkeypatch: pytest.MonkeyPatch, error: LakeError, code: int
+) -> None:
+    def listed(*_: object) -> dict[int, str]:
+        raise error
+
+    monkeypatch.setattr(checkpoint_selection, "metadata_below", listed)
+
+    assert pending.commit().exit_code == code
 
 
 def test_a_job_of_another_branch_is_not_committed_to_this_one(

@@ -289,6 +289,22 @@ def test_a_location_outside_of_which_the_metadata_is_must_not_be_another_tables_
     assert files_below(own) == before
 
 
+@pytest.mark.parametrize("verb", ["expire", "clean"])
+def test_no_file_is_deleted_while_a_folder_above_the_data_cannot_be_listed(
+    lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    load(lake, "db.t", 3, "--property", f"write.data.path=file://{tmp_path}/far/data")
+    before = files_below(tmp_path)
+
+    def list_folder(storage: Storage, folder: str) -> Any:
+        raise TimedOutError(f"{folder}: busy")
+
+    monkeypatch.setattr(Storage, "list_folder", list_folder)
+
+    assert lake(verb, "db.t", *_MAINTAINING[verb]).exit_code == 10
+    assert files_below(tmp_path) == before
+
+
 @pytest.mark.parametrize("inside", ["data/theirs", "data", "data/theirs/deep"])
 def test_a_clean_spares_the_data_folder_of_another_table(lake: CommandLine, inside: str) -> None:
     load(lake)
