@@ -140,8 +140,12 @@ class Catalog(Protocol):
     ) -> CommitResult:
         """Commit one atomic change. PyIceberg's exceptions are not translated."""
 
-    def drop(self, identifier: str) -> None:
-        """Remove a table's entry; its files stay. PyIceberg's exceptions are not translated."""
+    def drop(self, table: Table) -> None:
+        """Remove a table's entry; its files stay. PyIceberg's exceptions are not translated.
+
+        A database removes the entry only if it still has the table's metadata file. Other catalogs have no such
+        condition.
+        """
 
     def rename(self, identifier: str, name: str) -> None:
         """Give a table another name; its files stay. PyIceberg's exceptions are not translated."""

@@ -179,6 +179,8 @@ def _translated(error: Exception, what: str, catalog: Opened | None) -> LakeErro
             | theirs.NoSuchIcebergTableError()
         ):
             return NotFoundError(f"{what} does not exist")
+        case theirs.CommitFailedException():
+            return CommitConflictError(f"another process changed {what} meanwhile")
         case theirs.TableAlreadyExistsError():
             return CommitConflictError(f"another process created {what} meanwhile")
         case (

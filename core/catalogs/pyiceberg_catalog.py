@@ -350,9 +350,9 @@ class PyIcebergBackend(ABC):
         self._clock = clock
         return self._result(self.handle.commit_table(table.handle, requirements, updates))
 
-    def drop(self, identifier: str) -> None:
+    def drop(self, table: Table) -> None:
         """Remove a table's entry; see `Catalog.drop`."""
-        self.handle.drop_table(split_identifier(identifier))
+        self.handle.drop_table(split_identifier(table.identifier))
 
     def rename(self, identifier: str, name: str) -> None:
         """Give a table another name; see `Catalog.rename`."""

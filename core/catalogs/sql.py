@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from sqlalchemy import Engine, event, inspect, make_url, select
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from sqlalchemy import Engine, delete, event, inspect, make_url, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from lake.core.catalogs import pyiceberg_patches
@@ -98,6 +99,23 @@ class SqlBackend(PyIcebergBackend):
             for catalog, space, name, place in rows
             if place and isinstance(place, str)
         ]
+
+    def drop(self, table: Table) -> None:
+        """Remove a table's entry, if it still has the table's metadata file; see `Catalog.drop`."""
+        names = split_identifier(table.identifier)
+        entry = delete(IcebergTables).where(
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == ".".join(names[:-1]),
+            IcebergTables.table_name == names[-1],
+            IcebergTables.metadata_location == table.metadata_location,
+        )
+        with self._sql.engine.begin() as connection:
+            removed = connection.execute(entry).rowcount
+        if removed == 1:
+            return
+        if self.handle.table_exists(names):
+            raise CommitFailedException(f"{table.identifier} has another metadata file now")
+        raise NoSuchTableError(f"{table.identifier} does not exist")
 
     @property
     def place(self) -> str:

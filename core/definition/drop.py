@@ -7,7 +7,7 @@ the metadata files are the table: they are deleted last, so that a purge that wa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from lake.core.properties.table_properties import GC_ENABLED
 from lake.core.session import Session
 
 _BATCH = 1000
+_ATTEMPTS = 10
 _METADATA = "table metadata"
 
 
@@ -188,15 +189,11 @@ def _execute(session: Session, plan: DropPlan) -> Outcome:
         )
     if not catalog.has_entries and plan.files is not None:
         return _purge(session, plan, plan.files)
-    confirmed = change_entry(
-        session,
-        f"table {table.identifier}",
-        lambda: catalog.drop(table.identifier),
-        lambda: not catalog.exists(table.identifier),
-    )
     if plan.files is None:
-        return _outcome(plan, Status.DONE)
-    if not confirmed:
+        # The location that is reported is the one by which the table can be registered again.
+        dropped = _drop_newest(session, table)
+        return _outcome(replace(plan, table=dropped), Status.DONE)
+    if not _drop_entry(session, table):
         # Another process may have renamed the table, and its files would still be needed.
         raise CommitUnknownError(
             f"the catalog did not confirm that it dropped {table.identifier}, so no file was deleted",
@@ -208,6 +205,35 @@ def _execute(session: Session, plan: DropPlan) -> Outcome:
             f"{table.identifier} was dropped, but {', '.join(names[:3])} has the same files: none was deleted"
         )
     return _purge(session, plan, plan.files)
+
+
+def _drop_entry(session: Session, table: Table) -> bool:
+    """Remove the table's entry; return whether the catalog confirmed it."""
+    catalog = session.catalog
+    return change_entry(
+        session,
+        f"table {table.identifier}",
+        lambda: catalog.drop(table),
+        lambda: not catalog.exists(table.identifier),
+    )
+
+
+def _drop_newest(session: Session, table: Table) -> Table:
+    """Remove the table's entry; return the table with what other writers committed to it meanwhile.
+
+    Raises:
+        NotFoundError: the table was dropped or renamed, or another one has its name now.
+        CommitConflictError: other writers commit too often.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            _drop_entry(session, table)
+        except CommitConflictError:
+            table = table.refreshed()
+        else:
+            return table
+    _drop_entry(session, table)
+    return table
 
 
 def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:

@@ -1,7 +1,7 @@
 """Send a change of a catalog's entry of a table (drop, rename, register), and determine its outcome.
 
-These requests have no condition on the table's state, so none is sent twice. If the response to one is missing, the
-catalog is read to find out whether it was carried out.
+Most of these requests have no condition on the table's state, so none is sent twice. If the response to one is
+missing, the catalog is read to find out whether it was carried out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
+    CommitFailedException,
     ForbiddenError,
     TableAlreadyExistsError,
     UnauthorizedError,
@@ -26,6 +27,7 @@ from lake.core.session import Session
 # that the table or the namespace does not exist is not among them: both existed before the request.
 _REFUSALS = (
     TableAlreadyExistsError,
+    CommitFailedException,
     UnauthorizedError,
     ForbiddenError,
     AuthorizationExpiredError,

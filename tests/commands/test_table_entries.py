@@ -358,8 +358,9 @@ def opened_with(
     lake: CommandLine, method: str, fault: Callable[[Callable[[], Any]], Any]
 ) -> CommandLine:
     session = open_session(lake.warehouse)
-    real = getattr(session.catalog.handle, method)
-    setattr(session.catalog.handle, method, lambda *given: fault(lambda: real(*given)))
+    owner: Any = session.catalog if method == "drop" else session.catalog.handle
+    real = getattr(owner, method)
+    setattr(owner, method, lambda *given: fault(lambda: real(*given)))
 
     def opened(settings: Any) -> Session:
         session.settings = settings
@@ -382,8 +383,8 @@ def test_a_response_that_is_lost_is_found_and_a_failure_changes_nothing(lake: Co
     place = metadata_path(lake.warehouse)
     assert opened_with(lake, "rename_table", never_sent)("rename", "db.t", "db.u").exit_code != 0
     opened_with(lake, "rename_table", lost).ok("rename", "db.t", "db.u")
-    assert opened_with(lake, "drop_table", never_sent)("drop", "db.u").exit_code != 0
-    opened_with(lake, "drop_table", lost).ok("drop", "db.u")
+    assert opened_with(lake, "drop", never_sent)("drop", "db.u").exit_code != 0
+    opened_with(lake, "drop", lost).ok("drop", "db.u")
     assert opened_with(lake, "register_table", never_sent)("register", "db.t", place).exit_code != 0
     assert names(lake) == []
     opened_with(lake, "register_table", lost).ok("register", "db.t", place)
@@ -399,15 +400,60 @@ def test_no_file_is_deleted_if_the_drop_was_not_confirmed(lake: CommandLine) -> 
         lake.ok("rename", "db.t", "db.kept")
         return real()
 
-    refused = opened_with(lake, "drop_table", renamed_meanwhile)("drop", "db.t", "--purge", "--yes")
+    refused = opened_with(lake, "drop", renamed_meanwhile)("drop", "db.t", "--purge", "--yes")
     assert refused.exit_code == 5
     assert ids_in(lake.warehouse, "db.kept") == [1]
-    assert (
-        opened_with(lake, "drop_table", lost)("drop", "db.kept", "--purge", "--yes").exit_code == 5
-    )
+    assert opened_with(lake, "drop", lost)("drop", "db.kept", "--purge", "--yes").exit_code == 5
     assert files_below(lake.warehouse) == files
     lake.ok("register", "db.t", place)
     assert ids_in(lake.warehouse) == [1]
+
+
+@pytest.mark.parametrize("purge", [(), ("--purge", "--yes")])
+def test_another_table_that_takes_the_name_meanwhile_is_not_dropped(
+    lake: CommandLine, purge: tuple[str, ...]
+) -> None:
+    add(lake, 1)
+
+    def replaced(real: Callable[[], Any]) -> Any:
+        if names(lake) == ["db.t"]:
+            lake.ok("rename", "db.t", "db.before")
+            add(lake, 2)
+        return real()
+
+    ended = opened_with(lake, "drop", replaced)("drop", "db.t", *purge)
+
+    assert ended.exit_code == (4 if purge else 7), ended
+    assert (ids_in(lake.warehouse), ids_in(lake.warehouse, "db.before")) == ([2], [1])
+
+
+def test_a_drop_reports_the_metadata_file_of_the_last_commit_before_it(lake: CommandLine) -> None:
+    add(lake, 1)
+    more = iter([2, 3])
+
+    def committed(real: Callable[[], Any]) -> Any:
+        for number in more:
+            add(lake, number)
+            break
+        return real()
+
+    done = opened_with(lake, "drop", committed).ok("drop", "db.t")
+    lake.ok("register", "db.t", done["result"]["metadata_location"])
+
+    assert ids_in(lake.warehouse) == [1, 2, 3]
+
+
+def test_a_commit_before_a_purge_drops_the_table_ends_the_purge(lake: CommandLine) -> None:
+    add(lake, 1)
+
+    def committed(real: Callable[[], Any]) -> Any:
+        add(lake, 2)
+        return real()
+
+    ended = opened_with(lake, "drop", committed)("drop", "db.t", "--purge", "--yes")
+
+    assert ended.exit_code == 4, ended
+    assert ids_in(lake.warehouse) == [1, 2]
 
 
 def test_a_purge_that_was_cut_off_goes_on_after_the_table_is_registered_again(

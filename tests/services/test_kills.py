@@ -20,7 +20,7 @@ from world.served_places import opened
 
 COMMIT = r"/tables/t$"
 _REFUSED = 3
-_CATALOG = {"commit_table", "_write_metadata", "drop_table", "rename_table", "do_commit"}
+_CATALOG = {"commit_table", "_write_metadata", "drop", "drop_table", "rename_table", "do_commit"}
 # The calls that change what others see.
 _CHANGING = {
     **dict.fromkeys(("append, with run id", "expire", "drop and purge", "rename"), _CATALOG),

@@ -1326,6 +1326,13 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             (_SHARED,),
         ),
         RemovedCheck(
+            "another table that has the name now is dropped",
+            "core/catalogs/sql.py",
+            "            IcebergTables.metadata_location == table.metadata_location,\n",
+            "",
+            (_ENTRIES,),
+        ),
+        RemovedCheck(
             "a stop signal is taken for a failure",
             "core/errors.py",
             "class StoppedError(ReportedError):\n",

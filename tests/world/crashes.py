@@ -25,7 +25,7 @@ from world.reference import Reference, local, missing
 
 _NAMES = ("id", "part", "value")
 # The calls that change what others see, in the table or its folders.
-_COMMITS = {"commit_table", "drop_table", "rename_table", "register_table"}
+_COMMITS = {"commit_table", "drop", "drop_table", "rename_table", "register_table"}
 _REMOVALS = {"delete", "move", "remove"}
 # The exit code of a command that SIGTERM ended.
 _ASKED = 143

@@ -220,6 +220,7 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
 
     from lake.core.catalogs.hadoop import HadoopCatalog
     from lake.core.catalogs.rest import BoundedRestCatalog
+    from lake.core.catalogs.sql import SqlBackend
     from lake.core.locks import local
     from lake.core.orphans import trash
     from lake.core.storage import atomic_files, moves
@@ -251,7 +252,8 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
             (SqlCatalog, "load_table"),
             (SqlCatalog, "_write_metadata"),
             (SqlCatalog, "create_namespace_if_not_exists"),
-            *((SqlCatalog, name) for name in _ENTRIES),
+            (SqlBackend, "drop"),
+            *((SqlCatalog, name) for name in _ENTRIES[1:]),
             (DefaultDialect, "do_commit"),
             (HadoopCatalog, "commit_table"),
             (HadoopCatalog, "load_table"),
