@@ -59,8 +59,14 @@ def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[Tabl
                     return catalog.load(name).metadata
                 return parse(table.storage.read(place), place)
         except LakeError as error:
-            if unread is None or (isinstance(error, TRANSIENT_ERRORS) and is_near(place)):
+            if unread is None:
                 raise
+            if isinstance(error, TRANSIENT_ERRORS) and is_near(place):
+                raise type(error)(
+                    f"table {name} cannot be read: {error.message}",
+                    hint=f"its files may be in the folders of {table.identifier}; run the command again, or drop "
+                    f"{name} if it is not needed",
+                ) from error
             unread.append(f"table {name}")
         return None
 

@@ -403,8 +403,10 @@ def test_no_file_is_deleted_while_another_table_cannot_be_read(
     before = files_below(lake.warehouse)
     failing_for(monkeypatch, "db.u", error)
     verb, *options = command
+    refused = lake(verb, "db.t", *options)
 
-    assert lake(verb, "db.t", *options).exit_code == code
+    assert refused.exit_code == code, refused
+    assert "table db.u cannot be read" in refused.stderr
     assert files_below(lake.warehouse) == before
 
 

@@ -1342,8 +1342,8 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a failure that may pass hides a table",
             "core/garbage/other_tables.py",
-            "            if unread is None or (isinstance(error, TRANSIENT_ERRORS) and is_near(place)):\n",
-            "            if unread is None:\n",
+            "            if isinstance(error, TRANSIENT_ERRORS) and is_near(place):\n",
+            "            if False:\n",
             (_SHARED,),
         ),
         RemovedCheck(
