@@ -434,7 +434,3 @@ def _abandon_stdout() -> None:
     null_device = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null_device, sys.stdout.fileno())
     os.close(null_device)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -58,6 +58,16 @@ def parse(location: str) -> Location:
     return Location(_SAME_STORE.get(scheme, scheme), authority, path)
 
 
+def store_of(location: str) -> tuple[str, str]:
+    """Return the scheme and the authority of a location, which name its store.
+
+    Raises:
+        BadInputError: see `parse`.
+    """
+    parsed = parse(location)
+    return parsed.scheme, parsed.authority
+
+
 def has_scheme(location: str) -> bool:
     """Whether a text is a location with a scheme, not a path of this machine."""
     return bool(_SCHEME.match(location))

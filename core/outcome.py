@@ -10,6 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 from lake.core.options import Option
 
 T = TypeVar("T")
+# The number of rows of a table that are shown without a limit, and the most that are shown with one: they are in
+# memory as objects.
+PREVIEW_ROWS, MOST_SHOWN = 20, 10_000
 
 
 class Status(StrEnum):

@@ -6,11 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
-from lake.core.outcome import Outcome, Status
+from lake.core.outcome import MOST_SHOWN, PREVIEW_ROWS, Outcome, Status
 from lake.core.units import format_size, readable_time
-
-# A preview of this many rows ends before the table does.
-_PREVIEW_ROWS, _MOST_SHOWN = 20, 10_000
 
 
 def _ingest(outcome: Outcome) -> str:
@@ -269,14 +266,14 @@ def previewed(outcome: Outcome, hidden: str) -> str:
     shown, total = result["rows"], plan["rows"]
     if "rows" in plan and total > shown:
         parts = [f"{shown:,} of {counted(total, 'row')}"]
-    elif "rows" in plan or shown < _PREVIEW_ROWS or "rows_at_most" not in plan:
+    elif "rows" in plan or shown < PREVIEW_ROWS or "rows_at_most" not in plan:
         parts = [counted(shown, "row")]
     else:
         parts = [f"{shown:,} of at most {counted(plan['rows_at_most'], 'row')}"]
     if outcome.details:
         parts.append(hidden or counted(len(outcome.details[0].columns), "column"))
-    if shown >= _PREVIEW_ROWS and total != shown:
-        more = "--limit N for more, " if shown < _MOST_SHOWN else ""
+    if shown >= PREVIEW_ROWS and total != shown:
+        more = "--limit N for more, " if shown < MOST_SHOWN else ""
         parts.append(f"{more}--output FILE for all")
     return " · ".join(parts)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from sqlalchemy import Engine, delete, event, inspect, make_url, select
+from sqlalchemy import ColumnElement, Engine, delete, event, inspect, make_url, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from lake.core.catalogs import pyiceberg_patches
@@ -104,9 +104,7 @@ class SqlBackend(PyIcebergBackend):
         """Remove a table's entry, if it still has the table's metadata file; see `Catalog.drop`."""
         names = split_identifier(table.identifier)
         entry = delete(IcebergTables).where(
-            IcebergTables.catalog_name == self.name,
-            IcebergTables.table_namespace == ".".join(names[:-1]),
-            IcebergTables.table_name == names[-1],
+            *self._named(names),
             IcebergTables.metadata_location == table.metadata_location,
         )
         with self._sql.engine.begin() as connection:
@@ -151,6 +149,14 @@ class SqlBackend(PyIcebergBackend):
         """Return how to open the tables of another catalog in the same database."""
         return f"use the name {other} for this catalog in PyIceberg's configuration"
 
+    def _named(self, names: tuple[str, ...]) -> tuple[ColumnElement[bool], ...]:
+        """Return the conditions for the entry of a table or a view."""
+        return (
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == ".".join(names[:-1]),
+            IcebergTables.table_name == names[-1],
+        )
+
     def _open(self) -> PyIcebergCatalog:
         os.environ.setdefault(_POSTGRES_LIMIT, _POSTGRES_SECONDS)
         with catalog_errors(f"catalog {self.name}", self):
@@ -179,11 +185,7 @@ class SqlBackend(PyIcebergBackend):
         kind = IcebergTables.iceberg_type
         if kind.name not in columns:
             return False
-        found = select(kind).where(
-            IcebergTables.catalog_name == self.name,
-            IcebergTables.table_namespace == ".".join(names[:-1]),
-            IcebergTables.table_name == names[-1],
-        )
+        found = select(kind).where(*self._named(names))
         with engine.connect() as connection:
             return bool(connection.scalar(found) == "VIEW")
 

@@ -21,6 +21,7 @@ from lake.core.engine.tasks import Engine, Payload, Task, TaskContext, TaskFunct
 from lake.core.errors import LakeError, StoppedError
 from lake.core.exports.destinations import PART, Output, opened, refuse_inside, replacing
 from lake.core.exports.formats import ARROW_STREAM, plain_rows, writing
+from lake.core.outcome import MOST_SHOWN, PREVIEW_ROWS
 from lake.core.plain import PlainData
 from lake.core.progress import Meter, shown
 from lake.core.rows.reader import prefetch
@@ -30,9 +31,6 @@ from lake.core.types.arrow_schema import PlainSchema
 
 # Counters that a reader reports in addition to its rows, e.g. the number of deleted rows, by name.
 Noted = Counter[str]
-
-# Rows that are shown are in memory as objects.
-_MOST_SHOWN = 10_000
 
 
 class ReadOptions(Protocol):
@@ -111,15 +109,10 @@ class RowSource(Protocol[Payload]):
         """Raise an error if not all rows were read."""
 
 
-def first_rows(source: RowSource[Any], most: int) -> list[dict[str, Any]]:
-    """Read the first rows in this process, as JSON-ready values.
-
-    Args:
-        source: the rows.
-        most: how many are read if the options have no limit. With a limit, that many are read, at most 10,000.
-    """
+def first_rows(source: RowSource[Any]) -> list[dict[str, Any]]:
+    """Read the rows that are shown, in this process, as JSON-ready values."""
     limit = source.plan.options.limit
-    wanted = most if limit is None else min(limit, _MOST_SHOWN)
+    wanted = PREVIEW_ROWS if limit is None else min(limit, MOST_SHOWN)
     rows: list[dict[str, Any]] = []
     for batch in _limited(prefetch(source.stream(Counter())), wanted):
         rows += plain_rows(batch, source.plan.projection)

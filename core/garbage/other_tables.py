@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.core import locations
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.names import namespaces_of
 from lake.core.catalogs.shared_locations import comparable
@@ -23,6 +22,7 @@ from lake.core.errors import (
     NotFoundError,
     RefusedError,
 )
+from lake.core.locations import store_of
 from lake.core.metadata.files import parse
 from lake.core.metadata.roots import roots_of
 
@@ -72,7 +72,7 @@ def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[Tabl
 
     def is_near(place: str | None) -> bool:
         """Whether a table may be in the same store, which answers now and then."""
-        return place is None or _store_of(place) in {_store_of(root) for root in table.roots}
+        return place is None or store_of(place) in {store_of(root) for root in table.roots}
 
     entries: Iterator[tuple[str, str | None]] = (
         iter(places) if places else ((name, None) for name in _names(catalog, unread))
@@ -227,16 +227,10 @@ def _names(catalog: Catalog, unread: list[str] | None) -> Iterator[str]:
     """Yield the names of a catalog's tables; for ``unread`` see `other_tables`."""
     try:
         for namespace in namespaces_of(catalog):
-            if unread is None or isinstance(namespace.error, TRANSIENT_ERRORS):
+            error = namespace.error
+            if error is None or unread is None or isinstance(error, TRANSIENT_ERRORS):
                 yield from namespace.listed()
-            elif namespace.error is not None:
-                unread.append(f"namespace {namespace.name}")
             else:
-                yield from namespace.tables
+                unread.append(f"namespace {namespace.name}")
     except NotImplementedError as error:
         raise RefusedError(f"catalog {catalog.name} does not list its tables") from error
-
-
-def _store_of(location: str) -> tuple[str, str]:
-    parsed = locations.parse(location)
-    return parsed.scheme, parsed.authority

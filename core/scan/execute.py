@@ -30,7 +30,6 @@ from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.types.type_text import type_text
 
-PREVIEW_ROWS = 20
 _SHOWN_SNAPSHOTS = 20
 # Counts the rows that were deleted.
 DROPPED = "dropped"
@@ -62,7 +61,7 @@ def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
 
 def previewed(source: export.RowSource[Any]) -> tuple[dict[str, Any], list[Detail]]:
     """Read the first rows; return them as a result and as a table to print."""
-    rows = export.first_rows(source, PREVIEW_ROWS)
+    rows = export.first_rows(source)
     fields = source.plan.projection.fields
     names = [field.name for field in fields]
     types = [type_text(field.field_type) for field in fields]

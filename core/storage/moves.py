@@ -73,7 +73,7 @@ def _move_to_other_disk(source: str, target: str, ids: Ids) -> None:
 
 
 def _copy(storage: Storage, source: str, target: str) -> None:
-    if _store(source) == _store(target):
+    if locations.store_of(source) == locations.store_of(target):
         filesystem, begin = storage.resolve(source)
         try:
             # The store copies by itself, up to its limit for one request.
@@ -87,8 +87,3 @@ def _copy(storage: Storage, source: str, target: str) -> None:
             shutil.copyfileobj(begin_stream, end, _PIECE)
     except OSError as error:
         raise LakeError(f"{source} cannot be copied to {target}: {error}") from error
-
-
-def _store(location: str) -> tuple[str, str]:
-    parsed = locations.parse(location)
-    return parsed.scheme, parsed.authority

@@ -1349,15 +1349,15 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a failure that may pass hides a namespace",
             "core/garbage/other_tables.py",
-            "            if unread is None or isinstance(namespace.error, TRANSIENT_ERRORS):\n",
-            "            if unread is None:\n",
+            "            if error is None or unread is None or isinstance(error, TRANSIENT_ERRORS):\n",
+            "            if error is None or unread is None:\n",
             (_SHARED,),
         ),
         RemovedCheck(
             "a namespace that cannot be listed hides the next ones",
             "core/garbage/other_tables.py",
             '                unread.append(f"namespace {namespace.name}")\n',
-            "                raise namespace.error\n",
+            "                raise error\n",
             (_SHARED,),
         ),
         RemovedCheck(

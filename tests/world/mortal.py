@@ -253,14 +253,14 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
             (SqlCatalog, "_write_metadata"),
             (SqlCatalog, "create_namespace_if_not_exists"),
             (SqlBackend, "drop"),
-            *((SqlCatalog, name) for name in _ENTRIES[1:]),
+            *((SqlCatalog, name) for name in _ENTRIES),
             (DefaultDialect, "do_commit"),
             (HadoopCatalog, "commit_table"),
             (HadoopCatalog, "load_table"),
             (HadoopCatalog, "create_namespace"),
             (BoundedRestCatalog, "commit_table"),
             (BoundedRestCatalog, "load_table"),
-            *((BoundedRestCatalog, name) for name in _ENTRIES),
+            *((BoundedRestCatalog, name) for name in ("drop_table", *_ENTRIES)),
             *((S3, name) for name in ("put", "create", "delete", "remove", "abort_uploads")),
             (moves, "_copy"),
             (atomic_files, "_write"),
@@ -282,7 +282,7 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
         yield
 
 
-_ENTRIES = ("drop_table", "rename_table", "register_table")
+_ENTRIES = ("rename_table", "register_table")
 _SYSTEM = (
     *((os, name) for name in ("mkdir", "rename", "replace", "fsync", "unlink", "link")),
     (shutil, "rmtree"),
