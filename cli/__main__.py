@@ -53,4 +53,9 @@ def run() -> int:
 
 
 if __name__ == "__main__":
+    import sys
+
+    if not sys.flags.safe_path:
+        # `python -m` puts the working folder first, where files of other users may have the names of libraries.
+        del sys.path[0]
     raise SystemExit(run())

@@ -40,39 +40,39 @@ if TYPE_CHECKING:
     from lake.core.session import Session
 
 OpenSession: TypeAlias = "Callable[[Settings], Session]"
-# The verbs in the order of the help text, with their summaries, so that help does not load their
-# modules.
+# The verbs with their summaries, so that help does not load their modules; `lake.cli.help` groups them.
 VERBS = {
-    "ingest": "Load files into a table: check all rows, write, and commit once.",
-    "scan": "Read a table, or the rows appended or changed since a snapshot; once or continuously.",
-    "tables": "List a catalog's tables: format version, rows, files, bytes and last commit.",
-    "show": "Show a table's columns, partitioning, properties, refs, sizes, writers and readers.",
-    "inspect": "Show or write one of Iceberg's metadata tables, with the columns that Spark shows.",
-    "check": "Read all metadata of a table, and report what is missing, damaged or contradictory.",
+    "ingest": "Load files into a table, in one commit.",
+    "add-files": "Add existing Parquet files to a table without copying them.",
+    "replay": "List or commit Flink checkpoints that were never committed.",
+    "demo": "Try the commands on real flights in ./lake-demo.",
+    "scan": "Read a table, or what changed since a snapshot.",
+    "inspect": "Show or write one of Iceberg's metadata tables.",
+    "tables": "List the tables of a catalog with their sizes.",
+    "show": "Show a table's columns, properties, refs, sizes and users.",
     "snapshots": "Show a table's snapshots, newest first.",
-    "partitions": "Show a table's partitions: files, rows, bytes, delete files and last change.",
-    "deletes": "Show a table's delete files: kind, rows, bytes, and the data files that they apply to.",
-    "ref": "List a table's branches and tags; create or drop one; move a branch forward.",
-    "tag": "List a table's tags, or set, move or drop one.",
-    "rollback": "Set a branch back to an earlier snapshot; no file is deleted.",
-    "cherry-pick": "Apply the change of one snapshot to a branch; no file is rewritten.",
-    "publish": "Apply the snapshot that was staged under a WAP id to a branch; once only.",
+    "check": "Report what is missing, damaged or contradictory in a table.",
+    "partitions": "Show a table's partitions with their sizes and ages.",
+    "deletes": "Show a table's delete files and what they apply to.",
+    "consumers": "List or remove the readers that a table protects.",
+    "config": "Show the settings in effect, or trust this folder's files.",
     "create": "Create an empty table.",
-    "alter": "Change a table's columns, partitioning, sort order, properties or format version.",
-    "add-files": "Add existing Parquet files to a table in one commit; they are neither copied nor rewritten.",
-    "rename": "Rename a table in its catalog; its files stay where they are.",
-    "register": "Add a table that has a metadata file to the catalog; no file is changed.",
-    "drop": "Drop a table from its catalog; its files stay unless they are purged.",
+    "delete": "Delete the rows that a filter selects.",
+    "alter": "Change a table's columns, partitioning, order, properties or format.",
+    "rollback": "Set a branch back to an earlier snapshot.",
+    "tag": "List, set, move or drop a table's tags.",
+    "ref": "List, create, drop or move branches and tags.",
+    "cherry-pick": "Apply the change of one snapshot to a branch.",
+    "publish": "Apply a snapshot that was staged under a WAP id.",
+    "rename": "Rename a table; its files stay where they are.",
+    "register": "Add a table to the catalog by its metadata file.",
+    "drop": "Drop a table; its files stay unless they are purged.",
     "compact": "Rewrite small files into large ones; no row changes.",
-    "manifests": "Write the manifests again, fewer of them and clustered by partition; no row changes.",
-    "stats": "Count the distinct values of columns, and store them where query planners read them.",
-    "expire": "Remove old snapshots and delete the files that only they use.",
-    "expire-partitions": "Remove the partitions all of whose rows are older than a limit.",
-    "clean": "List, move away or delete files in a table's folders that no snapshot references.",
-    "consumers": "List the readers whose progress a table protects from expiry, or remove one.",
-    "replay": "List Flink checkpoints that were taken but never committed, or commit them once.",
-    "config": "Show the settings in effect and where each comes from; connect to nothing.",
-    "demo": "Load a year of real flights into ./lake-demo; read, correct, compact, expire them.",
+    "expire": "Remove old snapshots and the files only they use.",
+    "clean": "Find, move or delete files that no snapshot references.",
+    "manifests": "Rewrite the manifests, fewer and clustered by partition.",
+    "stats": "Count distinct values of columns for query planners.",
+    "expire-partitions": "Remove partitions whose rows are all older than a limit.",
 }
 # The package of a verb's module below `lake.commands`; the other verbs are modules of `lake.commands` itself.
 PACKAGES = {
@@ -84,6 +84,7 @@ PACKAGES = {
     "compact": "maintenance",
     "consumers": "metadata",
     "create": "metadata",
+    "delete": "maintenance",
     "deletes": "metadata",
     "drop": "metadata",
     "expire": "maintenance",
@@ -119,7 +120,8 @@ class State:
         table: the table's name as given; None until it is known.
         branch: the branch's name as given; None until it is known.
         as_json: whether to print one JSON document on standard output.
-        quiet: whether to print warnings and errors only.
+        quiet: whether to leave out progress and the sentences about what was done.
+        rows_on_stdout: whether the command writes rows to standard output, which then contains nothing else.
         given: the values of global options on the command line that have defaults elsewhere.
         effective: these settings with the defaults of the environment and the project file.
         progress: the kind of progress display.
@@ -139,6 +141,7 @@ class State:
     branch: str | None = None
     as_json: bool = False
     quiet: bool = False
+    rows_on_stdout: bool = False
     progress: str = displays.AUTO
     display: Display = field(default_factory=Display)
     verbose: bool = False
@@ -168,7 +171,7 @@ class State:
                 sys.stderr,
                 SystemClock(),
                 lambda: subject(self.command, self.table),
-                quiet=self.quiet or self.as_json,
+                quiet=self.quiet or self.as_json or (self.rows_on_stdout and sys.stdout.isatty()),
             )
             # The first phase of each command; others replace it while they last.
             self.opened.progress.show(Meter("reading metadata"))
@@ -282,8 +285,12 @@ class _Verbs(TyperGroup):
         formatter.write_usage("lake", "COMMAND [options]")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        named = {verb for _, verbs in help_text.VERB_GROUPS for verb in verbs}
+        more = ("More", tuple(verb for verb in VERBS if verb not in named))
+        for title, verbs in (*help_text.VERB_GROUPS, more):
+            if verbs:
+                with formatter.section(title):
+                    formatter.write_dl([(verb, VERBS[verb]) for verb in verbs if verb in VERBS])
         help_text.write_options("", ctx, self.get_params(ctx), formatter)
         help_text.write_examples("", formatter)
 
@@ -302,8 +309,10 @@ class _Verb(TyperCommand):
         formatter.write("\nGlobal options: lake --help\n")
 
     def invoke(self, ctx: Any) -> Any:
-        ctx.obj.take_defaults()
-        ctx.obj.before_verb()
+        # Trust is decided before the settings are read that it is about.
+        if not (ctx.params.get("trust") or ctx.params.get("untrust")):
+            ctx.obj.take_defaults()
+            ctx.obj.before_verb()
         ctx.obj.table = ctx.params.get("table")
         ctx.obj.branch = ctx.params.get("branch")
         return super().invoke(ctx)
@@ -351,7 +360,7 @@ def _root(
         bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")
+        bool, typer.Option("--quiet", "-q", help="Print results and what is wrong only.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print more, e.g. each file with the reason.")

@@ -140,10 +140,14 @@ def _bash(root: Sequence[_Option], verbs: Sequence[_Verb]) -> list[str]:
     ]
 
 
-# Asks for names in the catalog. A name that ends with a dot is a namespace.
+# Asks for names in the catalog. A name that ends with a dot is a namespace. All shells ask the installed program: the
+# one that was typed may be a file of this folder, which the user has not started yet.
 _BASH_NAMES = (
     "_lake_names() {",
-    '    mapfile -t COMPREPLY < <(_LAKE_COMPLETE=$1 "${COMP_WORDS[@]:0:COMP_CWORD+1}" 2>/dev/null)',
+    (
+        "    mapfile -t COMPREPLY < "
+        '<(_LAKE_COMPLETE=$1 command lake "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)'
+    ),
     '    [[ "${COMPREPLY[0]}" == *. ]] && compopt -o nospace 2>/dev/null',
     "}",
 )
@@ -184,7 +188,8 @@ def _zsh(root: Sequence[_Option], verbs: Sequence[_Verb]) -> list[str]:
         "_lake() {",
         "    local context state line",
         "    typeset -A opt_args",
-        "    local -a verbs",
+        "    local -a verbs _lake_typed",
+        '    _lake_typed=("${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}")',
         "    verbs=(",
         *("        " + _quoted(f"{verb.name}:{verb.summary}") for verb in verbs),
         "    )",
@@ -202,13 +207,12 @@ def _zsh(root: Sequence[_Option], verbs: Sequence[_Verb]) -> list[str]:
     ]
 
 
-# Asks for names in the catalog with the words of the whole line up to the cursor.
+# Asks for names in the catalog with the words of this command up to the cursor, which `_lake` keeps: the line may
+# contain other commands before it, and `_arguments` changes the words.
 _ZSH_NAMES = (
     "_lake_names() {",
-    "    local -a typed names",
-    '    typed=("${(@Q)${(z)LBUFFER}}")',
-    '    [[ "$LBUFFER" == *" " ]] && typed+=("")',
-    '    names=("${(@f)$(_LAKE_COMPLETE=$1 "${typed[@]}" 2>/dev/null)}")',
+    "    local -a names",
+    '    names=("${(@f)$(_LAKE_COMPLETE=$1 command lake "${_lake_typed[@]}" 2>/dev/null)}")',
     '    [[ -n "$names[1]" ]] || { _files; return; }',
     '    compadd -Q -- "${names[@]}"',
     "}",
@@ -258,7 +262,7 @@ def _fish(root: Sequence[_Option], verbs: Sequence[_Verb]) -> list[str]:
 _FISH_NAMES = (
     "function __lake_names",
     "    set -l typed (commandline -opc) (commandline -ct)",
-    "    env _LAKE_COMPLETE=$argv[1] $typed 2>/dev/null",
+    "    env _LAKE_COMPLETE=$argv[1] lake $typed[2..-1] 2>/dev/null",
     "end",
 )
 

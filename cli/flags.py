@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from typer.core import TyperOption
+
 from lake.cli.app import VERBS, load_verb, root_command
 from lake.commands.options import PARAMETERS
 from lake.core.options import Option, spell_options
@@ -36,8 +38,13 @@ def _flags(verb: str | None) -> Mapping[str, str]:
     """Return the flags of a verb and the global ones, by the name of their parameter."""
     commands = [root_command(), *([load_verb(verb)] if verb else [])]
     return {
-        item.name: next((text for text in item.opts if text.startswith("--")), item.opts[0])
+        item.name: next((text for text in _texts(item) if text.startswith("--")), item.opts[0])
         for command in commands
         for item in command.params
-        if item.name and item.param_type_name == "option"
+        if item.name and isinstance(item, TyperOption)
     }
+
+
+def _texts(item: TyperOption) -> list[str]:
+    """Return the flags of an option; of one that is on by default, those that turn it off."""
+    return item.secondary_opts if item.default is True and item.secondary_opts else item.opts

@@ -10,6 +10,26 @@ from typing import Any
 
 _Groups = tuple[tuple[str, tuple[str, ...]], ...]
 
+# What people do with a table, and the verbs for it, the most used first. What is not named here is in a last group.
+VERB_GROUPS: _Groups = (
+    ("Load", ("ingest", "add-files", "replay", "demo")),
+    ("Read", ("scan", "inspect")),
+    (
+        "Look",
+        (
+            *("tables", "show", "snapshots", "check", "partitions", "deletes", "consumers"),
+            "config",
+        ),
+    ),
+    (
+        "Change",
+        (
+            *("create", "alter", "delete", "rollback", "tag", "ref", "cherry-pick", "publish"),
+            *("rename", "register", "drop"),
+        ),
+    ),
+    ("Maintain", ("compact", "expire", "clean", "manifests", "stats", "expire-partitions")),
+)
 _THIS_RUN = ("--branch", "--wait", "--dry-run")
 # Titles and options by verb; the empty name is the whole command. What is not named here is in a last group.
 GROUPS: Mapping[str, _Groups] = {
@@ -63,10 +83,13 @@ GROUPS: Mapping[str, _Groups] = {
                     "--settle",
                     "--done",
                     "--on-rewrite",
+                    "--on-copy",
+                    "--new-source",
+                    "--skip",
                     "--bad-files",
                 ),
                 *("--start", "--from-snapshot", "--inclusive", "--start-at"),
-                *("--resume", "--then-compact"),
+                *("--resume", "--then-compact", "--status", "--metrics-file"),
             ),
         ),
         (
@@ -139,7 +162,12 @@ GROUPS: Mapping[str, _Groups] = {
                 *("--partial-progress", "--max-commits"),
             ),
         ),
-        ("This run", ("--when", "--idle", "--verify", "--option", *_THIS_RUN)),
+        ("This run", ("--when", "--idle", "--verify", "--option", "--explain", *_THIS_RUN)),
+    ),
+    "delete": (
+        ("Which rows", ("--where", "--max-rows")),
+        ("How", ("--deletes",)),
+        ("This run", ("--run-id", "--count", *_THIS_RUN)),
     ),
     "deletes": (
         ("What to do", ("--exact", "--rewrite", "--convert")),
@@ -214,6 +242,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "lake partitions db.events --idle 15m --where \"day = '2026-01-31'\"",
         "lake partitions db.events --wait-for \"day = '2026-01-31'\" --idle 15m --timeout 2h",
     ),
+    "delete": (
+        "lake delete db.events --where \"country = 'NZ'\" --dry-run --count",
+        "lake delete db.events --where \"ts < '2026-01-01'\" --max-rows 100000",
+        "lake delete db.users --where 'id in (17, 23)' --run-id request-4711",
+    ),
     "deletes": (
         "lake deletes db.events",
         "lake deletes db.events --rewrite --where \"day = '2026-01-31'\"",
@@ -261,7 +294,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "rollback": (
         "lake rollback db.events @2026-01-31T12:00 --dry-run",
-        "lake rollback db.events before-migration",
+        "lake rollback db.events --last",
         "lake rollback db.events 936898107632354179 --any",
     ),
     "alter": (
@@ -317,7 +350,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "config": (
         "lake config",
         "lake --json config",
-        "lake --catalog prod config",
+        "lake config --trust",
     ),
     "demo": (
         "lake demo",

@@ -41,7 +41,7 @@ from lake.core.errors import (
     StoppedError,
     StorageError,
 )
-from lake.core.outcome import Outcome
+from lake.core.outcome import Outcome, Status
 from lake.core.process_identity import host_name
 from lake.core.redaction import Redactor
 from lake.core.settings import Settings
@@ -103,7 +103,7 @@ def main(
     state.note = partial(_note, state, renderer)
     if argv is None:
         _own_the_process(redact)
-        state.before_verb = _prepare_imports
+        state.before_verb = partial(_prepare_imports, state)
     with SignalHandlers(own_process=argv is None) as handlers:
         ending = mistake or _work(line, state, handlers, early)
         handlers.release(_exit_code(ending))
@@ -209,7 +209,13 @@ def _print_ending(ending: _Ending, state: State, renderer: Renderer) -> int:
         if isinstance(ending, Outcome):
             if not state.has_reported:
                 _report(state, renderer, ending)
-            renderer.success(ending, state.unprinted, quiet=state.quiet, display=state.display)
+            renderer.success(
+                ending,
+                state.unprinted,
+                quiet=state.quiet,
+                display=state.display,
+                rows_on_stdout=state.rows_on_stdout,
+            )
         elif isinstance(ending, ReportedError | Exception):
             renderer.failure(
                 _as_error(ending, state, renderer),
@@ -227,11 +233,21 @@ def _print_ending(ending: _Ending, state: State, renderer: Renderer) -> int:
         # Standard error may fail too; then nothing can be reported.
         with suppress(OSError):
             Messages(SystemClock(), subject(state.command, state.table), state.display).error(
-                f"{_NO_OUTPUT}: {error.strerror}", {}
+                f"{_NO_OUTPUT}: {error.strerror}{_done(ending)}", {}
             )
         _abandon_stdout()
-        return code or StorageError.exit_code
+        # A script repeats after exit code 7, and would make the change again.
+        changed = isinstance(ending, Outcome) and ending.has_changes
+        return code or (Status.PARTIAL.exit_code if changed else StorageError.exit_code)
     return code
+
+
+def _done(ending: _Ending) -> str:
+    """Return what remains although it could not be printed; empty for nothing."""
+    if not (isinstance(ending, Outcome) and ending.has_changes):
+        return ""
+    commits = ", ".join(map(str, ending.snapshot_ids))
+    return f"; the command did its work{f' (snapshot {commits})' if commits else ''}"
 
 
 def _report(state: State, renderer: Renderer, outcome: Outcome) -> None:
@@ -403,16 +419,18 @@ def _own_the_process(redact: Callable[..., str]) -> None:
     threading.excepthook = print_trace
 
 
-def _prepare_imports() -> None:
+def _prepare_imports(state: State) -> None:
     """Prepare the libraries that a verb imports.
 
     Raises:
         BadInputError: PyIceberg could not be imported, because it reads its configuration then.
+        RefusedError: a file of the configuration belongs to another user.
     """
     from lake.core.arrow import keep_pandas_out  # noqa: PLC0415 - door: no PyArrow for help
     from lake.core.catalogs.configuration import read_configuration  # noqa: PLC0415 - door: as above
 
-    read_configuration()
+    in_folder = state.settings is not None and state.settings.warehouse is not None
+    read_configuration(working_folder=not in_folder)
     keep_pandas_out()
 
 

@@ -32,6 +32,16 @@ _DONE = frozenset(
     ("epochs", "rows", "rows_written", "files", "files_loaded", "messages", "bytes_written")
 )
 
+# The counts of a result that say what was not loaded or not handed over, also by a command that ends with 0.
+_LOST = ("rows_rejected", "files_set_aside", "messages_set_aside", "gaps")
+# Commands whose tables are their result, as long as they change nothing. Those of `check` are what is wrong.
+_LISTINGS = frozenset(
+    (
+        *("clean", "config", "consumers", "deletes", "inspect", "partitions", "ref"),
+        *("replay", "scan", "show", "snapshots", "tables", "tag"),
+    )
+)
+
 
 class Renderer:
     """Prints how a command ended.
@@ -65,9 +75,23 @@ class Renderer:
         self._rest = rest
 
     def success(
-        self, outcome: Outcome, warnings: Sequence[str], *, quiet: bool, display: Display
+        self,
+        outcome: Outcome,
+        warnings: Sequence[str],
+        *,
+        quiet: bool,
+        display: Display,
+        rows_on_stdout: bool = False,
     ) -> None:
-        """Print the outcome of a command."""
+        """Print the outcome of a command.
+
+        Args:
+            outcome: what was done.
+            warnings: those of the session that were not printed yet.
+            quiet: print only what is wrong, and the tables of a command that changed nothing.
+            display: the user's choices for a terminal.
+            rows_on_stdout: standard output contains rows, so the sentence goes to standard error.
+        """
         warning_lines = self._clean([*outcome.warnings, *warnings], outcome.command)
         if self.as_json:
             self._print_document(self._document(outcome, warning_lines))
@@ -75,10 +99,23 @@ class Renderer:
         messages = self._messages(outcome.command, outcome.table, display)
         for warning in warning_lines:
             messages.warning(warning)
-        if not quiet:
-            self._print_people(outcome, display, messages)
-        elif outcome.status is Status.PARTIAL:
-            messages.outcome(_name(outcome), self._summary(outcome))
+        wrong = outcome.exit_code != 0 or any(outcome.result.get(name) for name in _LOST)
+        if quiet and not wrong and not _is_asked_for(outcome):
+            return
+        tables = [detail for detail in outcome.details if detail.rows]
+        mark = _print_tables(tables, display)
+        if not quiet or wrong:
+            summary = self._summary(outcome, mark if len(tables) == 1 else "")
+        else:
+            summary = "\n".join(self._notes(outcome))
+        # Rows on a pipe or in a file are data, so the summary goes to standard error.
+        if quiet or rows_on_stdout or (tables and not sys.stdout.isatty()):
+            if summary:
+                messages.outcome(_name(outcome), summary)
+            return
+        first, *rest = f"{_name(outcome)}: {summary}".split("\n")
+        sys.stdout.write("\n".join([*display.wrapped(first, sys.stdout), *rest]) + "\n")
+        sys.stdout.flush()
 
     def warning(
         self, text: str, *, command: str | None, table: str | None, display: Display
@@ -214,37 +251,30 @@ class Renderer:
         sys.stdout.write(_json_text(_json_ready(document)))
         sys.stdout.flush()
 
-    def _print_people(self, outcome: Outcome, display: Display, messages: Messages) -> None:
-        tables = [detail for detail in outcome.details if detail.rows]
-        mark = ""
-        for detail in tables:
-            if len(tables) > 1:
-                sys.stdout.write(f"\n{one_line(detail.title)}\n")
-            mark = _print_table(detail, display)
-            if mark and len(tables) > 1:
-                sys.stdout.write(f"{mark}\n")
-        sys.stdout.flush()
-        summary = self._summary(outcome, mark if len(tables) == 1 else "")
-        # On a pipe the rows are data, so the summary goes to standard error.
-        if tables and not sys.stdout.isatty():
-            messages.outcome(_name(outcome), summary)
-        else:
-            first, *rest = f"{_name(outcome)}: {summary}".split("\n")
-            sys.stdout.write("\n".join([*display.wrapped(first, sys.stdout), *rest]) + "\n")
-        sys.stdout.flush()
-
     def _summary(self, outcome: Outcome, mark: str = "") -> str:
         parts = [sentence(outcome, mark)]
         if outcome.snapshot_ids:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
             parts.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
         parts.append(format_duration(self._clock.monotonic() - self._started))
-        notes = [self._line(note, outcome.command) for note in outcome.notes]
-        lines = [one_line(" · ".join(parts)), *notes]
+        lines = [one_line(" · ".join(parts)), *self._notes(outcome)]
         following = next_step(outcome, self._options, self._rest)
         if following:
             lines.append(f"next: {one_line(self._redact(following))}")
         return "\n".join(lines)
+
+    def _notes(self, outcome: Outcome) -> list[str]:
+        return [self._line(note, outcome.command) for note in outcome.notes]
+
+
+def _is_asked_for(outcome: Outcome) -> bool:
+    """Whether the tables of an outcome are what the command was run for: it changed nothing."""
+    if outcome.status is Status.DRY_RUN:
+        return True
+    changed = (
+        outcome.operation_id or outcome.snapshot_ids or "committed_checkpoints" in outcome.result
+    )
+    return outcome.command in _LISTINGS and not changed
 
 
 def _tables(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -268,6 +298,19 @@ def _name(outcome: Outcome) -> str:
     return one_line(outcome.table or f"lake {outcome.command}")
 
 
+def _print_tables(tables: Sequence[Detail], display: Display) -> str:
+    """Print tables and return what is said about columns of the last one that were left out."""
+    mark = ""
+    for detail in tables:
+        if len(tables) > 1:
+            sys.stdout.write(f"\n{one_line(detail.title)}\n")
+        mark = _print_table(detail, display)
+        if mark and len(tables) > 1:
+            sys.stdout.write(f"{mark}\n")
+    sys.stdout.flush()
+    return mark
+
+
 def _print_table(detail: Detail, display: Display) -> str:
     """Print a table and return what is said about columns that were left out."""
     if not sys.stdout.isatty():
@@ -279,10 +322,10 @@ def _print_table(detail: Detail, display: Display) -> str:
     console = display.console(sys.stdout)
     types = detail.types or [""] * len(detail.columns)
     columns = [
-        tables.column(name, [row[number] for row in detail.rows], types[number])
+        tables.column(name, [row[number] for row in detail.rows], types[number], detail.root)
         for number, name in enumerate(detail.columns)
     ]
-    layout = tables.fit(columns, console.width, every=display.all_columns)
+    layout = tables.fit(columns, console.width, every=display.all_columns, first=detail.first)
     vertical = display.vertical or detail.vertical
     lines = tables.draw_records(columns, console.width) if vertical else layout.lines()
     for line in lines:

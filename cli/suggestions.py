@@ -3,6 +3,9 @@
 A completion script runs ``_LAKE_COMPLETE=KIND lake WORD...`` with the words up to the cursor. Each line of the output
 completes the last word. The words come from a cache, because a shell waits for them. Another process refreshes the
 cache. It opens the catalog, and never Spark. Errors are silent: a shell would print them into the command line.
+
+The user has not started a command yet, so the other process imports nothing from the working folder. In a folder that
+is not trusted, it connects to no server that a file there chooses.
 """
 
 from __future__ import annotations
@@ -20,8 +23,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from lake.core.clock import SystemClock
+from lake.core.locations import has_scheme, parse
+from lake.core.trust.folders import trusted_folders
 
 if TYPE_CHECKING:
+    from lake.commands.defaults import Setting
+    from lake.core.catalogs.catalog import Catalog
     from lake.core.session import Session
 
 VARIABLE = "_LAKE_COMPLETE"
@@ -164,7 +171,8 @@ def _start_refresh(kind: str, words: Sequence[str], path: str) -> None:
     except FileExistsError:
         return
     subprocess.Popen(  # noqa: S603 - this program
-        [sys.executable, "-m", "lake.cli.suggestions", kind, *words],
+        # The option keeps modules of the working folder out.
+        [sys.executable, "-P", "-m", "lake.cli.suggestions", kind, *words],
         env={name: value for name, value in os.environ.items() if name != VARIABLE},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -210,13 +218,37 @@ def _looked_up(request: Request) -> dict[str, list[str]]:
 
     if request.kind == "catalogs":
         return {"catalogs": list(read_configuration().catalogs)}
-    session = open_session(settings_of(effective(request.given), verbose=False))
+    found = effective(request.given)
+    settings = settings_of(found, verbose=False)
+    configuration = read_configuration(working_folder=settings.warehouse is None)
+    in_folder = settings.warehouse is not None or not configuration.catalogs
+    if not (_is_trusted(found["warehouse"]) if in_folder else not configuration.is_found):
+        return {}
+    session = open_session(settings)
     try:
+        if request.about and in_folder and _is_elsewhere(session.catalog, request.about):
+            return {}
         if request.about:
             return _words_of_table(session, request.about)
         return {"tables": list(_tables(session))}
     finally:
         session.close()
+
+
+def _is_trusted(warehouse: Setting) -> bool:
+    """Whether a warehouse may be opened before a command was started."""
+    if not os.path.isabs(warehouse.source) or not has_scheme(warehouse.value):
+        # An option, a variable, or a folder of this machine.
+        return True
+    return trusted_folders().covers(os.path.dirname(warehouse.source))
+
+
+def _is_elsewhere(catalog: Catalog, table: str) -> bool:
+    """Whether the catalog of a folder has an address of a server as the place of a table."""
+    if not catalog.database or not os.path.exists(catalog.database):
+        return False
+    place = dict(catalog.metadata_locations()).get(table, "")
+    return has_scheme(place) and not parse(place).is_local
 
 
 def _words_of_table(session: Session, name: str) -> dict[str, list[str]]:

@@ -2,8 +2,10 @@
 
 A column with a type contains data; a column without one belongs to a report (see `lake.cli.cells`). Where the line is
 too narrow, texts of data are shortened with an ellipsis, so that each row is one line, and texts of a report, such as
-paths and reasons, take several lines. If that is not enough, columns in the middle are left out, and an ellipsis
-stands in their place.
+paths and reasons, take several lines. Names of a report's columns take several lines, too. If that is not enough,
+columns are left out, and an ellipsis stands in their place: columns in the middle; in a report, those without numbers
+before those with numbers. What is the same in each row, such as the zone of times and the folder of paths, is shown
+once.
 """
 
 from __future__ import annotations
@@ -11,15 +13,16 @@ from __future__ import annotations
 import re
 import textwrap
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
-from lake.cli.cells import ELLIPSIS, INSTANT, NULL, data_cells, report_cells
+from lake.cli.cells import ELLIPSIS, INSTANT, NULL, UTC, data_cells, is_utc, report_cells
 from lake.core.redaction import one_line
 
 _RULE = "─"
@@ -34,12 +37,16 @@ _LONG_TYPE = 32
 _LONG_IDENTIFIER = 40
 # Longer values are cut in a block of lines.
 _LINES_OF_VALUE = 10
+# Snapshot ids in narrow reports have this many digits at least.
+_SNAPSHOT_ID, _LEAST_DIGITS = "snapshot_id", 8
 _NAME, _TYPE, _MARK = "bold", "dim", "dim italic"
 
+# A name of a report's column is broken behind these.
+_NAME_PARTS = re.compile(r"[^_ ]+[_ ]?|[_ ]+")
 _NUMBERS = re.compile(r"int|long|float|double|decimal\b.*")
 _SHORTENED = re.compile(r"(string|binary|struct|list|map|variant|geometry|geography|unknown)\b.*")
 # Counts of added and removed files and rows: "0", "+5", "+1,000 -3".
-_CHANGE = re.compile(r"0|[+-][\d,]+( -[\d,]+)?")
+_CHANGE = re.compile(r"0|[+-][\d,]+( -[\d,]+)?|[\d,]+ or less")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +83,26 @@ class Column:
     def least_width(self) -> int:
         """Terminal cells that the column needs at least."""
         values = self.values_width if self.whole else min(self.values_width, _SHORT_TEXT)
-        names = min(cell_len(self.name), _SHORT_NAME), min(cell_len(self.type), _SHORT_TYPE)
-        return max(values, *names)
+        if self.type:
+            names = min(cell_len(self.name), _SHORT_NAME), min(cell_len(self.type), _SHORT_TYPE)
+            return max(values, *names)
+        words = [*self.name_parts, *_short_words(self.cells)]
+        return max(values, *(cell_len(word) for word in words))
+
+    @property
+    def name_parts(self) -> list[str]:
+        """The parts of a report's column name between which it may be broken."""
+        return _NAME_PARTS.findall(self.name) or [self.name]
+
+    @property
+    def head(self) -> list[str]:
+        """The lines of the column's name: one, or in a report as many as its width needs."""
+        lines = [""]
+        for part in [self.name] if self.type else self.name_parts:
+            if lines[-1] and cell_len(lines[-1] + part.rstrip()) > self.width:
+                lines.append("")
+            lines[-1] += part
+        return [line.rstrip() for line in lines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,49 +110,50 @@ class Layout:
     """Columns with their widths.
 
     Args:
-        left: the columns that are shown, up to those that were left out.
-        right: the columns that are shown behind those that were left out; empty if none were.
+        columns: those that are shown, with an ellipsis as a column where others were left out.
         given: the number of all columns.
+        hidden: the number of columns that were left out.
     """
 
-    left: Sequence[Column]
-    right: Sequence[Column]
+    columns: Sequence[Column]
     given: int
+    hidden: int
 
     @property
     def mark(self) -> str:
         """What is said below the table about columns that were left out; empty if none were."""
-        shown = len(self.left) + len(self.right)
-        return "" if shown == self.given else f"{self.given} columns, {shown} shown"
+        shown = self.given - self.hidden
+        return f"{self.given} columns, {shown} shown" if self.hidden else ""
 
     def lines(self) -> Iterator[Text]:
         """Draw the names, the types and the rows."""
-        count = len(self.left[0].cells) if self.left else 0
-        shown = [*self.left, *self.right]
-        if self.mark:
-            hole = Column(ELLIPSIS, [ELLIPSIS] * count, width=cell_len(ELLIPSIS))
-            shown.insert(len(self.left), hole)
-        yield _line(_padded(item.name, item, _NAME) for item in shown)
+        shown = self.columns
+        count = len(shown[0].cells) if shown else 0
+        heads = [[_padded(line, item, _NAME) for line in item.head] for item in shown]
+        yield from _rows(heads, shown)
         if any(item.type for item in shown):
             yield _line(_padded(item.type, item, _TYPE) for item in shown)
         yield Text(_RULE * (sum(item.width for item in shown) + _gaps(shown)), style=_TYPE)
         for number in range(count):
-            cells = [_cell_of(item, number) for item in shown]
-            for parts in zip_longest(*cells):
-                yield _line(
-                    part or Text(" " * item.width) for part, item in zip(parts, shown, strict=True)
-                )
+            yield from _rows([_cell_of(item, number) for item in shown], shown)
 
 
-def column(name: str, values: Sequence[Any], kind: str = "") -> Column:
+def column(name: str, values: Sequence[Any], kind: str = "", root: str = "") -> Column:
     """Return a column of JSON-ready values.
 
     Args:
-        name: the head of the column.
+        name: the head of the column; the zone UTC is added to it if all values are times in UTC.
         values: one for each row.
         kind: the column's type in a table of data, as users write it; empty in a report.
+        root: a location; paths below it are shown relative to it.
     """
-    cells = data_cells(values, kind) if kind else report_cells(name, values)
+    if root:
+        values = [_below(root, value) for value in values]
+    utc = is_utc(values) and (not kind or kind.startswith("time"))
+    write = partial(data_cells, kind=kind) if kind else report_cells
+    cells = write(name, values, zone=not utc)
+    zone = f" ({UTC})" if utc else ""
+    name, kind = (name, kind + zone) if kind else (name + zone, kind)
     given = [cell for cell in cells if cell]
     if kind:
         numeric, whole = bool(_NUMBERS.fullmatch(kind)), not _SHORTENED.fullmatch(kind)
@@ -148,20 +174,24 @@ def column(name: str, values: Sequence[Any], kind: str = "") -> Column:
     return Column(one_line(name), cells, numeric, whole, one_line(kind))
 
 
-def fit(columns: Sequence[Column], width: int, *, every: bool = False) -> Layout:
+def fit(
+    columns: Sequence[Column], width: int, *, every: bool = False, first: Collection[str] = ()
+) -> Layout:
     """Return a layout of columns in lines of at most `width` terminal cells.
 
     Args:
         columns: with as many cells each.
         width: of the terminal. A line is longer only if its first column alone does not fit.
         every: whether all columns are drawn, however long the lines become.
+        first: the names of columns that are kept before all others.
     """
     if every:
-        width = sum(item.natural_width for item in columns) + _gaps(columns)
-    left, right = _chosen(columns, width)
-    shown = [*left, *right]
-    hole = 0 if len(shown) == len(columns) else cell_len(ELLIPSIS) + len(_GAP)
-    space = width - hole - _gaps(shown)
+        width = _natural(columns)
+    if _least(columns) > width:
+        columns = [_with_short_ids(item) for item in columns]
+    kept = _kept(columns, width, first)
+    shown = _with_holes(columns, kept)
+    space = width - _gaps(shown)
     # All columns that can be shortened are cut to one width, the largest that fits.
     sizes = [(item.least_width, item.natural_width) for item in shown]
     cap = bisect_right(
@@ -171,7 +201,7 @@ def fit(columns: Sequence[Column], width: int, *, every: bool = False) -> Layout
         replace(item, width=_clamped(*size, cap - 1))
         for item, size in zip(shown, sizes, strict=True)
     ]
-    return Layout(fitted[: len(left)], fitted[len(left) :], len(columns))
+    return Layout(fitted, len(columns), len(columns) - len(kept))
 
 
 def draw_records(columns: Sequence[Column], width: int) -> Iterator[Text]:
@@ -200,37 +230,95 @@ def _clamped(least: int, natural: int, most: int) -> int:
     return max(least, min(natural, most))
 
 
-def _chosen(columns: Sequence[Column], width: int) -> tuple[list[Column], list[Column]]:
-    """Leave out columns of the middle until the line fits: first and last ones stay in turn."""
-    if _least(columns) <= width or not columns:
-        return list(columns), []
-    space = width - cell_len(ELLIPSIS) - len(_GAP)
-    first, last = [columns[0]], list[Column]()
-    rest = list(columns[1:])
-    while rest:
-        from_end = len(last) < len(first)
-        item = rest[-1] if from_end else rest[0]
-        if _least([*first, item, *last]) > space:
+def _kept(columns: Sequence[Column], width: int, first: Collection[str]) -> set[int]:
+    """Return the places of the columns that fit: those of the greatest importance."""
+    kept: set[int] = set()
+    if _least(columns) <= width:
+        return set(range(len(columns)))
+    named = {place for place, item in enumerate(columns) if item.name in first}
+    for place in _by_importance(columns, first):
+        shown = _with_holes(columns, kept | {place})
+        # Columns that are not important do not shorten those that are.
+        if kept and (_natural if named and place not in named else _least)(shown) > width:
             break
-        if from_end:
-            last.insert(0, rest.pop())
-        else:
-            first.append(rest.pop(0))
-    return first, last
+        kept.add(place)
+    return kept
+
+
+def _with_short_ids(item: Column) -> Column:
+    """Return a report's column of snapshot ids with as many digits as distinguish them: a prefix names a snapshot."""
+    if item.type or not item.name.endswith(_SNAPSHOT_ID):
+        return item
+    texts = {cell for cell in item.cells if cell}
+    for digits in range(_LEAST_DIGITS, max(map(len, texts), default=0)):
+        if len({text[:digits] for text in texts}) == len(texts):
+            return replace(item, cells=[cell and cell[:digits] + ELLIPSIS for cell in item.cells])
+    return item
+
+
+def _by_importance(columns: Sequence[Column], first: Collection[str]) -> list[int]:
+    """Return the places of columns, the ones first that a narrow line keeps.
+
+    The named columns precede all others. In a report, the first column and all numbers precede the others; in a table
+    of data, first and last columns follow one another.
+    """
+    places = list(range(len(columns)))
+    if any(item.type for item in columns):
+        ends = [place for pair in zip(places, reversed(places), strict=True) for place in pair]
+        places = list(dict.fromkeys(ends))
+    else:
+        places.sort(key=lambda place: place > 0 and not columns[place].numeric)
+    order = {name: rank for rank, name in enumerate(first)}
+    places.sort(key=lambda place: order.get(columns[place].name, len(order)))
+    return places
+
+
+def _with_holes(columns: Sequence[Column], kept: Collection[int]) -> list[Column]:
+    """Return the kept columns in their order, with an ellipsis as a column in each place of others."""
+    shown: list[Column] = []
+    hole = Column(ELLIPSIS, [ELLIPSIS] * (len(columns[0].cells) if columns else 0), whole=True)
+    for place, item in enumerate(columns):
+        if place in kept:
+            shown.append(item)
+        elif not shown or shown[-1] is not hole:
+            shown.append(hole)
+    return shown
 
 
 def _least(columns: Sequence[Column]) -> int:
     return sum(item.least_width for item in columns) + _gaps(columns)
 
 
+def _natural(columns: Sequence[Column]) -> int:
+    return sum(item.natural_width for item in columns) + _gaps(columns)
+
+
 def _gaps(columns: Sequence[Column]) -> int:
     return len(_GAP) * max(len(columns) - 1, 0)
+
+
+def _rows(cells: Sequence[Sequence[Text]], shown: Sequence[Column]) -> Iterator[Text]:
+    """Draw cells side by side, in as many lines as the longest one has."""
+    for parts in zip_longest(*cells):
+        yield _line(part or Text(" " * item.width) for part, item in zip(parts, shown, strict=True))
 
 
 def _line(cells: Iterator[Text]) -> Text:
     line = Text(_GAP).join(cells)
     line.rstrip()
     return line
+
+
+def _below(root: str, value: Any) -> Any:
+    """Return a path relative to a location; a value that is not a path below it as it is."""
+    folder = f"{root.rstrip('/')}/"
+    return value[len(folder) :] if isinstance(value, str) and value.startswith(folder) else value
+
+
+def _short_words(cells: Sequence[str | None]) -> list[str]:
+    """Return the words of a report's texts that are not broken: names, but no long paths."""
+    words = {word for cell in cells if cell for word in cell.split()}
+    return [word for word in words if cell_len(word) <= _SHORT_NAME]
 
 
 def _cell_of(item: Column, row: int) -> list[Text]:

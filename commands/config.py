@@ -1,34 +1,81 @@
-"""`lake config`: the settings in effect, and where each comes from."""
+"""`lake config`: the settings in effect, where each comes from, and which folders are trusted."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from lake.commands.defaults import Setting, settings_of
-from lake.core.errors import LakeError
+from lake.commands.defaults import Setting, project_folder, settings_of, working_folder
+from lake.core.errors import InvalidRequestError, LakeError
+from lake.core.options import Option, spell_options
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.redaction import MASK, Redactor, is_secret
+from lake.core.trust import folders as trust_store
+
+_SPELLED = {Option.TRUSTED: "lake config --trust", Option.SPARK_CONF: "--spark-conf"}
 
 
-def config(context: typer.Context) -> Outcome:
-    """Show the settings in effect and where each comes from; connect to nothing."""
+def config(
+    context: typer.Context,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="From now on, believe this folder's files about addresses."),
+    ] = False,
+    untrust: Annotated[
+        bool, typer.Option("--untrust", help="Withdraw the trust in this folder.")
+    ] = False,
+) -> Outcome:
+    """Show the settings in effect, or trust this folder's files.
+
+    A file in the working folder chooses no code, and no address that would receive a secret of your environment or
+    home folder. With --trust, it may choose addresses.
+    """
+    if trust and untrust:
+        raise InvalidRequestError("--trust contradicts --untrust")
+    if trust or untrust:
+        return _changed_trust(withdrawn=untrust)
     from lake.core.catalogs.configuration import configuration_file, read_configuration, shortened
     from lake.core.catalogs.selection import chosen_name
 
     effective: Mapping[str, Setting] = context.obj.effective
-    configuration = read_configuration()
+    settings = settings_of(effective, verbose=False)
+    in_folder = settings.warehouse is not None
+    configuration = read_configuration(working_folder=not in_folder)
     try:
-        name = chosen_name(settings_of(effective, verbose=False), configuration)
+        name = chosen_name(settings, configuration)
         notes = []
     except LakeError as error:
         name = None
         notes = [f"{error.message}: {error.hint}"]
-    settings = [_redacted(item) for item in effective.values()]
-    settings += _properties(configuration.catalogs)
-    file = configuration_file()
+    shown = [_redacted(item) for item in effective.values()]
+    shown += _properties(configuration.catalogs)
+    withheld = [
+        *settings.withheld,
+        *(item for items in configuration.withheld.values() for item in items),
+    ]
+    ignored = [
+        {
+            "name": item.name,
+            "source": item.source,
+            "reason": item.reason,
+            "hint": spell_options(item.hint, _SPELLED.__getitem__),
+        }
+        for item in withheld
+    ]
+    details = [
+        Detail(
+            "settings",
+            ["setting", "value", "source"],
+            [[item.name, _text(item.value), shortened(item.source)] for item in shown],
+        )
+    ]
+    if withheld:
+        rows = [[item.name, shortened(item.source), item.reason] for item in withheld]
+        details.append(Detail("ignored", ["ignored setting", "source", "reason"], rows))
+        notes += dict.fromkeys(item["hint"] for item in ignored)
     return Outcome(
         command="config",
         table="",
@@ -37,18 +84,37 @@ def config(context: typer.Context) -> Outcome:
         result={
             "catalog": name,
             "catalogs": sorted(configuration.catalogs),
-            "pyiceberg_file": file,
+            "pyiceberg_file": configuration_file(),
             "settings": [
-                {"name": item.name, "value": item.value, "source": item.source} for item in settings
+                {"name": item.name, "value": item.value, "source": item.source} for item in shown
             ],
+            "ignored": ignored,
+            "trusted_folders": trust_store.trusted_folders().listed(),
         },
-        details=[
-            Detail(
-                "settings",
-                ["setting", "value", "source"],
-                [[item.name, _text(item.value), shortened(item.source)] for item in settings],
-            )
-        ],
+        details=details,
+    )
+
+
+def _changed_trust(*, withdrawn: bool) -> Outcome:
+    """Trust the working folder, and that of its project file if it has the same owner, or trust them no longer."""
+    here = working_folder()
+    above = project_folder(here) or here
+    is_same_owner = os.stat(above).st_uid == os.stat(here).st_uid
+    folders = dict.fromkeys(map(os.path.realpath, (here, above) if is_same_owner else (here,)))
+    if not withdrawn:
+        for folder in folders:
+            trust_store.require_trustworthy(folder)
+    change = trust_store.withdraw if withdrawn else trust_store.trust
+    done = [folder for folder in folders if change(folder)]
+    return Outcome(
+        command="config",
+        table="",
+        status=Status.DONE if done else Status.NOTHING_TO_DO,
+        result={
+            "trusted": [] if withdrawn else done,
+            "withdrawn": done if withdrawn else [],
+            "trusted_folders": trust_store.trusted_folders().listed(),
+        },
     )
 
 

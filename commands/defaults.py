@@ -8,7 +8,6 @@ in the working folder or a folder above it.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,6 +18,13 @@ from lake.commands.parsing import parse_choice
 from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
 from lake.core.redaction import is_secret
 from lake.core.settings import Settings
+from lake.core.trust.folders import FoundFile, read_file, trusted_folders
+from lake.core.trust.project_settings import (
+    SPARK_CONF,
+    withheld_setting,
+    withheld_spark_settings,
+)
+from lake.core.trust.withheld import Withheld
 
 CATALOG_TYPES = ("sql", "hadoop")
 ENGINES = ("auto", "spark", "inline")
@@ -51,17 +57,20 @@ _TOGETHER = (
     (frozenset({"catalog", "warehouse"}), frozenset({"catalog", "warehouse", "catalog-type"})),
     (frozenset({"master", "remote"}), frozenset({"master", "remote"})),
 )
-_LARGEST = 1 << 20
 _OWN_FILE, _SHARED_FILE = "lake.toml", "pyproject.toml"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The value of a global option and where it comes from: an option, a variable, a file, or ``default``."""
+    """The value of a global option and where it comes from: an option, a variable, a file, or ``default``.
+
+    ``withheld`` are the parts of a file's value that do not count, which ``value`` does not contain.
+    """
 
     name: str
     value: Any
     source: str
+    withheld: tuple[Withheld, ...] = ()
 
 
 def effective(given: Mapping[str, Any]) -> dict[str, Setting]:
@@ -75,7 +84,7 @@ def effective(given: Mapping[str, Any]) -> dict[str, Setting]:
         BadInputError: the project file cannot be read.
         RefusedError: the project file contains a secret, or belongs to another user.
     """
-    path, in_file = project_settings(_working_folder())
+    in_file = project_settings(working_folder())
     in_environment = {
         name: Setting(name, value, variable)
         for variable, name in VARIABLES.items()
@@ -84,7 +93,7 @@ def effective(given: Mapping[str, Any]) -> dict[str, Setting]:
     sources = (
         {name: Setting(name, value, f"--{name}") for name, value in given.items()},
         in_environment,
-        {name: Setting(name, value, path) for name, value in in_file.items()},
+        in_file,
     )
     found: dict[str, Setting] = {}
     for settings in sources:
@@ -117,25 +126,49 @@ def settings_of(found: Mapping[str, Setting], *, verbose: bool) -> Settings:
         remote=values["remote"],
         spark_conf=values["spark-conf"],
         verbose=verbose,
+        withheld=tuple(item for setting in found.values() for item in setting.withheld),
     )
 
 
-def _working_folder() -> str:
+def working_folder() -> str:
+    """Return the working folder; the root if it was removed."""
     try:
         return os.getcwd()
     except FileNotFoundError:
-        # The folder was removed.
         return os.sep
 
 
-def project_settings(folder: str) -> tuple[str, dict[str, Any]]:
-    """Return the nearest project file and its settings; an empty path without one.
+def project_settings(folder: str) -> dict[str, Setting]:
+    """Return the settings of the nearest project file; nothing without one.
 
     Raises:
         InvalidRequestError: it contains an unknown name or a value that is not allowed.
         BadInputError: it cannot be read.
         RefusedError: it contains a secret, or belongs to another user.
     """
+    found = _project_file(folder)
+    if found is None:
+        return {}
+    file, table = found
+    folders = trusted_folders()
+    folders.require_own(file)
+    trusted = folders.covers(file.folder)
+    return {
+        name: _setting(file.path, name, value, trusted=trusted) for name, value in table.items()
+    }
+
+
+def project_folder(folder: str) -> str | None:
+    """Return the folder of the nearest project file, also if it is another user's; None without one.
+
+    Raises:
+        BadInputError: a project file cannot be read.
+    """
+    found = _project_file(folder)
+    return found[0].folder if found else None
+
+
+def _project_file(folder: str) -> tuple[FoundFile, dict[str, Any]] | None:
     for path in _candidates(folder):
         if (
             os.path.basename(path) == _OWN_FILE
@@ -144,10 +177,9 @@ def project_settings(folder: str) -> tuple[str, dict[str, Any]]:
         ):
             # Without its settings, the command would work in another catalog.
             raise BadInputError(f"{path} is not a regular file, or a link that leads nowhere")
-        if os.path.isfile(path) and (table := _table(path)) is not None:
-            _refuse_strangers(path, folder)
-            return path, {name: _checked(path, name, value) for name, value in table.items()}
-    return "", {}
+        if os.path.isfile(path) and (found := _read(path)):
+            return found
+    return None
 
 
 def _candidates(folder: str) -> Iterator[str]:
@@ -160,28 +192,27 @@ def _candidates(folder: str) -> Iterator[str]:
         folder = above
 
 
-def _table(path: str) -> dict[str, Any] | None:
-    """Return the settings in a file; None if it is another program's."""
+def _read(path: str) -> tuple[FoundFile, dict[str, Any]] | None:
+    """Return a file and its settings; None if it is another program's."""
     own = os.path.basename(path) == _OWN_FILE
     try:
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST + 1)
+        file = read_file(path)
     except OSError as error:
         if own:
             raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
         return None
-    if not own and b"lake" not in data:
+    if not own and b"lake" not in file.data:
         return None
-    document = _parsed(path, data) if len(data) <= _LARGEST else None
-    if document is None:
+    if file.is_too_large:
         if own:
             raise BadInputError(f"{path} is larger than 1 MB")
         return None
+    document = _parsed(path, file.data)
     if own:
-        return document
+        return file, document
     tools = document.get("tool")
     table = tools.get("lake") if isinstance(tools, dict) else None
-    return table if isinstance(table, dict) else None
+    return (file, table) if isinstance(table, dict) else None
 
 
 def _parsed(path: str, data: bytes) -> dict[str, Any]:
@@ -193,19 +224,15 @@ def _parsed(path: str, data: bytes) -> dict[str, Any]:
         raise BadInputError(f"{path} cannot be read: {error}") from error
 
 
-def _refuse_strangers(path: str, folder: str) -> None:
-    """Refuse the file of another user in a folder above that many can write to, such as ``/tmp``.
-
-    Raises:
-        RefusedError: it is such a file.
-    """
-    found = os.stat(path)
-    trusted = {0, os.geteuid(), os.stat(folder).st_uid}
-    if found.st_uid not in trusted or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
-        raise RefusedError(
-            f"{path} belongs to another user or can be changed by every user",
-            hint="check the file, then take away the permission to write, or copy it to the working folder",
-        )
+def _setting(path: str, name: str, value: Any, *, trusted: bool) -> Setting:
+    checked = _checked(path, name, value)
+    if name == SPARK_CONF:
+        withheld = withheld_spark_settings(checked, path, trusted=trusted)
+        kept = {key: text for key, text in checked.items() if key not in withheld}
+        return Setting(name, kept, path, tuple(withheld.values()))
+    if item := withheld_setting(name, value, path, trusted=trusted):
+        return Setting(name, BUILT_IN[name], path, (item,))
+    return Setting(name, checked, path)
 
 
 def _checked(path: str, name: str, value: Any) -> Any:
@@ -214,7 +241,7 @@ def _checked(path: str, name: str, value: Any) -> Any:
         similar = get_close_matches(name, BUILT_IN, n=1)
         hint = f"did you mean {similar[0]}?" if similar else f"known are: {', '.join(BUILT_IN)}"
         raise InvalidRequestError(f"{path} contains the unknown setting {name}", hint=hint)
-    if name == "spark-conf":
+    if name == SPARK_CONF:
         return _checked_spark_conf(where, value)
     if not isinstance(value, str) or not value:
         raise InvalidRequestError(f"{where} must be text")

@@ -12,7 +12,7 @@ from lake.core.outcome import Outcome
 
 
 def demo(context: typer.Context) -> Outcome:
-    """Load a year of real flights into ./lake-demo; read, correct, compact, expire them."""
+    """Try the commands on real flights in ./lake-demo."""
     from lake.commands.reports.demo_tour import FOLDER, run_demo
 
     folder = Path(FOLDER).absolute()

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from lake.commands.context import session_of
+from lake.commands.parsing import absolute_ref
 from lake.core.options import Option
 
 # The values of options, as the core defines them; help does not import it.
 SOURCE_FORMATS = ("parquet", "csv", "json", "arrow", "orc", "avro")
-EXPORT_FORMATS = ("parquet", "csv", "json", "arrow")
+EXPORT_FORMATS = ("parquet", "csv", "tsv", "json", "arrow")
 UPSERT_MODES = ("position", "equality", "copy-on-write")
+DELETE_MODES = ("position", "copy-on-write")
 MERGES = ("deduplicate", "first-row", "partial-update")
 CHANGE_MODES = ("upsert", "retract")
+
+
+def absolute_time(context: typer.Context, value: Any) -> Any:
+    """Return the snapshots of an option with times that do not depend on the clock: ``@10m`` as ``@2026-…``."""
+    if isinstance(value, list):
+        return [absolute_time(context, item) for item in value]
+    if not isinstance(value, str) or not value.startswith("@"):
+        return value
+
+    def now_ms() -> int:
+        # Only an age needs the session, which opens the catalog.
+        return session_of(context).clock.now_ms()
+
+    return absolute_ref(value, now_ms)
+
 
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="namespace.table", show_default=False)
@@ -23,6 +41,13 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan; change n
 Wait = Annotated[
     str | None,
     typer.Option("--wait", metavar="DURATION", help="Wait this long for another run to end."),
+]
+IgnoreUnreadable = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-unreadable",
+        help="Go on although another table that may own files there cannot be read.",
+    ),
 ]
 OnCommit = Annotated[
     str | None,
@@ -73,15 +98,18 @@ PARAMETERS: Mapping[Option, str] = {
     Option.LIMIT_BYTES: "prune_limit",
     Option.LOCAL_MERGE_BYTES: "local_merge",
     Option.LOCATIONS: "location",
+    Option.METRICS_PATH: "metrics_file",
     Option.MONITOR_INTERVAL_MS: "monitor_interval",
     Option.KIND: "auto",
     Option.OLDER_THAN_MS: "older_than",
     Option.OVERFLOW: "prune_overflow",
     Option.QUIET_MS: "quiet_time",
     Option.REPLACE: "replace_output",
+    Option.SETTLE_MS: "settle",
     Option.START: "from_snapshot",
     Option.STARTING: "start",
     Option.START_AT_MS: "start_at",
+    Option.TRUSTED: "trust",
     Option.UNSAFE: "unsafe_retention",
     Option.WAIT_MS: "wait",
 }

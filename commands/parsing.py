@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from lake.core.errors import InvalidRequestError
-from lake.core.units import is_duration, parse_duration_ms, parse_time_ms
+from lake.core.units import is_duration, iso_time, parse_duration_ms, parse_time_ms
 
 # A quoted name, or all characters up to the next comma. Empty names match too, and are refused.
 _NAME = re.compile(
@@ -14,6 +14,7 @@ _NAME = re.compile(
 )
 
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_@-]*")
+_DAYS, _DAY_MS = {"today": 0, "yesterday": 1}, 86_400_000
 # What locations are compared as.
 _S3 = {"s3a": "s3", "s3n": "s3"}
 
@@ -103,6 +104,19 @@ def parse_choice(text: str, option: str, allowed: Sequence[str]) -> str:
     if text not in allowed:
         raise InvalidRequestError(f"{option} is {text!r}, not one of {', '.join(allowed)}")
     return text
+
+
+def absolute_ref(text: str, now_ms: Callable[[], int]) -> str:
+    """Return ``@yesterday``, ``@today`` and ``@10m`` (an age) as the time that they mean; other texts as they are.
+
+    A day is its beginning in UTC, as a date is.
+    """
+    word = text.removeprefix("@")
+    if word == text:
+        return text
+    if word in _DAYS:
+        return f"@{iso_time((now_ms() // _DAY_MS - _DAYS[word]) * _DAY_MS)}"
+    return f"@{iso_time(now_ms() - parse_duration_ms(word))}" if is_duration(word) else text
 
 
 def older_than_ms(text: str | None, now_ms: int) -> int | None:

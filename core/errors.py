@@ -6,7 +6,8 @@ An exception that is not a `ReportedError` is a defect of lake: Python's exit co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from lake.core.options import quote_options
@@ -96,10 +97,32 @@ class NotFoundError(BadInputError):
     kind = "not-found"
 
 
+def unknown_column(name: str, columns: Sequence[str]) -> NotFoundError:
+    """Return the error for a name that no column has, with a similar name if there is one."""
+    similar = get_close_matches(name, columns, n=1) or [
+        known for known in columns if known.casefold() == name.casefold()
+    ]
+    meant = f"did you mean {similar[0]}? " if similar else ""
+    return NotFoundError(f"no column named {name}", hint=f"{meant}columns: {', '.join(columns)}")
+
+
 class CorruptFileError(BadInputError):
     """A file's bytes contradict the table's metadata or the file's format."""
 
     kind = "corrupt"
+
+
+class OutOfRangeError(CorruptFileError):
+    """Numbers in a table's metadata do not fit the types that the specification gives them.
+
+    Args:
+        message: what happened.
+        found: the place and a description of each number.
+    """
+
+    def __init__(self, message: str, found: Sequence[tuple[str, str]]) -> None:
+        super().__init__(message)
+        self.found = found
 
 
 class StorageError(LakeError):

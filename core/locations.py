@@ -146,3 +146,13 @@ def _deep_enough(root: str) -> bool:
     parsed = parse(root)
     parts = [part for part in (parsed.authority, *parsed.path.split("/")) if part]
     return len(parts) >= _ROOT_PARTS and ".." not in parts
+
+
+def public_form(location: str) -> str:
+    """Return a location without what may be a secret: the user, the query and the fragment of a URL."""
+    if not has_scheme(location):
+        return location
+    scheme, _, rest = location.partition("://")
+    rest = re.split(r"[?#]", rest, maxsplit=1)[0]
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

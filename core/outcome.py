@@ -15,6 +15,15 @@ T = TypeVar("T")
 PREVIEW_ROWS, MOST_SHOWN = 20, 10_000
 
 
+# Commands that change something when they are done, and whose outcomes have neither an operation nor a snapshot.
+_CHANGE_WITHOUT_ID = frozenset(
+    {
+        *("alter", "clean", "consumers", "create", "demo", "drop", "ref", "register", "rename"),
+        *("rollback", "tag"),
+    }
+)
+
+
 class Status(StrEnum):
     """How a command ended, as in the JSON output."""
 
@@ -30,6 +39,13 @@ class Status(StrEnum):
     SUSPECT = "suspect"
     DAMAGED = "damaged"
 
+    @property
+    def exit_code(self) -> int:
+        """The exit code of an outcome: 0; 6 if only a part was done or a check has warnings; 7 if it found errors."""
+        if self is Status.DAMAGED:
+            return 7
+        return 6 if self in {Status.PARTIAL, Status.SUSPECT} else 0
+
 
 class Detail(NamedTuple):
     """A table to print above the summary.
@@ -40,6 +56,8 @@ class Detail(NamedTuple):
         rows: a JSON-ready value for each column.
         types: the columns' types, if the rows are data; empty in a report.
         vertical: whether a row is a block of lines on a terminal, because its texts are long.
+        first: the names of columns that a narrow terminal shows before all others.
+        root: a location; a terminal shows paths below it relative to it.
     """
 
     title: str
@@ -47,6 +65,8 @@ class Detail(NamedTuple):
     rows: Sequence[Sequence[Any]]
     types: Sequence[str] = ()
     vertical: bool = False
+    first: Sequence[str] = ()
+    root: str = ""
 
 
 def first_rows(
@@ -88,7 +108,16 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0; 6 if only a part was done or a check has warnings; 7 if a check found errors."""
-        if self.status is Status.DAMAGED:
-            return 7
-        return 6 if self.status in {Status.PARTIAL, Status.SUSPECT} else 0
+        """The exit code of the status."""
+        return self.status.exit_code
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the command has changed a table, a catalog or files other than its own output.
+
+        Verbs that only read have no operation and no snapshot of their own, nor do `drop` and its like, which change
+        entries and files.
+        """
+        if self.status not in {Status.DONE, Status.PARTIAL}:
+            return False
+        return bool(self.snapshot_ids or self.operation_id) or self.command in _CHANGE_WITHOUT_ID

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 from functools import cache
@@ -14,6 +15,15 @@ _STATE, _STARTED = 0, 19  # positions among the fields after the command's name 
 def host_name() -> str:
     """Return the name of this machine, for users."""
     return socket.gethostname()
+
+
+def user_name() -> str:
+    """Return the user of this process and the machine, for users."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = str(os.getuid())
+    return f"{user}@{host_name()}"
 
 
 def process_name() -> str:

@@ -21,7 +21,7 @@ _SECRET_KEYS = re.compile(
 # Many environment variables contain such words but no secret (XDG_SESSION_TYPE, SSH_KEY_PATH).
 _SECRET_VARIABLES = re.compile(
     r"secret|token|passw(?:or)?d|passphrase|credential|(?:access|account|api|auth)_?key"
-    r"|signature|connection_?string|_sas$",
+    r"|signature|connection_?string|_(?:sas|pwd|pass|pat|pw)$",
     re.IGNORECASE,
 )
 _CATALOG_VARIABLE = "PYICEBERG_"
@@ -39,6 +39,11 @@ _NAME = (
     r"|private[-_.]?key|session[-_.]?key|signature|oauth|authorization|sas[-_.]token)"
 )
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"',;&}\])]+)"""
+# What looks like a name of a secret and its value, but is a path and an error: `/data/secret: …`, `tokens.csv: …`.
+_PATH = (
+    r"(?:(?<!/)|(?![\w.-]++:\s))"
+    r"(?![\w.-]+?\.(?:csv|tsv|parquet|pq|jsonl?|ndjson|avro|orc|arrows?|ipc|feather|gz|bz2|zst|lz4|txt|log|db)[\"']?:)"
+)
 # Foreign texts may be long: each pattern starts at most once per word and does not backtrack across words.
 _PATTERNS = (
     (
@@ -49,7 +54,8 @@ _PATTERNS = (
     (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {MASK}"),
     (
         re.compile(
-            rf"(?<![\w.-])(?=[\w.-]*?{_NAME})([\w.-]++[\"']?\s*[=:]\s*){_VALUE}", re.IGNORECASE
+            rf"(?<![\w.-]){_PATH}(?=[\w.-]*?{_NAME})([\w.-]++[\"']?\s*[=:]\s*){_VALUE}",
+            re.IGNORECASE,
         ),
         rf"\1{MASK}",
     ),
@@ -108,6 +114,8 @@ class Redactor:
                 self.learn({key: value})
             elif is_secret_variable(name):
                 self._add(value)
+            else:
+                self._learn_passwords(value)
 
     def learn(self, properties: Mapping[str, object], prefix: str = "") -> None:
         """Remember the values of properties whose keys name secrets; mappings may be nested."""
@@ -116,9 +124,7 @@ class Redactor:
             if isinstance(value, Mapping):
                 self.learn(value, f"{name}.")
                 continue
-            for address in _ADDRESS.findall(str(value)):
-                if found := _password(address):
-                    self._add(address[slice(*found)])
+            self._learn_passwords(str(value))
             if is_secret(name):
                 self._add(str(value))
 
@@ -142,12 +148,22 @@ class Redactor:
                     return end[:-length] + MASK + text[len(end) :]
         return text
 
+    def _learn_passwords(self, text: str) -> None:
+        for address in _ADDRESS.findall(text):
+            if found := _password(address):
+                self._add(address[slice(*found)])
+
     def _add(self, value: str) -> None:
         # `client:secret` is one credential of two parts, either of which a server may repeat.
         for part in {value, *value.split(":")}:
             if len(part) >= _SHORTEST:
                 spelled = (repr(part)[1:-1], json.dumps(part)[1:-1])
                 self._values.update({part, quote(part, safe=""), quote_plus(part), *spelled})
+
+
+def has_password(text: str) -> bool:
+    """Whether a text contains an address with a password."""
+    return any(_password(address) for address in _ADDRESS.findall(text))
 
 
 def _password(address: str) -> tuple[int, int] | None:

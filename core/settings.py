@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lake.core.trust.withheld import Withheld
+
 DEFAULT_WAREHOUSE = "warehouse"
 DEFAULT_CATALOG = "lake"
 
@@ -22,6 +24,7 @@ class Settings:
         remote: Spark Connect URL.
         spark_conf: Spark settings that override lake's own.
         verbose: report more, e.g. every file with its reason.
+        withheld: settings of a file in the working folder that do not count; what needs one of them is refused.
     """
 
     catalog: str | None = None
@@ -32,3 +35,4 @@ class Settings:
     remote: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     verbose: bool = False
+    withheld: tuple[Withheld, ...] = ()

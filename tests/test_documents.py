@@ -20,7 +20,13 @@ from lake.core.session import Session
 from lake.core.settings import Settings
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "commands/README.md", "core/README.md", "tests/README.md")
+DOCUMENTS = (
+    "README.md",
+    "commands/README.md",
+    "commands/CHANGES.md",
+    "core/README.md",
+    "tests/README.md",
+)
 MANUAL = (ROOT / "commands/README.md").read_text()
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
@@ -133,6 +139,14 @@ def test_examples_are_command_lines_that_lake_understands(document: str) -> None
         words = words[: words.index("|")] if "|" in words else words
         if not {"config", "demo"}.intersection(words) and "-" not in words:
             assert main(words[1:], open_session=reached) == _ReachedError.exit_code, command
+
+
+def test_the_session_that_can_be_pasted_is_the_one_whose_output_is_shown() -> None:
+    text = text_of("README.md")
+    pasted = re.findall(r"^```sh\nPATH=.*?\n(.*?)^```$", text, re.M | re.S)
+
+    shown = [command.text for session in sessions(text) for command in session]
+    assert [block.splitlines() for block in pasted] == [shown]
 
 
 @pytest.mark.parametrize("document", ["README.md", "commands/README.md"])

@@ -90,6 +90,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
     upsert = ("--upsert", "--key", "id,day")
     partial = ("--merge", "partial-update", "--sequence", "id")
     log = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id,day")
+    deletion = ("delete", "db.t", "--where", "id > 1", "--branch", "audit", "--run-id", "five")
     followed = ("scan", "db.t", "--follow", "--state", folder / "state", "--output", folder / "new")
     for arguments in (
         ("ingest", "db.t", rows, "--create", *by_day, "--dry-run"),
@@ -158,6 +159,10 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("cherry-pick", "db.t", "audit", "--dry-run"),
         ("cherry-pick", "db.t", "audit"),
         ("publish", "db.t", "--wap-id", "none"),
+        (*deletion, "--dry-run", "--count"),
+        (*deletion, "--max-rows", "0"),
+        deletion,
+        deletion,
         ("ref", "db.t", "--drop", "audit", "--dry-run"),
         ("ref", "db.t", "--drop", "audit"),
         ("tag", "db.t", "a"),

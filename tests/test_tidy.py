@@ -20,7 +20,7 @@ from support.tables.iceberg_tables import make_table
 
 from lake.cli import completion
 from lake.cli.app import VERBS, arrange_arguments, load_verb, root_command
-from lake.cli.help import EXAMPLES, GROUPS
+from lake.cli.help import EXAMPLES, GROUPS, VERB_GROUPS
 from lake.core import errors
 from lake.core.options import Option
 
@@ -84,6 +84,36 @@ def test_every_module_of_the_core_is_in_one_layer() -> None:
 
     for name in names:
         assert sum(name == layer or name.startswith(f"{layer}.") for layer in listed) == 1, name
+
+
+def contract(name: str) -> dict[str, list[str]]:
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    return next(found for found in contracts if found["name"] == name)
+
+
+def covers(listed: list[str], name: str) -> bool:
+    """Whether a module is in a list of names, in which * stands for one part of a name."""
+    patterns = (entry.replace(".", r"\.").replace("*", "[^.]+") for entry in listed)
+    return any(re.fullmatch(rf"{pattern}(\..+)?", name) for pattern in patterns)
+
+
+def test_the_contract_of_plans_contains_every_plan_and_all_that_executes_one() -> None:
+    plans = contract("plans import nothing that writes, commits or runs tasks")
+    core = [module_name(path) for path in modules() if path.relative_to(ROOT).parts[0] == "core"]
+    planning = [name for name in core if re.fullmatch(r".*[._]plan", name)]
+    writing = [name for name in core if re.fullmatch(r".*[._](execute|tasks)", name)]
+
+    assert planning
+    assert writing
+    assert [name for name in planning if not covers(plans["source_modules"], name)] == []
+    assert [name for name in writing if not covers(plans["forbidden_modules"], name)] == []
+
+
+def test_the_contract_of_pyspark_contains_every_module_and_excepts_the_engine_only() -> None:
+    pyspark = contract("only the engine imports PySpark")
+
+    assert pyspark["source_modules"] == PROJECT["tool"]["importlinter"]["root_packages"]
+    assert all(rule.startswith("lake.core.engine.**") for rule in pyspark["ignore_imports"])
 
 
 def test_files_do_not_import_one_another_in_a_circle() -> None:
@@ -253,6 +283,17 @@ def test_help_shows_every_option_once_in_groups_and_no_types_of_python(verb: str
 def test_help_says_of_a_command_what_the_command_says_of_itself(verb: str) -> None:
     assert (load_verb(verb).help or "").split("\n\n")[0] == VERBS[verb]
     assert " ".join(VERBS[verb].split()) in " ".join(help_of().split())
+
+
+def test_help_groups_the_commands_by_what_people_do() -> None:
+    text = help_of()
+    titles = re.findall(r"^(\w+):$", text, re.M)
+    grouped = [verb for _, verbs in VERB_GROUPS for verb in verbs if verb in VERBS]
+
+    assert titles[:5] == ["Load", "Read", "Look", "Change", "Maintain"]
+    assert "More" not in titles
+    assert sorted(grouped) == sorted(VERBS)
+    assert [verb for verb, summary in VERBS.items() if len(summary.split()) > 10] == []
 
 
 @pytest.mark.parametrize("shell", completion.SCRIPTS)

@@ -67,6 +67,18 @@ def test_the_report_counts_what_did_not_run_and_names_the_commands() -> None:
     assert tiers.report_of(Counter()) == []
 
 
+def test_a_run_of_the_quick_tier_names_its_expensive_tests() -> None:
+    def report(name: str, seconds: float) -> pytest.TestReport:
+        used = [(tiers.CPU_SECONDS, seconds)]
+        return pytest.TestReport(
+            name, ("", 0, name), {}, "passed", None, "call", user_properties=used
+        )
+
+    assert tiers.expensive([report("a", 5.9), report("b", 7.25)]) == [
+        "b took 7.2 s of the processor: make it cheaper, or mark it as slow"
+    ]
+
+
 def test_property_tests_try_every_example_on_ci_and_fewer_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

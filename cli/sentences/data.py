@@ -9,6 +9,9 @@ from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
 from lake.core.outcome import MOST_SHOWN, PREVIEW_ROWS, Outcome, Status
 from lake.core.units import format_size, readable_time
 
+# More columns than this are counted in a sentence.
+_MOST_NAMED = 3
+
 
 def _ingest(outcome: Outcome) -> str:
     plan, result = Facts(outcome.plan), Facts(outcome.result)
@@ -61,11 +64,20 @@ def _stream(status: Status, plan: Facts, result: Facts) -> str:
     if status is Status.DRY_RUN:
         files = f"{counted(plan['files'], 'file')} ({format_size(plan['bytes'])})"
         return f"dry run: would load {files}{NOTHING_WRITTEN}"
+    if "files_total" in result:
+        return _watch_status(result)
     parts = []
     if result["epochs"]:
         rows = counted(result["rows_written"], "row")
         files = counted(result["files_loaded"], "file")
         parts.append(f"loaded {rows} of {files} in {counted(result['epochs'], 'epoch')}")
+    if result["rows_rejected"]:
+        parts.append(f"rejected {counted(result['rows_rejected'], 'row')}")
+    if result["files_skipped"]:
+        parts.append(f"skipped {counted(len(result['files_skipped']), 'file')}")
+    if result["files_known"]:
+        copies = counted(len(result["files_known"]), "file")
+        parts.append(f"did not load {copies} by the names of loaded ones")
     if result["files_set_aside"]:
         parts.append(f"set {counted(result['files_set_aside'], 'bad file')} aside")
     if result["compactions"]:
@@ -73,6 +85,18 @@ def _stream(status: Status, plan: Facts, result: Facts) -> str:
     text = ", ".join(parts) or "nothing to load"
     waiting = result["lag_files"]
     return f"{text}; {counted(waiting, 'file')} left for later" if waiting else text
+
+
+def _watch_status(result: Facts) -> str:
+    """Return where a watch is."""
+    text = f"epoch {result['epoch']:,}, {counted(result['files_total'], 'file')} loaded"
+    if result["stuck_epoch"]:
+        text += f"; epoch {result['stuck_epoch']:,} is begun and not committed ({result['stuck_files'][0]})"
+    if result["lag_files"]:
+        text += f"; {counted(result['lag_files'], 'file')} not loaded, the oldest is {result['oldest_file']}"
+    if result["files_known"]:
+        text += f"; {counted(len(result['files_known']), 'file')} by the names of loaded ones"
+    return text
 
 
 def _topic(status: Status, plan: Facts, result: Facts) -> str:
@@ -88,6 +112,10 @@ def _topic(status: Status, plan: Facts, result: Facts) -> str:
             counted(result["epochs"], "epoch"),
         )
         parts.append(f"loaded {messages} {topic} in {epochs}")
+    if result["rows_rejected"]:
+        parts.append(f"rejected {counted(result['rows_rejected'], 'message')}")
+    if result["messages_skipped"]:
+        parts.append(f"skipped {counted(len(result['messages_skipped']), 'message')}")
     if result["gaps"]:
         parts.append(f"skipped {counted(len(result['gaps']), 'gap')}")
     if result["messages_set_aside"]:
@@ -95,8 +123,9 @@ def _topic(status: Status, plan: Facts, result: Facts) -> str:
     if result["compactions"]:
         parts.append(f"compacted {counted(result['compactions'], 'time')}")
     text = ", ".join(parts) or f"no new message {topic}"
-    waiting = result["lag_messages"]
-    return f"{text}; {counted(waiting, 'message')} left for later" if waiting else text
+    waiting, behind = result["lag_messages"], result["open_transactions"]
+    why = " (behind a transaction that is not complete)" if behind else ""
+    return f"{text}; {counted(waiting, 'message')} left for later{why}" if waiting else text
 
 
 def _loaded_before(run: Facts) -> str:
@@ -174,13 +203,35 @@ def _loaded(plan: Facts, result: Facts) -> str:
     if plan["key"]:
         return f"{_changed_rows(result)} ({result['rows_read']:,} read)"
     if plan.get("mode") in {None, "append"}:
-        return f"loaded {_rows_in_files(result)}"
+        return f"loaded {_rows_in_files(result)}{_filled(plan)}"
     if not result["removed_files"] + result["rewritten_files"]:
         return f"loaded {_rows_in_files(result)}; no row was replaced"
     text = f"replaced {_removed_rows(result)} by {result['rows_written']:,}"
     if result["rewritten_files"]:
         return f"{text}, rewrote {counted(result['rewritten_files'], 'file')}"
     return f"{text} in {_files(result)}"
+
+
+def _filled(plan: Facts) -> str:
+    """Return which columns got no value of the source; a column with a write default got that."""
+    names = plan["filled_columns"] or []
+    defaults = {item["name"] for item in plan["write_defaults"] or ()}
+    them = "it" if len(names) == 1 else "them"
+    where = f": the source lacks {them}" if plan["files"] == 1 else f" where a file lacks {them}"
+    parts = []
+    if given := [name for name in names if name in defaults]:
+        parts.append(
+            f"{_listed(given)} {'has its' if len(given) == 1 else 'have their'} write default"
+        )
+    if empty := [name for name in names if name not in defaults]:
+        parts.append(f"{_listed(empty)} {'is' if len(empty) == 1 else 'are'} NULL")
+    return f"; {', '.join(parts)}{where}" if parts else ""
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > _MOST_NAMED:
+        return counted(len(names), "column")
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _changed_rows(result: Facts) -> str:
@@ -222,6 +273,9 @@ def _scan(outcome: Outcome) -> str:
         records = counted(plan["records"], "row")
         return f"would read {files}{deletes} with {records} in {counted(plan['splits'], 'split')}{skipped}"
     rows = counted(result["rows"], "row")
+    if "bytes_written" not in result:
+        # Standard output, a pipe or a device.
+        return rows
     written = format_size(result["bytes_written"])
     return f"wrote {rows} to {counted(result['files'], 'file')} ({written})"
 
@@ -281,10 +335,8 @@ def previewed(outcome: Outcome, hidden: str) -> str:
 def _replay(outcome: Outcome) -> str:
     plan, result = Facts(outcome.plan), Facts(outcome.result)
     if "jobs" in result:
-        jobs = counted(len(result["jobs"]), "Flink job")
-        return (
-            f"{jobs} with commits or checkpoints" if result["jobs"] else "no Flink job wrote to it"
-        )
+        jobs = counted(len(result["jobs"]), "job")
+        return f"{jobs} with commits or checkpoints" if result["jobs"] else "no job wrote to it"
     if "committed_runs" in result:
         return _all_staged(result)
     if "committed_checkpoints" in result:

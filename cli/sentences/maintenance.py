@@ -69,6 +69,19 @@ def _already_compact(plan: Facts) -> str:
     if not files:
         return "nothing to compact"
     average = format_size(plan["total_files_size"] // files)
+    alone = {reason: item["files"] for reason, item in (plan["left_alone"] or {}).items()}
+    if moved := (plan["left_alone"] or {}).get("more-partitions"):
+        return (
+            f"nothing to compact: {counted(moved['files'], 'file')} of older partition specs would become about "
+            f"{moved['expected_output_files']:,} in partition spec {moved['spec_id']}; "
+            f"--spec-id {moved['spec_id']} rewrites them"
+        )
+    if few := alone.get("few-files"):
+        small = f"{few:,} of {counted(files, 'file')}" if few < files else counted(files, "file")
+        return (
+            f"nothing to compact: {small} ({average} on average) wait for more files in their partitions "
+            "(--min-input-files); --dry-run --explain lists them"
+        )
     return f"already compact ({counted(files, 'file')}, {average}{' on average' * (files > 1)})"
 
 
@@ -161,6 +174,43 @@ def _expire_partitions(outcome: Outcome) -> str:
     return f"dry run: would remove {what}{NOTHING_WRITTEN}" if dry else f"removed {what}"
 
 
+def _delete(outcome: Outcome) -> str:
+    plan, result = Facts(outcome.plan), Facts(outcome.result)
+    if plan["earlier_run"]:
+        return _deleted_before(Facts(plan["earlier_run"]))
+    whole, partly = plan["data_files_removed"], plan["data_files_examined"]
+    if outcome.status is Status.DRY_RUN:
+        if not whole + partly:
+            return "dry run: no row matches"
+        rows = f"{'' if 'rows' in plan else 'up to '}{counted(plan['rows_at_most'], 'row')}"
+        files = (
+            f"{counted(whole + partly, 'file')}{f' ({partly:,} of them in part)' * bool(partly)}"
+        )
+        return f"dry run: would delete {rows} in {files}{_named_partitions(plan)}{NOTHING_WRITTEN}"
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "no row matches; nothing was deleted"
+    parts = [f"deleted {counted(result['rows'], 'row')}"]
+    if result["data_files_removed"]:
+        parts.append(f"removed {counted(result['data_files_removed'], 'file')}")
+    if result["data_files_rewritten"]:
+        parts.append(f"rewrote {counted(result['data_files_rewritten'], 'file')}")
+    if result["delete_files"]:
+        parts.append(f"wrote {counted(result['delete_files'], 'delete file')}")
+    return ", ".join(parts)
+
+
+def _named_partitions(plan: Facts) -> str:
+    named = [item for item in plan["partitions"] or () if item["partition"]]
+    return f" of {counted(len(named), 'partition')}" if named else ""
+
+
+def _deleted_before(run: Facts) -> str:
+    """Return when a run was committed, as far as it is known: its snapshot may have expired."""
+    when = f" on {readable_time(run['committed_at'])}" if run["committed_at"] else ""
+    snapshot = f" (snapshot {run['snapshot_id']})" if run["snapshot_id"] else " before"
+    return f'run "{run["run_id"]}" was committed{when}{snapshot}; nothing to do'
+
+
 def _manifests(outcome: Outcome) -> str:
     plan, result = Facts(outcome.plan), Facts(outcome.result)
     if outcome.status is Status.NOTHING_TO_DO or not plan["rewritten"]:
@@ -205,6 +255,7 @@ _OWN_FILES = frozenset({"lake", "metadata"})
 
 _KEPT_FILES = {
     "checkpoint": "of checkpoints",
+    "foreign": "with names of others",
     "gone": "gone",
     "no-time": "without a time",
     "other-table": "of other tables",
@@ -239,6 +290,7 @@ def _clean(outcome: Outcome) -> str:
 SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
     "clean": _clean,
     "compact": _compact,
+    "delete": _delete,
     "expire": _expire,
     "expire-partitions": _expire_partitions,
     "manifests": _manifests,

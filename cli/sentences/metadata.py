@@ -117,6 +117,14 @@ def _partitions(outcome: Outcome) -> str:
     return f"{text}, {f'{idle:,}' if idle else 'none'} idle" if rows else text
 
 
+# What a check of each level did not look at.
+_UNCHECKED = {
+    "metadata": "; data files were not looked for (--files), opened (--rows) or read (--deep)",
+    "files": "; data files were not opened (--rows) or read (--deep)",
+    "rows": "; the values of data files were not read (--deep)",
+}
+
+
 def _check(outcome: Outcome) -> str:
     result = outcome.result
     if outcome.plan:
@@ -124,9 +132,8 @@ def _check(outcome: Outcome) -> str:
     read = counted(result["manifests"], "manifest")
     kinds = (("errors", "error"), ("warnings", "warning"), ("notes", "note"))
     found = [counted(result[key], noun) for key, noun in kinds if result[key]]
-    if not found:
-        return f"read {read}, found nothing wrong"
-    return f"read {read}, found {' and '.join(found)}"
+    text = " and ".join(found) or "nothing wrong"
+    return f"read {read}, found {text}{_UNCHECKED.get(result['level'], '')}"
 
 
 def _repair(outcome: Outcome) -> str:

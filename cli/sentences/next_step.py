@@ -10,6 +10,9 @@ from typing import Any
 from lake.cli.sentences.words import Facts
 from lake.core.outcome import Outcome, Status
 
+# Options that a dry run has, and the command that it prepares has not.
+_OF_DRY_RUNS = frozenset({"--count", "--dry-run"})
+
 
 def next_step(
     outcome: Outcome, options: Sequence[str] = (), rest: Sequence[str] = ()
@@ -26,7 +29,7 @@ def next_step(
         orphans = outcome.status is Status.DRY_RUN and outcome.plan.get("orphans") and rest
         return _line(options, command, *rest, "--quarantine") if orphans else None
     if outcome.status is Status.DRY_RUN and _would_change(outcome) and rest:
-        given = [text for text in rest if text != "--dry-run"]
+        given = [text for text in rest if text not in _OF_DRY_RUNS]
         needs_yes = (command == "drop" and outcome.plan.get("purge")) or command == "check"
         confirmed = needs_yes and "--yes" not in given
         return _line(options, command, *given, *(["--yes"] if confirmed else []))
@@ -45,6 +48,10 @@ def next_step(
             return None
         job, number = str(result["job_id"]), str(result["checkpoint_id"])
         return _line(options, "replay", outcome.table, "--job", job, "--completed", number)
+    if command == "delete" and outcome.status is Status.DONE and outcome.base_snapshot_id:
+        branch = [] if outcome.branch in {None, "main"} else ["--branch", str(outcome.branch)]
+        before = str(outcome.base_snapshot_id)
+        return _line(options, "rollback", outcome.table, before, *branch)
     if command == "demo" and outcome.status is Status.DONE:
         folder = os.path.relpath(str(result.get("folder", "")))
         return _line(["--warehouse", folder], "snapshots", outcome.table)
@@ -79,6 +86,7 @@ def _would_change(outcome: Outcome) -> bool:
     changes = {
         "clean": plan["orphans"],
         "compact": plan["groups"],
+        "delete": plan["data_files_removed"] + plan["data_files_examined"],
         "deletes": plan["equality_deletes"] + plan["position_deletes"] + plan["remaining_files"],
         "expire": plan["snapshots"] + plan["refs"],
         "expire-partitions": plan["data_files"],

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import Branch, DryRun, TableArgument
+from lake.commands.options import Branch, DryRun, TableArgument, absolute_time
 from lake.core.outcome import Outcome
 
 
@@ -17,13 +17,16 @@ def cherry_pick(
     ref: Annotated[
         str,
         typer.Argument(
-            metavar="REF", help="Snapshot: id, tag, branch or @TIME.", show_default=False
+            metavar="REF",
+            callback=absolute_time,
+            help="Snapshot: id, tag, branch or @TIME.",
+            show_default=False,
         ),
     ],
     branch: Branch = "main",
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Apply the change of one snapshot to a branch; no file is rewritten.
+    """Apply the change of one snapshot to a branch.
 
     If the snapshot was built on the branch's head, the branch moves to it. Otherwise an append, or
     a replacement of partitions that did not change since, is committed as a new snapshot.

@@ -23,7 +23,7 @@ def publish(
     branch: Branch = "main",
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Apply the snapshot that was staged under a WAP id to a branch; once only.
+    """Apply a snapshot that was staged under a WAP id.
 
     Spark stages a snapshot under the id of its setting spark.wap.id if the table has the property
     write.wap.enabled. The snapshot is applied as by lake cherry-pick.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import DryRun, TableArgument
+from lake.commands.options import DryRun, TableArgument, absolute_time
 from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
 from lake.core.units import parse_duration_ms
@@ -24,6 +24,7 @@ def ref(
         str | None,
         typer.Option(
             metavar="REF",
+            callback=absolute_time,
             help="Its snapshot: id, tag, branch or @TIME [default: the head of main].",
         ),
     ] = None,
@@ -39,11 +40,15 @@ def ref(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="REF", help="A descendant of the head: id, tag, branch or @TIME."),
+        typer.Option(
+            metavar="REF",
+            callback=absolute_time,
+            help="A descendant of the head: id, tag, branch or @TIME.",
+        ),
     ] = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """List a table's branches and tags; create or drop one; move a branch forward.
+    """List, create, drop or move branches and tags.
 
     lake tag also moves tags and tags periods; lake rollback sets a branch back.
     """

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import Branch, DryRun, TableArgument
+from lake.commands.options import Branch, DryRun, TableArgument, absolute_time
 from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
 from lake.core.units import parse_duration_ms
@@ -21,7 +21,11 @@ def tag(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(metavar="REF", help="Snapshot to tag: id, tag, branch or @TIME [the newest]."),
+        typer.Option(
+            metavar="REF",
+            callback=absolute_time,
+            help="Snapshot to tag: id, tag, branch or @TIME [the newest].",
+        ),
     ] = None,
     move: Annotated[
         bool, typer.Option("--move", help="Move a tag that refers to another snapshot.")
@@ -34,7 +38,8 @@ def tag(
     auto: Annotated[
         str | None,
         typer.Option(
-            metavar="hourly|daily|weekly", help="Tag the state at the end of the last period."
+            metavar="hourly|daily|weekly|monthly",
+            help="Tag the state at the end of the last period.",
         ),
     ] = None,
     zone: Annotated[
@@ -56,7 +61,7 @@ def tag(
     branch: Branch = "main",
     dry_run: DryRun = False,
 ) -> Outcome:
-    """List a table's tags, or set, move or drop one.
+    """List, set, move or drop a table's tags.
 
     A tag keeps its snapshot: expiry does not remove it while the tag exists. A line in cron with
     the option --auto keeps the state at the end of each day.
@@ -69,6 +74,7 @@ def tag(
         plan_period_tags,
         plan_tag,
     )
+    from lake.core.locks.store_clock import require_clock
     from lake.core.refs.periods import Calendar
 
     _check(
@@ -100,6 +106,8 @@ def tag(
     if drop is not None:
         changes = plan_drop(loaded, drop)
     elif periods is not None:
+        if not dry_run:
+            require_clock(session, loaded)
         changes = plan_period_tags(
             loaded,
             periods,

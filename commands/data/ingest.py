@@ -24,6 +24,7 @@ from lake.commands.options import (
     OnCommit,
     TableArgument,
     Wait,
+    absolute_time,
 )
 from lake.commands.parsing import parse_names, parse_pairs
 from lake.core.errors import BadInputError, InvalidRequestError
@@ -76,6 +77,13 @@ def ingest(
     ] = None,
     evolve: Annotated[
         bool, typer.Option("--evolve", help="Add new columns of the source to the table.")
+    ] = False,
+    union_columns: Annotated[
+        bool,
+        typer.Option(
+            "--union-columns",
+            help="Load files with different columns together; a missing one is NULL.",
+        ),
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace all rows.")] = False,
     overwrite_where: Annotated[
@@ -160,6 +168,13 @@ def ingest(
             metavar="A,B", help="With partial-update: columns in which NULL replaces the value."
         ),
     ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="default",
+            help="With --upsert or a change log: set columns that the source lacks to NULL or their default.",
+        ),
+    ] = None,
     match_where: Annotated[
         str | None,
         typer.Option(metavar="EXPR", help="Compare keys only with the table's rows of a filter."),
@@ -207,7 +222,7 @@ def ingest(
         int | None,
         typer.Option(
             metavar="N",
-            help="Load nothing if more rows than this cannot be loaded [default: no limit].",
+            help="Load nothing if more rows than this cannot be loaded [default: half of them].",
         ),
     ] = None,
     delimiter: Annotated[
@@ -286,7 +301,9 @@ def ingest(
     from_snapshot: Annotated[
         str | None,
         typer.Option(
-            metavar="REF", help="Start after this snapshot of the table that is followed."
+            metavar="REF",
+            callback=absolute_time,
+            help="Start after this snapshot of the table that is followed.",
         ),
     ] = None,
     inclusive: Annotated[
@@ -331,9 +348,37 @@ def ingest(
         str | None,
         typer.Option(metavar="fail|ignore|again", help="If a loaded file was changed [fail]."),
     ] = None,
+    on_copy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="report|ignore|load",
+            help="If a new file has the name, size and time of a loaded one in another folder [report].",
+        ),
+    ] = None,
+    new_source: Annotated[
+        bool,
+        typer.Option(
+            "--new-source",
+            help="The watched folder was moved: the files in it by the names of loaded ones are loaded.",
+        ),
+    ] = False,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE|PARTITION:OFFSET",
+            help="Never load this file or message; repeatable.",
+        ),
+    ] = None,
     bad_files: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Move what cannot be loaded there, and go on."),
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Show epoch, lag and what is stuck; load nothing.")
+    ] = False,
+    metrics_file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Replace this file of Prometheus metrics at each look."),
     ] = None,
     resume: Annotated[
         bool,
@@ -376,7 +421,7 @@ def ingest(
     on_commit: OnCommit = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Load files into a table: check all rows, write, and commit once.
+    """Load files into a table, in one commit.
 
     Columns are matched by name. With --create, a missing table (and namespace) is created in the same commit; an
     existing table is used as it is, so that the command can run from cron.
@@ -409,6 +454,12 @@ def ingest(
         settle=settle,
         done=done,
         on_rewrite=on_rewrite,
+        on_copy=on_copy,
+        new_source=new_source,
+        skip=skip,
+        status=status,
+        metrics_file=metrics_file,
+        quiet=context.obj.quiet,
         bad_files=bad_files,
         resume=resume,
         then_compact=then_compact,
@@ -471,6 +522,8 @@ def ingest(
             rejects=rejects,
             max_rejects=max_rejects,
             no_upsert=no_upsert,
+            missing=missing,
+            union_columns=union_columns,
             text=TextFormat(
                 delimiter=_SPELLED.get(delimiter or "", delimiter),
                 encoding=encoding,
@@ -488,7 +541,7 @@ def ingest(
         division = routing(table, route, max_tables)
         routed = RoutedLoad(session, division, by_key, landed) if division else None
         if flags.is_given:
-            if not (once or dry_run):
+            if not (once or dry_run or status):
                 announce_warnings(context, session)
             return run_stream(
                 session, table, options, by_key, flags, routed, landed=landed, dry_run=dry_run

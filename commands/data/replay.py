@@ -68,7 +68,7 @@ def replay(
     on_commit: OnCommit = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """List Flink checkpoints that were taken but never committed, or commit them once."""
+    """List or commit Flink checkpoints that were never committed."""
     from lake.core.branching import savepoint_tags
     from lake.core.flink.commits import job_id_of
     from lake.core.replay.plan import plan_replay

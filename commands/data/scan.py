@@ -20,6 +20,7 @@ from lake.commands.options import (
     TableArgument,
     Wait,
     Where,
+    absolute_time,
 )
 from lake.commands.parsing import parse_choice, parse_names
 from lake.core.errors import InvalidRequestError
@@ -61,16 +62,29 @@ def scan(
     context: typer.Context,
     table: TableArgument,
     snapshot: Annotated[
-        str | None, typer.Option(metavar="REF", help="Snapshot to read: id, tag, branch or @TIME.")
+        str | None,
+        typer.Option(
+            metavar="REF",
+            callback=absolute_time,
+            help="Snapshot to read: id, tag, branch or @TIME.",
+        ),
     ] = None,
     from_snapshot: Annotated[
-        str | None, typer.Option(metavar="REF", help="Read only rows appended after this snapshot.")
+        str | None,
+        typer.Option(
+            metavar="REF",
+            callback=absolute_time,
+            help="Read only rows appended after this snapshot.",
+        ),
     ] = None,
     inclusive: Annotated[
         bool, typer.Option("--inclusive", help="Include the rows of --from-snapshot itself.")
     ] = False,
     to_snapshot: Annotated[
-        str | None, typer.Option(metavar="REF", help="Read up to this snapshot, inclusive.")
+        str | None,
+        typer.Option(
+            metavar="REF", callback=absolute_time, help="Read up to this snapshot, inclusive."
+        ),
     ] = None,
     changes: Annotated[
         bool, typer.Option("--changes", help="Read inserted, deleted and updated rows by snapshot.")
@@ -212,7 +226,7 @@ def scan(
         bool, typer.Option("--status", help="Show position and lag; read no data.")
     ] = False,
 ) -> Outcome:
-    """Read a table, or the rows appended or changed since a snapshot; once or continuously."""
+    """Read a table, or what changed since a snapshot."""
     given = dict(locals())
     from lake.core.scan.plan import ScanOptions
 
@@ -224,7 +238,8 @@ def scan(
     if follow:
         return _follow(context, given, key_options)
     _refuse_without_follow(given)
-    target = output_of(context, output, output_format, replace_it=replace_output)
+    reads = not plan_only or output is not None or replace_output
+    target = output_of(context, output, output_format, replace_it=replace_output) if reads else None
     session = session_of(context)
     options = ScanOptions(
         snapshot=snapshot,
@@ -471,28 +486,40 @@ def _until(text: str) -> Until:
 def output_of(
     context: typer.Context, path: str | None, format_name: str | None, *, replace_it: bool
 ) -> Output | None:
-    """Return the file, folder or stream for rows; None for a preview.
+    """Return the file, folder or stream for rows; None for a preview, which only a terminal and JSON get.
 
     Raises:
         InvalidRequestError: the options contradict each other.
     """
-    from lake.core.exports.destinations import output_stream, output_to
+    from lake.core.exports.destinations import output_to
 
     _check_format(format_name)
-    if path is None:
-        if format_name is not None or replace_it:
-            raise InvalidRequestError("--output-format and --replace need --output")
-        return None
-    if path != "-":
+    if path not in (None, "-"):
         return output_to(path, format_name, replace=replace_it)
     if replace_it:
-        raise InvalidRequestError("--replace contradicts --output -")
+        raise InvalidRequestError(
+            f"--replace {'contradicts --output -' if path else 'needs --output'}"
+        )
     if context.obj.as_json:
-        raise InvalidRequestError("--json and --output - both write to standard output")
+        if path:
+            raise InvalidRequestError("--json and --output - both write to standard output")
+        if format_name:
+            raise InvalidRequestError("--output-format needs --output")
+        return None
+    if not path and not format_name:
+        if sys.stdout.isatty():
+            return None
+        format_name = "tsv"
+    return _standard_output(context, format_name)
+
+
+def _standard_output(context: typer.Context, format_name: str | None) -> Output:
+    """Return standard output for rows; the summary then goes to standard error."""
+    from lake.core.exports.destinations import output_stream
+
     if sys.__stdout__ is None:
         raise InvalidRequestError("standard output is closed")
-    # Standard output contains the rows only, without a summary.
-    context.obj.quiet = True
+    context.obj.rows_on_stdout = True
     return output_stream(sys.stdout.buffer, format_name)
 
 

@@ -38,6 +38,9 @@ class TopicFlags:
     commit_interval: str | None = None
     commit_size: str | None = None
     bad_files: str | None = None
+    skip: Sequence[str] | None = None
+    metrics_file: str | None = None
+    quiet: bool = False
 
 
 def kafka_options(session: Session, options: IngestOptions, flags: TopicFlags) -> KafkaOptions:
@@ -48,7 +51,13 @@ def kafka_options(session: Session, options: IngestOptions, flags: TopicFlags) -
         BadInputError: a file cannot be read.
     """
     from lake.core.follow.options import OnGap
-    from lake.core.watch.kafka.options import JSON, TIMESTAMP, KafkaOptions, parse_start
+    from lake.core.watch.kafka.options import (
+        JSON,
+        TIMESTAMP,
+        KafkaOptions,
+        parse_skipped,
+        parse_start,
+    )
 
     for flag, value in (("--stream", flags.stream), ("--brokers", flags.brokers)):
         if value is None:
@@ -75,7 +84,11 @@ def kafka_options(session: Session, options: IngestOptions, flags: TopicFlags) -
         conf=_conf(session, flags),
         kafka_metadata=parse_pairs(list(flags.kafka_metadata or ()), "--kafka-metadata"),
         evolve=options.evolve,
+        skip=frozenset(map(parse_skipped, flags.skip or ())),
         bad_files=flags.bad_files,
+        rejects_aside=flags.bad_files is not None and options.rejects is None,
+        metrics_path=flags.metrics_file,
+        quiet=flags.quiet,
         once=flags.once,
         **given,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from lake.commands.loads.route import RoutedLoad
 from lake.commands.parsing import parse_choice
 from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
+from lake.core.storage.errors import translate_errors
 from lake.core.units import parse_duration_ms, parse_size, parse_time_ms
 
 if TYPE_CHECKING:
@@ -29,12 +31,13 @@ if TYPE_CHECKING:
 _OWN = {
     "watch": (
         *("state", "commit_size", "commit_files", "settle", "done", "on_rewrite", "bad_files"),
-        *("resume", "wait"),
+        *("resume", "wait", "on_copy", "skip", "new_source", "status", "metrics_file"),
     ),
     "follow": ("on_gap", "start", "from_snapshot", "inclusive", "start_at"),
     "kafka": (
         *("brokers", "kafka_conf", "kafka_conf_file", "kafka_metadata", "avro_schema"),
-        *("on_gap", "start", "start_at", "commit_size", "bad_files"),
+        *("on_gap", "start", "start_at", "commit_size", "bad_files", "skip"),
+        *("status", "metrics_file"),
     ),
 }
 _SHARED = ("stream", "once", "commit_interval", "then_compact")
@@ -50,6 +53,9 @@ class StreamFlags(TopicFlags):
     settle: str | None = None
     done: str | None = None
     on_rewrite: str | None = None
+    on_copy: str | None = None
+    new_source: bool = False
+    status: bool = False
     resume: bool = False
     follow: bool = False
     from_snapshot: str | None = None
@@ -67,7 +73,9 @@ class StreamFlags(TopicFlags):
         given = [
             item.name
             for item in fields(self)
-            if getattr(self, item.name) is not None and getattr(self, item.name) is not False
+            if item.name != "quiet"
+            and getattr(self, item.name) is not None
+            and getattr(self, item.name) is not False
         ]
         mode = next((name for name in _OWN if name in given), None)
         if mode is None and given:
@@ -123,11 +131,12 @@ def run_stream(
         _refuse_with_route(options, flags)
     if flags.follow:
         return _run_copy(session, table, options, by_key, flags, landed=landed, dry_run=dry_run)
-    from lake.core.watch.execute import Steps, preview_watch, run_watch
+    from lake.core.watch.execute import Steps, preview_watch, run_watch, watch_status
     from lake.core.watch.schema_changes import count_before_new_schema
 
     _refuse_others(options, "--kafka" if flags.watch is None else "--watch")
     compact = _compaction(session, table, options.branch, flags.then_compact)
+    row_options = _with_rejects(options, flags)
 
     def load_messages(
         paths: Sequence[str],
@@ -136,9 +145,10 @@ def run_stream(
         added: Mapping[str, str] | None = None,
     ) -> Outcome:
         once = replace(
-            options, sources=list(paths), epoch=epoch, places=places or {}, added=added or {}
+            row_options, sources=list(paths), epoch=epoch, places=places or {}, added=added or {}
         )
         outcome = load(session, table, once, by_key)
+        _warn_of_rejects(session, once, outcome)
         landed(outcome)
         return outcome
 
@@ -146,11 +156,15 @@ def run_stream(
         if routed is None:
             return load_messages(paths, epoch)
         once = replace(options, sources=list(paths), epoch=epoch)
-        return routed.run(once, journal=journal)
+        outcome = routed.run(once, journal=journal)
+        _warn_of_rejects(session, once, outcome)
+        return outcome
 
     if flags.kafka is not None:
         return _run_kafka(session, table, options, flags, load_messages, compact, dry_run=dry_run)
     watch = replace(_watch_options(options, flags), route=routed.route if routed else None)
+    if flags.status:
+        return watch_status(session, table, watch)
     if dry_run:
         return preview_watch(session, table, watch)
 
@@ -160,6 +174,24 @@ def run_stream(
         return count_before_new_schema(session, name, sources) if options.evolve else len(paths)
 
     return run_watch(session, table, watch, Steps(load_epoch, of_one_schema, compact))
+
+
+def _with_rejects(options: IngestOptions, flags: StreamFlags) -> IngestOptions:
+    """Return the options by which messages that do not fit the table are written to the folder of bad ones."""
+    if flags.kafka is None or flags.bad_files is None or options.rejects is not None:
+        return options
+    with translate_errors(flags.bad_files):
+        os.makedirs(flags.bad_files, exist_ok=True)
+    name = f"{flags.stream}-rejected.json"
+    return replace(options, rejects=os.path.join(flags.bad_files, name))
+
+
+def _warn_of_rejects(session: Session, options: IngestOptions, outcome: Outcome) -> None:
+    """Warn of rows of an epoch that were not loaded: cron and services show warnings only."""
+    rejected = outcome.result.get("rows_rejected")
+    if rejected:
+        rows = "1 row was" if rejected == 1 else f"{rejected:,} rows were"
+        session.warn(f"{options.epoch}: {rows} rejected, see {options.rejects_file}")
 
 
 def _run_kafka(
@@ -173,9 +205,11 @@ def _run_kafka(
     dry_run: bool,
 ) -> Outcome:
     """Load the messages of a topic."""
-    from lake.core.watch.kafka.execute import preview_topic, run_topic
+    from lake.core.watch.kafka.execute import preview_topic, run_topic, topic_status
 
     topic = kafka_options(session, options, flags)
+    if flags.status:
+        return topic_status(session, table, topic)
     if dry_run:
         return preview_topic(session, table, topic)
     return run_topic(session, table, topic, load_epoch, compact)
@@ -233,6 +267,7 @@ def _run_copy(
             replaced_head=replaced,
         )
         outcome = load(session, table, once, by_key)
+        _warn_of_rejects(session, once, outcome)
         landed(outcome)
         return outcome
 
@@ -284,7 +319,7 @@ def _refuse_others(options: IngestOptions, mode: str) -> None:
 
 def _watch_options(options: IngestOptions, flags: StreamFlags) -> WatchOptions:
     from lake.core.watch.listing import is_watched
-    from lake.core.watch.options import OnRewrite, WatchOptions, parse_done
+    from lake.core.watch.options import OnCopy, OnRewrite, WatchOptions, parse_done
 
     if flags.stream is None or flags.state is None:
         missing = "--stream" if flags.stream is None else "--state"
@@ -310,6 +345,11 @@ def _watch_options(options: IngestOptions, flags: StreamFlags) -> WatchOptions:
         done=done,
         done_folder=folder,
         on_rewrite=OnRewrite(rewrite),
+        on_copy=OnCopy(parse_choice(flags.on_copy or "report", "--on-copy", tuple(OnCopy))),
+        skip=tuple(flags.skip or ()),
+        new_source=flags.new_source,
+        metrics_path=flags.metrics_file,
+        quiet=flags.quiet,
         bad_files=flags.bad_files,
         once=flags.once,
         resume=flags.resume,
@@ -348,7 +388,9 @@ def _compaction(
         return compact_when_due(
             now,
             condition,
-            lambda: with_table_lock(session, now, work, command="compact", branch=branch),
+            lambda: with_table_lock(
+                session, now, work, command="compact", branch=branch, repeated=True
+            ),
             branch=branch,
             now_ms=session.clock.now_ms(),
         )

@@ -8,9 +8,9 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.data.scan import output_of
-from lake.commands.options import DryRun, ReplaceOutput, TableArgument, Wait
+from lake.commands.options import DryRun, IgnoreUnreadable, ReplaceOutput, TableArgument, Wait
 from lake.commands.parsing import older_than_ms, parse_choice, parse_prefixes, parse_share
-from lake.core.errors import InvalidRequestError
+from lake.core.errors import InvalidRequestError, NotFoundError
 from lake.core.orphans.options import (
     DEFAULT_AGE_MS,
     CleanOptions,
@@ -77,6 +77,7 @@ def clean(
     unsafe_retention: Annotated[
         bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
     ] = False,
+    ignore_unreadable: IgnoreUnreadable = False,
     restore: Annotated[
         str | None, typer.Option(metavar="RUN", help="Move the files of this run back.")
     ] = None,
@@ -98,15 +99,17 @@ def clean(
     wait: Wait = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """List, move away or delete files in a table's folders that no snapshot references.
+    """Find, move or delete files that no snapshot references.
 
     Without --quarantine or --delete, files are only listed. Files of uncommitted checkpoints and
     staged runs, of other tables, and files that may be about to be committed are kept.
     """
+    from lake.core.locks.store_clock import require_clock, require_clock_of
     from lake.core.locks.table_lock import with_table_lock
     from lake.core.orphans import execute
     from lake.core.orphans.plan import CleaningPlan, plan_cleaning
     from lake.core.orphans.report import write_report
+    from lake.core.orphans.trash import Trash
 
     _check(
         {
@@ -137,18 +140,31 @@ def clean(
         equal_schemes=parse_prefixes(equal_schemes, "--equal-schemes"),
         equal_authorities=parse_prefixes(equal_authorities, "--equal-authorities"),
         unsafe=unsafe_retention,
+        ignore_unreadable=ignore_unreadable,
     )
     purge_ms = older_than_ms(purge_older_than, now_ms)
     wait_ms = None if wait is None else parse_duration_ms(wait)
-    loaded = session.table(table)
+    removing = [purge] if purge is not None else None
+    try:
+        loaded = session.table(table)
+    except NotFoundError:
+        if len(options.locations) != 1 or (removing is None and purge_ms is None):
+            raise
+        place = execute.trash_of_dropped(session, table, options.locations[0])
+        if removing is None:
+            require_clock_of(session, place.storage, place.folder, place.name)
+            removing = execute.runs_older_than(place, purge_ms or 0)
+        return execute.purge(session, place, removing)
 
     def work(now: Table, operation_id: str) -> Outcome:
         if restore is not None:
             return execute.restore(session, now, restore)
-        if purge is not None:
-            return execute.purge(session, now, [purge])
+        place = Trash.of(now)
+        if removing is not None:
+            return execute.purge(session, place, removing, now)
+        require_clock(session, now)
         if purge_ms is not None:
-            return execute.purge(session, now, execute.runs_older_than(now, purge_ms))
+            return execute.purge(session, place, execute.runs_older_than(place, purge_ms), now)
         return execute.execute(session, planned(now), operation_id)
 
     def planned(now: Table) -> CleaningPlan:
@@ -159,10 +175,15 @@ def clean(
 
     if dry_run or not (quarantine or delete or restore or purge or purge_older_than):
         return execute.preview(session, planned(loaded))
-    return with_table_lock(session, loaded, work, command="clean", wait_ms=wait_ms)
+    typed = restore is not None or purge is not None
+    return with_table_lock(
+        session, loaded, work, command="clean", wait_ms=wait_ms, repeated=not typed
+    )
 
 
 def _report(context: typer.Context, path: str | None, *, replace_it: bool) -> Output | None:
+    if path is None and not replace_it:
+        return None
     output = output_of(context, path, None, replace_it=replace_it)
     if output is not None and not (output.single and output.path):
         raise InvalidRequestError(

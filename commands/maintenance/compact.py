@@ -18,6 +18,7 @@ from lake.commands.options import (
     Where,
 )
 from lake.commands.parsing import parse_pairs
+from lake.core.errors import InvalidRequestError
 from lake.core.outcome import Outcome
 from lake.core.units import parse_duration_ms, parse_size
 
@@ -109,6 +110,12 @@ def compact(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Option of Spark's rewrite_data_files."),
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="With --dry-run: list the files that are left alone, and why."
+        ),
+    ] = False,
     branch: Branch = "main",
     wait: Wait = None,
     on_commit: OnCommit = None,
@@ -121,6 +128,8 @@ def compact(
     from lake.core.compaction.triggers import compact_when_due, parse_trigger
     from lake.core.locks.table_lock import with_table_lock
 
+    if explain and not dry_run:
+        raise InvalidRequestError("--explain needs --dry-run")
     report_commits(context, on_commit)
     session = session_of(context)
     now_ms = session.clock.now_ms()
@@ -168,11 +177,12 @@ def compact(
     # lock. The table's properties are read again after it.
     compaction_options(chosen, spark, loaded.properties)
     if dry_run:
-        return when_due(loaded, lambda: preview(planned(loaded), verbose=session.settings.verbose))
+        verbose = session.settings.verbose
+        return when_due(loaded, lambda: preview(planned(loaded), verbose=verbose, explain=explain))
     return when_due(
         loaded,
         lambda: with_table_lock(
-            session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms
+            session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms, repeated=True
         ),
     )
 

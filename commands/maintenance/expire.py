@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import report_commits, session_of
-from lake.commands.options import DryRun, OnCommit, TableArgument, Wait
+from lake.commands.options import DryRun, OnCommit, TableArgument, Wait, absolute_time
 from lake.commands.parsing import older_than_ms
 from lake.core.expiration.retention import RetentionOptions
 from lake.core.outcome import Outcome
@@ -30,7 +30,10 @@ def expire(
         int | None, typer.Option(metavar="N", help="Keep at least N snapshots of each branch.")
     ] = None,
     snapshot: Annotated[
-        list[str] | None, typer.Option(metavar="REF", help="Expire this snapshot; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="REF", callback=absolute_time, help="Expire this snapshot; repeatable."
+        ),
     ] = None,
     keep_files: Annotated[
         bool, typer.Option("--keep-files", help="Change the metadata only; delete no files.")
@@ -56,11 +59,12 @@ def expire(
     on_commit: OnCommit = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Remove old snapshots and delete the files that only they use."""
+    """Remove old snapshots and the files only they use."""
     from lake.core.expiration.execute import execute, file_details, preview
     from lake.core.expiration.journal_recovery import JournalRecovery
     from lake.core.expiration.plan import plan_expiration
     from lake.core.garbage.file_deletion import Removed
+    from lake.core.locks.store_clock import require_clock
     from lake.core.locks.table_lock import with_table_lock
 
     report_commits(context, on_commit)
@@ -88,6 +92,7 @@ def expire(
         return replace(outcome, details=[*outcome.details, file_details(plan)])
 
     def work(now: Table, operation_id: str) -> Outcome:
+        require_clock(session, now)
         if named and not keep_files:
             # A killed run may have removed these snapshots already, and left their files.
             JournalRecovery(session, now).finish(now, Removed())
@@ -97,7 +102,9 @@ def expire(
     if dry_run:
         plan = planned(loaded)
         return with_files(preview(plan), plan)
-    return with_table_lock(session, loaded, work, command="expire", branch=branch, wait_ms=wait_ms)
+    return with_table_lock(
+        session, loaded, work, command="expire", branch=branch, wait_ms=wait_ms, repeated=True
+    )
 
 
 def _snapshots(table: Table, names: list[str]) -> tuple[int, ...]:

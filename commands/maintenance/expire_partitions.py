@@ -55,11 +55,12 @@ def expire_partitions(
     on_commit: OnCommit = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Remove the partitions all of whose rows are older than a limit.
+    """Remove partitions whose rows are all older than a limit.
 
     Whole files leave the table in one snapshot; no file is rewritten, and none is deleted before
     `lake expire` removes the older snapshots.
     """
+    from lake.core.locks.store_clock import require_clock
     from lake.core.locks.table_lock import with_table_lock
     from lake.core.partitions.expire import (
         PartitionExpirationOptions,
@@ -86,9 +87,16 @@ def expire_partitions(
         return preview(plan, verbose=session.settings.verbose)
 
     def work(now: Table, operation_id: str) -> Outcome:
+        require_clock(session, now)
         plan = plan_partition_expiration(now, options, session.clock.now_ms())
         return execute(session, plan, operation_id)
 
     return with_table_lock(
-        session, loaded, work, command="expire-partitions", branch=branch, wait_ms=wait_ms
+        session,
+        loaded,
+        work,
+        command="expire-partitions",
+        branch=branch,
+        wait_ms=wait_ms,
+        repeated=True,
     )

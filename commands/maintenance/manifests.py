@@ -48,7 +48,7 @@ def manifests(
     on_commit: OnCommit = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Write the manifests again, fewer of them and clustered by partition; no row changes.
+    """Rewrite the manifests, fewer and clustered by partition.
 
     A scan of one partition then reads fewer manifests. No data file is read or written. Manifests
     that other writers add meanwhile stay as they are.
@@ -77,5 +77,5 @@ def manifests(
         return execute(session, now, options, operation_id)
 
     return with_table_lock(
-        session, loaded, work, command="manifests", branch=branch, wait_ms=wait_ms
+        session, loaded, work, command="manifests", branch=branch, wait_ms=wait_ms, repeated=True
     )

@@ -28,7 +28,7 @@ def stats(
     branch: Branch = "main",
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Count the distinct values of columns, and store them where query planners read them.
+    """Count distinct values of columns for query planners.
 
     Reads the rows of the newest snapshot once, writes a statistics file with one sketch for each
     column, and registers it for that snapshot. No snapshot is added.

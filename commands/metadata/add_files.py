@@ -33,7 +33,7 @@ def add_files(
     on_commit: OnCommit = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Add existing Parquet files to a table in one commit; they are neither copied nor rewritten.
+    """Add existing Parquet files to a table without copying them.
 
     Only footers are read. Columns are found by field id, else by name; partitions come from the
     bounds of columns, else from folders NAME=VALUE. A file that does not fit is refused.

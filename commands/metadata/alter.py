@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import DryRun, TableArgument
+from lake.commands.options import DryRun, TableArgument, Wait
 from lake.commands.parsing import parse_choice, parse_pairs
 from lake.core.outcome import Outcome
+from lake.core.units import parse_duration_ms
+
+if TYPE_CHECKING:
+    from lake.core.catalogs.catalog import Table
 
 
 def alter(
@@ -50,15 +54,25 @@ def alter(
     format_version: Annotated[
         str | None, typer.Option(metavar="2|3", help="Upgrade the table to a format version.")
     ] = None,
+    no_other_catalog: Annotated[
+        bool,
+        typer.Option(
+            "--no-other-catalog",
+            help="Record that no other catalog contains the table: metadata files that are not in its history no "
+            "longer prevent deletions.",
+        ),
+    ] = False,
+    wait: Wait = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Change a table's columns, partitioning, sort order, properties or format version.
+    """Change a table's columns, partitioning, order, properties or format.
 
     All changes are made in one commit, and no file is rewritten. Columns are named as before the
     command. Types are written as for lake create.
     """
     from lake.core.definition.alter import Alteration, execute, plan_alter
     from lake.core.definition.schema_edits import SchemaEdits
+    from lake.core.locks.table_lock import with_table_lock
 
     version = format_version and parse_choice(format_version, "--format-version", ("1", "2", "3"))
     alteration = Alteration(
@@ -73,7 +87,15 @@ def alter(
         partition_by=partition_by,
         sort_by=sort_by,
         format_version=int(version) if version else None,
+        no_other_catalog=no_other_catalog,
     )
+    wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)
-    plan = plan_alter(session, session.table(table), alteration)
-    return execute(session, plan, alteration, dry_run=dry_run)
+    loaded = session.table(table)
+
+    def work(now: Table, _: str) -> Outcome:
+        return execute(session, plan_alter(session, now, alteration), alteration, dry_run=dry_run)
+
+    if dry_run:
+        return work(loaded, "")
+    return with_table_lock(session, loaded, work, command="alter", wait_ms=wait_ms)

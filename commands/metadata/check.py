@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import Branch, DryRun, TableArgument
-from lake.core.errors import InvalidRequestError
+from lake.commands.options import Branch, DryRun, TableArgument, Wait
+from lake.core.errors import InvalidRequestError, OutOfRangeError
 from lake.core.outcome import Outcome
+from lake.core.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
@@ -44,14 +45,15 @@ def check(
         bool, typer.Option("--yes", help="Make the repairs; without it, they are only shown.")
     ] = False,
     branch: Branch = "main",
+    wait: Wait = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Read all metadata of a table, and report what is missing, damaged or contradictory.
+    """Report what is missing, damaged or contradictory in a table.
 
     The exit code is 0 without findings, 6 with warnings, and 7 with errors. Nothing is changed
     without --repair and --yes.
     """
-    from lake.core.checking.check import check_table
+    from lake.core.checking.check import check_numbers, check_table
     from lake.core.checking.findings import Level
 
     session = session_of(context)
@@ -62,14 +64,25 @@ def check(
             raise InvalidRequestError(
                 "--repair contradicts --files, --rows and --deep: a repair reads what it needs"
             )
-        return _repair(session, table, repair, branch, is_agreed=yes and not dry_run)
-    if yes or dry_run or branch != "main":
-        raise InvalidRequestError("--yes, --dry-run and --branch need --repair")
-    return check_table(session, session.table(table), level)
+        wait_ms = None if wait is None else parse_duration_ms(wait)
+        return _repair(session, table, repair, branch, wait_ms, is_agreed=yes and not dry_run)
+    if yes or dry_run or branch != "main" or wait is not None:
+        raise InvalidRequestError("--yes, --dry-run, --branch and --wait need --repair")
+    try:
+        loaded = session.table(table)
+    except OutOfRangeError as error:
+        return check_numbers(session, table, level, error)
+    return check_table(session, loaded, level)
 
 
 def _repair(
-    session: Session, name: str, repairs: list[str], branch: str, *, is_agreed: bool
+    session: Session,
+    name: str,
+    repairs: list[str],
+    branch: str,
+    wait_ms: int | None,
+    *,
+    is_agreed: bool,
 ) -> Outcome:
     """Show what would be repaired or, if the user agrees, repair it."""
     from lake.core.locks.table_lock import with_table_lock
@@ -86,4 +99,4 @@ def _repair(
     def work(now: Table, operation_id: str) -> Outcome:
         return execute(session, now, options, operation_id)
 
-    return with_table_lock(session, loaded, work, command="check", branch=branch)
+    return with_table_lock(session, loaded, work, command="check", branch=branch, wait_ms=wait_ms)

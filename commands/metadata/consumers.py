@@ -29,7 +29,7 @@ def consumers(
     ] = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """List the readers whose progress a table protects from expiry, or remove one."""
+    """List or remove the readers that a table protects."""
     session = session_of(context)
     if dry_run and dropped_consumer is None:
         raise InvalidRequestError("--dry-run needs --drop")

@@ -59,7 +59,7 @@ def deletes(
     on_commit: OnCommit = None,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Show a table's delete files: kind, rows, bytes, and the data files that they apply to.
+    """Show a table's delete files and what they apply to.
 
     A delete file that applies to no data file is dangling: it deletes nothing.
     """
@@ -145,4 +145,5 @@ class _Change:
             command="deletes",
             branch=self.branch,
             wait_ms=wait_ms,
+            repeated=True,
         )

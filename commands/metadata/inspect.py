@@ -14,6 +14,7 @@ from lake.commands.options import (
     ReplaceOutput,
     TableArgument,
     Where,
+    absolute_time,
 )
 from lake.commands.parsing import parse_choice, parse_names
 from lake.core.outcome import Outcome
@@ -34,7 +35,12 @@ def inspect(
         str | None, typer.Option(metavar="NAME", help="Branch to read [default: main].")
     ] = None,
     snapshot: Annotated[
-        str | None, typer.Option(metavar="REF", help="Snapshot to read: id, tag, branch or @TIME.")
+        str | None,
+        typer.Option(
+            metavar="REF",
+            callback=absolute_time,
+            help="Snapshot to read: id, tag, branch or @TIME.",
+        ),
     ] = None,
     where: Where = None,
     select: Annotated[str | None, typer.Option(metavar="a,b", help="Columns to show.")] = None,
@@ -43,7 +49,7 @@ def inspect(
     output_format: OutputFormat = None,
     replace_output: ReplaceOutput = False,
 ) -> Outcome:
-    """Show or write one of Iceberg's metadata tables, with the columns that Spark shows.
+    """Show or write one of Iceberg's metadata tables.
 
     Files, entries, manifests, partitions and deletes are those of one snapshot. No JVM is started.
     """

@@ -31,7 +31,7 @@ def partitions(
     ] = None,
     branch: Branch = "main",
 ) -> Outcome:
-    """Show a table's partitions: files, rows, bytes, delete files and last change.
+    """Show a table's partitions with their sizes and ages.
 
     With --wait-for, a job that needs a whole day waits for it: the command ends when no partition
     of the filter has changed for --idle, or with exit code 10 after --timeout.

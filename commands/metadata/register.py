@@ -22,14 +22,21 @@ def register(
             show_default=False,
         ),
     ],
+    keep_files_forever: Annotated[
+        bool,
+        typer.Option(
+            "--keep-files-forever",
+            help="Register a copy, or a table of another catalog: no file of it is ever deleted (gc.enabled=false).",
+        ),
+    ] = False,
     dry_run: DryRun = False,
 ) -> Outcome:
-    """Add a table that has a metadata file to the catalog; no file is changed.
+    """Add a table to the catalog by its metadata file.
 
     The table continues from the state in this file. A namespace that does not exist is created.
     """
     from lake.core.definition.register import execute, plan_registration
 
     session = session_of(context)
-    plan = plan_registration(session, table, metadata)
+    plan = plan_registration(session, table, metadata, keep_files_forever=keep_files_forever)
     return execute(session, plan, dry_run=dry_run)

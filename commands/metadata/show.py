@@ -10,7 +10,7 @@ from lake.core.outcome import Outcome
 
 
 def show(context: typer.Context, table: TableArgument, branch: Branch = "main") -> Outcome:
-    """Show a table's columns, partitioning, properties, refs, sizes, writers and readers.
+    """Show a table's columns, properties, refs, sizes and users.
 
     The writers are the Flink jobs, streams and runs in the retained history of the branch.
     """

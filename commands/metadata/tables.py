@@ -24,7 +24,7 @@ def tables(
         bool, typer.Option("--all-catalogs", help="List the tables of all configured catalogs.")
     ] = False,
 ) -> Outcome:
-    """List a catalog's tables: format version, rows, files, bytes and last commit.
+    """List the tables of a catalog with their sizes.
 
     A table that cannot be read is listed with its error, and the exit code is 6. No manifests and no
     data are read.

@@ -70,6 +70,11 @@ class Step:
     before: Size
     after: Size
 
+    @property
+    def title(self) -> str:
+        """The command line and what it did."""
+        return f"$ {self.command}: {self.did} in {format_duration(self.seconds)}"
+
     def to_plain(self) -> dict[str, Any]:
         """Return the step as JSON-ready values."""
         return {
@@ -238,7 +243,10 @@ class _Tour:
         yield messages.append
         self.session.interrupts.checkpoint()
         seconds = self.session.clock.monotonic() - started
-        self.steps.append(Step(command, "; ".join(messages), seconds, before, self._size()))
+        step = Step(command, "; ".join(messages), seconds, before, self._size())
+        self.steps.append(step)
+        # The tour takes a minute; its tables are printed at its end.
+        self.session.note(step.title, {"step": step.command})
 
     def _size(self) -> Size:
         if not self.session.catalog.exists(TABLE):
@@ -285,7 +293,6 @@ def _clear(folder: Path) -> None:
 
 def _shown(step: Step) -> Detail:
     """Return a step as a table with the command line as its title."""
-    title = f"$ {step.command}: {step.did} in {format_duration(step.seconds)}"
     before, after = step.before, step.after
     rows = [
         ["files", str(before.files), str(after.files)],
@@ -293,7 +300,7 @@ def _shown(step: Step) -> Detail:
         ["size on disk", format_size(before.bytes_on_disk), format_size(after.bytes_on_disk)],
         ["planning", f"{before.planning_ms} ms", f"{after.planning_ms} ms"],
     ]
-    return Detail(title, ["table", "before", "after"], rows)
+    return Detail(step.title, ["table", "before", "after"], rows)
 
 
 def _plain(size: Size) -> dict[str, int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.flink.commits import CHECKPOINT_ID, JOB_ID
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.run_ids import OPERATION_ID
+from lake.core.snapshots.run_ids import COMMAND, OPERATION_ID, RUN_ID, SOURCE, USER
 from lake.core.units import iso_time, natural_number
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ def _describe(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, Any]:
         "job_id": summary.get(JOB_ID),
         "checkpoint_id": summary.get(CHECKPOINT_ID),
         "operation_id": summary.get(OPERATION_ID),
+        "source": summary.get(SOURCE),
+        "command": summary.get(COMMAND),
+        "run_id": summary.get(RUN_ID),
+        "user": summary.get(USER),
     }
 
 

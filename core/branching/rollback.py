@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lake.core.branching.commit import BRANCH, RefChange, commit_refs
@@ -17,13 +18,15 @@ from lake.core.snapshots.completeness import read_list
 from lake.core.snapshots.run_ids import RUN_ID
 from lake.core.snapshots.streams import STREAM, StreamEpoch
 from lake.core.snapshots.summary import declared_totals
-from lake.core.units import iso_time
+from lake.core.units import format_time, iso_time
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.session import Session
 
+# How many snapshots a message lists.
+_LISTED = 3
 _COLUMNS = ("snapshot_id", "committed_at", "operation")
 
 
@@ -64,6 +67,20 @@ class RollbackPlan:
             "rows_after_at_most": after["rows_at_most"],
             "hidden_snapshots": [str(item.snapshot_id) for item in self.hidden],
         }
+
+
+def earlier_snapshots(table: Table, *, branch: str) -> str:
+    """Return the newest snapshots to which a branch can be set back, as one line for people.
+
+    Raises:
+        NotFoundError: there is no such branch.
+    """
+    head = ancestry.head_id(table.metadata, branch)
+    found = [
+        f"{branch}~{number} is {item.snapshot_id} ({format_time(item.timestamp_ms)})"
+        for number, item in enumerate(islice(ancestry.ancestors(table.metadata, head), _LISTED + 1))
+    ][1:]
+    return "; ".join([*found, f"`lake snapshots {table.identifier}` lists all snapshots"])
 
 
 def plan_rollback(table: Table, ref: str, *, branch: str, anywhere: bool) -> RollbackPlan:

@@ -1,4 +1,4 @@
-"""List, set, move and drop tags; keep the state of a branch at the end of each hour, day or week."""
+"""List, set, move and drop tags; keep the state of a branch at the end of each hour, day, week or month."""
 
 from __future__ import annotations
 

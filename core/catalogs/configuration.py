@@ -1,16 +1,25 @@
-"""Read PyIceberg's configuration. Errors report the position and not the text, which may contain secrets."""
+"""Read PyIceberg's configuration. Errors report the position and not the text, which may contain secrets.
+
+PyIceberg reads its files and variables itself, when it is imported and later. `read_configuration` decides what it
+reads: the properties of a file in the working folder count by the rule of `lake.core.trust`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyiceberg.utils.config import Config
+import strictyaml
+from pyiceberg.utils.config import Config, _lowercase_dictionary_keys
 from strictyaml import YAMLError
 
 from lake.core.errors import BadInputError
+from lake.core.trust.catalog_properties import withheld_properties
+from lake.core.trust.folders import FoundFile, read_file, require_closed, trusted_folders
+from lake.core.trust.withheld import Withheld
 
 _FILE = ".pyiceberg.yaml"
 _VARIABLES = "pyiceberg_"
@@ -27,23 +36,31 @@ class Configuration:
     Args:
         catalogs: the properties of each catalog by its name.
         default: the name of the catalog that is used if none is chosen.
+        withheld: the properties that do not count, by the name of their catalog.
+        is_found: whether a file of the working folder counts, and the folder is not trusted.
     """
 
     catalogs: Mapping[str, Mapping[str, Any]] = field(repr=False)
     default: str
+    withheld: Mapping[str, tuple[Withheld, ...]] = field(default_factory=dict)
+    is_found: bool = False
 
 
 def configuration_file() -> str | None:
     """Return the file that PyIceberg reads: the first that exists and is not empty; None if there is none."""
-    return next((path for path in _files() if os.path.getsize(path)), None)
+    return next((path for path, _ in _files() if os.path.getsize(path)), None)
 
 
-def _files() -> Iterator[str]:
-    """Yield the files of this name in the folders in which PyIceberg searches, the first one that it reads first."""
-    for folder in (os.environ.get("PYICEBERG_HOME"), os.path.expanduser("~"), os.getcwd()):
+def _files() -> Iterator[tuple[str, bool]]:
+    """Yield the files of this name where PyIceberg searches, the first one that it reads first.
+
+    With each comes whether it was found in the working folder, which the user did not name.
+    """
+    named = (os.environ.get("PYICEBERG_HOME"), os.path.expanduser("~"))
+    for folder, is_found in (*((folder, False) for folder in named), (os.getcwd(), True)):
         path = os.path.join(folder, _FILE) if folder else ""
         if os.path.isfile(path):
-            yield path
+            yield path, is_found
         elif os.path.lexists(path):
             # PyIceberg passes it by. Without its catalogs, the command would work in another one.
             raise BadInputError(f"{path} is not a regular file, or a link that leads nowhere")
@@ -81,24 +98,19 @@ def _parts(variable: str) -> list[str] | None:
     return [part.replace("__", ".").replace("_", "-") for part in parts]
 
 
-def read_configuration() -> Configuration:
-    """Read the files and variables that PyIceberg reads.
+def read_configuration(*, working_folder: bool = True) -> Configuration:
+    """Read the files and variables that PyIceberg reads, and let PyIceberg read nothing else.
+
+    Args:
+        working_folder: whether a file in the working folder counts.
 
     Raises:
         BadInputError: the configuration is not valid YAML or does not consist of catalogs, or the working folder, in
             which PyIceberg searches for it, was removed.
+        RefusedError: a file belongs to another user, or every user can change it.
     """
     try:
-        # PyIceberg refuses an empty file, and does not say so.
-        if (first := next(_files(), None)) and not os.path.getsize(first):
-            raise BadInputError(
-                f"{shortened(first)} is empty", hint="remove it, or write catalogs into it"
-            )
-        found = Config()
-        catalogs = {
-            name: found.get_catalog_config(name) or {} for name in found.get_known_catalogs()
-        }
-        return Configuration(catalogs, found.get_default_catalog_name())
+        return _configuration(working_folder=working_folder)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         place = f", line {mark.line + 1}" if mark else ""
@@ -124,3 +136,64 @@ def read_configuration() -> Configuration:
             "PyIceberg's configuration cannot be read: it does not consist of catalogs with properties",
             hint=_HINT,
         ) from error
+
+
+def _configuration(*, working_folder: bool) -> Configuration:
+    files = [item for item in _files() if working_folder or not item[1]]
+    path, is_found = files[0] if files else (None, False)
+    in_file: dict[str, Any] = {}
+    withheld: dict[str, tuple[Withheld, ...]] = {}
+    if path:
+        file = read_file(path)
+        if is_found:
+            folders = trusted_folders()
+            folders.require_own(file)
+            in_file = _parsed(file)
+            is_trusted = folders.covers(file.folder)
+            withheld = _withhold(in_file, path, trusted=is_trusted)
+            is_found = not is_trusted
+        else:
+            require_closed(file)
+            in_file = _parsed(file)
+    # PyIceberg changes the mapping that it gets.
+    Config._from_configuration_files = staticmethod(lambda: deepcopy(in_file))  # type: ignore[method-assign]  # noqa: SLF001
+    found = Config()
+    catalogs = {name: found.get_catalog_config(name) or {} for name in found.get_known_catalogs()}
+    return Configuration(catalogs, found.get_default_catalog_name(), withheld, is_found)
+
+
+def _parsed(file: FoundFile) -> dict[str, Any]:
+    # PyIceberg refuses an empty file, and does not say so.
+    if not file.data:
+        raise BadInputError(
+            f"{shortened(file.path)} is empty", hint="remove it, or write catalogs into it"
+        )
+    if file.is_too_large:
+        raise BadInputError(f"{shortened(file.path)} is larger than 1 MB")
+    found: Any = strictyaml.load(file.data.decode()).data
+    lower: dict[str, Any] = _lowercase_dictionary_keys(found)
+    return lower
+
+
+def _withhold(
+    in_file: dict[str, Any], path: str, *, trusted: bool
+) -> dict[str, tuple[Withheld, ...]]:
+    """Remove the properties that do not count from a file's content; return them by their catalog."""
+    variables = Config._from_environment_variables({}).get("catalog")  # noqa: SLF001
+    above = variables if isinstance(variables, Mapping) else {}
+    catalogs = in_file.get("catalog")
+    withheld = {}
+    for name, found in catalogs.items() if isinstance(catalogs, Mapping) else ():
+        more_trusted = above.get(name)
+        judged = withheld_properties(
+            name,
+            found if isinstance(found, Mapping) else {},
+            more_trusted if isinstance(more_trusted, Mapping) else {},
+            path,
+            trusted=trusted,
+        )
+        for key in judged:
+            del found[key]
+        if judged:
+            withheld[name] = tuple(judged.values())
+    return withheld

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
 
+from lake.core import locations
 from lake.core.catalogs.errors import catalog_errors
-from lake.core.errors import TRANSIENT_ERRORS, LakeError
+from lake.core.errors import TRANSIENT_ERRORS, LakeError, NotFoundError
+from lake.core.options import Option
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Catalog
 
 # Deeper namespaces are not listed: a server might nest them without an end.
 _DEEPEST = 16
+# A table is searched by its UUID among this many: each of them is read.
+_MOST_SEARCHED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,30 @@ class Namespace:
         if self.error is not None:
             raise self.error
         return self.tables
+
+
+def require_existing(catalog: Catalog) -> None:
+    """Check that a catalog of files exists: reading a warehouse that was misspelt must not find it empty.
+
+    Raises:
+        NotFoundError: its database does not exist, or the folder that contains its tables.
+    """
+    place = catalog.database
+    if place is None and not catalog.has_entries:
+        folder = locations.parse(str(catalog.configured.get("warehouse", "")))
+        place = folder.path if folder.is_local else None
+    if place is None or os.path.exists(place):
+        return
+    folder_name = place if catalog.database is None else os.path.dirname(place)
+    missing = (
+        f"{folder_name} contains no catalog ({os.path.basename(place)})"
+        if os.path.isdir(folder_name)
+        else f"there is no folder {folder_name}"
+    )
+    raise NotFoundError(
+        f"catalog {catalog.name} does not exist: {missing}",
+        hint=f"check {Option.WAREHOUSE} and {Option.CATALOG}; a load with {Option.CREATE} makes a new one",
+    )
 
 
 def namespaces_of(catalog: Catalog) -> Iterator[Namespace]:
@@ -106,3 +135,41 @@ def _children(catalog: Catalog, names: tuple[str, ...]) -> set[tuple[str, ...]]:
     return {
         tuple(child) for child in found if len(child) > len(names) and child[: len(names)] == names
     }
+
+
+def name_of(catalog: Catalog, uuid: str) -> str | None:
+    """Return the name of the table with a UUID; None if it is not found among a few tables that the catalog lists."""
+    try:
+        listed = catalog.metadata_locations()
+    except LakeError:
+        return None
+    # Tables of other catalogs in the same database have longer names.
+    names = [name for name, _ in listed if " of " not in name]
+    if len(names) > _MOST_SEARCHED:
+        return None
+    for name in names:
+        with suppress(LakeError):
+            if str(catalog.load(name).metadata.table_uuid) == uuid:
+                return name
+    return None
+
+
+def renamed_error(identifier: str, uuid: str, name: str) -> NotFoundError:
+    """Return the error for a table that has another name now."""
+    return NotFoundError(
+        f"table {identifier} does not exist: the table with the UUID {uuid} has the name {name} now",
+        hint=f"give the name {name}: the position belongs to the UUID, and the run goes on",
+    )
+
+
+def with_new_name(
+    error: NotFoundError, catalog: Catalog, identifier: str, uuid: str
+) -> NotFoundError:
+    """Return the error for a missing table whose UUID is known, with the table's name now if it is found."""
+    if name := name_of(catalog, uuid):
+        return renamed_error(identifier, uuid, name)
+    return NotFoundError(
+        error.message,
+        hint="if the table was renamed, give its new name: the position belongs to the UUID "
+        f"{uuid}, and the run goes on",
+    )

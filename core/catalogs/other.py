@@ -8,6 +8,7 @@ from pyiceberg.catalog import MetastoreCatalog
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
+from lake.core.metadata.commit_marks import mark_of
 
 
 class OtherBackend(PyIcebergBackend):
@@ -23,5 +24,10 @@ class OtherBackend(PyIcebergBackend):
             handle = self._load_catalog()
         pyiceberg_patches.ignore_table_storage_properties(handle)
         if isinstance(handle, MetastoreCatalog):
-            pyiceberg_patches.build_metadata(handle, self._now_ms, self.written_metadata)
+            pyiceberg_patches.build_metadata(
+                handle,
+                self._now_ms,
+                self.written_metadata,
+                lambda: mark_of(self.name, self.configured, self.database),
+            )
         return handle

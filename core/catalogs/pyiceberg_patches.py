@@ -2,7 +2,8 @@
 
 PyIceberg's models of table metadata are stricter than the specification in some places. The classes themselves are
 changed, because catalogs, commits and manifests all use them. Methods of one catalog are replaced in that object
-only. Two modules extend PyIceberg by its private names and do not change it: the updates that
+only. `lake.core.catalogs.configuration` replaces what reads PyIceberg's files, before PyIceberg's catalogs are
+imported. Two modules extend PyIceberg by its private names and do not change it: the updates that
 `lake.core.metadata.format_upgrades` and `lake.core.metadata.snapshot_updates` register, and the methods that
 `lake.core.catalogs.rest.BoundedRestCatalog` overrides. The tests check that all these names exist.
 """
@@ -11,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
 import pyiceberg.io
 from pydantic import BaseModel
+from pyiceberg import catalog
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.serializers import Compressor, FromInputFile, ToOutputFile
@@ -31,23 +33,27 @@ from pyiceberg.table import locations as table_locations
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.typedef import IcebergBaseModel, Identifier, Properties
+from pyiceberg.typedef import FrozenDict, IcebergBaseModel, Identifier, Properties
+from pyiceberg.utils.config import Config
 
 from lake.core import locations
 from lake.core.catalogs.local_file_io import LocalFileIO
 from lake.core.catalogs.trust import as_configured, without_storage
 from lake.core.errors import LakeError, RefusedError
+from lake.core.metadata.commit_marks import marked
 from lake.core.metadata.files import from_input
 from lake.core.metadata.parser import parsed_response
 from lake.core.metadata.snapshot_updates import with_corrections
 from lake.core.metadata.text import bytes_of
 from lake.core.properties.table_properties import METADATA_CODEC
 from lake.core.storage.errors import translate_errors
-from lake.core.storage.storage import Storage
+from lake.core.storage.s3 import completed, require_reachable
+from lake.core.storage.storage import Storage, with_limits
 from lake.core.types.default_values import enable_defaults
 from lake.core.types.specification_types import enable_types
 
 _METADATA = ".metadata.json"
+_S3 = frozenset({"s3", "s3a", "s3n"})
 _LOCATION_PROVIDER = "write.py-location-provider.impl"
 # How often a table is loaded whose metadata file is replaced and deleted during each attempt.
 _LOADS = 5
@@ -56,6 +62,7 @@ _LOADS = 5
 @cache
 def apply() -> None:
     """Make the changes that every command needs; a second call does nothing."""
+    _ignore_configuration()
     _bound_files()
     _open_files_late()
     _keep_unknown_members()
@@ -79,6 +86,13 @@ def apply_to_rest() -> None:
     _explain_responses(TableResponse)
 
 
+def _ignore_configuration() -> None:
+    """Open catalogs with the properties that lake gives: PyIceberg adds those that it read when it was imported."""
+    nothing = object.__new__(Config)
+    nothing.config = FrozenDict()
+    vars(catalog)["_ENV_CONFIG"] = nothing
+
+
 def _bound_files() -> None:
     """Limit the size of metadata files that are read: a small compressed file may expand to any size."""
     FromInputFile.table_metadata = staticmethod(from_input)  # type: ignore[assignment,method-assign]
@@ -90,7 +104,7 @@ def _open_files_late() -> None:
 
     def inferred(path: str, properties: Properties) -> FileIO | None:
         is_local = locations.parse(path).is_local
-        return LocalFileIO(properties) if is_local else original(path, properties)
+        return LocalFileIO(properties) if is_local else _with_patience(original(path, properties))
 
     pyiceberg.io._infer_file_io_from_scheme = inferred  # noqa: SLF001
 
@@ -196,21 +210,45 @@ def ignore_table_storage_properties(handle: Catalog, *, is_vending: bool = False
     handle._load_file_io = load_file_io  # type: ignore[method-assign]  # noqa: SLF001
 
 
-def build_metadata(handle: MetastoreCatalog, now_ms: Callable[[], int], written: list[str]) -> None:
+def _with_patience(io: FileIO | None) -> FileIO | None:
+    """Let a FileIO ask a busy store as long as `Storage` does, and a host that is not there only once."""
+    open_filesystem = getattr(io, "fs_by_scheme", None)
+    if io is None or open_filesystem is None:
+        return io
+
+    def opened(scheme: str, netloc: str | None = None) -> Any:
+        if scheme in _S3:
+            require_reachable(completed(io.properties))
+        filesystem = open_filesystem(scheme, netloc)
+        return filesystem if "s3.retry-strategy-impl" in io.properties else with_limits(filesystem)
+
+    vars(io)["fs_by_scheme"] = lru_cache(opened)
+    return io
+
+
+def build_metadata(
+    handle: MetastoreCatalog,
+    now_ms: Callable[[], int],
+    written: list[str],
+    mark: Callable[[], str],
+) -> None:
     """Make a catalog that builds metadata in this process follow the specification and write durable files.
 
     Args:
         handle: the catalog.
         now_ms: returns the time of a commit, in milliseconds since 1970.
         written: receives the location of each metadata file that a commit writes.
+        mark: returns the mark in the names of these files.
     """
-    _keep_times_and_members(handle, now_ms)
+    _keep_times_and_members(handle, now_ms, mark)
     _record_metadata(handle, written)
     _retry_missing_metadata(handle)
 
 
-def _keep_times_and_members(handle: MetastoreCatalog, now_ms: Callable[[], int]) -> None:
-    """Keep a table's times in ascending order, and keep members that PyIceberg's models do not know."""
+def _keep_times_and_members(
+    handle: MetastoreCatalog, now_ms: Callable[[], int], mark: Callable[[], str]
+) -> None:
+    """Keep a table's times in ascending order and members that PyIceberg's models do not know; mark the file."""
     stage = handle._update_and_stage_table  # noqa: SLF001
 
     def staging(
@@ -222,6 +260,7 @@ def _keep_times_and_members(handle: MetastoreCatalog, now_ms: Callable[[], int])
         staged = stage(current_table, table_identifier, requirements, updates)
         before = current_table.metadata if current_table else None
         staged.metadata = with_corrections(before, staged.metadata, updates, now_ms())
+        staged.metadata_location = marked(staged.metadata_location, mark())
         return staged
 
     vars(handle)["_update_and_stage_table"] = staging

@@ -21,6 +21,8 @@ from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError
 from lake.core.options import Option
 from lake.core.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
 from lake.core.storage.s3 import completed
+from lake.core.trust.project_settings import WAREHOUSE
+from lake.core.trust.withheld import refuse
 
 if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Catalog
@@ -49,11 +51,15 @@ def open_catalog(settings: Settings, clock: Clock | None = None, ids: Ids | None
         InvalidRequestError: several catalogs are configured and none was chosen.
         NotFoundError: the chosen catalog is not configured.
         BadInputError: the configuration cannot be read.
+        RefusedError: a file in the working folder chooses code, or an address for the user's secrets.
     """
     time = (clock, ids)
+    refuse([item for item in settings.withheld if item.name == WAREHOUSE])
     # PyIceberg cannot be imported if it does not accept its configuration.
-    configuration = read_configuration()
+    configuration = read_configuration(working_folder=settings.warehouse is None)
     name = chosen_name(settings, configuration)
+    if settings.warehouse is None:
+        refuse(configuration.withheld.get(name, ()))
     if settings.warehouse is not None or not configuration.catalogs:
         return _embedded(name, settings, time)
     return _configured(name, completed(configuration.catalogs[name]), time)
@@ -84,7 +90,7 @@ def chosen_name(settings: Settings, configuration: Configuration) -> str:
     if name not in configured and (configured or name != DEFAULT_CATALOG):
         raise NotFoundError(
             f"no catalog named {name} is configured",
-            hint=f"configured: {', '.join(configured) or 'none'} ({_configuration_place()})",
+            hint=f"configured: {', '.join(configured) or 'none'} ({_configuration_place()}); {_how_to_add(name)}",
         )
     return name
 
@@ -92,6 +98,15 @@ def chosen_name(settings: Settings, configuration: Configuration) -> str:
 def _configuration_place() -> str:
     file = configuration_file()
     return f"in {shortened(file)}" if file else "there is no .pyiceberg.yaml"
+
+
+def _how_to_add(name: str) -> str:
+    """Return where a catalog is configured, and what is written there."""
+    file = configuration_file()
+    folder = os.environ.get("PYICEBERG_HOME") or "~"
+    place = shortened(file) if file else f"{folder.rstrip('/')}/.pyiceberg.yaml"
+    kind = "type: rest, uri: 'https://catalog.example.com'"
+    return f"to add it, write into {place}: catalog: {{{name}: {{{kind}}}}}"
 
 
 def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalog:

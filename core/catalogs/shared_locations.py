@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import posixpath
+import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from lake.core import locations
-from lake.core.catalogs.errors import catalog_errors
-from lake.core.errors import TRANSIENT_ERRORS, BadInputError, LakeError, NotFoundError, RefusedError
+from lake.core.catalogs.errors import catalog_errors, locked_error
+from lake.core.errors import TRANSIENT_ERRORS, LakeError, NotFoundError, RefusedError
 from lake.core.metadata.files import is_metadata_name, parse, version_of
+from lake.core.metadata.folders import place_of
 from lake.core.metadata.roots import roots_of
 from lake.core.options import Option
 
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from lake.core.storage.storage import Storage
 
 _METADATA = "metadata"
+_SHOWN = 3
+# The catalog that lake creates in a warehouse folder.
+EMBEDDED_DATABASE = "catalog.db"
 
 
 def refuse_shared_location(table: Table, hint: str | None = None) -> None:
@@ -37,45 +43,65 @@ def refuse_shared_location(table: Table, hint: str | None = None) -> None:
         RefusedError: another table shares a folder, or may do so; see `require_own_folders`.
     """
     hint = hint or f"with {Option.KEEP_FILES} no file is deleted"
-    require_own_folders(table, hint)
-    catalog, place = table.catalog, table.metadata_location
-    found = names_of_table(catalog, table.metadata, place, table.storage, table.identifier)
-    if found:
+    metadata, place, storage = table.metadata, table.metadata_location, table.storage
+    require_own_folders(metadata, place, storage, table.identifier, hint)
+    if found := names_of_table(table.catalog, metadata, place, storage, table.identifier):
         raise RefusedError(
             f"{table.identifier} shares its folder with {', '.join(found[:3])}, "
             "which may still use the files that would be deleted",
             hint=f"{hint}; if one table has two names, drop one of them",
         )
+    refuse_other_databases(table, hint)
 
 
-def require_own_folders(table: Table, hint: str) -> None:
+def refuse_other_databases(table: Table, hint: str) -> None:
+    """Refuse to delete files of a table that another catalog in a folder above it contains.
+
+    Raises:
+        RefusedError: a database there contains the table, or another one in its folders.
+        TimedOutError: another process locks the database.
+    """
+    if found := names_in_other_databases(
+        table.catalog, table.metadata, table.metadata_location, table.storage
+    ):
+        raise RefusedError(
+            f"another catalog contains {table.identifier} too: {', '.join(found[:_SHOWN])}",
+            hint=f"{hint}; if that catalog is not used any more, drop the table there: its files stay",
+        )
+
+
+def require_own_folders(
+    metadata: TableMetadata, place: str, storage: Storage, name: str, hint: str
+) -> None:
     """Check that the table's folders belong to it, as far as its own files show it.
 
     A metadata file can be copied, and can contain any location. The next commit writes a new one into the location.
 
     Args:
-        table: the table.
+        metadata: the table's metadata.
+        place: the location of its metadata file.
+        storage: the storage that contains it.
+        name: the table, for messages.
         hint: what the user can do.
 
     Raises:
         RefusedError: the metadata file is outside of the table's folders, or a folder that the metadata names and
             that does not contain the file is that of another table, or inside it.
     """
-    place = table.metadata_location
-    if not any(_is_inside(place, root) for root in table.roots):
+    roots, home = roots_of(metadata), metadata.location
+    if not any(is_inside(place, root) for root in roots):
         raise RefusedError(
-            f"the metadata file of {table.identifier} is outside of the table's folders: {place}",
+            f"the metadata file of {name} is outside of the table's folders: {place}",
             hint=f"the files of such a table may belong to another one; {hint}",
         )
-    home = table.metadata.location
-    for root in table.roots:
+    for root in roots:
         # What is below the location is the table's if the location is.
-        if _is_inside(place, root) or (root != home and _is_inside(root, home)):
+        if is_inside(place, root) or (root != home and is_inside(root, home)):
             continue
         for folder in _upwards(root):
-            if _is_folder_of_other(table, folder):
+            if _is_folder_of_other(metadata, storage, folder):
                 raise RefusedError(
-                    f"the folder {root} of {table.identifier} is inside the folder of another table: {folder}",
+                    f"the folder {root} of {name} is inside the folder of another table: {folder}",
                     hint=f"its files may belong to that table; {hint}",
                 )
 
@@ -96,16 +122,68 @@ def names_of_table(
         storage: the storage that contains it.
         own_name: the table's own name, which is left out.
     """
-    roots = [comparable(root) for root in roots_of(metadata)]
-    place = comparable(metadata_location)
+    entries = [entry for entry in catalog.metadata_locations() if entry[0] != own_name]
+    return _sharing(entries, catalog, metadata, metadata_location, storage)
+
+
+def names_in_other_databases(
+    catalog: Catalog, metadata: TableMetadata, metadata_location: str, storage: Storage
+) -> list[str]:
+    """Return the same for the databases of other catalogs that are in a folder above the table.
+
+    lake creates its catalog in the folder that contains the tables, and a copy of such a folder contains the same
+    entries, so two catalogs easily contain one table.
+
+    Raises:
+        TimedOutError: another process locks such a database.
+    """
+    own = catalog.database and os.path.realpath(catalog.database)
+    folders = dict.fromkeys(
+        folder for root in (*roots_of(metadata), metadata_location) for folder in _upwards(root)
+    )
+    files = dict.fromkeys(
+        os.path.realpath(os.path.join(parsed.path, EMBEDDED_DATABASE))
+        for folder in folders
+        if (parsed := locations.parse(folder)).is_local
+    )
+    entries = [
+        entry for file in files if file != own and os.path.isfile(file) for entry in _entries(file)
+    ]
+    return _sharing(entries, catalog, metadata, metadata_location, storage)
+
+
+def _entries(file: str) -> list[tuple[str, str]]:
+    """Return names and metadata files of the tables in a SQLite database; none if it is not that of a catalog."""
+    query = "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables"
+    try:
+        with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as connection:
+            rows = connection.execute(query).fetchall()
+    except sqlite3.DatabaseError as error:
+        if refusal := locked_error(error, file):
+            raise refusal from error
+        return []
+    return [
+        (f"{space}.{name} in {file}", place)
+        for space, name, place in rows
+        if isinstance(place, str) and place
+    ]
+
+
+def _sharing(
+    entries: list[tuple[str, str]],
+    catalog: Catalog,
+    metadata: TableMetadata,
+    metadata_location: str,
+    storage: Storage,
+) -> list[str]:
+    """Return the names of those entries that are a table, or whose folders contain its folders."""
+    roots = [place_of(root) for root in roots_of(metadata)]
+    place = place_of(metadata_location)
     return sorted(
         name
-        for name, other in _tables_near(catalog, place, roots, storage)
-        if name != own_name
-        and (
-            metadata.table_uuid == other.table_uuid
-            or _is_in_place_of(place, roots, comparable(other.location))
-        )
+        for name, other in _tables_near(entries, catalog, place, roots, storage)
+        if metadata.table_uuid == other.table_uuid
+        or _is_in_place_of(place, roots, place_of(other.location))
     )
 
 
@@ -117,12 +195,12 @@ def _is_in_place_of(place: str, roots: list[str], other: str) -> bool:
 
 
 def _tables_near(
-    catalog: Catalog, place: str, roots: list[str], storage: Storage
+    entries: list[tuple[str, str]], catalog: Catalog, place: str, roots: list[str], storage: Storage
 ) -> Iterator[tuple[str, TableMetadata]]:
     """Yield the tables whose folders, by the names of their metadata files, may be or contain a table's folders."""
     here = posixpath.dirname(place)
-    for name, entry in catalog.metadata_locations():
-        folder = posixpath.dirname(comparable(entry))
+    for name, entry in entries:
+        folder = posixpath.dirname(place_of(entry))
         outer = posixpath.dirname(folder) if posixpath.basename(folder) == _METADATA else folder
         near = folder == here or any(
             root == outer
@@ -136,7 +214,7 @@ def _tables_near(
                 yield name, parse(storage.read(entry), entry)
 
 
-def _is_folder_of_other(table: Table, folder: str) -> bool:
+def _is_folder_of_other(metadata: TableMetadata, storage: Storage, folder: str) -> bool:
     """Whether a folder contains the metadata of another table; one to which access is refused counts as empty.
 
     Raises:
@@ -147,7 +225,7 @@ def _is_folder_of_other(table: Table, folder: str) -> bool:
     try:
         versions = [
             (version, name)
-            for name, is_folder in table.storage.list_folder(inner)
+            for name, is_folder in storage.list_folder(inner)
             if not is_folder and is_metadata_name(name) and not name.startswith(".")
             if (version := version_of(name)) is not None
         ]
@@ -160,7 +238,7 @@ def _is_folder_of_other(table: Table, folder: str) -> bool:
     newest = locations.join(inner, max(versions)[1])
     try:
         with catalog_errors(newest):
-            return parse(table.storage.read(newest), newest).table_uuid != table.metadata.table_uuid
+            return parse(storage.read(newest), newest).table_uuid != metadata.table_uuid
     except LakeError:
         return True
 
@@ -173,25 +251,7 @@ def _upwards(root: str) -> Iterator[str]:
         folder = folder.rpartition("/")[0]
 
 
-def _is_inside(location: str, folder: str) -> bool:
+def is_inside(location: str, folder: str) -> bool:
     """Whether a location is below a folder, or the folder itself; on a local disk also through links."""
-    one, other = comparable(location), comparable(folder)
+    one, other = place_of(location), place_of(folder)
     return one == other or one.startswith(f"{other}/")
-
-
-def comparable(location: str) -> str:
-    """Return one text for all locations of a folder or metadata file; on a local disk also for those through links.
-
-    Storage ignores the host of a local location, so it is left out.
-    """
-    text = locations.folded(location).rstrip("/")
-    try:
-        parsed = locations.parse(text)
-    except BadInputError:
-        return text
-    if not parsed.is_local:
-        return text
-    folder, name = os.path.split(parsed.path)
-    # A metadata file that is a link is not read.
-    path = os.path.join(os.path.realpath(folder), name)
-    return f"file://{path if is_metadata_name(name) else os.path.realpath(path)}".rstrip("/")

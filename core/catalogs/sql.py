@@ -12,17 +12,28 @@ from typing import TYPE_CHECKING, Any, cast
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from sqlalchemy import ColumnElement, Engine, delete, event, inspect, make_url, select
+from sqlalchemy import ColumnElement, Engine, delete, event, inspect, make_url, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.catalog import Table, split_identifier
 from lake.core.catalogs.errors import catalog_errors, locked_error
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
+from lake.core.catalogs.shared_locations import EMBEDDED_DATABASE
+from lake.core.catalogs.trust import storage_properties
 from lake.core.clock import Clock, Ids
-from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
-from lake.core.metadata.files import VERSION_HINT
+from lake.core.errors import (
+    CorruptFileError,
+    LakeError,
+    NotFoundError,
+    OutOfRangeError,
+    RefusedError,
+)
+from lake.core.metadata.commit_marks import mark_of
+from lake.core.metadata.files import VERSION_HINT, earlier_metadata
 from lake.core.options import Option
+from lake.core.storage.storage import Storage
+from lake.core.units import iso_time
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -100,6 +111,70 @@ class SqlBackend(PyIcebergBackend):
             if place and isinstance(place, str)
         ]
 
+    def load(self, identifier: str) -> Table:
+        """Load a table by ``namespace.table``; see `PyIcebergBackend.load`.
+
+        Raises:
+            CorruptFileError: its metadata file is missing or cannot be read. The hint contains the command that
+                registers the newest metadata file before it that can be read.
+        """
+        try:
+            return super().load(identifier)
+        except OutOfRangeError:
+            raise
+        except CorruptFileError as error:
+            place = dict(self.metadata_locations()).get(identifier)
+            if place is None:
+                raise
+            named = error.message if place in error.message else f"{error.message} ({place})"
+            raise CorruptFileError(named, hint=self._earlier(identifier, place)) from error
+
+    def _earlier(self, identifier: str, place: str) -> str:
+        """Return what to do about a metadata file that is missing or cannot be read."""
+        storage = Storage(storage_properties({k: str(v) for k, v in self.configured.items()}))
+        folder = place.rpartition("/")[0]
+        try:
+            found = earlier_metadata(storage, place)
+        except LakeError as error:
+            return f"restore it from a backup; {folder} cannot be listed: {error.message}"
+        if found is None:
+            return f"restore it from a backup: {folder} contains no older metadata file that can be read"
+        older, metadata, others = found
+        more = f" ({others:,} older metadata files are there)" if others else ""
+        return (
+            f"restore it from a backup, or set the table back to the state of {iso_time(metadata.last_updated_ms)}: "
+            f"`lake register {identifier} {older}`; later commits are lost{more}"
+        )
+
+    def register(self, identifier: str, metadata_location: str) -> None:
+        """Add an entry; one whose metadata file is missing or cannot be read gets the other file.
+
+        PyIceberg's exceptions are not translated.
+        """
+        broken = dict(self.metadata_locations()).get(identifier)
+        if broken is None or self._can_be_read(identifier):
+            super().register(identifier, metadata_location)
+            return
+        entry = (
+            update(IcebergTables)
+            .where(
+                *self._named(split_identifier(identifier)),
+                IcebergTables.metadata_location == broken,
+            )
+            .values(metadata_location=metadata_location, previous_metadata_location=broken)
+        )
+        with self._sql.engine.begin() as connection:
+            changed = connection.execute(entry).rowcount
+        if changed != 1:
+            raise CommitFailedException(f"{identifier} has another metadata file now")
+
+    def _can_be_read(self, identifier: str) -> bool:
+        try:
+            super().load(identifier)
+        except CorruptFileError:
+            return False
+        return True
+
     def drop(self, table: Table) -> None:
         """Remove a table's entry, if it still has the table's metadata file; see `Catalog.drop`."""
         names = split_identifier(table.identifier)
@@ -171,7 +246,12 @@ class SqlBackend(PyIcebergBackend):
         pyiceberg_patches.ignore_table_storage_properties(opened)
         _check_locations(opened)
         _prepare_connections(opened.engine)
-        pyiceberg_patches.build_metadata(opened, self._now_ms, self.written_metadata)
+        pyiceberg_patches.build_metadata(
+            opened,
+            self._now_ms,
+            self.written_metadata,
+            lambda: mark_of(self.name, self.configured, self.database),
+        )
         return opened
 
     def _is_view(self, names: tuple[str, ...]) -> bool:
@@ -204,7 +284,7 @@ class EmbeddedBackend(SqlBackend):
         self, name: str, folder: str, clock: Clock | None = None, ids: Ids | None = None
     ) -> None:
         self._folder = folder
-        self._file = os.path.join(folder, "catalog.db")
+        self._file = os.path.join(folder, EMBEDDED_DATABASE)
         properties = {
             "type": "sql",
             "uri": f"{_SQLITE}///{self._file}?timeout={_SQLITE_WAIT_SECONDS}",

@@ -101,7 +101,7 @@ class _ChangelogLoad(Load):
         """Write rows and deletes."""
         self._written = written = _write(self.session, self._load, self.operation_id)
         schema = source_schema(self.plan.schema, self._load.options.changes_column)
-        self.keep_rejects(written.rejects, schema)
+        self.keep_rejects(written.rejects, schema, written.rows_read)
         if not written.files:
             warn_of_no_rows(self.session, self.plan)
         return replace(

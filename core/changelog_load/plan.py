@@ -10,12 +10,13 @@ from lake.core.deletes.delta_writer import RETRACT, UPSERT, DeltaSettings, check
 from lake.core.deletes.equality_coverage import check_specs
 from lake.core.deletes.writers import check_delete_files
 from lake.core.errors import InvalidRequestError, RefusedError
-from lake.core.ingest.options import IngestOptions
+from lake.core.ingest.options import IngestOptions, Needs
 from lake.core.ingest.plan import IngestPlan, describe, plan_ingest
 from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.upsert.options import EQUALITY, key_ids, unwanted_deletes
+from lake.core.upsert.row_kinds import WRITTEN
 
 MODES = (UPSERT, RETRACT)
 _CHANGES = "changes"
@@ -52,6 +53,12 @@ class ChangeOptions:
                 f"{Option.LOCAL_MERGE_BYTES} needs {Option.CHANGES_MODE} {UPSERT}: each change of a {RETRACT} log "
                 "has its own old row"
             )
+
+    def needs(self, missing: str | None) -> Needs | None:
+        """Return which columns of the table the source must have; the argument is `IngestOptions.missing`."""
+        if missing is not None:
+            return None
+        return Needs(key=self.key, kinds=self.changes_column, whole_kinds=WRITTEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +103,13 @@ def plan_changelog_load(
             "in which changes could be applied",
             hint=f"use {Option.CHANGES_MODE} {UPSERT}, {Option.DELETES} position and {Option.SEQUENCE}",
         )
-    plan = plan_ingest(
-        session, identifier, replace(ingest, mode=_CHANGES, changes_column=options.changes_column)
+    wanted = replace(
+        ingest,
+        mode=_CHANGES,
+        changes_column=options.changes_column,
+        needs=options.needs(ingest.missing),
     )
+    plan = plan_ingest(session, identifier, wanted)
     if plan.is_settled:
         return ChangelogLoadPlan(ingest=plan, options=options)
     table, schema = plan.table, plan.schema

@@ -34,7 +34,12 @@ from lake.core.checking.snapshot_contents import (
 from lake.core.checking.stored_files import StoredFiles
 from lake.core.checking.surroundings import Outside, surrounding_findings
 from lake.core.checking.table_metadata import table_findings
-from lake.core.errors import BadInputError, CommitConflictError, NotFoundError
+from lake.core.errors import (
+    BadInputError,
+    CommitConflictError,
+    NotFoundError,
+    OutOfRangeError,
+)
 from lake.core.manifests.api import (
     read_list_additions,
     read_manifest_list,
@@ -106,6 +111,38 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
             f"snapshots of {table.identifier} expired during each of {_ATTEMPTS} checks",
             hint="run the command again while no snapshots expire",
         )
+    return _outcome(
+        session,
+        table.identifier,
+        level,
+        found,
+        table.metadata.current_snapshot_id,
+        {
+            "snapshots": len(table.metadata.snapshots),
+            "manifests": check.manifests.num_rows,
+            "entries": check.entries,
+            "files": check.files,
+        },
+    )
+
+
+def check_numbers(
+    session: Session, identifier: str, level: Level, error: OutOfRangeError
+) -> Outcome:
+    """Report numbers by which a table cannot be loaded; nothing else of it is read."""
+    found = Findings.of(Finding("C008", place, text) for place, text in error.found)
+    nothing = dict.fromkeys(("snapshots", "manifests", "entries", "files"), 0)
+    return _outcome(session, identifier, level, found, None, nothing)
+
+
+def _outcome(
+    session: Session,
+    identifier: str,
+    level: Level,
+    found: Findings,
+    snapshot_id: int | None,
+    read: Mapping[str, int],
+) -> Outcome:
     errors, warnings = found.count(ERROR), found.count(WARNING)
     status = Status.DAMAGED if errors else Status.SUSPECT if warnings else Status.DONE
     rows = found.rows()
@@ -114,19 +151,16 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
     table_rows = [[row[key] for key in columns] for row in described]
     return Outcome(
         command="check",
-        table=table.identifier,
+        table=identifier,
         status=status,
-        base_snapshot_id=table.metadata.current_snapshot_id,
+        base_snapshot_id=snapshot_id,
         result={
             "level": level.name.lower(),
             "findings": rows,
             "errors": errors,
             "warnings": warnings,
             "notes": found.count(NOTE),
-            "snapshots": len(table.metadata.snapshots),
-            "manifests": check.manifests.num_rows,
-            "entries": check.entries,
-            "files": check.files,
+            **read,
         },
         details=[Detail("findings", columns, table_rows, vertical=True)] if rows else [],
         notes=hidden,

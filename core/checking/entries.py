@@ -35,7 +35,7 @@ from lake.core.snapshots.ancestry import added_at
 from lake.core.snapshots.delete_scopes import PUFFIN
 from lake.core.types.bounds import BoundColumn, bound_array, decode_bounds
 from lake.core.types.single_values import source_type, stored_partition_type
-from lake.core.types.transforms import transformed_values
+from lake.core.types.transforms import transformed_values, unfit
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -119,13 +119,10 @@ class EntryChecks:
             if partition.type.get_field_index(name) < 0:
                 continue
             values = partition.field(name)
-            lower, upper = (
-                transformed_values(
-                    bound_array(live, column, field.source_id, kind), kind, field.transform
-                )
-                for column in _BOUNDS
-            )
-            # A value below the bounds, above them, or NULL although there are values.
+            ends = [bound_array(live, column, field.source_id, kind) for column in _BOUNDS]
+            lower, upper = (transformed_values(end, kind, field.transform) for end in ends)
+            beyond = pc.or_(unfit(ends[0], lower), unfit(ends[1], upper))
+            # A value below the bounds, above them, NULL although there are values, or one that the field cannot have.
             bad = pc.or_kleene(
                 pc.or_kleene(
                     pc.less(values, lower.cast(values.type)),
@@ -133,7 +130,8 @@ class EntryChecks:
                 ),
                 pc.and_(values.is_null(), lower.is_valid()),
             )
-            bad = pc.and_(pc.equal(live["content"], DATA), one_array(bad))
+            bad = pc.or_kleene(one_array(bad), beyond)
+            bad = pc.and_(pc.equal(live["content"], DATA), bad)
             text = f"its value of the partition field {field.name} contradicts the bounds of the column"
             yield from _each("P001", paths, bad, text)
 

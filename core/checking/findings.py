@@ -78,6 +78,7 @@ KINDS = {
     "C005": Kind(ERROR, "readers fail, or return values of another column", _REGISTER),
     "C006": Kind(ERROR, "writers fail", "change the spec, the sort order or the schema"),
     "C007": Kind(ERROR, "Iceberg Java does not load the table", "rename the column"),
+    "C008": Kind(ERROR, "Iceberg Java does not load the table", _REGISTER),
     "N001": Kind(ERROR, "new rows get the ids of other rows", _REGISTER),
     "N002": Kind(ERROR, "different rows have one id", _REWRITE),
     "N003": Kind(WARNING, "rows have no ids", _REWRITE_LIST),

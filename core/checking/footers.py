@@ -26,10 +26,11 @@ from lake.core.errors import BadInputError, RefusedError
 from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.orc.reader import OrcStripes
 from lake.core.formats.parquet.footer import open_parquet
-from lake.core.formats.parquet.row_groups import column_metrics, flat_columns, struct_columns
+from lake.core.formats.parquet.row_groups import flat_columns, struct_columns
+from lake.core.formats.parquet.statistics import TrustedFooter
 from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES, DeleteFile
 from lake.core.properties.table_properties import NAME_MAPPING
-from lake.core.types.arrow_schema import field_id
+from lake.core.types.arrow_schema import struct_field_ids
 from lake.core.types.unsupported_columns import has_unsupported
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ COLUMNS = (
 )
 _THREADS = 8
 _AT_ONCE = 1000
-# Some writers truncate the statistics of texts and binaries in footers to this number of bytes.
+# Some writers truncate the statistics of texts and binaries in footers to this number of bytes, and do not say so.
 _TRUNCATED_BYTES = 64
 _EXACT = Mode(counts=True, bounds=True)
 
@@ -84,6 +85,8 @@ class Footers:
         Raises:
             StorageError: the storage does not answer.
         """
+        # Python has no values for the dates of many partitions, which are not compared here.
+        entries = entries.select([name for name in entries.column_names if name != "partition"])
         with ThreadPoolExecutor(_THREADS) as pool:
             for start in range(0, entries.num_rows, _AT_ONCE):
                 yield from pool.map(self._report, entries.slice(start, _AT_ONCE).to_pylist())
@@ -147,17 +150,16 @@ class Footers:
             yield from _types(path, mapping)
         if row["content"] != DATA:
             yield from _missing(path, row, opened.schema, mapping)
-        elif opened.parquet is not None and mapping is not None:
+        elif opened.footer is not None and mapping is not None:
             columns = [
                 *flat_columns(opened.parquet, self._schema, mapping.found),
                 *struct_columns(opened.parquet, self._schema),
             ]
-            found = column_metrics(
-                opened.parquet.metadata, columns, {leaf.field_id: _EXACT for _, leaf in columns}
-            )
-            for _, leaf in columns:
+            found = opened.footer.metrics(columns, {leaf.field_id: _EXACT for _, leaf in columns})
+            for position, leaf in columns:
                 yield from _nulls(path, leaf, row, found)
-                yield from _bounds(path, leaf, row, found)
+                if position not in opened.footer.truncated:
+                    yield from _bounds(path, leaf, row, found)
 
     def _settings(self, schema: Schema) -> ReadSettings:
         names = POSITION_NAMES if schema is POSITION_SCHEMA else self._mapping
@@ -166,19 +168,20 @@ class Footers:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """The rows and columns that a file declares; `parquet` is None for other formats."""
+    """The rows and columns that a file declares; `parquet` and `footer` are None for other formats."""
 
     rows: int
     schema: pa.Schema
     parquet: Any = None
+    footer: TrustedFooter | None = None
 
 
 def _open(source: Any, row: Mapping[str, Any]) -> _Opened:
     path, kind = row["file_path"], row["file_format"]
     if kind == "PARQUET":
         parquet, checks = open_parquet(source, path)
-        checks.all_groups()
-        return _Opened(parquet.metadata.num_rows, schema_of_file(parquet), parquet)
+        footer = TrustedFooter(parquet, checks.all_groups())
+        return _Opened(parquet.metadata.num_rows, schema_of_file(parquet), parquet, footer)
     if kind == "ORC":
         stripes = OrcStripes(source, path)
         return _Opened(stripes.rows, stripes.schema)
@@ -218,7 +221,7 @@ def _missing(
 ) -> Iterator[Finding]:
     """Find columns that a delete file lacks."""
     if row["content"] == EQUALITY_DELETES:
-        ids = _ids(schema)
+        ids = struct_field_ids(schema)
         lost = sorted(set(row["equality_ids"] or ()) - ids) if ids else []
     else:
         wanted = () if mapping is None else mapping.wanted
@@ -227,16 +230,6 @@ def _missing(
         ]
     if lost:
         yield Finding("D006", path, f"has no column with the id {lost[0]}")
-
-
-def _ids(fields: Any) -> set[int]:
-    """Return the ids of columns and their nested fields in structs."""
-    found = set()
-    for item in fields:
-        number = field_id(item)
-        found |= set() if number is None else {number}
-        found |= _ids(item.type) if pa.types.is_struct(item.type) else set()
-    return found
 
 
 def _of(row: Mapping[str, Any], column: str, leaf: Leaf) -> Any:

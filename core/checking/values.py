@@ -40,7 +40,7 @@ from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
 from lake.core.snapshots.delete_scopes import PUFFIN, all_schemas
 from lake.core.types.bounds import comparable, decode_bounds
 from lake.core.types.single_values import from_single_values, source_type
-from lake.core.types.transforms import transformed_values
+from lake.core.types.transforms import transformed_values, unfit
 from lake.core.types.unsupported_columns import has_unsupported
 
 if TYPE_CHECKING:
@@ -186,7 +186,10 @@ class _PartitionValues:
             if field.name in self._bad or source is None:
                 continue
             values = transformed_values(source, kind, field.transform)
-            if expected.null_count:
+            if pc.any(unfit(source, values), min_count=0).as_py():
+                # No value of the field is that of the row.
+                same = pa.array([False])
+            elif expected.null_count:
                 same = pc.is_null(values)
             else:
                 same = pc.fill_null(

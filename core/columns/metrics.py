@@ -198,8 +198,12 @@ def _add_bounds(metrics: Metrics, leaf: Leaf, chunks: list[Any], mode: Mode) -> 
         highs.append(ordered_value(statistics.max_raw, leaf.kind))
     if not lows or _unordered([*lows, *highs]):
         return
-    lower = encode_ordered(min(lows), leaf.kind, mode.length, upper=False)
-    upper = encode_ordered(max(highs), leaf.kind, mode.length, upper=True)
+    low, high = min(lows), max(highs)
+    if isinstance(low, float):
+        # A zero as a minimum or maximum of Parquet may have either sign; Iceberg orders -0.0 before 0.0.
+        low, high = low or -0.0, high or 0.0
+    lower = encode_ordered(low, leaf.kind, mode.length, upper=False)
+    upper = encode_ordered(high, leaf.kind, mode.length, upper=True)
     if lower is not None:
         metrics.lower_bounds[leaf.field_id] = lower
     if upper is not None:

@@ -36,6 +36,7 @@ from lake.core.metadata.text import unknown_members
 from lake.core.properties.table_properties import (
     COMMIT_RETRY,
     DELETE_OLD_METADATA,
+    GC_ENABLED,
     STATUS_CHECK,
 )
 from lake.core.run_context import RunContext
@@ -389,7 +390,11 @@ def _not_accepted(table: Table, cause: Exception) -> BadInputError:
 
 def _drop_old_metadata(context: RunContext, before: Table, after: Table) -> None:
     """Delete metadata files that dropped out of the log, if the table's properties request it."""
-    if not DELETE_OLD_METADATA.of(before.properties) or before.creating:
+    properties = before.properties
+    if not DELETE_OLD_METADATA.of(properties) or before.creating:
+        return
+    if not GC_ENABLED.of(properties):
+        # One of them may be the current one of another catalog.
         return
     logged = {entry.metadata_file for entry in after.metadata.metadata_log}
     logged.add(after.metadata_location)

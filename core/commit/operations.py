@@ -122,6 +122,7 @@ class RowDelta:
     Args:
         added: new data files.
         deletes: new delete files.
+        removed_paths: live data files to remove; one that is no longer live, or has new deletes, is a conflict.
         replaced_deletes: delete files whose positions ``deletes`` contains again, e.g. deletion vectors with
             additional positions; one that is no longer live is a conflict.
         base_snapshot_id: the snapshot that the caller had read when it decided.
@@ -130,13 +131,14 @@ class RowDelta:
         conflict_filter: bound filter of the rows that were searched for; None means any row.
         isolation: with ``serializable``, a concurrent data file that may contain such rows is a conflict too.
         ignore_equality: whether equality deletes committed since are not a conflict: they still apply to the data
-            files, which keep their sequence numbers.
+            files that stay, which keep their sequence numbers.
         sole_spec: the only partition spec that data files may have, if the equality deletes do not apply to others;
             a data file with another spec, e.g. from a writer that began before the spec changed, is a conflict.
     """
 
     added: Files
     deletes: Files
+    removed_paths: Sequence[str] = ()
     replaced_deletes: Sequence[DeleteKey] = ()
     base_snapshot_id: int | None = None
     validates: bool = True

@@ -62,7 +62,7 @@ from lake.core.properties.table_properties import (
     MANIFESTS_TO_MERGE,
     SERIALIZABLE,
 )
-from lake.core.snapshots.completeness import read_list, verify_manifest_list
+from lake.core.snapshots.completeness import lacking_column, read_list, verify_manifest_list
 from lake.core.snapshots.row_lineage import assign_row_ids
 from lake.core.snapshots.summary import (
     COUNTED_COLUMNS,
@@ -80,7 +80,6 @@ if TYPE_CHECKING:
     from lake.core.storage.storage import Storage
 
 _LIVE_COUNTS = ("added_files_count", "existing_files_count")
-_LIST_COUNTS = tuple(name for name in MANIFEST_SCHEMA.names if name.endswith("_count"))
 # Operations on entries that add no file, each with a draft of its own.
 _OF_ENTRIES = (RewriteManifests, DropDuplicates, RecountTotals)
 _REMOVAL_COUNTS = ("deleted-", "removed-")
@@ -380,8 +379,9 @@ class SnapshotProducer:
         if isinstance(operation, ReplacePartitions):
             return "overwrite"
         if isinstance(operation, RowDelta):
+            removes = bool(self._deletes or removal.paths)
             plain = "append" if self._data else "delete"
-            return "overwrite" if bool(self._data) == bool(self._deletes) else plain
+            return "overwrite" if bool(self._data) == removes else plain
         if not self._data or isinstance(operation, DropDuplicates):
             return "delete"
         by_filter = operation.conflict_filter is not None
@@ -439,6 +439,8 @@ class SnapshotProducer:
         parent.delete_conflicts.check(metadata, parent.manifests, added, replaced)
         if operation.sole_spec is not None:
             check_sole_spec(self.table.storage, metadata, parent.manifests, operation.sole_spec)
+        removed = frozenset(operation.removed_paths)
+        gone = find_live(self.storage, metadata, parent.manifests, removed)
         if operation.validates:
             named = _texts(deletes, "referenced_data_file") - _texts(data, "file_path")
             files = find_live(self.storage, metadata, parent.manifests, named)
@@ -446,9 +448,11 @@ class SnapshotProducer:
                 if operation.isolation == SERIALIZABLE:
                     conflicts.refuse_new_data(since, operation.conflict_filter)
                 conflicts.refuse_new_deletes_for(
-                    since, files.partitions, ignore_equality=operation.ignore_equality
+                    since,
+                    {**files.partitions, **gone.partitions},
+                    ignore_equality=operation.ignore_equality,
                 )
-        return Removal(deletes=replaced)
+        return Removal(removed, gone.manifests, replaced)
 
     def _rewritten_deletes(
         self,
@@ -759,12 +763,11 @@ def _check_head(metadata: TableMetadata, snapshot: Snapshot, listed: pa.Table) -
             f"snapshot {snapshot.snapshot_id} has sequence number {snapshot.sequence_number}, the table's "
             f"last is {metadata.last_sequence_number}"
         )
-    for column in ("added_snapshot_id", *_LIST_COUNTS):
-        if listed[column].null_count:
-            raise CorruptFileError(
-                f"{snapshot.manifest_list} contains a manifest without {column}, which format version "
-                f"{metadata.format_version} requires"
-            )
+    if column := lacking_column(listed):
+        raise CorruptFileError(
+            f"{snapshot.manifest_list} contains a manifest without {column}, which format version "
+            f"{metadata.format_version} requires"
+        )
 
 
 def pack_end(manifests: Sequence[dict[str, Any]], target: int) -> list[list[dict[str, Any]]]:

@@ -52,6 +52,7 @@ _COLUMNS = {
     "expected_output_files": "output files",
     "reasons": "reason",
 }
+_LEFT_COLUMNS = ("reason", "partition", "files", "bytes")
 
 
 @dataclass(slots=True)
@@ -108,12 +109,13 @@ def _removed_deletes(committed: Committed) -> int:
     return int(counters.get("removed-delete-files", "0"))
 
 
-def preview(plan: CompactionPlan, *, verbose: bool = False) -> Outcome:
+def preview(plan: CompactionPlan, *, verbose: bool = False, explain: bool = False) -> Outcome:
     """Describe a plan without executing it.
 
     Args:
         plan: the plan.
-        verbose: list all groups, instead of the first ones.
+        verbose: list all groups and partitions, instead of the first ones.
+        explain: also list the files that are left alone, by reason and partition.
     """
     outcome = _outcome(plan, Status.DRY_RUN)
     groups = outcome.plan["file_groups"]
@@ -123,9 +125,14 @@ def preview(plan: CompactionPlan, *, verbose: bool = False) -> Outcome:
     rows = [
         [", ".join(item[key]) if key == "reasons" else item[key] for key in keys] for item in shown
     ]
-    return replace(
-        outcome, details=[Detail("groups", [_COLUMNS[key] for key in keys], rows)], notes=notes
-    )
+    details = [Detail("groups", [_COLUMNS[key] for key in keys], rows)]
+    if explain:
+        # The partitions with the most files are the ones that are asked about.
+        alone = sorted(plan.explained(), key=lambda item: -item[2])
+        partitions, more = first_rows(alone, _SHOWN_GROUPS, "partitions", every=verbose)
+        details.append(Detail("files that are left alone", _LEFT_COLUMNS, partitions))
+        notes = [*notes, *more]
+    return replace(outcome, details=details, notes=notes)
 
 
 def execute(session: Session, plan: CompactionPlan, operation_id: str | None = None) -> Outcome:
@@ -180,7 +187,7 @@ class _Run:
         self.next_step = "all groups were committed"
         self._table = plan.table
         self._conflict: CommitConflictError | None = None
-        self._wrong_bounds: list[str] = []
+        self._wrong: list[Disagreement] = []
         self._failed: list[FileGroup] = []
         self._tasks = 0
         self._commits = 0
@@ -199,7 +206,7 @@ class _Run:
                 break
         if self._conflict is not None and not self.tally.snapshot_ids:
             raise self._conflict
-        self._warn_of_bounds()
+        self._warn_of_metrics()
         # All reported files that still exist are committed.
         self.next_step = "the files of lost tasks were removed"
         remove_lost_attempts(self.session, self._table, self.operation_id, [])
@@ -267,7 +274,8 @@ class _Run:
 
         Raises:
             LakeError: the rows differ, or the metadata of the new files does not describe them.
-            CorruptFileError: the rows are equal, and a count in the metadata of the old files is wrong.
+            CorruptFileError: values that the metadata of the old files counts are read as NULL, because a file does
+                not contain their column.
         """
         worst = max(differences, key=lambda item: (item.certain, not item.of_bounds))
         payload = CompareTask(
@@ -277,18 +285,22 @@ class _Run:
             files=done.files,
         )
         engine = self.session.engine(self.plan.input_bytes)
+        missing: set[int] = set()
         for result in engine.run([Task(payload)], compare, storage=self.plan.table.storage):
             if not result.value.same:
                 raise LakeError(f"{worst.text}; nothing was committed")
+            missing |= set(result.value.missing)
             if result.value.described is not None:
                 self._check_new(done, result.value.described)
-        if worst.certain and not worst.of_bounds:
-            raise CorruptFileError(
-                f"{worst.text}, but all values are equal: the table's metadata of the old files is wrong",
-                hint="nothing was committed",
-            )
+        for item in differences:
+            if item.lost_in in missing:
+                raise CorruptFileError(
+                    f"{item.text}, because a file does not contain the column: the table's metadata or the file is "
+                    "wrong",
+                    hint="nothing was committed",
+                )
         if worst.certain:
-            self._wrong_bounds.append(worst.text)
+            self._wrong.append(worst)
 
     def _check_new(self, done: Rewritten, rows: DataFile) -> None:
         """Compare the metadata of new files with the rows that were read from them.
@@ -302,13 +314,14 @@ class _Run:
             if item.certain:
                 raise LakeError(f"in the new files, {item.text}; nothing was committed")
 
-    def _warn_of_bounds(self) -> None:
-        """Warn once that bounds of old files were wrong; the rewrite corrected them."""
-        if count := len(self._wrong_bounds):
+    def _warn_of_metrics(self) -> None:
+        """Warn once that bounds or counts of old files were wrong; the rewrite corrected them."""
+        if count := len(self._wrong):
             groups = "a group of files" if count == 1 else f"{count} groups of files"
+            what = "bounds" if self._wrong[0].of_bounds else "counts"
             self.session.warn(
-                f"the metadata of {groups} had wrong bounds ({self._wrong_bounds[0]}), so filters may have skipped "
-                "rows; the bounds of the new files are correct"
+                f"the metadata of {groups} had wrong {what} ({self._wrong[0].text}), so filters may have skipped "
+                f"rows; the {what} of the new files are correct"
             )
 
     def _rewritten(self) -> Iterator[Rewritten]:
@@ -404,16 +417,17 @@ class _Run:
 def _more_files(plan: CompactionPlan, tally: _Tally | None) -> list[str]:
     """Return a warning if a compaction makes, or is expected to make, more files than it removes."""
     before = sum(group.files.num_rows for group in plan.groups)
-    after = sum(group.output_files for group in plan.groups)
+    by_size = sum(group.output_files for group in plan.groups)
+    after = sum(group.expected_files for group in plan.groups)
+    about = "about "
     if tally is not None:
-        before, after = tally.files_in, tally.files_out
+        before, after, about = tally.files_in, tally.files_out, ""
     if after <= before:
         return []
-    target = format_size(plan.options.target_bytes)
-    about = "" if tally else "about "
-    return [
-        f"the rewrite turns {before:,} files into {about}{after:,}: the target size is {target}"
-    ]
+    cause = f"the target size is {format_size(plan.options.target_bytes)}"
+    if by_size <= before:
+        cause = f"partition spec {plan.spec.spec_id} puts their rows into more partitions"
+    return [f"the rewrite turns {before:,} files into {about}{after:,}: {cause}"]
 
 
 def _outcome(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 _SPLIT_OVERHEAD = 5 * 1024
 _TOLERATED_EXCESS = 1.1
 Integers = npt.NDArray[np.int64]
+# Why files are left alone: they have the right size and few deletes; their partition has no other file to rewrite, or
+# too few; the rewrite would produce more files, because of the target size, or because the table's spec has more
+# partitions for their rows than there are files.
+RIGHT_SIZE, ONLY_FILE, FEW_FILES, MORE_FILES = "right-size", "only-file", "few-files", "more-files"
+MORE_PARTITIONS = "more-partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class FileGroup:
         output_files: the number of files that Java would write.
         split_bytes: input bytes for one output file.
         moves_rows: whether rows may move to a partition other than their file's.
+        partitions: the expected number of partitions to which they move.
     """
 
     number: int
@@ -67,6 +73,12 @@ class FileGroup:
     output_files: int
     split_bytes: int
     moves_rows: bool = False
+    partitions: int = 1
+
+    @property
+    def expected_files(self) -> int:
+        """The number of files that are expected."""
+        return self.output_files + self.partitions - 1
 
     @property
     def paths(self) -> list[str]:
@@ -128,6 +140,22 @@ class FileGroup:
         ]
 
 
+class Grouping(NamedTuple):
+    """The files that are rewritten, and those that are not.
+
+    Args:
+        groups: the groups to rewrite.
+        remaining: the number of files that `max_files` leaves out.
+        left_alone: the other files by the reason: their ``spec_id``, ``place`` and ``file_size_in_bytes``.
+        more_partitions: the expected number of files that those left alone for this reason would become.
+    """
+
+    groups: list[FileGroup]
+    remaining: int
+    left_alone: Mapping[str, pa.Table]
+    more_partitions: int = 0
+
+
 def plan_groups(
     by_spec: Mapping[int, pa.Table],
     options: CompactionOptions,
@@ -135,11 +163,12 @@ def plan_groups(
     table_spec_id: int,
     output_spec: PartitionSpec,
     least_bytes: int = 0,
-) -> tuple[list[FileGroup], int]:
-    """Choose files and group them, the oldest first; also return how many `max_files` leaves out.
+    expected_partitions: Callable[[Integers], int] | None = None,
+) -> Grouping:
+    """Choose files and group them, the oldest first.
 
-    A group that would become more files is skipped, unless the rewrite splits files that are too large,
-    applies deletes, sorts rows or moves them to another spec.
+    A group that is expected to become more files is skipped, unless the rewrite splits files that are too large,
+    applies deletes, sorts rows or moves them to a spec that was asked for.
 
     Args:
         by_spec: live data files by spec id, canonical entry columns in planning order, with
@@ -148,43 +177,71 @@ def plan_groups(
         table_spec_id: the table's spec. Its files are grouped by partition; files of other specs form one group.
         output_spec: the spec that files are written with.
         least_bytes: the minimal size of a written file, see `least_file_bytes`.
+        expected_partitions: returns the number of partitions of ``output_spec`` for the rows of some files, by
+            their index among all files; None if it is 1.
     """
     if not by_spec:
-        return [], 0
+        return Grouping([], 0, {})
     files, partitions = _numbered(by_spec, table_spec_id)
     # Sorted by the order of their commits. Columns are copied once, after all groups are known.
     order = np.argsort(_column(files, "sequence_number"), kind="stable")
     sizes, has_many_deletes = _sizes(files)[order], _has_many_deletes(files, options)[order]
+    alone: dict[str, list[Integers]] = {
+        reason: [] for reason in (RIGHT_SIZE, ONLY_FILE, FEW_FILES, MORE_FILES, MORE_PARTITIONS)
+    }
+    more_files = 0
     if not options.takes_every_file:
         chosen = _wrong_size(sizes, options) | has_many_deletes
+        alone[RIGHT_SIZE].append(order[~chosen])
         order, sizes, has_many_deletes = order[chosen], sizes[chosen], has_many_deletes[chosen]
     gains = _gains(files, options, output_spec, least_bytes)[order]
     groups: list[Integers] = []
+    partitions_of = _counted(expected_partitions, order, _moves(files, output_spec)[order])
     remaining = len(order) if options.max_files is None else options.max_files
     left = 0
     for rows in _by_partition(partitions[order]):
         for packed in pack(sizes[rows].tolist(), options.max_group_bytes, options.max_group_files):
             group = rows[packed]
-            worth_it = options.takes_every_file or (
-                _worth_it(sizes[group], has_many_deletes[group], options)
-                and (gains[group].any() or _output_files(sizes[group], options) <= len(group))
-            )
-            if not worth_it:
+            outputs = _output_files(sizes[group], options)
+            reason = None
+            if not options.takes_every_file:
+                if not _worth_it(sizes[group], has_many_deletes[group], options):
+                    reason = ONLY_FILE if len(group) == 1 else FEW_FILES
+                elif not gains[group].any():
+                    reason = _becomes_more(outputs, partitions_of(group), len(group))
+            if reason is not None:
+                alone[reason].append(order[group])
+                if reason == MORE_PARTITIONS:
+                    more_files += outputs + partitions_of(group) - 1
                 continue
             taken = group[:remaining]
             if len(taken):
                 groups.append(taken)
             remaining -= len(taken)
             left += len(group) - len(taken)
+    left_alone = _left_alone(files, alone)
     if not groups:
-        return [], left
+        return Grouping([], left, left_alone, more_files)
     groups = _in_job_order(groups, sizes, options.job_order)
     grouped = files.take(pa.array(order[np.concatenate(groups)]))
     ends = np.cumsum([len(group) for group in groups]).tolist()
-    return [
-        _group(number, grouped.slice(end - len(group), len(group)), options, output_spec)
+    planned = [
+        replace(
+            _group(number, grouped.slice(end - len(group), len(group)), options, output_spec),
+            partitions=partitions_of(group),
+        )
         for number, (group, end) in enumerate(zip(groups, ends, strict=True))
-    ], left
+    ]
+    return Grouping(planned, left, left_alone, more_files)
+
+
+def _left_alone(files: pa.Table, by_reason: Mapping[str, list[Integers]]) -> dict[str, pa.Table]:
+    shown = files.select(["spec_id", "place", "file_size_in_bytes"])
+    return {
+        reason: shown.take(pa.array(np.concatenate(found)))
+        for reason, found in by_reason.items()
+        if sum(map(len, found))
+    }
 
 
 def output_files(input_bytes: int, options: CompactionOptions) -> int:
@@ -311,12 +368,37 @@ def _gains(
     """Return which files a rewrite improves even if it produces more files."""
     if options.strategy != BINPACK:
         return np.ones(files.num_rows, np.bool_)
-    moved = _column(files, "spec_id") != output_spec.spec_id
+    moved = _moves(files, output_spec) & (options.spec_id is not None)
     deleted = _column(files, "delete_files") > 0
     # Each part gets its own footer; the part including the footer must not be too large again.
     splits = options.target_bytes + least_bytes <= options.max_bytes
     too_large = (_sizes(files) > options.max_bytes) & splits
     return np.asarray(moved | deleted | too_large, np.bool_)
+
+
+def _counted(
+    expected_partitions: Callable[[Integers], int] | None,
+    order: Integers,
+    moves: npt.NDArray[np.bool_],
+) -> Callable[[Integers], int]:
+    """Return a function that counts the partitions that a group's files may become; see `plan_groups`."""
+
+    def count(group: Integers) -> int:
+        known = expected_partitions if moves[group].any() else None
+        return 1 if known is None else max(known(order[group]), 1)
+
+    return count
+
+
+def _becomes_more(by_size: int, partitions: int, files: int) -> str | None:
+    """Return the reason if the rewrite might produce more files: because of their size, or of the partitions."""
+    if by_size > files:
+        return MORE_FILES
+    return MORE_PARTITIONS if by_size + partitions - 1 > files else None
+
+
+def _moves(files: pa.Table, output_spec: PartitionSpec) -> npt.NDArray[np.bool_]:
+    return np.asarray(_column(files, "spec_id") != output_spec.spec_id, np.bool_)
 
 
 def _output_files(sizes: Integers, options: CompactionOptions) -> int:

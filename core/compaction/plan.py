@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.preconditions import require_writable
-from lake.core.compaction.grouping import FileGroup, least_file_bytes, plan_groups
+from lake.core.compaction.grouping import (
+    MORE_PARTITIONS,
+    FileGroup,
+    Integers,
+    least_file_bytes,
+    plan_groups,
+)
 from lake.core.compaction.options import BINPACK, ZORDER, CompactionOptions
+from lake.core.compaction.partition_counts import PartitionCounts
 from lake.core.errors import (
     InvalidRequestError,
     NotFoundError,
@@ -40,6 +48,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
+_SIZE = "file_size_in_bytes"
 _BY = f'specify a sort order, for example {Option.BY} "a desc, b"'
 _NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
 _COLUMNS = (
@@ -72,6 +81,8 @@ class CompactionPlan:
         spec: the spec that files are written with.
         order: sort order of the rows of a partition; None to keep the order in which they are read.
         sort_order_id: the id of the table's sort order that equals ``order``, if any.
+        left_alone: the live files that are not in a group, by the reason; see `Grouping`.
+        more_partitions: the expected number of files that files left alone for this reason would become.
         busy_partitions: the partitions that are left out because they changed too recently; None if that is not
             a condition.
     """
@@ -86,6 +97,8 @@ class CompactionPlan:
     spec: PartitionSpec
     order: RowOrder | None = None
     sort_order_id: int | None = None
+    left_alone: Mapping[str, pa.Table] = field(default_factory=dict)
+    more_partitions: int = 0
     busy_partitions: int | None = None
 
     @property
@@ -159,17 +172,53 @@ class CompactionPlan:
             **({} if limit is None else {"remaining_files": self.remaining_files}),
             **({} if self.busy_partitions is None else {"busy_partitions": self.busy_partitions}),
             "file_groups": self.group_facts(),
+            "left_alone": {
+                reason: {
+                    "files": files.num_rows,
+                    "bytes": pc.sum(files[_SIZE]).as_py(),
+                    **(self._in_more_partitions() if reason == MORE_PARTITIONS else {}),
+                }
+                for reason, files in self.left_alone.items()
+            },
             "total_data_files": self.found.count if self.found else 0,
             "total_files_size": self.found.bytes if self.found else 0,
         }
 
+    def _in_more_partitions(self) -> dict[str, int]:
+        return {"expected_output_files": self.more_partitions, "spec_id": self.spec.spec_id}
+
+    def explained(self) -> list[tuple[str, str, int, int]]:
+        """Return why files are left alone: the reason, the partition, the files in it and their bytes."""
+        known, found = self._partitions(), []
+        for reason, files in self.left_alone.items():
+            spec_ids, sizes = files["spec_id"].to_numpy(), files[_SIZE].to_numpy()
+            places = files["place"].to_numpy()
+            for spec_id in np.unique(spec_ids).tolist():
+                rows = np.flatnonzero(spec_ids == spec_id)
+                named = known[spec_id]
+                codes, inverse = np.unique(named.codes[places[rows]], return_inverse=True)
+                counts = np.bincount(inverse).tolist()
+                totals = np.zeros(len(codes), np.int64)
+                np.add.at(totals, inverse, sizes[rows])
+                names = [named.names[code] for code in codes.tolist()]
+                found += [
+                    (reason, name, count, total)
+                    for name, count, total in zip(names, counts, totals.tolist(), strict=True)
+                ]
+        return found
+
+    def _partitions(self) -> dict[int, PartitionNames]:
+        """Return the names of the live files' partitions, by spec id."""
+        metadata = self.table.metadata
+        by_spec = self.found.by_spec if self.found else {}
+        return {
+            spec_id: partition_names(entries, spec_id, metadata)
+            for spec_id, entries in by_spec.items()
+        }
+
     def group_facts(self) -> list[dict[str, Any]]:
         """Return what is known about each group; `partition` is None if its files are in several partitions."""
-        metadata = self.table.metadata
-        known = {
-            spec_id: partition_names(entries, spec_id, metadata)
-            for spec_id, entries in (self.found.by_spec if self.found else {}).items()
-        }
+        known = self._partitions()
         return [
             {
                 "number": group.number,
@@ -207,18 +256,21 @@ def plan_compaction(
     condition = None
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), table.schema)
-    columns = _COLUMNS if shown and condition is None else (*_COLUMNS, *FILTER_COLUMNS)
+    moves = len(table.metadata.specs()) > 1 and not spec.is_unpartitioned()
+    needs_bounds = not shown or condition is not None or moves
+    columns = (*_COLUMNS, *FILTER_COLUMNS) if needs_bounds else _COLUMNS
     found = None if head is None else live_files(table, head, condition, columns=columns)
     busy = None if options.changed_before_ms is None else 0
     if found is not None and options.changed_before_ms is not None:
         found, busy = _without_busy(found, options.changed_before_ms)
     entries = {} if found is None else _with_delete_counts(found, options)
-    groups, remaining_files = plan_groups(
+    groups, remaining_files, left_alone, more_partitions = plan_groups(
         entries,
         options,
         table_spec_id=table.spec.spec_id,
         output_spec=spec,
         least_bytes=_least_file_bytes(table),
+        expected_partitions=_expected_partitions(table, entries, spec),
     )
     plan = CompactionPlan(
         table=table,
@@ -231,11 +283,21 @@ def plan_compaction(
         spec=spec,
         order=order,
         sort_order_id=order_id_of(table.metadata, order.fields) if order else None,
+        left_alone=left_alone,
+        more_partitions=more_partitions,
         busy_partitions=busy,
     )
     if groups:
         plan.writing("").check_data_files()
     return plan
+
+
+def _expected_partitions(
+    table: Table, entries: Mapping[int, pa.Table], spec: PartitionSpec
+) -> Callable[[Integers], int] | None:
+    if spec.is_unpartitioned() or not set(entries) - {spec.spec_id}:
+        return None
+    return PartitionCounts(entries, spec, table.metadata.specs(), table.schema).expected
 
 
 def _common_partition(group: FileGroup, known: Mapping[int, PartitionNames]) -> str | None:

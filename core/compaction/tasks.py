@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from lake.core.columns.metrics import leaves
 from lake.core.compaction.verify import ContentHash, described, hash_all
 from lake.core.deletes.apply import Deletes
 from lake.core.engine.shuffle import ShuffleBuffer, decode_report, encode_report
@@ -15,7 +16,13 @@ from lake.core.engine.tasks import TaskContext
 from lake.core.errors import LakeError
 from lake.core.manifests.data_files import DataFile
 from lake.core.plain import PlainData
-from lake.core.rows.reader import FileSlice, ReadSettings, prefetch, read_batches
+from lake.core.rows.reader import (
+    FileSlice,
+    ReadSettings,
+    prefetch,
+    present_columns,
+    read_batches,
+)
 from lake.core.rows.sorted_writer import OrderedWriter, open_ordered_writer
 from lake.core.rows.writer import WriteSettings, open_writer
 from lake.core.sorting.external_sort import with_keys
@@ -113,10 +120,14 @@ class ReceiveReport(PlainData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareReport(PlainData):
-    """Whether the rows are the same; if so, `described` is an entry with the metrics of the rows after."""
+    """Whether the rows are the same; if so, `described` is an entry with the metrics of the rows after.
+
+    `missing` contains the ids of columns and nested fields that a file before does not contain, and are read as NULL.
+    """
 
     same: bool
     described: DataFile | None = None
+    missing: Sequence[int] = ()
 
 
 def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[RewriteReport]:
@@ -213,12 +224,15 @@ def compare(task: CompareTask, context: TaskContext) -> Iterator[CompareReport]:
     before = _hash_of(task.before, reading, context)
     after = _hash_of(task.after, _without_deletes(reading), context)
     written = task.files
-    entry = None
+    entry, missing = None, set[int]()
     if before == after and written:
         rows = _rows_of(task.after, _without_deletes(reading), context)
         with closing(rows):
             entry = described(rows, reading.projection, written[0])
-    yield CompareReport(same=before == after, described=entry)
+        wanted = {leaf.field_id for leaf in leaves(reading.projection)}
+        for file in task.before:
+            missing |= wanted - present_columns(context.storage, file, reading)
+    yield CompareReport(same=before == after, described=entry, missing=sorted(missing))
 
 
 def _compare(

@@ -49,11 +49,13 @@ class Disagreement:
         text: the metric and both values.
         certain: False if the metadata of correct files may differ like this (bounds need not be tight).
         of_bounds: whether the metric is a bound, not a count.
+        lost_in: the id of the column if values may have been read as NULL.
     """
 
     text: str
     certain: bool
     of_bounds: bool = False
+    lost_in: int | None = None
 
 
 def check_rows(
@@ -116,7 +118,11 @@ def _counts(before: pa.Table, after: pa.Table, leaf: Leaf) -> Iterator[Disagreem
         read, written = (pc.sum(array).as_py() or 0 for array in counts)
         if read != written:
             name = ".".join(leaf.path)
-            yield Disagreement(f"column {name} had {read} {what} and has {written}", certain=True)
+            yield Disagreement(
+                f"column {name} had {read} {what} and has {written}",
+                certain=True,
+                lost_in=leaf.field_id if column == "null_value_counts" and written > read else None,
+            )
 
 
 def _bounds(

@@ -35,12 +35,14 @@ from lake.core.errors import (
     InvalidRequestError,
     RefusedError,
 )
+from lake.core.garbage.other_histories import find_other_histories
 from lake.core.garbage.reachability import Reachability
 from lake.core.metadata.format_upgrades import with_version_3_upgrade
 from lake.core.metadata.snapshot_updates import RemoveProperties
 from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.properties.table_properties import (
+    ABANDONED_METADATA,
     ENCRYPTION_KEY_ID,
     FORMAT_VERSION,
     HONOURED,
@@ -50,6 +52,8 @@ from lake.core.properties.table_properties import (
 )
 from lake.core.schemas.evolution import schema_changes
 from lake.core.schemas.new_tables import warn_of_similar_names
+from lake.core.snapshots.ancestry import MAIN
+from lake.core.snapshots.completeness import lacking_column, read_list
 from lake.core.types.transform_syntax import partition_terms, sort_terms
 
 if TYPE_CHECKING:
@@ -60,6 +64,8 @@ if TYPE_CHECKING:
     from lake.core.session import Session
 
 _OWN = "lake."
+_FOR_USERS = {IGNORE_TOTALS.name, ABANDONED_METADATA.name}
+_MOST_ABANDONED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,8 @@ class Alteration:
         partition_by: the new partitioning; an empty text for none.
         sort_by: the new sort order; an empty text for none.
         format_version: the new format version.
+        no_other_catalog: whether to record that no other catalog contains the table, so that metadata files which
+            are not in its history do not prevent deletions.
 
     Raises:
         InvalidRequestError: there are no changes, or a property is both set and removed.
@@ -84,6 +92,7 @@ class Alteration:
     partition_by: str | None = None
     sort_by: str | None = None
     format_version: int | None = None
+    no_other_catalog: bool = False
 
     def __post_init__(self) -> None:
         if both := set(self.unset) & self.set_properties.keys():
@@ -91,7 +100,7 @@ class Alteration:
         layout = (self.partition_by, self.sort_by, self.format_version)
         if (
             self.columns == SchemaEdits()
-            and not (self.set_properties or self.unset)
+            and not (self.set_properties or self.unset or self.no_other_catalog)
             and (layout == (None, None, None))
         ):
             raise InvalidRequestError("nothing to change", hint="give at least one change")
@@ -236,6 +245,8 @@ def plan_alter(session: Session, table: Table, alteration: Alteration) -> AlterP
     """
     metadata = table.metadata
     version = _version(metadata.format_version, alteration.format_version)
+    if metadata.format_version == 1 < version:
+        _refuse_uncounted(table)
     schema = edited(metadata, alteration.columns)
     refuse_types(schema, version)
     _refuse_compared(table, schema)
@@ -256,6 +267,28 @@ def plan_alter(session: Session, table: Table, alteration: Alteration) -> AlterP
         unset=removed,
         format_version=version,
     )
+
+
+def _refuse_uncounted(table: Table) -> None:
+    """Refuse to upgrade a table on whose branches no commit could build: their lists lack what version 2 requires.
+
+    Raises:
+        RefusedError: a list lacks a number of files or rows, which version 1 allows.
+    """
+    metadata = table.metadata
+    refs = metadata.refs.items()
+    heads = {ref.snapshot_id: name for name, ref in refs if ref.snapshot_ref_type == "branch"}
+    heads |= {metadata.current_snapshot_id or -1: MAIN}
+    for snapshot in metadata.snapshots:
+        branch = heads.get(snapshot.snapshot_id)
+        if branch is None:
+            continue
+        if column := lacking_column(read_list(table.storage, metadata, snapshot)):
+            raise RefusedError(
+                f"the manifest list of branch {branch} lacks {column} of a manifest, which version 2 requires: "
+                "no engine could write to the table after the upgrade",
+                hint="rewrite all manifests of the branch with `lake manifests`, which counts their files and rows",
+            )
 
 
 def _refuse_compared(table: Table, schema: Schema) -> None:
@@ -302,8 +335,10 @@ def _properties(
     session: Session, table: Table, alteration: Alteration, schema: Schema
 ) -> tuple[dict[str, str], list[str]]:
     """Return the properties to set and to remove, including those of columns whose name changes."""
-    given, before = alteration.set_properties, table.properties
+    given, before = dict(alteration.set_properties), table.properties
     _refuse_reserved((*given, *alteration.unset))
+    if alteration.no_other_catalog:
+        given |= _abandoned(session, table)
     refuse_secrets(given)
     check_new(given, schema.column_names)
     for name in unknown_names(given):
@@ -317,6 +352,24 @@ def _properties(
     wanted |= given
     changed = {key: text for key, text in wanted.items() if before.get(key) != text}
     return changed, sorted(before.keys() - wanted.keys())
+
+
+def _abandoned(session: Session, table: Table) -> dict[str, str]:
+    """Return the property by which the histories that are not the table's own are abandoned.
+
+    Raises:
+        RefusedError: they are too many, or one cannot be named.
+    """
+    found = [item.name for item in find_other_histories(session, table)]
+    if not found:
+        return {}
+    names = dict.fromkeys([*ABANDONED_METADATA.of(table.properties), *sorted(found)])
+    if len(names) > _MOST_ABANDONED or any("," in name for name in found):
+        raise RefusedError(
+            f"{len(found)} metadata files are not in the history of {table.identifier}, e.g. {found[0]}",
+            hint="if no other catalog contains the table, move these files to another folder",
+        )
+    return {ABANDONED_METADATA.name: ",".join(names)}
 
 
 def _refuse_reserved(names: Sequence[str]) -> None:
@@ -334,7 +387,7 @@ def _refuse_reserved(names: Sequence[str]) -> None:
             )
         if name == ENCRYPTION_KEY_ID:
             raise RefusedError(f"{name} cannot be changed: lake does not write encrypted tables")
-        if name.startswith(_OWN) and name != IGNORE_TOTALS.name:
+        if name.startswith(_OWN) and name not in _FOR_USERS:
             raise RefusedError(
                 f"{name} cannot be changed: lake records there which loads it has committed"
             )

@@ -17,8 +17,8 @@ from lake.core.definition.describe import column_rows
 from lake.core.errors import (
     CommitConflictError,
     InvalidRequestError,
-    NotFoundError,
     RefusedError,
+    unknown_column,
 )
 from lake.core.ingest.options import IngestOptions
 from lake.core.ingest.source_columns import read_file_columns
@@ -128,7 +128,7 @@ def with_key(schema: Schema, names: Sequence[str]) -> Schema:
     fields = {item.name: item for item in schema.fields}
     for name in names:
         if name not in fields:
-            raise NotFoundError(f"no column named {name}", hint=f"columns: {', '.join(fields)}")
+            raise unknown_column(name, list(fields))
         kind = fields[name].field_type
         if not kind.is_primitive or isinstance(kind, FloatType | DoubleType):
             raise InvalidRequestError(f"column {name} ({kind}) cannot identify a row")

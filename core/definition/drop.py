@@ -15,7 +15,11 @@ import pyarrow.compute as pc
 
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.shared_locations import names_of_table, require_own_folders
+from lake.core.catalogs.shared_locations import (
+    names_of_table,
+    refuse_other_databases,
+    require_own_folders,
+)
 from lake.core.definition.entries import change_entry
 from lake.core.errors import (
     CommitConflictError,
@@ -26,8 +30,8 @@ from lake.core.errors import (
     StoppedError,
 )
 from lake.core.garbage.nested_tables import FOLDERS, NestedTables
-from lake.core.garbage.other_states import refuse_continued
-from lake.core.garbage.other_tables import in_folders_of_others
+from lake.core.garbage.other_histories import refuse_continued
+from lake.core.garbage.other_tables import OtherTables
 from lake.core.garbage.own_files import own_files
 from lake.core.garbage.reachability import KINDS, Reachability
 from lake.core.locks.table_lock import with_table_lock
@@ -72,11 +76,19 @@ class DropPlan:
         }
 
 
-def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
+def plan_drop(
+    session: Session, table: Table, *, purge: bool, ignore_unreadable: bool = False
+) -> DropPlan:
     """Find the files that belong to the table.
 
     The table's files are those that its current metadata and its log of metadata files reference and that are in the
     table's own folders. Files that nothing references, such as staged runs and Flink checkpoints, are not among them.
+
+    Args:
+        session: the session of the invocation.
+        table: the table.
+        purge: whether its files are deleted.
+        ignore_unreadable: delete files although another table that may own some of them cannot be read.
 
     Raises:
         RefusedError: the catalog cannot drop tables, or a safety rule forbids the deletion.
@@ -96,15 +108,17 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
             hint=kept,
         )
     place = table.metadata_location
-    require_own_folders(table, kept)
+    require_own_folders(metadata, place, table.storage, table.identifier, kept)
     if names := names_of_table(session.catalog, metadata, place, table.storage, table.identifier):
         raise RefusedError(
             f"{table.identifier} shares its files with {', '.join(names[:3])}", hint=kept
         )
+    refuse_other_databases(table, kept)
     named = session.catalog.metadata_files(table)
-    refuse_continued(session, table, kept, also_failed=True)
+    refuse_continued(session, table, kept)
     found = Reachability(table.storage).garbage(metadata, metadata.snapshots, (), whole=True)
-    own = own_files(table, found.files)
+    others = OtherTables(session, table, must_read=not ignore_unreadable)
+    own = own_files(table, found.files, others)
     ordered = [own.filter(pc.equal(own["kind"], kind)) for kind in KINDS]
     nested = NestedTables(table.storage, table.roots)
     documents = [
@@ -123,9 +137,8 @@ def plan_drop(session: Session, table: Table, *, purge: bool) -> DropPlan:
         },
         schema=own.schema,
     )
+    last = last.filter(pc.invert(others.own(last["path"])))
     files = pa.concat_tables([*ordered, last])
-    theirs = in_folders_of_others(session, table, table.roots, files["path"])
-    files = files.filter(pc.invert(theirs))
     spared = found.files.num_rows + len(named) - files.num_rows
     return DropPlan(
         table=table,
@@ -156,11 +169,26 @@ def preview(plan: DropPlan) -> Outcome:
     return _outcome(plan, Status.DRY_RUN)
 
 
-def drop(session: Session, table: Table, *, purge: bool) -> Outcome:
+def drop(
+    session: Session,
+    table: Table,
+    *,
+    purge: bool,
+    ignore_unreadable: bool = False,
+    wait_ms: int | None = None,
+) -> Outcome:
     """Drop the table, and delete its files if it is purged.
+
+    Args:
+        session: the session.
+        table: the table as it was loaded.
+        purge: whether its files are deleted.
+        ignore_unreadable: go on although another table, which may own files, cannot be read.
+        wait_ms: how long to wait for another run that works on the table; None not to wait.
 
     Raises:
         RefusedError: see `plan_drop`.
+        LockedError: another run works on the table.
         NotFoundError: the table was dropped or renamed meanwhile; no file was deleted.
         CommitConflictError: another process registered the table again, or changed a table of a Hadoop catalog, after
             some of its files were deleted.
@@ -169,8 +197,11 @@ def drop(session: Session, table: Table, *, purge: bool) -> Outcome:
     outcome = with_table_lock(
         session,
         table,
-        lambda now, _: _execute(session, plan_drop(session, now, purge=purge)),
+        lambda now, _: _execute(
+            session, plan_drop(session, now, purge=purge, ignore_unreadable=ignore_unreadable)
+        ),
         command="drop",
+        wait_ms=wait_ms,
     )
     if outcome.status is Status.DONE and not session.catalog.has_entries:
         # The lock was in one of the folders. An empty folder would be a namespace.

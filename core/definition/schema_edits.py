@@ -20,7 +20,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from lake.core.errors import InvalidRequestError, NotFoundError, RefusedError
+from lake.core.errors import InvalidRequestError, RefusedError, unknown_column
 from lake.core.options import Option
 from lake.core.schemas.evolution import fresh_fields, refuse_partition_names
 from lake.core.schemas.new_tables import names_once, refuse_reserved
@@ -116,8 +116,7 @@ def _id_of(schema: Schema, name: str) -> int:
     try:
         return schema.find_field(name).field_id
     except ValueError as error:
-        columns = ", ".join(item.name for item in schema.fields)
-        raise NotFoundError(f"no column named {name}", hint=f"columns: {columns}") from error
+        raise unknown_column(name, [item.name for item in schema.fields]) from error
 
 
 def _checked_name(name: str) -> str:

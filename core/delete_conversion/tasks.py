@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from lake.core.deletes.apply import Deletes
 from lake.core.deletes.row_positions import RowPositions
-from lake.core.deletes.writers import DeletedRows, open_position_writer
+from lake.core.deletes.writers import DeletedRows
+from lake.core.deletes.written_positions import deleted_rows, write_positions
 from lake.core.engine.tasks import TaskContext
 from lake.core.manifests.data_files import DataFile
 from lake.core.plain import PlainData
@@ -65,30 +66,18 @@ def convert(task: ConvertTask, context: TaskContext) -> Iterator[ConvertReport]:
             positions, earlier = _rows_of(file, deletes, compares_keys=task.compares_keys)
             if added := len(positions.without(earlier)):
                 rows += added
-                found.append(
-                    DeletedRows(
-                        path=file.path,
-                        spec_id=file.spec_id,
-                        partition=file.partition,
-                        positions=positions,
-                        earlier=earlier,
-                    )
-                )
+                found.append(deleted_rows(file, positions, earlier))
     if not found:
         yield ConvertReport()
         return
-    names = task.writing.file_names(task=task.task, attempt=context.attempt)
-    with open_position_writer(
-        context.storage,
+    written = write_positions(
+        context,
         task.writing,
+        found,
+        task=task.task,
         format_version=task.format_version,
-        names=names,
         granularity=task.granularity,
-    ) as writer:
-        for item in found:
-            context.check_cancelled()
-            writer.add(item)
-        written = writer.close()
+    )
     yield ConvertReport(hit=[item.path for item in found], deletes=written, rows=rows)
 
 

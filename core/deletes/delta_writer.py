@@ -26,7 +26,7 @@ from lake.core.options import Option
 from lake.core.plain import PlainData
 from lake.core.rows.writer import TableWriter, TransactionalWriter, WriteSettings, open_writer
 from lake.core.storage.storage import Storage
-from lake.core.types.transforms import Indices, Partition, group_indices, transformed
+from lake.core.types.transforms import Indices, Partition, fitting, group_indices
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -179,7 +179,7 @@ class DeltaWriter(TransactionalWriter):
         fields = [x for x in write.spec.fields if not isinstance(x.transform, VoidTransform)]
         if {field.source_id for field in fields} <= set(self._settings.key_ids):
             return key
-        partition = [transformed(rows, write.schema, x.source_id, x.transform) for x in fields]
+        partition = [fitting(rows, write.schema, x.source_id, x.transform) for x in fields]
         columns = [*key.columns, *partition]
         return pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
 

@@ -6,6 +6,8 @@ from lake.core.engine.inline import InlineEngine
 from lake.core.engine.jvm.java import find_java
 from lake.core.engine.tasks import Engine
 from lake.core.settings import Settings
+from lake.core.trust.project_settings import MASTER, REMOTE, WAREHOUSE
+from lake.core.trust.withheld import refuse
 
 # For fewer bytes, the start of a JVM takes longer than the work.
 INLINE_BYTES = 64 * 1024 * 1024
@@ -16,9 +18,14 @@ def choose_engine(kind: str, input_bytes: int, settings: Settings) -> Engine:
 
     Raises:
         EngineError: Spark was asked for and there is no Java.
+        RefusedError: a file in the working folder chooses a Spark, or its code, and does not count.
     """
+    withheld = [item for item in settings.withheld if item.name != WAREHOUSE]
+    if kind != InlineEngine.name and any(item.name in {MASTER, REMOTE} for item in withheld):
+        refuse(withheld)
     if engine_name(kind, input_bytes, settings) == InlineEngine.name:
         return InlineEngine()
+    refuse(withheld)
     if not settings.remote:
         # Before any work: the answer costs nothing, and starts nothing where Java is where it should be.
         find_java()

@@ -49,7 +49,6 @@ from lake.core.expiration.retention import (
     plan_retention,
 )
 from lake.core.garbage.file_deletion import Removed, delete_files
-from lake.core.garbage.own_files import own_files
 from lake.core.garbage.reachability import FILES, KINDS, Garbage, Reachability
 from lake.core.metadata.snapshot_updates import RemoveProperties, RemoveSnapshots
 from lake.core.outcome import Detail, Outcome, Status
@@ -207,8 +206,9 @@ class _Expiry:
                 f"could not read {location} of an expired snapshot; files that only it lists are kept"
             )
         if others is not None:
-            self.garbage_files = own_files(self.after, garbage.files)
-            delete_files(session, self.after, self.reach, garbage.files, removed)
+            self.garbage_files = delete_files(
+                session, self.after, self.reach, garbage.files, removed, plan.others
+            )
             if not removed.failed:
                 self.forget(self.after)
             deleted = removed.files

@@ -14,7 +14,10 @@ from lake.core.expiration import journal
 from lake.core.expiration.journal import Journal
 from lake.core.expiration.ref_recovery import restore_refs
 from lake.core.garbage.file_deletion import Removed, delete_files
+from lake.core.garbage.other_histories import refuse_continued
+from lake.core.garbage.other_tables import OtherTables
 from lake.core.garbage.reachability import Reachability
+from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
 
@@ -79,6 +82,7 @@ class JournalRecovery:
 
         Raises:
             LakeError: the table or its manifests cannot be read: nothing more is deleted.
+            RefusedError: another catalog may contain the table.
         """
         for location, item in self._found.items():
             # Those of all journals, because one may list what a ref of another needs; and each time, because a
@@ -94,8 +98,11 @@ class JournalRecovery:
             if stale:
                 journal.remove(table, location)
             return
+        refuse_continued(self._session, table, f"{Option.KEEP_FILES} changes metadata only")
         failures = len(removed.failed)
-        delete_files(self._session, table, Reachability(table.storage), item.files, removed)
+        others = OtherTables(self._session, table)
+        reach = Reachability(table.storage)
+        delete_files(self._session, table, reach, item.files, removed, others)
         if stale or len(removed.failed) == failures:
             journal.remove(table, location)
 

@@ -17,7 +17,8 @@ from lake.core.expiration.retention import (
     check_retention,
     plan_retention,
 )
-from lake.core.garbage.other_states import refuse_continued
+from lake.core.garbage.other_histories import refuse_continued
+from lake.core.garbage.other_tables import OtherTables
 from lake.core.garbage.own_files import own_files, warn_of_others
 from lake.core.garbage.reachability import Garbage, Reachability
 from lake.core.options import Option
@@ -48,6 +49,7 @@ class ExpirationPlan:
         keep_files: delete no files.
         now_ms: the time from which ages are measured, in ms since 1970.
         reach: the manifests read so far; metadata files are immutable, so execution uses them again.
+        others: the folders of other tables. A table that is made later does not own files of expired snapshots.
         unused: ids of the schemas and of the partition specs to remove.
     """
 
@@ -59,6 +61,7 @@ class ExpirationPlan:
     keep_files: bool
     now_ms: int
     reach: Reachability = field(repr=False, compare=False)
+    others: OtherTables = field(repr=False, compare=False)
     unused: UnusedIds = ((), ())
 
     @property
@@ -96,7 +99,8 @@ def plan_expiration(
     expired, kept = split_snapshots(table.metadata, retention)
     reach = Reachability(table.storage)
     garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
-    own = own_files(table, garbage.files)
+    others = OtherTables(session, table)
+    own = own_files(table, garbage.files, others)
     if not keep_files:
         if own.num_rows:
             refuse_continued(session, table, f"{Option.KEEP_FILES} changes metadata only")
@@ -104,7 +108,16 @@ def plan_expiration(
     garbage = replace(garbage, files=own)
     unused = unused_ids(session, table, kept, garbage, reach) if clean_metadata else ((), ())
     return ExpirationPlan(
-        table, options, retention, garbage, clean_metadata, keep_files, now_ms, reach, unused
+        table,
+        options,
+        retention,
+        garbage,
+        clean_metadata,
+        keep_files,
+        now_ms,
+        reach,
+        others,
+        unused,
     )
 
 

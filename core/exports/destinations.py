@@ -15,7 +15,16 @@ import pyarrow as pa
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
-from lake.core.exports.formats import ARROW, ARROW_STREAM, CSV, FORMATS, JSON, PARQUET, SUFFIXES
+from lake.core.exports.formats import (
+    ARROW,
+    ARROW_STREAM,
+    CSV,
+    FORMATS,
+    JSON,
+    PARQUET,
+    SUFFIXES,
+    TSV,
+)
 from lake.core.options import Option
 from lake.core.storage.atomic_files import flush
 from lake.core.storage.long_names import beside
@@ -118,7 +127,7 @@ def _format_of(path: str, format_name: str | None) -> tuple[str, str | None]:
     requested = format_name or by_name or PARQUET
     # The option arrow means both of Arrow's formats; the file name distinguishes them.
     chosen = ARROW_STREAM if (requested, by_name) == (ARROW, ARROW_STREAM) else requested
-    if compression and chosen not in {CSV, JSON}:
+    if compression and chosen not in {CSV, TSV, JSON}:
         raise InvalidRequestError(f"{chosen} files cannot be compressed as a whole: {path}")
     return chosen, compression
 

@@ -1,7 +1,7 @@
-"""Write rows to files for people and other tools: Parquet, CSV, JSON lines, Arrow.
+"""Write rows to files for people and other tools: Parquet, CSV, TSV, JSON lines, Arrow.
 
-In CSV, NULL is an empty cell and the empty text is "" in quotes; `lake.core.columns.text_encoding` encodes other
-values. `lake.core.sources.batches` can read all of these files.
+In CSV and TSV, NULL is an empty cell and the empty text is "" in quotes; `lake.core.columns.text_encoding` encodes
+other values. `lake.core.sources.batches` can read all of these files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, UUIDType
+from pyiceberg.types import IcebergType, StringType, UUIDType
 
 from lake.core.columns.nullability import fill_masked
 from lake.core.columns.text_encoding import cells, json_lines
@@ -26,12 +26,14 @@ from lake.core.errors import InvalidRequestError
 from lake.core.options import Option
 from lake.core.types.arrow_schema import arrow_schema
 
-PARQUET, CSV, JSON, ARROW, ARROW_STREAM = "parquet", "csv", "json", "arrow", "arrow-stream"
-FORMATS = (PARQUET, CSV, JSON, ARROW)
+PARQUET, CSV, TSV, JSON, ARROW = "parquet", "csv", "tsv", "json", "arrow"
+ARROW_STREAM = "arrow-stream"
+FORMATS = (PARQUET, CSV, TSV, JSON, ARROW)
 SUFFIXES = {
     "parquet": PARQUET,
     "pq": PARQUET,
     "csv": CSV,
+    "tsv": TSV,
     "json": JSON,
     "jsonl": JSON,
     "ndjson": JSON,
@@ -77,6 +79,7 @@ def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
     makers: Mapping[str, Callable[[Any, Schema], Sink]] = {
         PARQUET: ParquetSink,
         CSV: CsvSink,
+        TSV: TsvSink,
         JSON: JsonSink,
         ARROW: partial(ArrowSink, open_writer=pa.ipc.new_file),
         ARROW_STREAM: partial(ArrowSink, open_writer=pa.ipc.new_stream),
@@ -207,6 +210,55 @@ class CsvSink:
     def close(self) -> None:
         """Finish the file."""
         self._writer.close()
+
+
+class TsvSink:
+    """Cells separated by tabs, below a header; a cell is in quotes only if a reader needs them.
+
+    Those are texts with a tab, a quote or the end of a line, and the empty text, which differs from NULL by them.
+    Tools that know columns only, such as ``cut`` and ``awk``, get the other texts as they are.
+    """
+
+    def __init__(self, stream: Any, schema: Schema) -> None:
+        self._stream = stream
+        self._kinds = [field.field_type for field in schema.fields]
+        names = pa.array([field.name for field in schema.fields], pa.large_string())
+        self._stream.write("\t".join(_tab_cells(names, StringType()).to_pylist()).encode() + b"\n")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write rows."""
+        if not batch.num_rows:
+            return
+        columns = [
+            _tab_cells(column, kind)
+            for column, kind in zip(batch.columns, self._kinds, strict=True)
+        ]
+        nulls = {"null_handling": "replace", "null_replacement": ""}
+        lines = pc.binary_join_element_wise(*columns, pa.scalar("\t", pa.large_string()), **nulls)
+        # The last buffer contains the texts one after the other.
+        ended = pc.binary_join_element_wise(
+            lines, *(pa.scalar(text, pa.large_string()) for text in ("", "\n"))
+        )
+        self._stream.write(
+            memoryview(ended.buffers()[-1])[: pc.sum(pc.binary_length(ended)).as_py()]
+        )
+
+    def close(self) -> None:
+        """Do nothing; no rows are pending."""
+
+
+def _tab_cells(column: pa.Array, kind: IcebergType) -> pa.Array:
+    """Return a column as cells of TSV, large texts so that a batch may be longer than 2 GiB; NULL stays NULL."""
+    if pa.types.is_floating(column.type):
+        return _words(column).cast(pa.large_string())
+    texts = (column if _csv_writes(column.type) else cells(column, kind)).cast(pa.large_string())
+    special = pc.or_(pc.equal(texts, ""), pc.match_substring_regex(texts, r'[\t\r\n"]'))
+    if not pc.any(special, min_count=0).as_py():
+        return texts
+    quote = pa.scalar('"', pa.large_string())
+    doubled = pc.replace_substring(texts, '"', '""')
+    enclosed = pc.binary_join_element_wise(quote, doubled, quote, pa.scalar("", pa.large_string()))
+    return pc.if_else(special, enclosed, texts)
 
 
 class JsonSink:

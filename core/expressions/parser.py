@@ -67,6 +67,10 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
+_BARE_TIME = re.compile(
+    r"(?<![\w.-])\d{4}-\d{1,2}-\d{1,2}(?:[T ]\d{1,2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+)
 _UNICODE_ESCAPE = re.compile(r"\\(?:(\\)|([0-9a-f]{4})|\+([0-9a-f]{6}))|\\", re.IGNORECASE)
 _NO_NULL = "a comparison with null is never true; write: is null"
 _KEYWORDS = frozenset({"and", "between", "false", "in", "is", "like", "not", "null", "or", "true"})
@@ -100,7 +104,13 @@ def parse_filter(text: str) -> BooleanExpression:
     Raises:
         BadInputError: the text is not a filter, is too long or is nested too deep.
     """
-    return _Parser(text, noun="the filter", hint=_HINT).whole()
+    try:
+        return _Parser(text, noun="the filter", hint=_HINT).whole()
+    except BadInputError as error:
+        if found := _BARE_TIME.search(_QUOTED.sub("", text)):
+            hint = f"Dates and times are in single quotes: '{found[0]}'."
+            raise BadInputError(error.message, hint=hint) from error
+        raise
 
 
 class _Parser(LogicParser[BooleanExpression]):

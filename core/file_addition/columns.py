@@ -282,10 +282,7 @@ def _reads_as(source: pa.DataType, kind: IcebergType) -> bool:
 
 
 def _has_bounds_of(source: pa.DataType, kind: IcebergType) -> bool:
-    """Whether the statistics of a file's type contain the same numbers or bytes as bounds of a table's type.
-
-    Writers do not compute the minima and maxima of INT96 values in the order of time.
-    """
+    """Whether the statistics of a file's type contain the same numbers or bytes as bounds of a table's type."""
     if isinstance(source, Int96Type):
         return False
     return not pa.types.is_timestamp(source) or bool(source == primitive_type(kind))

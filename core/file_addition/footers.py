@@ -1,7 +1,8 @@
 """Describe an existing Parquet file for a table from its footer, which is checked as far as it can be.
 
-Statistics of a footer are trusted where they do not contradict themselves, as in Iceberg Java's add_files: rows are
-not read. Format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift.
+Rows are not read. Statistics of a footer become bounds and counts where they hold
+(`lake.core.columns.trusted_statistics`), as in Iceberg Java's add_files.
+Format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lake.core.columns.int96 import schema_of_file
-from lake.core.columns.metrics import Mode, ordered_value
+from lake.core.columns.metrics import Mode
 from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.file_addition.columns import FileColumns, FileLeaf, compare_columns
 from lake.core.file_addition.partition_values import folder_values, partition_of
 from lake.core.formats.parquet.footer import open_parquet
-from lake.core.formats.parquet.row_groups import column_metrics
+from lake.core.formats.parquet.page_sizes import refuse_large_pages
+from lake.core.formats.parquet.statistics import TrustedFooter
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.manifests.data_files import DataFile
 from lake.core.sources.discovery import readable
@@ -63,7 +65,7 @@ def describe(storage: Storage, path: str, target: Target) -> FoundFile:
     """Read and check the footer of a file.
 
     Raises:
-        RefusedError: the table's readers would not read the file's rows, or not all of them.
+        RefusedError: the table's readers would not read the file's rows, not all of them, or only with much memory.
         CorruptFileError: it is not a Parquet file, or its footer contradicts itself or the file.
     """
     with readable(path), storage.open_input(path) as source:
@@ -74,7 +76,9 @@ def describe(storage: Storage, path: str, target: Target) -> FoundFile:
             raise CorruptFileError(f"{path} has too many row groups")
         if metadata.num_rows == 0:
             raise RefusedError(f"{path} has no rows", hint="leave it out")
-        checks.all_groups()
+        footer = TrustedFooter(parquet, checks.all_groups())
+        for index in range(metadata.num_row_groups):
+            refuse_large_pages(parquet, source, path, index, range(metadata.num_columns))
         columns = compare_columns(
             schema_of_file(parquet),
             target.schema.fields,
@@ -85,10 +89,10 @@ def describe(storage: Storage, path: str, target: Target) -> FoundFile:
         )
         if len(columns.leaves) != metadata.num_columns:
             raise RefusedError(f"{path} has columns that PyArrow does not read")
-        _check_footer(metadata, columns, size, path)
-        _require_values(metadata, columns, path)
-        partition = partition_of(target.spec, target.schema, columns, metadata, path)
-        return FoundFile(_entry(metadata, columns, target, path, size, partition), columns.has_ids)
+        _check_footer(footer, columns, size, path)
+        _require_values(footer, columns, path)
+        partition = partition_of(target.spec, target.schema, columns, footer, path)
+        return FoundFile(_entry(footer, columns, target, path, size, partition), columns.has_ids)
 
 
 def _identity_columns(target: Target) -> set[str]:
@@ -101,7 +105,7 @@ def _identity_columns(target: Target) -> set[str]:
 
 
 def _entry(
-    metadata: Any,
+    footer: TrustedFooter,
     columns: FileColumns,
     target: Target,
     path: str,
@@ -115,7 +119,7 @@ def _entry(
         for item in columns.leaves
     }
     pairs = [(item.position, item.leaf) for item in columns.leaves]
-    found = column_metrics(metadata, pairs, chosen)
+    found, metadata = footer.metrics(pairs, chosen), footer.metadata
     return DataFile(
         path=path,
         spec_id=target.spec.spec_id,
@@ -133,14 +137,14 @@ def _entry(
     )
 
 
-def _check_footer(metadata: Any, columns: FileColumns, size: int, path: str) -> None:
+def _check_footer(footer: TrustedFooter, columns: FileColumns, size: int, path: str) -> None:
     """Check a footer against itself and the size of the file.
 
     Raises:
         CorruptFileError: it is not the footer of this file, or the file is damaged.
         RefusedError: rows are in another file.
     """
-    rows = 0
+    rows, metadata = 0, footer.metadata
     end = size - _END_BYTES - metadata.serialized_size
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
@@ -161,6 +165,10 @@ def _check_footer(metadata: Any, columns: FileColumns, size: int, path: str) -> 
                     f"bytes, and the file has {size}"
                 )
             _check_counts(chunk, item, group.num_rows, path)
+            if item.exact and not footer.is_ordered(index, item.position, item.leaf):
+                raise CorruptFileError(
+                    f"{path} is damaged: the least value of its column {_name(item)} is greater than the greatest"
+                )
     if rows != metadata.num_rows:
         raise CorruptFileError(
             f"{path} is damaged: its row groups have {rows} rows, and its footer says {metadata.num_rows}"
@@ -174,42 +182,30 @@ def _check_counts(chunk: Any, item: FileLeaf, rows: int, path: str) -> None:
             f"{path} is damaged: its column {_name(item)} has {values} values in {rows} rows"
         )
     statistics = chunk.statistics
-    if statistics is None:
-        return
-    if statistics.has_null_count and not 0 <= statistics.null_count <= values:
+    nulls = statistics.null_count if statistics is not None and statistics.has_null_count else 0
+    if not 0 <= nulls <= values:
         raise CorruptFileError(
-            f"{path} is damaged: its column {_name(item)} has {statistics.null_count} NULLs in {values} values"
+            f"{path} is damaged: its column {_name(item)} has {nulls} NULLs in {values} values"
         )
-    if item.exact and statistics.has_min_max:
-        low, high = (
-            ordered_value(raw, item.leaf.kind) for raw in (statistics.min_raw, statistics.max_raw)
-        )
-        if low > high:
-            raise CorruptFileError(
-                f"{path} is damaged: the least value of its column {_name(item)} is greater than the greatest"
-            )
 
 
-def _require_values(metadata: Any, columns: FileColumns, path: str) -> None:
+def _require_values(footer: TrustedFooter, columns: FileColumns, path: str) -> None:
     """Check that required columns have no NULL.
 
     Raises:
         RefusedError: the footer shows NULL, or does not show that there is none.
     """
     for name, positions in columns.unproven:
-        if not any(_has_no_null(metadata, position) for position in positions):
+        if not any(_has_no_null(footer, position) for position in positions):
             raise RefusedError(
                 f"column {name} is required, and the footer of {path} does not show that it has no NULL",
                 hint="load its rows with `lake ingest` instead, which checks every value",
             )
 
 
-def _has_no_null(metadata: Any, position: int) -> bool:
-    for index in range(metadata.num_row_groups):
-        statistics = metadata.row_group(index).column(position).statistics
-        if statistics is None or not statistics.has_null_count or statistics.null_count:
-            return False
-    return True
+def _has_no_null(footer: TrustedFooter, position: int) -> bool:
+    groups = range(footer.metadata.num_row_groups)
+    return all(footer.statistics(index, position).null_count == 0 for index in groups)
 
 
 def _name(item: FileLeaf) -> str:

@@ -25,17 +25,17 @@ from pyiceberg.types import BinaryType, DoubleType, FixedType, FloatType
 
 from lake.core.columns.metrics import Leaf, Mode
 from lake.core.errors import BadInputError, RefusedError
-from lake.core.formats.parquet.row_groups import column_metrics
 from lake.core.sources.text_values import ValueContext, from_text
 from lake.core.types.bounds import decode_bounds
 from lake.core.types.single_values import partition_type, single_values
-from lake.core.types.transforms import transformed, typed
+from lake.core.types.transforms import fitting, typed
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
 
     from lake.core.file_addition.columns import FileColumns
+    from lake.core.formats.parquet.statistics import TrustedFooter
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 # Iceberg's name of the folder of NULL, which is also a text.
@@ -69,7 +69,7 @@ def folder_values(path: str) -> dict[str, str]:
 
 
 def partition_of(
-    spec: PartitionSpec, schema: Schema, columns: FileColumns, metadata: Any, path: str
+    spec: PartitionSpec, schema: Schema, columns: FileColumns, footer: TrustedFooter, path: str
 ) -> tuple[bytes | None, ...]:
     """Return the partition of a file, as single values.
 
@@ -77,14 +77,14 @@ def partition_of(
         spec: the partition spec.
         schema: the table's schema.
         columns: the file's columns.
-        metadata: its footer.
+        footer: the statistics of its footer.
         path: its location.
 
     Raises:
         RefusedError: the file may have rows of several partitions, or its footer and folders do not show which.
     """
     folders = folder_values(path)
-    finder = _Finder(schema, columns, metadata, path, folders)
+    finder = _Finder(schema, columns, footer, path, folders)
     finder.refuse_lost(spec)
     kinds = partition_type(spec, [schema]).fields
     return tuple(
@@ -99,11 +99,11 @@ class _Finder:
         self,
         schema: Schema,
         columns: FileColumns,
-        metadata: Any,
+        footer: TrustedFooter,
         path: str,
         folders: Mapping[str, str],
     ) -> None:
-        self._schema, self._metadata, self._path = schema, metadata, path
+        self._schema, self._footer, self._path = schema, footer, path
         self._columns, self._folders = columns, folders
         self._leaves = {item.leaf.field_id: item for item in columns.leaves}
 
@@ -136,10 +136,10 @@ class _Finder:
         ends = self._ends(item.source_id, name)
         if isinstance(item.transform, IdentityTransform) and folder is not None:
             self._compare(ends[0], folder, item.source_id, name)
-        if len(set(ends.to_pylist())) > 1 and not isinstance(item.transform, _ORDERED):
+        if len(ends.unique()) > 1 and not isinstance(item.transform, _ORDERED):
             raise self._several(name)
         batch = pa.RecordBatch.from_arrays([ends], names=[name])
-        values = transformed(batch, self._schema, item.source_id, item.transform)
+        values = fitting(batch, self._schema, item.source_id, item.transform)
         first, last = single_values(typed(values, kind), kind)
         if first != last:
             raise self._several(name)
@@ -202,10 +202,10 @@ class _Finder:
         found = self._leaves[source_id]
         leaf: Leaf = found.leaf
         mode = Mode(counts=True, bounds=found.exact)
-        metrics = column_metrics(self._metadata, [(found.position, leaf)], {source_id: mode})
+        metrics = self._footer.metrics([(found.position, leaf)], {source_id: mode})
         nulls = metrics.null_value_counts.get(source_id)
         bounds = [metrics.lower_bounds.get(source_id), metrics.upper_bounds.get(source_id)]
-        if nulls is not None and nulls == self._metadata.num_rows:
+        if nulls is not None and nulls == self._footer.metadata.num_rows:
             bounds = [None, None]
         elif nulls is None or None in bounds or isinstance(leaf.kind, FloatType | DoubleType):
             # A footer neither counts NaN nor distinguishes 0.0 from -0.0.

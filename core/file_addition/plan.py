@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,11 +22,12 @@ from lake.core.file_addition.columns import field_names
 from lake.core.file_addition.footers import Target, describe
 from lake.core.garbage.nested_tables import NestedTables
 from lake.core.garbage.other_tables import table_of_file
-from lake.core.garbage.own_files import own_files
+from lake.core.garbage.own_files import in_own_folders
 from lake.core.manifests.data_files import DataFile
 from lake.core.progress import Meter, shown
 from lake.core.properties.table_properties import NAME_MAPPING
 from lake.core.snapshots import ancestry
+from lake.core.snapshots.live_files import live_files
 from lake.core.snapshots.referenced_files import find_referenced
 from lake.core.sources.discovery import PARQUET, find_sources
 from lake.core.storage.file_names import FileNames
@@ -106,6 +108,7 @@ def plan_addition(
     paths = [_location(table, item.path) for item in found]
     _refuse_tables(table, paths)
     _refuse_referenced(table, paths)
+    _refuse_second_names(table, paths, branch)
     present = NAME_MAPPING.of(table.properties)
     mapping = present or create_mapping_from_schema(table.schema).model_dump_json()
     target = Target(
@@ -124,7 +127,7 @@ def plan_addition(
             files.append(item)
             meter.advance(tasks=1)
     with_ids = sum(item.has_ids for item in files)
-    own = own_files(table, pa.table({"path": pa.array(paths, pa.string())}))
+    own = in_own_folders(table, pa.table({"path": pa.array(paths, pa.string())}))
     return AddPlan(
         table=table,
         branch=branch,
@@ -213,6 +216,49 @@ def _top(path: str) -> str:
 def _refuse_referenced(table: Table, paths: Sequence[str]) -> None:
     known = find_referenced(table.storage, table.metadata, paths)
     refuse_known(table, known)
+
+
+def _refuse_second_names(table: Table, paths: Sequence[str], branch: str) -> None:
+    """Refuse hard links: a file under two names would be in the table twice, and its rows too.
+
+    Raises:
+        RefusedError: two of the files, or one of them and a file of the branch, are the same file.
+    """
+    linked: dict[tuple[int, int], str] = {}
+    for path in paths:
+        if (identity := _linked_file(path)) is None:
+            continue
+        if identity in linked:
+            raise RefusedError(
+                f"{path} and {linked[identity]} are the same file under two names (hard links)",
+                hint="nothing was changed; give one of them",
+            )
+        linked[identity] = path
+    head = ancestry.branch_head(table.metadata, branch)
+    if not linked or head is None:
+        return
+    live = live_files(table, head, columns=("file_path",), with_deletes=False)
+    paths_of = (part["file_path"].to_pylist() for part in live.by_spec.values())
+    for path in chain.from_iterable(paths_of):
+        if (identity := _linked_file(path)) in linked:
+            raise RefusedError(
+                f"{linked[identity]} is the same file as {path} of {table.identifier}, under another name (a hard "
+                "link)",
+                hint="nothing was changed; a file that is added again would double its rows",
+            )
+
+
+def _linked_file(path: str) -> tuple[int, int] | None:
+    """Return the device and the inode of a local file that has several names; None for any other file."""
+    parsed = locations.parse(path)
+    if not parsed.is_local:
+        return None
+    try:
+        status = os.stat(parsed.path)
+    except OSError:
+        # A file of the table that is missing is not one of these files.
+        return None
+    return (status.st_dev, status.st_ino) if status.st_nlink > 1 else None
 
 
 def refuse_known(table: Table, known: frozenset[str]) -> None:

@@ -28,7 +28,7 @@ from lake.core.follow.metrics import metrics_text, write_metrics
 from lake.core.follow.options import FollowOptions
 from lake.core.follow.protection import Protection
 from lake.core.follow.report import metric_values
-from lake.core.follow.run import Run
+from lake.core.follow.run import Run, followed_table
 from lake.core.follow.stop_rules import StopRules
 from lake.core.outcome import Outcome, Status
 from lake.core.progress import Meter, shown
@@ -55,15 +55,15 @@ def follow(session: Session, identifier: str, options: FollowOptions) -> Outcome
         LockedError: another run held the state for the whole time to wait.
         StoppedError: a stop signal came while rows were handed over; the epoch was not.
     """
-    table = session.table(identifier)
     with ExitStack() as stack:
         path = options.state or stack.enter_context(
             tempfile.TemporaryDirectory(prefix="lake-follow-")
         )
         folder = StateFolder.at(path, clock=session.clock, ids=session.ids)
+        store = StateStore(folder, durable=options.state is not None)
+        table = followed_table(session, identifier, store)
         if not stack.enter_context(folder.held("scan", options.wait_ms)):
             return _already_running(table, options, folder.owner())
-        store = StateStore(folder, durable=options.state is not None)
         with closing(_Follow(Run(session, table, options, store))) as following:
             return following.work()
 

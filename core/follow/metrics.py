@@ -17,6 +17,7 @@ _HELP: Mapping[str, str] = {
     "lag_snapshots": "Snapshots of the branch after the position.",
     "lag_rows": "Rows that these snapshots appended.",
     "lag_ms": "Milliseconds between the snapshot of the position and the head of the branch.",
+    "gap": "1 if rows after the position cannot be read any more, else 0.",
     "pending_splits": "Splits that were discovered and not handed over.",
     "pending_rows": "Rows of these splits by metadata.",
     "pending_bytes": "Bytes of the files of these splits.",
@@ -35,20 +36,28 @@ _HELP: Mapping[str, str] = {
 }
 
 
-def metrics_text(labels: Mapping[str, str], values: Mapping[str, float | None]) -> str:
+def metrics_text(
+    labels: Mapping[str, str],
+    values: Mapping[str, float | None],
+    *,
+    prefix: str = _PREFIX,
+    helps: Mapping[str, str] = _HELP,
+) -> str:
     """Return metrics as text; a value of None is left out.
 
     Args:
         labels: the labels of all metrics.
         values: the values by name, without the common prefix.
+        prefix: the common prefix of the names.
+        helps: what each metric is, by name.
     """
     named = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
     lines = []
-    for name, text in _HELP.items():
+    for name, text in helps.items():
         value = values.get(name)
         if value is None:
             continue
-        metric = f"{_PREFIX}{name}"
+        metric = f"{prefix}{name}"
         kind = "counter" if name.endswith("_total") else "gauge"
         lines += [
             f"# HELP {metric} {text}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lake.core.exports.export import Noted
 from lake.core.follow.discovery import Discovery
 from lake.core.follow.handover.state import State
-from lake.core.follow.position import Gap, Position
+from lake.core.follow.position import Gap, GapKind, Position, after_gap, unseen
 from lake.core.refs.consumers import appended_rows
 from lake.core.scan.execute import key_counters
 from lake.core.scan.scan_keys import total_pruning
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What is between a position and the head of a branch; the counts are lower bounds behind a gap.
+    """What is between a position and the head of a branch.
 
     Args:
-        snapshots: the number of snapshots after the position.
-        rows: the rows that the appends among them added, by their summaries.
+        snapshots: the number of snapshots after the position; None if some of them have expired.
+        rows: the rows that the appends among them added, by their summaries; None if some have expired.
         ms: the milliseconds between the position's snapshot and the head; None if the former's time is not known.
+        gap: why the follower cannot go on from the position; None if it can.
     """
 
-    snapshots: int
-    rows: int
+    snapshots: int | None
+    rows: int | None
     ms: int | None
+    gap: Gap | None = None
 
     def to_plain(self) -> dict[str, int | None]:
         """Return JSON-ready values."""
@@ -47,19 +49,22 @@ def lag_of(metadata: TableMetadata, branch: str, position: Position | None) -> L
     if position is None:
         return None
     head = ancestry.branch_head(metadata, branch)
-    if head is None or head.snapshot_id == position.snapshot_id:
-        return Lag(0, 0, 0)
-    snapshots = rows = 0
-    oldest = head
-    for snapshot in ancestry.ancestors(metadata, head.snapshot_id):
-        if snapshot.snapshot_id == position.snapshot_id:
-            break
-        snapshots, oldest = snapshots + 1, snapshot
-        rows += appended_rows(snapshot)
-        if snapshot.parent_snapshot_id == position.snapshot_id:
-            break
-    since = oldest.timestamp_ms if position.timestamp_ms is None else position.timestamp_ms
-    return Lag(snapshots, rows, max(head.timestamp_ms - since, 0))
+    found = unseen(
+        metadata, head, position, is_first=lambda item: ancestry.is_first(metadata, item)
+    )
+    gap = found if isinstance(found, Gap) else None
+    if isinstance(found, Gap):
+        # What has expired cannot be counted. After a rollback, what comes after the common snapshot is there.
+        found = after_gap(metadata, head, found)[1]
+    if head is None or not (found or gap):
+        return Lag(0, 0, 0, gap)
+    since = position.timestamp_ms
+    if since is None and not gap:
+        since = found[0].timestamp_ms
+    ms = None if since is None else max(head.timestamp_ms - since, 0)
+    if gap and gap.kind is not GapKind.ROLLED_BACK:
+        return Lag(None, None, ms, gap)
+    return Lag(len(found), sum(map(appended_rows, found)), ms, gap)
 
 
 @dataclass(slots=True)
@@ -161,6 +166,7 @@ def metric_values(
         "lag_snapshots": None if lag is None else lag.snapshots,
         "lag_rows": None if lag is None else lag.rows,
         "lag_ms": None if lag is None else lag.ms,
+        "gap": None if lag is None else int(lag.gap is not None),
         "pending_splits": state.pending_splits,
         "pending_rows": state.pending_rows,
         "pending_bytes": state.pending_bytes,

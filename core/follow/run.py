@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 from lake.core.catalogs.catalog import Table
+from lake.core.catalogs.names import with_new_name
 from lake.core.errors import InvalidRequestError, NotFoundError, RefusedError
 from lake.core.exports.destinations import Output, refuse_inside
 from lake.core.exports.formats import ARROW, PARQUET
@@ -84,9 +85,15 @@ class Run:
         """Load the table again.
 
         Raises:
+            NotFoundError: the table was dropped or renamed.
             RefusedError: another table has its name now.
         """
-        now = self.table.catalog.load(self.table.identifier)
+        try:
+            now = self.table.catalog.load(self.table.identifier)
+        except NotFoundError as error:
+            raise with_new_name(
+                error, self.table.catalog, self.table.identifier, self.state.table_uuid
+            ) from error
         refuse_other_table(self.state, now)
         self.table = now
 
@@ -125,6 +132,12 @@ class Run:
         state = self.store.load()
         if state is not None:
             continued = check_same(state, self.table, self.options, self.destination)
+            if state.table != continued.table:
+                continued = self.store.save(continued)
+                self.session.note(
+                    f"table {state.table} has the name {continued.table} now: the scan goes on",
+                    {"table_before": state.table},
+                )
             return self._pinned(continued)
         if self.destination.path is not None:
             make_output(self.destination.path)
@@ -146,6 +159,21 @@ class Run:
         if state.pinned is None:
             return state.changed(pinned=schema_to_plain(self.table.schema))
         return state
+
+
+def followed_table(session: Session, identifier: str, store: StateStore) -> Table:
+    """Load the table that is followed.
+
+    Raises:
+        NotFoundError: it does not exist; if the table of the state has another name now, the error says so.
+    """
+    try:
+        return session.table(identifier)
+    except NotFoundError as error:
+        state = store.load()
+        if state is None:
+            raise
+        raise with_new_name(error, session.catalog, identifier, state.table_uuid) from error
 
 
 def refuse_other_table(state: State, table: Table) -> None:

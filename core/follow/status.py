@@ -5,8 +5,9 @@ from __future__ import annotations
 from lake.core.errors import NotFoundError
 from lake.core.follow.handover.state import StateStore
 from lake.core.follow.options import FollowOptions
+from lake.core.follow.position import GapError
 from lake.core.follow.report import lag_of, standing
-from lake.core.follow.run import refuse_other_table
+from lake.core.follow.run import followed_table, refuse_other_table
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
@@ -16,34 +17,41 @@ from lake.core.storage.state_folder import StateFolder
 def status(session: Session, identifier: str, options: FollowOptions) -> Outcome:
     """Report where a follow is, from its state and the table's metadata; the lock is not needed.
 
+    A gap, at which the next run would end, makes the outcome suspect.
+
     Raises:
-        NotFoundError: there is no state.
+        NotFoundError: there is no state, or no table with the name.
         CorruptFileError: the state is damaged.
         RefusedError: it is another table's state.
     """
     path = options.state or ""
-    state = StateStore(StateFolder.at(path, clock=session.clock, ids=session.ids)).load()
+    store = StateStore(StateFolder.at(path, clock=session.clock, ids=session.ids))
+    state = store.load()
     if state is None:
         raise NotFoundError(f"there is no state of a follow in {path}")
-    table = session.table(identifier)
+    table = followed_table(session, identifier, store)
     refuse_other_table(state, table)
     position = state.position.position if state.position else None
-    totals = state.totals
+    totals, lag = state.totals, lag_of(table.metadata, state.branch, position)
+    gap = None if lag is None else lag.gap
+    error = None if gap is None else GapError(gap, table.identifier, state.branch)
     return Outcome(
         command="scan",
         table=table.identifier,
         branch=state.branch,
-        status=Status.DONE,
+        status=Status.DONE if error is None else Status.SUSPECT,
         base_snapshot_id=ancestry.head_id(table.metadata, state.branch),
         result={
             "epochs": state.epoch,
             "rows": totals.rows,
             "bytes_written": totals.bytes,
-            **standing(state, lag_of(table.metadata, state.branch, position)),
+            **standing(state, lag),
+            "gap": None if gap is None else gap.to_plain(),
             "gaps_total": totals.gaps,
             "skipped_snapshots": totals.skipped_snapshots,
             "planning_failures": state.planning_failures,
             "generation": state.generation,
             "updated_ms": state.updated_ms,
         },
+        warnings=[] if error is None else [f"{error.message}; {error.hint}"],
     )

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from lake.core.catalogs.catalog import Table
 from lake.core.clock import Clock
+from lake.core.garbage.other_tables import OtherTables
 from lake.core.garbage.own_files import own_files, warn_of_others
 from lake.core.garbage.reachability import KINDS, Reachability
 from lake.core.progress import Meter, shown
@@ -84,9 +85,17 @@ class Removed:
 
 
 def delete_files(
-    session: Session, table: Table, reach: Reachability, files: pa.Table, removed: Removed
-) -> None:
+    session: Session,
+    table: Table,
+    reach: Reachability,
+    files: pa.Table,
+    removed: Removed,
+    others: OtherTables,
+) -> pa.Table:
     """Delete the table's own files that no snapshot of it references, data files before their manifests.
+
+    Returns:
+        The table's own files among the given ones.
 
     Raises:
         LakeError: the table or its manifests can no longer be read: nothing more is deleted.
@@ -100,7 +109,7 @@ def delete_files(
             [chunk for column in removed.tried for chunk in column.chunks], pa.string()
         )
         files = files.filter(pc.invert(pc.is_in(files["path"], value_set=tried)))
-    own = own_files(table, files)
+    own = own_files(table, files, others)
     warn_of_others(session, files.num_rows - own.num_rows)
     removed.tried.append(own["path"])
     failures = len(removed.failed)
@@ -108,6 +117,7 @@ def delete_files(
     remove_in_batches(session, table, _in_order(own), removed, recheck=recheck, removal=removal)
     if failed := removed.failed[failures:]:
         session.warn(f"{len(failed)} files could not be deleted, e.g. {failed[0]}")
+    return own
 
 
 def remove_in_batches(

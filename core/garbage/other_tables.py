@@ -5,16 +5,16 @@ Only metadata shows that a table writes into the folder of another one, so the m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.names import namespaces_of
-from lake.core.catalogs.shared_locations import comparable
 from lake.core.errors import (
     TRANSIENT_ERRORS,
     LakeError,
@@ -24,100 +24,163 @@ from lake.core.errors import (
 )
 from lake.core.locations import store_of
 from lake.core.metadata.files import parse
+from lake.core.metadata.folders import Folders, place_of
 from lake.core.metadata.roots import roots_of
+from lake.core.options import Option
 
 if TYPE_CHECKING:
-    from pyiceberg.table.metadata import TableMetadata
-
     from lake.core.catalogs.catalog import Catalog, Table
     from lake.core.session import Session
 
 _THREADS = 16
 
 
-def other_tables(table: Table, unread: list[str] | None = None) -> Iterator[TableMetadata]:
-    """Yield the metadata of the catalog's other tables, and of those of other catalogs in the same database.
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Another table: its name, its metadata file if the catalog lists it, and its folders.
 
-    A table without metadata does not use any file and is left out.
+    Args:
+        name: its name.
+        place: the location of its metadata file; None if only the catalog knows it.
+        folders: its folders; for a table that cannot be read, those that the location of its metadata file shows.
+        problem: why it cannot be read; None if it was read.
+        is_near: whether its files may be in the table's store.
+    """
+
+    name: str
+    place: str | None
+    folders: Sequence[str]
+    problem: LakeError | None = None
+    is_near: bool = True
+
+
+class OtherTables:
+    """The folders of a catalog's other tables in the folders of a table, read once when they are needed.
+
+    Tables of other catalogs in the same database are among them.
+
+    Args:
+        session: the session of the invocation.
+        table: the table.
+        more: further folders that the user named.
+        must_read: whether a table that cannot be read and may own files in the folders is an error; otherwise a
+            warning counts it.
+    """
+
+    def __init__(
+        self, session: Session, table: Table, more: Sequence[str] = (), *, must_read: bool = False
+    ) -> None:
+        self._session = session
+        self._table = table
+        self._more = more
+        self._must_read = must_read
+
+    def own(self, paths: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return which files are in a folder of another table.
+
+        Raises:
+            StorageError: the catalog or a storage fails.
+            TimedOutError: the catalog or a storage is too busy or cannot be reached.
+            RefusedError: a table must be read and cannot.
+        """
+        return self._folders.mask(paths) if len(paths) else pa.chunked_array([], pa.bool_())
+
+    @cached_property
+    def _folders(self) -> Folders:
+        table = self._table
+        own = Folders([*table.roots, *self._more])
+        shared: set[str] = set()
+        unread: list[_Entry] = []
+        try:
+            for entry in _entries(table, unread):
+                shared.update(own.shared_with(entry.folders, table.metadata_location))
+        except TRANSIENT_ERRORS:
+            raise
+        except LakeError as error:
+            unread.append(_Entry(f"catalog {table.catalog.name}", None, (), error))
+        for entry in unread:
+            shared.update(_shown(own, entry, table.metadata_location))
+        self._report(unread)
+        return Folders(shared)
+
+    def _report(self, unread: Sequence[_Entry]) -> None:
+        near = [entry for entry in unread if entry.is_near and entry.problem is not None]
+        if self._must_read and near:
+            first = min(near, key=lambda entry: entry.name)
+            why = first.problem.message if first.problem else ""
+            more = f" and {len(near) - 1} others" if near[1:] else ""
+            raise RefusedError(
+                f"{first.name}{more} cannot be read, and may own files in the folders of "
+                f"{self._table.identifier}: {why}",
+                hint="repair or drop what cannot be read; if none of its files are there, "
+                f"{Option.IGNORE_UNREADABLE} goes on without it",
+            )
+        failed = [entry for entry in unread if entry.problem is not None]
+        if failed:
+            self._session.warn(
+                f"not all other tables can be read ({len(failed)} failures, e.g. "
+                f"{min(entry.name for entry in failed)}): files of theirs in the folders of "
+                f"{self._table.identifier} are not recognized"
+            )
+
+
+def _shown(own: Folders, entry: _Entry, owned: str) -> Iterator[str]:
+    """Yield the folders inside those of a table that the location of an unread table's metadata file shows."""
+    if entry.place is None:
+        return
+    folder = place_of(entry.place).rpartition("/")[0]
+    if (
+        folder != place_of(owned).rpartition("/")[0]
+        and folder not in own.places
+        and own.contain(folder)
+    ):
+        yield folder
+        above = folder.rpartition("/")[0]
+        if entry.problem is not None and above not in own.places and own.contain(above):
+            yield above
+
+
+def _entries(table: Table, unread: list[_Entry]) -> Iterator[_Entry]:
+    """Yield the catalog's other tables, and those of other catalogs in the same database.
 
     Args:
         table: the table.
-        unread: receives the names of tables and namespaces that cannot be read for a reason that stays, or that are
-            in another store; None to raise the error.
+        unread: receives the tables and namespaces that cannot be read for a reason that stays, or that are in another
+            store, and without a problem the tables that have no metadata.
 
     Raises:
-        LakeError: the catalog, a namespace or a table cannot be read.
+        LakeError: the catalog, a namespace or a table near the given one cannot be read now.
     """
     catalog = table.catalog
-    places = catalog.metadata_locations()
+    stores = {store_of(root) for root in table.roots}
 
-    def read(entry: tuple[str, str | None]) -> TableMetadata | None:
-        name, place = entry
+    def read(listed: tuple[str, str | None]) -> _Entry:
+        name, place = listed
         try:
-            with suppress(NotFoundError, NotATableError), catalog_errors(f"table {name}", catalog):
+            with catalog_errors(f"table {name}", catalog):
                 if place is None:
-                    return catalog.load(name).metadata
-                return parse(table.storage.read(place), place)
+                    return _Entry(name, None, roots_of(catalog.load(name).metadata))
+                return _Entry(name, place, roots_of(parse(table.storage.read(place), place)))
+        except (NotFoundError, NotATableError):
+            # A table without metadata does not use any file.
+            unread.append(_Entry(f"table {name}", place, ()))
         except LakeError as error:
-            if unread is None:
-                raise
-            if isinstance(error, TRANSIENT_ERRORS) and is_near(place):
+            is_near = place is None or store_of(place) in stores
+            if isinstance(error, TRANSIENT_ERRORS) and is_near:
                 raise type(error)(
                     f"table {name} cannot be read: {error.message}",
                     hint=f"its files may be in the folders of {table.identifier}; run the command again, or drop "
                     f"{name} if it is not needed",
                 ) from error
-            unread.append(f"table {name}")
-        return None
+            unread.append(_Entry(f"table {name}", place, (), error, is_near))
+        return _Entry(name, place, ())
 
-    def is_near(place: str | None) -> bool:
-        """Whether a table may be in the same store, which answers now and then."""
-        return place is None or store_of(place) in {store_of(root) for root in table.roots}
-
-    entries: Iterator[tuple[str, str | None]] = (
+    places = catalog.metadata_locations()
+    listed: Iterator[tuple[str, str | None]] = (
         iter(places) if places else ((name, None) for name in _names(catalog, unread))
     )
     with ThreadPoolExecutor(_THREADS) as pool:
-        others = (entry for entry in entries if entry[0] != table.identifier)
-        for metadata in pool.map(read, others):
-            if metadata is not None:
-                yield metadata
-
-
-def in_folders_of_others(
-    session: Session, table: Table, folders: Sequence[str], paths: pa.ChunkedArray
-) -> pa.ChunkedArray:
-    """Return which files are in a folder of another table of the catalog.
-
-    A warning counts the tables and namespaces that cannot be read for a reason that stays.
-
-    Args:
-        session: the session of the invocation.
-        table: the table.
-        folders: the folders that contain the files.
-        paths: the files.
-
-    Raises:
-        StorageError: the catalog or a storage fails.
-        TimedOutError: the catalog or a storage is too busy or cannot be reached.
-    """
-    unread: list[str] = []
-    shared: set[str] = set()
-    own = _Folders(table, folders)
-    try:
-        for metadata in other_tables(table, unread):
-            for root in roots_of(metadata):
-                shared.update(own.shared_with(root))
-    except TRANSIENT_ERRORS:
-        raise
-    except LakeError:
-        unread.append(f"catalog {table.catalog.name}")
-    if unread:
-        session.warn(
-            f"not all other tables can be read ({len(unread)} failures, e.g. {min(unread)}): files of theirs in the "
-            f"folders of {table.identifier} are not recognized"
-        )
-    return _below(shared, paths)
+        yield from pool.map(read, (entry for entry in listed if entry[0] != table.identifier))
 
 
 def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:
@@ -129,14 +192,14 @@ def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:
         StorageError: the catalog or a storage fails.
         TimedOutError: the catalog or a storage is too busy or cannot be reached.
     """
-    folders = {comparable(path.rpartition("/")[0]): path for path in paths}
+    places = {place_of(path.rpartition("/")[0]): path for path in paths}
     try:
-        for metadata in other_tables(table, []):
-            for root in roots_of(metadata):
-                other = comparable(root)
-                for folder, path in folders.items():
-                    if folder == other or folder.startswith(f"{other}/"):
-                        return path, root
+        for entry in _entries(table, []):
+            for folder in entry.folders:
+                other = Folders([folder])
+                for place, path in places.items():
+                    if other.contain(place):
+                        return path, folder
     except TRANSIENT_ERRORS:
         raise
     except LakeError:
@@ -145,92 +208,14 @@ def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def in_folders_of_nested(table: Table, paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return which files are in a folder of a table whose metadata file is in the table's folders.
-
-    Unlike `in_folders_of_others`, it reads the metadata of such tables only, and knows those of databases only.
-
-    Args:
-        table: the table.
-        paths: the files.
-    """
-    shared: set[str] = set()
-    own = _Folders(table, table.roots)
-    for name, place in table.catalog.metadata_locations():
-        if name == table.identifier or not own.contain_metadata_of_other(place):
-            continue
-        folder = place.rpartition("/")[0]
-        roots = [folder]
-        try:
-            with suppress(NotFoundError), catalog_errors(f"table {name}", table.catalog):
-                roots += roots_of(parse(table.storage.read(place), place))
-        except LakeError:
-            roots.append(folder.rpartition("/")[0])
-        shared.update(item for root in roots for item in own.shared_with(root, inside=True))
-    return _below(shared, paths)
-
-
-def _below(folders: Collection[str], paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return which files are below folders (`comparable`)."""
-    if not folders:
-        return pa.chunked_array([pa.repeat(pa.scalar(value=False), len(paths))])
-    wanted = tuple(f"{folder}/" for folder in folders)
-    known: dict[str, bool] = {}
-    found = []
-    for path in paths.to_pylist():
-        folder = path.rpartition("/")[0]
-        if folder not in known:
-            known[folder] = f"{comparable(folder)}/".startswith(wanted)
-        found.append(known[folder])
-    return pa.chunked_array([pa.array(found, pa.bool_())])
-
-
-class _Folders:
-    """Folders of a table, compared with those of others.
-
-    Args:
-        table: the table.
-        folders: its folders.
-    """
-
-    def __init__(self, table: Table, folders: Sequence[str]) -> None:
-        self._place = comparable(table.metadata_location)
-        self._folders = {comparable(folder) for folder in folders}
-
-    def contain_metadata_of_other(self, place: str) -> bool:
-        """Whether a metadata file is below the folders, but not beside the table's own."""
-        folder = comparable(place).rpartition("/")[0]
-        is_below = any(folder.startswith(f"{own}/") for own in self._folders)
-        return is_below and folder != self._place.rpartition("/")[0]
-
-    def shared_with(self, root: str, *, inside: bool = False) -> Iterator[str]:
-        """Yield the folders (`comparable`) in those of the table that belong to a table with the given root.
-
-        Args:
-            root: a folder of the other table.
-            inside: whether to yield only folders inside those of the table.
-        """
-        other = comparable(root)
-        for folder in self._folders:
-            if other.startswith(f"{folder}/") or (other == folder and not inside):
-                yield other
-            elif (
-                not inside
-                and folder.startswith(f"{other}/")
-                # A folder with the table's metadata file is the table's, wherever it is.
-                and not self._place.startswith(f"{folder}/")
-            ):
-                yield folder
-
-
-def _names(catalog: Catalog, unread: list[str] | None) -> Iterator[str]:
-    """Yield the names of a catalog's tables; for ``unread`` see `other_tables`."""
+def _names(catalog: Catalog, unread: list[_Entry]) -> Iterator[str]:
+    """Yield the names of a catalog's tables; for ``unread`` see `_entries`."""
     try:
         for namespace in namespaces_of(catalog):
             error = namespace.error
-            if error is None or unread is None or isinstance(error, TRANSIENT_ERRORS):
+            if error is None or isinstance(error, TRANSIENT_ERRORS):
                 yield from namespace.listed()
             else:
-                unread.append(f"namespace {namespace.name}")
+                unread.append(_Entry(f"namespace {namespace.name}", None, (), error))
     except NotImplementedError as error:
         raise RefusedError(f"catalog {catalog.name} does not list its tables") from error

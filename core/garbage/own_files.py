@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lake.core import locations as paths
 from lake.core.catalogs.catalog import Table
 from lake.core.garbage.nested_tables import FOLDERS, NestedTables
-from lake.core.garbage.other_tables import in_folders_of_nested
+from lake.core.garbage.other_tables import OtherTables
 from lake.core.metadata import files as metadata_files
 from lake.core.session import Session
 from lake.core.storage.location_columns import normalize_locations
@@ -23,11 +23,25 @@ _PLAIN, _HIDDEN = r"^[A-Za-z0-9_=+,@:~%/. -]*$", "/."
 _METADATA = r"(?i)\.metadata\.json|version-hint"
 
 
-def own_files(table: Table, files: pa.Table) -> pa.Table:
-    """Return the files that belong to the table and are not table metadata."""
+def own_files(table: Table, files: pa.Table, others: OtherTables) -> pa.Table:
+    """Return the files that belong to the table and are not table metadata.
+
+    Args:
+        table: the table.
+        files: files that the table references or referenced.
+        others: the folders of other tables.
+
+    Raises:
+        LakeError: see `OtherTables.own`.
+    """
+    found = in_own_folders(table, files)
+    return found.filter(pc.invert(others.own(found["path"])))
+
+
+def in_own_folders(table: Table, files: pa.Table) -> pa.Table:
+    """Return the files in the table's folders that are neither table metadata nor in a table nested there."""
     if not files.num_rows:
         return files
-    files = files.filter(pc.invert(in_folders_of_nested(table, files["path"])))
     obvious = _obviously_own(table, files["path"])
     if pc.all(obvious, min_count=0).as_py():
         return files

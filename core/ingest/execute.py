@@ -142,7 +142,7 @@ class _Ingest(Load):
         """Write the source's rows, and those that an overwrite keeps."""
         plan = self.plan
         self._written = written = _write_source(self.session, plan, self.operation_id)
-        self.keep_rejects(written.rejects, plan.schema)
+        self.keep_rejects(written.rejects, plan.schema, written.rows_read)
         if not written.files:
             warn_of_no_rows(self.session, plan)
         if self._is_wanted:

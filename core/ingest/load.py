@@ -26,7 +26,7 @@ from lake.core.engine.tasks import (
 )
 from lake.core.ingest.options import OVERWRITE, OVERWRITE_WHERE, REPLACE
 from lake.core.ingest.payloads import ReceiveTask, SourceTask, WriteReport
-from lake.core.ingest.plan import IngestPlan, tasks_for, wanted_tasks
+from lake.core.ingest.plan import IngestPlan, origin_of, tasks_for, wanted_tasks
 from lake.core.ingest.recovery import as_staged, guard_of, publish_manifests, settle
 from lake.core.ingest.rejects import (
     RejectReport,
@@ -92,12 +92,13 @@ class Load(ABC):
         ):
             yield
 
-    def keep_rejects(self, reports: Sequence[RejectReport], schema: Schema) -> None:
+    def keep_rejects(self, reports: Sequence[RejectReport], schema: Schema, rows_read: int) -> None:
         """Write the rows that tasks set aside to the file of rejects, if there are any.
 
         Args:
             reports: the reports of the tasks.
             schema: the columns of the source's rows.
+            rows_read: the number of all rows of the source.
 
         Raises:
             BadInputError: there are too many of them.
@@ -111,7 +112,10 @@ class Load(ABC):
             remove_rejects(path)
         if settings is None or path is None or not count:
             return
-        settings.check(count, next(report.example for report in reports if report.example))
+        example = next(report.example for report in reports if report.example)
+        settings.check(count, example)
+        if self.plan.options.epoch is None:
+            settings.check_share(count, rows_read, example)
         files = [file for report in reports for file in report.files]
         columns = rejects_schema(schema, with_columns=settings.with_columns)
         write_rejects(
@@ -178,7 +182,8 @@ class Load(ABC):
             requirements=(*requirements, *conditions),
             updates=updates,
         )
-        marks = plan.options.guard.summary if plan.options.guard else {}
+        guard = plan.options.guard
+        marks = {**origin_of(plan), **(guard.summary if guard else {})}
         with session.interrupts.last_commit():
             return commit_snapshot(session, table or plan.table, operation, request, summary=marks)
 

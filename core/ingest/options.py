@@ -7,6 +7,9 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyiceberg.schema import Schema
+from pyiceberg.types import UnknownType
+
 from lake.core.commit.guards import Guard, RunGuard, StreamGuard
 from lake.core.errors import InvalidRequestError
 from lake.core.options import Option
@@ -14,6 +17,7 @@ from lake.core.properties.table_properties import DISTRIBUTIONS
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.live_files import LiveFiles
 from lake.core.snapshots.streams import StreamEpoch
+from lake.core.sources.acceptance import NeededColumns
 from lake.core.sources.text_format import AS_SHOWN, TextFormat
 
 APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE, UPSERT = (
@@ -24,8 +28,43 @@ APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE, UPSERT = (
     "upsert",
 )
 REPLACING = frozenset({OVERWRITE, OVERWRITE_WHERE, REPLACE})
+# The value of `missing`: NULL, or the column's write default.
+DEFAULT = "default"
 _MOST_WRITERS = 10_000
 _DIGEST = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Which columns of the table a source must have, because its rows replace rows of the table.
+
+    Args:
+        columns: the columns; None for all.
+        key: the key's columns, which have errors of their own; empty for the schema's identifier fields.
+        sequence: the sequence column, which has too; None for none.
+        kinds: the column of a change log that contains the row kind; None if rows are not changes.
+        whole_kinds: the row kinds, in lower case, whose rows need the columns.
+    """
+
+    columns: Sequence[str] | None = None
+    key: Sequence[str] = ()
+    sequence: str | None = None
+    kinds: str | None = None
+    whole_kinds: tuple[str, ...] = ()
+
+    def of(self, schema: Schema) -> NeededColumns:
+        """Return the needed columns of a table; a column of the type unknown has no values to lose."""
+        fields = [item for item in schema.fields if not isinstance(item.field_type, UnknownType)]
+        names = [x.name for x in fields if self.columns is None or x.name in self.columns]
+        key = self.key or [
+            str(schema.find_column_name(item)) for item in schema.identifier_field_ids
+        ]
+        others = {self.sequence, *(name.partition(".")[0] for name in key), *key}
+        return NeededColumns(
+            names=tuple(name for name in names if name not in others),
+            kinds=self.kinds,
+            whole_kinds=self.whole_kinds,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +102,10 @@ class IngestOptions:
         no_upsert: append also to a table whose property says that loads replace rows by key.
         left_out: columns of the files that are not loaded.
         partial: let the source lack required columns, for rows that are completed from the table.
+        missing: what replaced rows have in columns that the source lacks: `DEFAULT`; None to refuse such a source.
+        needs: the columns that the source must have; None if it may lack any.
+        union_columns: whether files may have different columns.
+        origin: what the history of the table shows as sources, if those are temporary files.
 
     Raises:
         InvalidRequestError: a value is not allowed or contradicts another.
@@ -98,6 +141,10 @@ class IngestOptions:
     no_upsert: bool = False
     left_out: Collection[str] = ()
     partial: bool = False
+    missing: str | None = None
+    needs: Needs | None = None
+    union_columns: bool = False
+    origin: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not self.sources and not self.from_table:
@@ -125,6 +172,7 @@ class IngestOptions:
             raise InvalidRequestError(
                 f"{Option.DISTRIBUTION} {self.distribution!r} is not one of none, hash, range"
             )
+        self._check_missing()
         if self.write_parallelism is not None:
             _check_parallelism(self.write_parallelism)
         if self.run_id is not None and not self.run_id.strip():
@@ -160,6 +208,10 @@ class IngestOptions:
         stem, suffix = os.path.splitext(self.rejects)
         digest = hashlib.sha256(self.epoch.text.encode()).hexdigest()[:_DIGEST]
         return f"{stem}-epoch-{self.epoch.number:010d}-{digest}{suffix}"
+
+    def _check_missing(self) -> None:
+        if self.missing not in {None, DEFAULT}:
+            raise InvalidRequestError(f"{Option.MISSING} {self.missing!r} is not {DEFAULT}")
 
     def _check_rejects(self) -> None:
         if self.max_rejects is not None and self.rejects is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -37,19 +39,22 @@ from lake.core.ingest.removals import NOT_KNOWN, Removals, removals_of
 from lake.core.ingest.source_columns import (
     absent_columns,
     asked_version,
+    check_names,
     columns_of_files,
     merged_columns,
     missing_columns,
     missing_defaults,
     new_columns,
+    refuse_lacking,
     source_storage,
     target_schema,
     with_text_formats,
     without_column,
 )
 from lake.core.ingest.units import Unit, slices_of_table, units_of_files, units_of_slices
-from lake.core.locations import canonical
+from lake.core.locations import canonical, parse, public_form
 from lake.core.options import Option
+from lake.core.process_identity import user_name
 from lake.core.progress import Meter, shown
 from lake.core.properties.table_properties import (
     DELETE_ISOLATION,
@@ -71,6 +76,7 @@ from lake.core.session import Session
 from lake.core.snapshots import ancestry
 from lake.core.snapshots.live_files import LiveFiles, live_files
 from lake.core.snapshots.referenced_files import find_referenced
+from lake.core.snapshots.run_ids import COMMAND, SOURCE, SOURCE_DIGEST, USER, find_on_branch
 from lake.core.sorting.sort_keys import RowOrder, described_order
 from lake.core.sources.csv_files import delimiter_of
 from lake.core.sources.discovery import CSV, Source, find_sources
@@ -88,6 +94,9 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
 
+_DIGEST = 16
+# The number of sources that a snapshot's summary names.
+_NAMED = 3
 _SMALLEST_TASK_BYTES = 64 * 1024 * 1024
 
 
@@ -120,6 +129,7 @@ class IngestPlan:
         type_notes: why columns of text files are inferred as text.
         already: an earlier run of the same id has landed, so there is nothing to do.
         run: what an earlier run of the same id has left, if anything.
+        digest: identifies the files; None for other sources, and for epochs of streams.
     """
 
     options: IngestOptions
@@ -146,6 +156,7 @@ class IngestPlan:
     type_notes: Sequence[TypeNote] = ()
     already: bool = False
     run: StagedRun | None = None
+    digest: str | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -398,13 +409,15 @@ def _plan_from_table(
         new = _new_table(session, options, _schema_like(source, options))
         table = new.stage(session.catalog, identifier, make_namespace=False)
     head = ancestry.branch_head(source.metadata, ancestry.MAIN)
+    schema = target_schema(session, table, [columns], options)
+    refuse_lacking(table, [columns], options)
     found = chosen or (None if head is None else live_files(source, head))
     files = [] if found is None else slices_of_table(found)
     return IngestPlan(
         options=options,
         table=table,
         new_table=new,
-        schema=target_schema(session, table, [columns], options),
+        schema=schema,
         units=units_of_slices(files),
         source=found,
         formats=["table"],
@@ -457,6 +470,8 @@ def _plan_from_files(
         columns = columns_of_files(storage, files, known, notes, options)
     for note in notes:
         session.warn(note.text)
+    if existing is None:
+        check_names(session, files, columns, None, options)
     for name in options.left_out:
         columns = [without_column(one, name) for one in columns]
     if (kinds := options.changes_column) is not None:
@@ -471,20 +486,64 @@ def _plan_from_files(
         )
         new = _new_table(session, options, schema)
         table = new.stage(session.catalog, identifier, make_namespace=False)
+    schema = target_schema(session, table, columns, options)
+    if existing is not None:
+        check_names(session, files, columns, known, options)
+    refuse_lacking(table, columns, options)
     return IngestPlan(
         options=options,
         table=table,
         new_table=new,
-        schema=target_schema(session, table, columns, options),
+        schema=schema,
         units=units_of_files(storage, files),
         formats=list(dict.fromkeys(file.format for file in files)),
         source_files=len(files),
         base_snapshot_id=_head_id(table, options.branch),
         defaults=missing_defaults(table.schema, columns),
         missing=missing_columns(table.schema, columns),
-        absent=absent_columns(table.schema, columns),
+        absent=absent_columns(table.schema, columns, files),
         type_notes=notes,
+        digest=_digest(session, existing, files, options),
     )
+
+
+def _digest(
+    session: Session, existing: Table | None, files: Sequence[Source], options: IngestOptions
+) -> str | None:
+    """Return what identifies the files of a load; warn if a snapshot of the branch contains the same ones."""
+    if options.epoch is not None or options.origin or options.stdin is not None:
+        return None
+    facts = sorted(f"{canonical(file.path)}\0{file.size_bytes}\0{_time_ns(file)}" for file in files)
+    digest = hashlib.sha256("\n".join(facts).encode(errors="surrogatepass")).hexdigest()[:_DIGEST]
+    if existing is not None and options.mode == APPEND:
+        found = find_on_branch(existing.metadata, options.branch, {SOURCE_DIGEST: digest})
+        if found is not None:
+            session.warn(
+                f"the same files were loaded before, in snapshot {found.snapshot_id} of "
+                f"{iso_time(found.timestamp_ms)}: their rows are added once more ({Option.RUN_ID} loads them once)"
+            )
+    return digest
+
+
+def _time_ns(file: Source) -> int | None:
+    """Return the time of a local file; an object is identified by its name and size."""
+    place = parse(file.path)
+    try:
+        return os.stat(place.path).st_mtime_ns if place.is_local else None
+    except OSError:
+        return None
+
+
+def origin_of(plan: IngestPlan) -> dict[str, str]:
+    """Return what the summary of the load's snapshot says about its source, command and user; it has no secrets."""
+    options = plan.options
+    names = list(options.origin) or [name for name, _ in options.places.values()]
+    names = names or list(options.sources) or [options.from_table or ""]
+    shown = ["standard input" if name == "-" else public_form(name) for name in names[:_NAMED]]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    way = "" if options.mode == APPEND else f" ({options.mode})"
+    found = {SOURCE: f"{', '.join(shown)}{more}", COMMAND: f"ingest{way}", USER: user_name()}
+    return {**found, **({SOURCE_DIGEST: plan.digest} if plan.digest else {})}
 
 
 def _new_table(session: Session, options: IngestOptions, schema: Schema) -> NewTable:
@@ -637,6 +696,7 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
             {"column": item.column, "file": item.path, "row": item.row, "value": item.value}
             for item in plan.type_notes
         ],
+        "filled_columns": [] if plan.options.partial else sorted(plan.missing),
         "write_defaults": [
             {"name": name, "value": json.loads(text)} for name, text in plan.defaults.items()
         ],

@@ -67,6 +67,19 @@ class RejectSettings(PlainData):
                 hint=f"correct the source, or raise {Option.MAX_REJECTS}",
             )
 
+    def check_share(self, count: int, rows_read: int, example: str) -> None:
+        """Check the number of rows among all: a source that is read with the wrong options loses most of its rows.
+
+        Raises:
+            BadInputError: they are more than half of all, and no limit was given.
+        """
+        if self.limit is None and count * 2 > rows_read:
+            raise BadInputError(
+                f"{count:,} of {rows_read:,} rows cannot be loaded, for example: {example}",
+                hint=f"check the options that say how the source is written; {Option.MAX_REJECTS} {count} loads the "
+                "others",
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectReport(PlainData):

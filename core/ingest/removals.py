@@ -127,6 +127,22 @@ class Removals:
             partitions=[item for item in found.values() if item.files or item.rewritten_files],
         )
 
+    def counted(
+        self, whole: Sequence[tuple[str, int]], partly: Sequence[tuple[str, int]]
+    ) -> Removals:
+        """Return the removals after all rows that go were counted.
+
+        Args:
+            whole: for some files that go whole, the partition, and how many rows less than the most are in the file.
+            partly: the partition of each other file of which rows go, and how many go.
+        """
+        found = {item.partition: item for item in self.partitions}
+        for name, less in whole:
+            found[name] = replace(found[name], rows=found[name].rows - less)
+        rewritten = replace(self, partitions=list(found.values())).rewritten(partly)
+        rows = sum(item.rows + item.rewritten_rows for item in rewritten.partitions)
+        return replace(rewritten, rows_at_least=rows, rows_at_most=rows)
+
     def shown(self, *, verbose: bool) -> tuple[Detail, list[str]]:
         """Return the partitions as a table to print, of bounded length, and a note of what it leaves out.
 
@@ -156,14 +172,14 @@ NOT_KNOWN: Mapping[str, Any] = {
 
 def removals_of(whole: LiveFiles, partly: LiveFiles | None = None) -> Removals:
     """Return what goes if some files go whole and some rows of others."""
-    least, most = _row_bounds(whole)
+    least, most = row_bounds(whole)
     found = {
         name: RemovedPartition(partition=name, files=files, rows=rows)
         for name, (files, rows) in _by_partition(whole, most).items()
     }
     rewritten_rows = 0
     if partly is not None:
-        _, of_partly = _row_bounds(partly)
+        _, of_partly = row_bounds(partly)
         rewritten_rows = _total(of_partly)
         for name, (files, rows) in _by_partition(partly, of_partly).items():
             before = found.get(name, RemovedPartition(partition=name))
@@ -213,8 +229,8 @@ def _in_partitions(entries: pa.Table, wanted: pa.Array) -> pa.Table:
     return entries.filter(pa.array(np.isin(own, codes)))
 
 
-def _row_bounds(files: LiveFiles) -> tuple[_Counts, _Counts]:
-    """Return the least and the most rows that deletes leave in each file."""
+def row_bounds(files: LiveFiles) -> tuple[_Counts, _Counts]:
+    """Return the least and the most rows that deletes leave in each file, by spec id."""
     try:
         bounds = {spec_id: files.row_bounds(spec_id) for spec_id in files.by_spec}
     except (CorruptFileError, NotFoundError, RefusedError):

@@ -20,11 +20,19 @@ from lake.core.progress import Meter, shown
 from lake.core.properties.table_properties import FORMAT_VERSION
 from lake.core.schemas import new_tables
 from lake.core.schemas.evolution import evolved, refuse_partition_names
+from lake.core.schemas.header_checks import (
+    check_one_column,
+    refuse_different,
+    refuse_unrelated,
+    warn_of_values,
+)
 from lake.core.schemas.new_tables import EXTENSION
 from lake.core.schemas.source_checks import SourceColumns, check_sources, is_text, named_files
 from lake.core.session import Session
+from lake.core.sources.acceptance import NeededColumns, lacks_columns
+from lake.core.sources.added_columns import added_schema
 from lake.core.sources.batches import source_columns
-from lake.core.sources.discovery import Source, find_sources
+from lake.core.sources.discovery import JSON, Source, find_sources
 from lake.core.sources.sniffing import with_format
 from lake.core.sources.type_notes import TypeNote
 from lake.core.storage.storage import Storage
@@ -73,6 +81,7 @@ def read_file_columns(session: Session, options: IngestOptions) -> FileColumns:
         found = find_sources(storage, names, options.format)
         files = with_text_formats(session, storage, found, None, options)
         columns = columns_of_files(storage, files, None, notes, options)
+    check_names(session, files, columns, None, options)
     if options.epoch is None and not any(len(one.columns) for one in columns):
         raise BadInputError("the source is empty: it has no columns")
     made = replace(new_columns(session, columns, asked_version(options)), warn=warned.append)
@@ -125,12 +134,53 @@ def with_text_formats(
     by_note: dict[str, list[str]] = {}
     for file in files:
         source, notes = with_format(storage, file, options.text, names)
-        formatted.append(replace(source, added=options.added.get(file.path)))
+        added = options.added.get(file.path)
+        formatted.append(replace(source, added=added, needed=_needed(known, options, added)))
         for note in notes:
             by_note.setdefault(note, []).append(file.path)
     for note, paths in by_note.items():
         session.warn(f"{named_files(paths)} {'is' if len(paths) == 1 else 'are'} {note}")
     return formatted
+
+
+def _needed(
+    known: Schema | None, options: IngestOptions, added: str | None
+) -> NeededColumns | None:
+    """Return the columns that each row of a file must have; those in a file beside it are always there."""
+    if known is None or options.needs is None:
+        return None
+    needed = options.needs.of(known)
+    beside = set() if added is None else set(added_schema(added).names)
+    return replace(needed, names=tuple(name for name in needed.names if name not in beside))
+
+
+def refuse_lacking(table: Table, sources: Sequence[SourceColumns], options: IngestOptions) -> None:
+    """Refuse sources without columns of the table whose values the rows that they replace would lose.
+
+    Of a change log in files, and of JSON of which rows may be rejected, each row is checked when it is read.
+
+    Raises:
+        BadInputError: a source lacks a column.
+    """
+    if options.needs is None or table.creating:
+        return
+    needed = options.needs.of(table.schema)
+    by_lacking: dict[tuple[str, ...], list[str]] = {}
+    for source in sources:
+        by_row = needed.kinds is not None or (rejects_rows(source, options))
+        if not (by_row and source.file is not None):
+            by_lacking.setdefault(tuple(needed.lacking(source.columns.names)), []).append(
+                source.name
+            )
+    by_lacking.pop((), None)
+    for lacking, names in by_lacking.items():
+        raise lacks_columns(named_files(names), lacking, in_log=needed.kinds is not None)
+
+
+def rejects_rows(source: SourceColumns, options: IngestOptions) -> bool:
+    """Whether each row of a source has its own columns, and those that do not fit are set aside."""
+    is_json = source.file is not None and source.file.format == JSON
+    return is_json and options.rejects is not None
 
 
 def new_columns(
@@ -165,19 +215,29 @@ def columns_of_files(
     """Return each file's columns, text files without a line left out.
 
     Types that text files lack are the table's; without a table they are inferred from the first text file,
-    all of it, and the later ones are read as that type.
+    all of it, and the later ones are read as that type. If rows of JSON may be rejected, all files are inferred: a
+    new column has the type of its first value.
     """
     found: list[SourceColumns] = []
     asked = known is None or options.evolve
     skip_bad = options.rejects is not None
+    first: Schema | None = None
+    seen: dict[str, pa.DataType] = {}
     for file in files:
-        infer = asked and not _all_known(storage, file, known, skip_bad=skip_bad)
-        columns = source_columns(storage, file, known, infer=infer, notes=notes, skip_bad=skip_bad)
+        by_row = skip_bad and file.format == JSON
+        types = known or (None if by_row else first)
+        infer = asked and not _all_known(storage, file, types, skip_bad=skip_bad)
+        columns = source_columns(
+            storage, file, types, infer=infer, notes=notes, seen=seen, skip_bad=skip_bad
+        )
         if columns is None:
             continue
         found.append(SourceColumns(file.path, columns, file))
-        if known is None and file.is_text:
-            known = new_tables.NewColumns(text=columns.names).schema_of(columns)
+        if by_row:
+            new = set(columns.names).difference(known.column_names if known else ())
+            seen |= {name: columns.field(name).type for name in new}
+        elif known is None and first is None and file.is_text:
+            first = new_tables.NewColumns(text=columns.names).schema_of(columns)
     return found
 
 
@@ -204,7 +264,56 @@ def merged_columns(columns: Sequence[SourceColumns], settled: Collection[str] = 
     try:
         return pa.unify_schemas(plain, promote_options="permissive")
     except pa.ArrowException as error:
-        raise BadInputError(f"the sources' columns do not go together: {error}") from error
+        name = columns[_first_misfit(plain)].name
+        raise BadInputError(
+            f"the columns of {name} do not go together with those of the sources before it: {error}"
+        ) from error
+
+
+def check_names(
+    session: Session,
+    files: Sequence[Source],
+    sources: Sequence[SourceColumns],
+    known: Schema | None,
+    options: IngestOptions,
+) -> None:
+    """Check what the names of columns show: a wrong delimiter, a missing header, files of different tables.
+
+    Args:
+        session: receives warnings.
+        files: all files.
+        sources: the columns of those that have any.
+        known: the table's columns; None for a new table.
+        options: the options of the load.
+
+    Raises:
+        BadInputError: a new table would get a column of whole lines, or files have different columns.
+    """
+    if known is None:
+        given = options.text.delimiter is not None
+        check_one_column(sources, given=given, warn=session.warn)
+    # An epoch of a stream contains files as they arrive: each of them could be loaded alone.
+    if options.epoch is not None:
+        return
+    # Loads by key say themselves what becomes of columns that a source lacks.
+    by_key = options.needs is not None or options.missing is not None or options.partial
+    if not (options.union_columns or by_key):
+        refuse_different(sources)
+    if options.text.header and (known is None or options.evolve):
+        warn_of_values(sources, known.column_names if known else (), session.warn)
+    if empty := [file.path for file in files if not file.size_bytes]:
+        session.warn(f"{named_files(empty)} {'is' if len(empty) == 1 else 'are'} empty (0 bytes)")
+
+
+def _first_misfit(schemas: Sequence[pa.Schema]) -> int:
+    """Return the index of the first schema that cannot be merged with those before it."""
+    merged = schemas[0]
+    for index, schema in enumerate(schemas):
+        try:
+            merged = pa.unify_schemas([merged, schema], promote_options="permissive")
+        except pa.ArrowException:
+            return index
+    return len(schemas) - 1
 
 
 def _bare(item: pa.Field) -> pa.Field:
@@ -225,7 +334,15 @@ def target_schema(
     """
     if options.create and not table.creating:
         _warn_of_differences(session, table, options)
-    check_sources(table.schema, columns, evolve=options.evolve, partial=options.partial)
+    if options.evolve and not table.creating:
+        refuse_unrelated(table.schema, [one for one in columns if not rejects_rows(one, options)])
+    check_sources(
+        table.schema,
+        columns,
+        evolve=options.evolve,
+        partial=options.partial,
+        by_row=lambda source: rejects_rows(source, options),
+    )
     if not options.evolve or table.creating or not columns:
         return table.schema
     metadata = table.metadata
@@ -278,8 +395,12 @@ def missing_columns(schema: Schema, sources: Sequence[SourceColumns]) -> frozens
     return frozenset(name for source in sources for name in names - set(source.columns.names))
 
 
-def absent_columns(schema: Schema, sources: Sequence[SourceColumns]) -> frozenset[str]:
-    """Return the names of the columns that every source lacks."""
+def absent_columns(
+    schema: Schema, sources: Sequence[SourceColumns], files: Sequence[Source] = ()
+) -> frozenset[str]:
+    """Return the names of the columns that every source lacks; JSON may have any column in a later line."""
+    if any(file.format == JSON for file in files):
+        return frozenset()
     known = {name for source in sources for name in source.columns.names}
     return frozenset(item.name for item in schema.fields) - known
 

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from lake.core.exports.destinations import Output
     from lake.core.session import Session
 
+# Columns that a narrow terminal shows before the others, in all metadata tables.
+_FIRST = (
+    *("file_path", "path", "partition", "record_count", "file_size_in_bytes", "length"),
+    *("snapshot_id", "committed_at", "operation", "file_count", "total_data_file_size_in_bytes"),
+    *("content", "added_data_files_count", "existing_data_files_count", "partition_spec_id"),
+)
+
 
 def inspect_table(
     session: Session, table: Table, options: InspectOptions, output: Output | None
@@ -29,7 +36,9 @@ def inspect_table(
     plan: dict[str, Any] = {"metadata_table": options.kind, "rows_found": rows.found}
     details: list[Detail] = []
     if output is None:
-        result, details = previewed(rows)
+        result, previews = previewed(rows)
+        root = table.metadata.location
+        details = [detail._replace(first=_FIRST, root=root) for detail in previews]
     else:
         result, _ = export.emit(session, rows, output)
     return Outcome(

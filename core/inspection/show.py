@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from lake.core.catalogs.catalog import Table
 
 _SHOWN_RUNS = 5
+# Printed of the properties: the most of them, and the most characters of a value.
+_MOST_PROPERTIES, _LONGEST_VALUE = 50, 300
 _ORDER = ("transform", "direction", "null_order")
 
 
@@ -44,6 +46,7 @@ def show_table(table: Table, *, branch: str = ancestry.MAIN) -> Outcome:
     """
     metadata = table.metadata
     head = ancestry.branch_head(metadata, branch)
+    properties = shown_properties(table.properties)
     result = {
         "table_uuid": str(metadata.table_uuid),
         "location": metadata.location,
@@ -53,7 +56,7 @@ def show_table(table: Table, *, branch: str = ancestry.MAIN) -> Outcome:
         "schema": _schema(table.schema),
         "partition_specs": [_spec(metadata, spec) for _, spec in sorted(metadata.specs().items())],
         "sort_order": _order(metadata, metadata.sort_order()),
-        "properties": shown_properties(table.properties),
+        "properties": properties,
         "refs": [_ref(name, ref) for name, ref in sorted(metadata.refs.items())],
         "snapshots": len(metadata.snapshots),
         "sizes": sizes_of(metadata),
@@ -68,6 +71,7 @@ def show_table(table: Table, *, branch: str = ancestry.MAIN) -> Outcome:
         base_snapshot_id=head.snapshot_id if head else None,
         result=result,
         details=_details(result),
+        notes=_notes(properties, table.identifier),
     )
 
 
@@ -195,6 +199,22 @@ def _consumers(metadata: TableMetadata) -> list[dict[str, Any]]:
 # Tables for people
 
 
+def _notes(properties: Sequence[Mapping[str, str]], name: str) -> list[str]:
+    """Return where the properties are complete, if they are too many or too long to be printed."""
+    long = sum(len(item["value"]) > _LONGEST_VALUE for item in properties)
+    if not long and len(properties) <= _MOST_PROPERTIES:
+        return []
+    shown = min(len(properties), _MOST_PROPERTIES)
+    text = f"{shown} of {len(properties):,} properties are shown, {long:,} values are cut"
+    return [f"{text}: `lake inspect {name} properties` shows all"]
+
+
+def _cut(value: str) -> str:
+    if len(value) <= _LONGEST_VALUE:
+        return value
+    return f"{value[:_LONGEST_VALUE]}… ({len(value):,} characters)"
+
+
 def _details(result: Mapping[str, Any]) -> list[Detail]:
     sizes = result["sizes"]
     facts = [
@@ -235,7 +255,10 @@ def _details(result: Mapping[str, Any]) -> list[Detail]:
         Detail(
             "properties",
             ["property", "value"],
-            [[item["name"], item["value"]] for item in result["properties"]],
+            [
+                [item["name"], _cut(item["value"])]
+                for item in result["properties"][:_MOST_PROPERTIES]
+            ],
         ),
         Detail(
             "refs",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.catalogs.configuration import read_configuration
 from lake.core.catalogs.errors import catalog_errors
-from lake.core.catalogs.names import namespaces_of
+from lake.core.catalogs.names import namespaces_of, require_existing
 from lake.core.catalogs.selection import open_catalog
 from lake.core.errors import LakeError, NotATableError, NotFoundError
 from lake.core.outcome import Detail, Outcome, Status
@@ -39,7 +39,7 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
         all_catalogs: list the tables of all configured catalogs, not those of the session's catalog.
 
     Raises:
-        NotFoundError: the pattern contains no wildcard, and no namespace, table or view has this name.
+        NotFoundError: no namespace, table or view matches the pattern, or the catalog does not exist.
         LakeError: the session's catalog cannot be read.
     """
     rows: list[dict[str, Any]] = []
@@ -54,6 +54,7 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
             try:
                 if isinstance(catalog, LakeError):
                     raise catalog
+                require_existing(catalog)
                 found = _tables_of(catalog, pattern)
             except LakeError as error:
                 if not all_catalogs:
@@ -66,9 +67,10 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
             rows += found["tables"]
             views += [f"{prefix}{view}" for view in found["views"]]
             namespaces += [f"{prefix}{namespace}" for namespace in found["namespaces"]]
-    if pattern and not (rows or views or namespaces) and not any(sign in pattern for sign in "*?["):
+    if pattern and not (rows or views or namespaces):
+        is_glob = any(sign in pattern for sign in "*?[")
         raise NotFoundError(
-            f"no namespace and no table is named {pattern}",
+            f"no namespace and no table {'matches' if is_glob else 'is named'} {pattern}",
             hint="list all tables without a pattern, or give a pattern such as 'db.*'",
         )
     failed = [row for row in rows if row["error"] is not None]

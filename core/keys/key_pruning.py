@@ -21,7 +21,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import (
     BucketTransform,
-    HourTransform,
     IdentityTransform,
     TimeTransform,
     TruncateTransform,
@@ -39,7 +38,7 @@ from lake.core.snapshots.pruning import (
     values_between,
 )
 from lake.core.types.bounds import comparable
-from lake.core.types.transforms import transformed
+from lake.core.types.transforms import transformed, unfit
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -265,17 +264,14 @@ class KeyEvidence:
             return None
         column = one_array(self.keys.rows[str(item.source_id)])
         name = self.schema.find_column_name(item.source_id)
-        if isinstance(item.transform, HourTransform) and _beyond_hours(column):
-            # Writers differ in what they store for times whose hours do not fit the field.
-            return None
         try:
             batch = pa.RecordBatch.from_arrays([column], names=[name])
             raw = transformed(batch, self.schema, item.source_id, item.transform)
+            if pc.any(unfit(column, raw), min_count=0).as_py():
+                # Writers differ in what they store for values that do not fit the field.
+                return None
             values = _same_bits(comparable(raw, partition_field_type(item, self.schema)))
         except UNUSABLE:
-            return None
-        if not self.keys.exact and pc.any(pc.greater(values[:1], values[-1:])).as_py():
-            # The least value was too small for the transform.
             return None
         has_nan = item.source_id in self.keys.nans
         known = _distinct(_early(values) if isinstance(item.transform, TimeTransform) else values)
@@ -375,14 +371,6 @@ def _mask(array: pa.Array) -> Mask:
 
 def _bytes(entries: pa.Table) -> int:
     return int(pc.sum(entries["file_size_in_bytes"]).as_py() or 0)
-
-
-def _beyond_hours(column: pa.Array) -> bool:
-    """Whether some times are more hours from 1970 than 32 bits can count."""
-    units = {"us": 1_000_000, "ns": 1_000_000_000}[column.type.unit] * _SECONDS_OF_HOUR
-    limit = np.iinfo(np.int32)
-    hours = np.floor_divide(column.cast(pa.int64()).drop_null().to_numpy(), units)
-    return bool(len(hours)) and bool(hours.min() < limit.min or hours.max() > limit.max)
 
 
 def _same_bits(values: pa.Array) -> pa.Array:

@@ -1,4 +1,7 @@
-"""At most one maintenance command runs per table; an overlapping second one exits without doing anything.
+"""At most one maintenance command runs per table; an overlapping second one ends without doing anything.
+
+A command that cron repeats ends with 0 then, because the next run does its work. Any other command was typed for its
+effect, so that it did nothing is an error.
 
 The lock only avoids useless work of overlapping cron jobs; rows are safe because every commit is validated. On
 storage without exclusive creation, or if the lock cannot be written, commands run without it.
@@ -39,6 +42,7 @@ def with_table_lock(
     command: str,
     branch: str | None = None,
     wait_ms: int | None = None,
+    repeated: bool = False,
 ) -> Outcome:
     """Run the work unless another run holds the table's lock.
 
@@ -48,16 +52,22 @@ def with_table_lock(
         work: receives the current table and the run's operation id.
         command: the verb.
         branch: the branch on which the verb works, if it has one.
-        wait_ms: how long to wait for the other run; None to return at once, with status already-running.
+        wait_ms: how long to wait for the other run; None not to wait.
+        repeated: whether a schedule repeats the command: without a wait, it then returns the status already-running.
 
     Raises:
-        LockedError: the other run held the lock for the whole time.
+        LockedError: the other run held the lock for the whole time; nothing was done.
     """
     operation_id = session.ids.uuid()
     with _locked(session, table, command, operation_id, wait_ms or 0) as owner:
         if owner is None:
             # Another run may have ended since the table was loaded.
             return work(table.refreshed(), operation_id)
+    if wait_ms is None and not repeated:
+        raise LockedError(
+            f"another run holds the lock on {table.identifier}, so nothing was done: {_words(owner)}",
+            hint=f"run the command when that run has ended, or wait for it with {Option.WAIT_MS}",
+        )
     if wait_ms is not None:
         raise LockedError(
             f"another run held the lock on {table.identifier} for longer than {Option.WAIT_MS}: {_words(owner)}",

@@ -14,8 +14,9 @@ from pyiceberg import exceptions as theirs
 from pyiceberg.table.metadata import TableMetadata
 
 from lake.core import locations
-from lake.core.errors import CorruptFileError, NotFoundError
+from lake.core.errors import CorruptFileError, NotFoundError, OutOfRangeError, RefusedError
 from lake.core.metadata.parser import parsed
+from lake.core.metadata.ranges import out_of_range
 from lake.core.metadata.roots import roots_of
 from lake.core.storage.storage import Storage, read_up_to, require_file
 
@@ -29,6 +30,8 @@ VERSION_HINT = "version-hint.text"
 _VERSION = re.compile(r"v?([0-9]{1,18})(?![0-9])")
 _PIECE = 1024 * 1024
 _LENGTH = 200
+# Damaged metadata files are rarely more than one.
+_MOST_TRIED = 20
 
 
 def from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
@@ -71,10 +74,8 @@ def parse(data: bytes, location: str) -> TableMetadata:
         CorruptFileError: it is not table metadata, or exceeds the size limit.
         RefusedError: the table uses something that lake does not support.
     """
-    if location.endswith(_PACKED):
-        data = _unpacked(data, location)
     try:
-        return parsed(data.decode())
+        return parsed(text_of(data, location))
     except (ValidationError, UnicodeDecodeError):
         raise
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
@@ -82,6 +83,18 @@ def parse(data: bytes, location: str) -> TableMetadata:
         raise CorruptFileError(f"{location} is not table metadata: {text}") from error
     except RecursionError as error:
         raise CorruptFileError(f"{location} is nested too deeply") from error
+
+
+def text_of(data: bytes, location: str) -> str:
+    """Return the text of a metadata file, decompressed if the file's name ends in gzip's suffix.
+
+    Raises:
+        CorruptFileError: it is not gzip, or exceeds the size limit.
+        UnicodeDecodeError: it is not text in UTF-8.
+    """
+    if location.endswith(_PACKED):
+        data = _unpacked(data, location)
+    return data.decode()
 
 
 def read_metadata(storage: Storage, location: str) -> TableMetadata:
@@ -119,6 +132,38 @@ def find_metadata(storage: Storage, location: str) -> TableMetadata | None:
     return None
 
 
+def earlier_metadata(storage: Storage, location: str) -> tuple[str, TableMetadata, int] | None:
+    """Return the newest metadata file before another one that can be read; None if there is none.
+
+    Args:
+        storage: the storage of the files.
+        location: a metadata file, which may be missing or damaged.
+
+    Returns:
+        its location, its metadata, and the number of older metadata files in the folder.
+    """
+    folder, _, name = location.rpartition("/")
+    version = version_of(name)
+    listed = {
+        item: found
+        for item, is_folder in storage.list_folder(folder)
+        if not is_folder
+        and item != name
+        and is_metadata_name(item)
+        and (found := version_of(item)) is not None
+        and (version is None or found < version)
+    }
+    newest_first = sorted(listed, key=lambda item: (listed[item], item), reverse=True)
+    for number, item in enumerate(newest_first[:_MOST_TRIED], 1):
+        try:
+            metadata = read_metadata(storage, f"{folder}/{item}")
+            check(metadata, item)
+        except (CorruptFileError, RefusedError):
+            continue
+        return f"{folder}/{item}", metadata, len(newest_first) - number
+    return None
+
+
 def is_metadata_name(location: str) -> bool:
     """Whether a file has the name of a metadata file or version hint; manifests never name such a file."""
     name = location.rpartition("/")[2].lower()
@@ -135,9 +180,15 @@ def check(metadata: TableMetadata, name: str) -> None:
     """Check what PyIceberg does not validate, and convert all summary values to text.
 
     Raises:
+        OutOfRangeError: a number does not fit its type.
         CorruptFileError: two snapshots have one id, the schema or the partition spec is missing, or the
             table's location is not a valid one.
     """
+    if beyond := list(out_of_range(metadata)):
+        place, text = beyond[0]
+        raise OutOfRangeError(
+            f"the metadata of {name} has a number that no reader can use: {place}: {text}", beyond
+        )
     for root in roots_of(metadata):
         if not locations.ownable(root):
             raise CorruptFileError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.errors import LakeError, RefusedError
+from lake.core import locations
+from lake.core.catalogs.trust import storage_properties
+from lake.core.errors import LakeError, NotFoundError, RefusedError
 from lake.core.garbage.file_deletion import Removal, Removed, remove_in_batches
 from lake.core.options import Option
 from lake.core.orphans import trash
@@ -17,7 +21,9 @@ from lake.core.orphans.kept_files import checkpoint_names
 from lake.core.orphans.options import Mode
 from lake.core.orphans.plan import KINDS, CleaningPlan
 from lake.core.orphans.report import checkpoint_note
+from lake.core.orphans.trash import Trash
 from lake.core.outcome import Detail, Outcome, Status
+from lake.core.storage.storage import Storage
 from lake.core.units import iso_time
 
 if TYPE_CHECKING:
@@ -37,7 +43,7 @@ def preview(session: Session, plan: CleaningPlan) -> Outcome:
         session.warn(
             f"{plan.share:.0%} of the files or bytes are orphans: they are not removed without {Option.MAX_SHARE}"
         )
-    runs = trash.find_runs(plan.table)
+    runs = trash.find_runs(Trash.of(plan.table))
     details = _orphans(plan, every=session.settings.verbose)
     if runs:
         rows = [
@@ -108,7 +114,7 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
     finally:
         if away is not None and not removed.files:
             with suppress(LakeError):
-                trash.remove_unused_list(table, run_id)
+                trash.remove_unused_list(Trash.of(table), run_id)
     if removed.failed:
         session.warn(f"{len(removed.failed)} files could not be removed, e.g. {removed.failed[0]}")
     if removed.reached:
@@ -164,7 +170,11 @@ def _outcome(plan: CleaningPlan, status: Status, removed: Removed, run_id: str) 
 
 def restore(session: Session, table: Table, run_id: str) -> Outcome:
     """Move the files of a run back."""
-    restored = trash.restore(session, table, trash.read_list(table, run_id))
+    if trash.is_over(Trash.of(table), run_id):
+        _warn_of_nothing(session, table.identifier, run_id)
+        result = {"run_id": run_id, "restored": 0, "present": 0, "failed": 0}
+        return _trash_outcome(table.identifier, Status.NOTHING_TO_DO, result, table)
+    restored = trash.restore(session, table, trash.read_list(Trash.of(table), run_id))
     if restored.present:
         session.warn(
             f"{len(restored.present)} files exist again and were not overwritten, e.g. {restored.present[0]}"
@@ -180,37 +190,87 @@ def restore(session: Session, table: Table, run_id: str) -> Outcome:
         "present": len(restored.present),
         "failed": len(restored.failed),
     }
-    return _trash_outcome(table, status, result)
+    return _trash_outcome(table.identifier, status, result, table)
 
 
-def purge(session: Session, table: Table, run_ids: list[str]) -> Outcome:
-    """Delete the files of runs permanently."""
-    purged, failed, size = 0, 0, 0
+def _warn_of_nothing(session: Session, name: str, run_id: str) -> None:
+    session.warn(
+        f"run {run_id} has no files in the trash of {name}: it was restored or purged, or it is not a run of "
+        "this table"
+    )
+
+
+def purge(
+    session: Session, place: Trash, run_ids: Sequence[str], table: Table | None = None
+) -> Outcome:
+    """Delete the files of runs permanently.
+
+    Args:
+        session: the session of the invocation.
+        place: the files that were moved away.
+        run_ids: the ids of the runs.
+        table: the table; None if it was dropped.
+    """
+    runs, purged, failed, size = 0, 0, 0, 0
     for run_id in run_ids:
+        if trash.is_over(place, run_id):
+            _warn_of_nothing(session, place.name, run_id)
+            continue
         # A folder without a list that can be read is not a run.
-        trash.read_list(table, run_id)
-        outcome, deleted = trash.remove(table, run_id)
+        trash.read_list(place, run_id)
+        outcome, deleted = trash.remove(place, run_id)
+        runs += 1
         purged += len(outcome.deleted)
         failed += len(outcome.failed)
         size += deleted
     if failed:
         session.warn(f"{failed} files could not be deleted")
-    status = Status.PARTIAL if failed else Status.DONE if run_ids else Status.NOTHING_TO_DO
-    result = {"runs": len(run_ids), "purged": purged, "bytes": size, "failed": failed}
-    return _trash_outcome(table, status, result)
+    status = Status.PARTIAL if failed else Status.DONE if runs else Status.NOTHING_TO_DO
+    result = {"runs": runs, "purged": purged, "bytes": size, "failed": failed}
+    return _trash_outcome(place.name, status, result, table)
 
 
-def runs_older_than(table: Table, limit_ms: int) -> list[str]:
-    """Return the ids of the runs that moved files away before a time, oldest first."""
-    return [run.run_id for run in trash.find_runs(table) if run.created_ms < limit_ms]
+def runs_older_than(place: Trash, limit_ms: int) -> list[str]:
+    """Return the ids of the runs that moved files away before a time, oldest first.
+
+    The empty folders of runs that were purged or restored are removed.
+    """
+    for run_id in place.list_runs():
+        trash.is_over(place, run_id)
+    return [run.run_id for run in trash.find_runs(place) if run.created_ms < limit_ms]
 
 
-def _trash_outcome(table: Table, status: Status, result: dict[str, Any]) -> Outcome:
+def trash_of_dropped(session: Session, name: str, location: str) -> Trash:
+    """Return the trash that a table left that the catalog no longer has.
+
+    Args:
+        session: the session of the invocation.
+        name: the name that the table had.
+        location: its location.
+
+    Raises:
+        NotFoundError: nothing was moved away there.
+    """
+    if not locations.has_scheme(location):
+        location = f"file://{os.path.abspath(location)}"
+    configured = {key: str(value) for key, value in session.catalog.configured.items()}
+    roots = [location] if locations.ownable(location) else []
+    place = Trash(Storage(storage_properties(configured), roots=roots), location, name)
+    if not (roots and place.list_runs()):
+        raise NotFoundError(
+            f"table {name} does not exist, and no files were moved away to {place.folder}"
+        )
+    return place
+
+
+def _trash_outcome(
+    name: str, status: Status, result: dict[str, Any], table: Table | None
+) -> Outcome:
     return Outcome(
         command="clean",
-        table=table.identifier,
+        table=name,
         status=status,
-        base_snapshot_id=table.metadata.current_snapshot_id,
+        base_snapshot_id=None if table is None else table.metadata.current_snapshot_id,
         result=result,
     )
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 
 from lake.core import locations
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
-from lake.core.garbage.other_states import OtherState, other_states
+from lake.core.garbage.table_layout import Place, TableLayout, prefixes
 from lake.core.metadata.files import (
     VERSION_HINT,
     is_metadata_name,
@@ -45,12 +44,20 @@ class KeepReason(StrEnum):
     METADATA = "metadata"
     OTHER_TABLE = "other-table"
     OUTSIDE = "outside"
+    FOREIGN = "foreign"
     HIDDEN = "hidden"
     EXCLUDED = "excluded"
     PREFIX_MISMATCH = "prefix-mismatch"
     YOUNG = "young"
     NO_TIME = "no-time"
     GONE = "gone"
+
+
+_BY_PLACE = {
+    Place.OWN: None,
+    Place.OTHER_FOLDER: KeepReason.OUTSIDE,
+    Place.OTHER_NAME: KeepReason.FOREIGN,
+}
 
 
 def checkpoint_names(table: Table, names: FileNames) -> pa.Array:
@@ -74,24 +81,10 @@ def checkpoint_names(table: Table, names: FileNames) -> pa.Array:
     return pa.concat_arrays([names.of(column) for column in paths])
 
 
-@dataclass(frozen=True, slots=True)
-class KeptMetadata:
-    """Metadata files that are not in the table's log and must stay.
+def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> set[str]:
+    """Return version hints, and the metadata files that are not in the table's log and must stay.
 
-    Args:
-        paths: these files, and version hints.
-        states: those that another catalog may use as the table's state, with what they contain.
-    """
-
-    paths: set[str]
-    states: dict[str, OtherState]
-
-
-def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> KeptMetadata:
-    """Return the metadata files that are not in the table's log and must stay.
-
-    A metadata file whose version is not less than the current one may be about to become the current one, or may be
-    the current one of another catalog.
+    A metadata file whose version is not less than the current one may be about to become the current one.
 
     Args:
         table: the table.
@@ -99,8 +92,7 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> Ke
         more: further folders that the user named.
 
     Raises:
-        RefusedError: a metadata file in the table's folders is another table's, or cannot be read by this version.
-        CorruptFileError: metadata files are removed again and again.
+        RefusedError: a metadata file in the table's folders is another table's.
     """
     found = [
         path
@@ -113,7 +105,7 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> Ke
         uuids = dict(zip(files, pool.map(partial(_uuid_of, table), files), strict=True))
     own = str(table.metadata.table_uuid)
     beside = locations.canonical(table.metadata_location).rpartition("/")[0]
-    named = _prefixes(more)
+    named = prefixes(more)
     for path, uuid in uuids.items():
         name = locations.canonical(path)
         is_shared = name.rpartition("/")[0] == beside or name.startswith(named)
@@ -123,9 +115,9 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> Ke
                 hint="the two tables share their folders; move one of them before orphan files are removed",
             )
     current = version_of(table.metadata_location)
-    kept = {path for path, uuid in uuids.items() if uuid != own or not _is_before(path, current)}
-    states = other_states(table, [path for path, uuid in uuids.items() if uuid == own])
-    return KeptMetadata(hints | kept | states.keys(), states)
+    return hints | {
+        path for path, uuid in uuids.items() if uuid != own or not _is_before(path, current)
+    }
 
 
 def is_earlier_metadata(table: Table, path: str) -> bool:
@@ -152,7 +144,11 @@ def _uuid_of(table: Table, path: str) -> str | None:
 
 
 def by_name(
-    table: Table, paths: Iterable[str], excluded: Sequence[str], own: Sequence[str]
+    table: Table,
+    paths: Iterable[str],
+    excluded: Sequence[str],
+    named: Sequence[str],
+    folders_in_use: Callable[[], Collection[str]],
 ) -> list[KeepReason | None]:
     """Return why files are kept by their names alone; None for files that are not.
 
@@ -160,33 +156,27 @@ def by_name(
         table: the table.
         paths: the files.
         excluded: patterns of paths below the folders.
-        own: folders outside of the table's location to which only this table writes.
+        named: further folders that the user named, to which only this table writes.
+        folders_in_use: see `TableLayout`.
     """
-    decide = _ByName(table, excluded, own)
+    decide = _ByName(table, excluded, named, TableLayout(table, folders_in_use))
     return [decide(path) for path in paths]
 
 
 class _ByName:
-    def __init__(self, table: Table, excluded: Sequence[str], own: Sequence[str]) -> None:
+    def __init__(
+        self, table: Table, excluded: Sequence[str], named: Sequence[str], layout: TableLayout
+    ) -> None:
         self._excluded = excluded
+        self._layout = layout
         self._fields = tuple(
             {f"{item.name}=" for spec in table.metadata.specs().values() for item in spec.fields}
         )
-        self._metadata = _prefixes(
+        self._metadata = prefixes(
             [table.metadata_folder, locations.join(table.metadata.location, "metadata")]
         )
-        # Any folder below these belongs to the table. Another folder below its location may be another table's.
-        self._folders = _prefixes(
-            [
-                *own,
-                table.data_location,
-                table.metadata_folder,
-                *(locations.join(table.metadata.location, name) for name in ("data", "metadata")),
-            ]
-        )
-        self._roots = _prefixes([*own, *table.roots])
-        # Several tables may write to one data folder.
-        self._certain = _prefixes([*own, table.metadata.location, table.metadata_folder])
+        self._named = prefixes(named)
+        self._roots = prefixes([*named, *table.roots])
 
     def __call__(self, path: str) -> KeepReason | None:
         name = locations.canonical(path)
@@ -201,18 +191,11 @@ class _ByName:
             return KeepReason.HIDDEN
         if any(fnmatchcase(below, pattern) for pattern in self._excluded):
             return KeepReason.EXCLUDED
-        if not name.startswith(self._certain):
-            return KeepReason.OUTSIDE
-        is_known = name.startswith(self._folders) or len(parts) == 1
-        if not is_known and not parts[0].startswith(self._fields or "/"):
-            return KeepReason.OUTSIDE
-        return None
+        if self._named and name.startswith(self._named):
+            return None
+        return _BY_PLACE[self._layout.place_of(name)]
 
     def _below(self, name: str) -> str:
         """Return the part of a path below the outermost folder that contains it."""
         roots = [root for root in self._roots if name.startswith(root)]
         return name.removeprefix(min(roots, key=len, default=""))
-
-
-def _prefixes(folders: Iterable[str]) -> tuple[str, ...]:
-    return tuple({locations.canonical(folder).rstrip("/") + "/" for folder in folders})

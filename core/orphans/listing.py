@@ -34,9 +34,9 @@ _T = TypeVar("_T")
 _LOOKED_UP = 1000
 
 
-def trash_folder(table: Table) -> str:
-    """Return the folder of the files that were moved away."""
-    return locations.join(table.metadata.location, TRASH)
+def trash_folder(location: str) -> str:
+    """Return the folder of the files that were moved away, below a table's location."""
+    return locations.join(location, TRASH)
 
 
 class ListedFiles:
@@ -98,6 +98,14 @@ class ListedFiles:
                 parts.append(loose.append_column("name", self._names.of(loose["path"])))
         return pa.concat_tables(parts).combine_chunks()
 
+    def folders_with(self, held: NameSet) -> set[str]:
+        """Return the folders (`locations.canonical`) of the files whose names are in a set."""
+        found: set[str] = set()
+        for number, hashes in enumerate(self._hashes):
+            paths = self._spool.read(number)["path"].filter(pa.array(held.has_hashes(hashes)))
+            found.update(pc.replace_substring_regex(paths, r"/[^/]*$", "").unique().to_pylist())
+        return {locations.canonical(folder) for folder in found}
+
     def close(self) -> None:
         """Free the disk space."""
         self._spool.close()
@@ -132,7 +140,7 @@ def list_files(
         )
     folders = _outermost([*table.roots, *more])
     listed = ListedFiles(names, table.storage)
-    away = names.of(pa.array([f"{trash_folder(table)}/"], pa.string()))[0].as_py()
+    away = names.of(pa.array([f"{trash_folder(table.metadata.location)}/"], pa.string()))[0].as_py()
     current = names.of(pa.array([table.metadata_location], pa.string()))[0]
     has_current = False
 

@@ -45,6 +45,7 @@ class CleanOptions:
         equal_schemes: schemes that name the same store, each with the one to compare in its place.
         equal_authorities: the same for authorities, such as buckets.
         unsafe: allow an age of less than 24 hours.
+        ignore_unreadable: remove files although another table that may own some of them cannot be read.
     """
 
     older_than_ms: int
@@ -57,6 +58,7 @@ class CleanOptions:
     equal_schemes: Mapping[str, str] = field(default_factory=dict)
     equal_authorities: Mapping[str, str] = field(default_factory=dict)
     unsafe: bool = False
+    ignore_unreadable: bool = False
 
     def check(self, now_ms: int) -> None:
         """Check the age.

@@ -17,10 +17,10 @@ from lake.core.arrow import one_array
 from lake.core.catalogs.catalog import Table
 from lake.core.catalogs.shared_locations import refuse_shared_location
 from lake.core.errors import RefusedError
-from lake.core.garbage.name_set import NameSet
 from lake.core.garbage.nested_tables import NestedTables
-from lake.core.garbage.other_tables import in_folders_of_others
-from lake.core.garbage.own_files import own_files
+from lake.core.garbage.other_histories import refuse_continued
+from lake.core.garbage.other_tables import OtherTables
+from lake.core.garbage.own_files import in_own_folders
 from lake.core.garbage.reachability import (
     DATA_FILE,
     MANIFEST,
@@ -32,30 +32,27 @@ from lake.core.garbage.reachability import (
 )
 from lake.core.metadata.files import is_metadata_name
 from lake.core.options import Option
-from lake.core.orphans.data_folders import own_data_folders
 from lake.core.orphans.kept_files import (
     KeepReason,
-    KeptMetadata,
     by_name,
     checkpoint_names,
     kept_metadata,
 )
 from lake.core.orphans.listing import list_files, looked_up
 from lake.core.orphans.options import CleanOptions, Mode, PrefixMismatch
-from lake.core.orphans.references import names_of_state, referenced_names
+from lake.core.orphans.references import referenced_names
 from lake.core.properties.table_properties import GC_ENABLED
 from lake.core.session import Session
 from lake.core.snapshots.ancestry import check_refs
-from lake.core.storage.errors import translate_errors
 from lake.core.storage.file_names import FileNames
 from lake.core.storage.location_columns import normalize_locations
-from lake.core.storage.s3 import MOST_KEYS, UnsupportedError
+from lake.core.storage.s3 import MOST_KEYS
 from lake.core.storage.store_listing import LISTING
 from lake.core.units import iso_time
 
 _STATISTICS = r"\.(stats|puffin)$"
 METADATA_FILE = "metadata_files"
-_REASON = "reason"
+_REASON, _BY_NAME = "reason", "by_name"
 # The order in which orphan files are removed: files before those that may list them.
 KINDS = (DATA_FILE, STATISTICS, MANIFEST, MANIFEST_LIST, METADATA_FILE)
 
@@ -184,10 +181,19 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         referenced = referenced_names(table, current, listed.names, names)
         loose = listed.without(referenced.names)
         count = listed.count - loose.num_rows
-        limit_ms = options.older_than_ms + min(0, _clock_difference_ms(session, table))
+        limit_ms = options.older_than_ms
         kept = kept_metadata(table, loose["path"].to_pylist(), options.locations)
-        needed = _needed_elsewhere(session, table, kept, loose, listed.names, names)
-        reasons = _reasons(table, options, loose, referenced, names, limit_ms, kept.paths | needed)
+        # After the listing: a state that another catalog commits later needs no older file that this one does not.
+        refuse_continued(session, table, "remove orphan files by hand")
+        named = by_name(
+            table,
+            loose["path"].to_pylist(),
+            options.excluded,
+            options.locations,
+            lambda: listed.folders_with(referenced.names),
+        )
+        loose = loose.append_column(_BY_NAME, pa.array(named, pa.string()))
+        reasons = _reasons(table, options, loose, referenced, names, limit_ms, kept)
         reasons = _spared(session, table, options, loose, reasons)
         loose = loose.select(LISTING.names).append_column(_REASON, reasons)
         if options.inventory is not None:
@@ -232,33 +238,6 @@ def _check_locations(table: Table, folders: Sequence[str], names: FileNames) -> 
             )
 
 
-def _needed_elsewhere(
-    session: Session,
-    table: Table,
-    kept: KeptMetadata,
-    loose: pa.Table,
-    listed: NameSet,
-    names: FileNames,
-) -> set[str]:
-    """Return the unreferenced files that other states of the table reference; warn of them."""
-    seen = {item.snapshot_id for item in table.metadata.snapshots}
-    needed = [
-        part
-        for state in kept.states.values()
-        for part in names_of_state(table, state.metadata, seen, listed, names)
-    ]
-    if not needed:
-        return set()
-    is_needed = pc.is_in(loose["name"], value_set=pa.concat_arrays(needed))
-    found = set(loose.filter(is_needed)["path"].to_pylist()) - kept.paths
-    if found:
-        session.warn(
-            f"{len(found)} files are kept because metadata files reference them that are not in the log of "
-            f"{table.identifier}, e.g. {max(kept.states)}: another catalog may contain the table, or a commit failed"
-        )
-    return found
-
-
 def _reasons(
     table: Table,
     options: CleanOptions,
@@ -273,7 +252,7 @@ def _reasons(
     Args:
         table: the table.
         options: the options.
-        loose: the files that no snapshot references.
+        loose: the files that no snapshot references, with the reasons that their names alone give.
         referenced: the names of the files that the table references.
         names: computes names.
         limit_ms: files that were written after this time are kept.
@@ -285,9 +264,8 @@ def _reasons(
     mismatched = referenced.paths.has(without_prefix(one_array(loose["name"]))).to_pylist()
     found: list[str | None] = []
     sizes = loose["bytes"].to_pylist()
-    own = [*options.locations, *own_data_folders(table)]
-    named = by_name(table, paths, options.excluded, own)
     times = loose["modified_ms"].to_pylist()
+    named = loose[_BY_NAME].to_pylist()
     for path, size, is_pending, by, is_other, time_ms in zip(
         paths, sizes, pending, named, mismatched, times, strict=True
     ):
@@ -327,8 +305,11 @@ def _spared(
     is_orphan = pc.is_null(reasons)
     if not pc.any(is_orphan, min_count=0).as_py():
         return reasons
-    folders = [*table.roots, *options.locations]
-    theirs = one_array(in_folders_of_others(session, table, folders, loose["path"]))
+    is_removal = options.mode is not Mode.LIST
+    others = OtherTables(
+        session, table, options.locations, must_read=is_removal and not options.ignore_unreadable
+    )
+    theirs = one_array(others.own(loose["path"]))
     return pc.if_else(
         pc.and_(is_orphan, theirs), pa.scalar(str(KeepReason.OTHER_TABLE)), one_array(reasons)
     )
@@ -372,7 +353,7 @@ def _of_other_tables(
     files = loose.select(["path"]).filter(
         pc.invert(pc.match_substring_regex(loose["path"], r"(?i)\.metadata\.json|version-hint"))
     )
-    own = set(own_files(table, files)["path"].to_pylist())
+    own = set(in_own_folders(table, files)["path"].to_pylist())
     more = list(options.locations)
     nested = NestedTables(table.storage, more)
     return {
@@ -413,17 +394,3 @@ def _kinds(table: Table, paths: pa.ChunkedArray) -> pa.Array:
         *(kind for _, kind in cases),
         DATA_FILE,
     )
-
-
-def _clock_difference_ms(session: Session, table: Table) -> int:
-    """Return how much later the store's clock is than this machine's; 0 if the store does not report its time."""
-    location = table.metadata_location
-    file = table.storage.look_up([location])[location]
-    try:
-        with translate_errors(location):
-            held = table.storage.ask_s3(location, lambda bucket, key: bucket.get(key, 1))
-    except UnsupportedError:
-        return 0
-    if held is None or file is None or file.modified_ms is None:
-        return 0
-    return file.modified_ms + int(held.age_seconds * 1000) - session.clock.now_ms()

@@ -47,26 +47,6 @@ def referenced_names(
     return HeldNames.joined(parts)
 
 
-def names_of_state(
-    table: Table, state: TableMetadata, seen: set[int], listed: NameSet, names: FileNames
-) -> list[pa.Array]:
-    """Return the names of the files that another state of the table references and the table may not.
-
-    Args:
-        table: the table.
-        state: metadata of the table that is not in its log.
-        seen: the snapshots whose files are known; those of the state are added.
-        listed: the names of the files that exist.
-        names: computes names.
-
-    Raises:
-        CorruptFileError: a manifest list or manifest that exists cannot be read.
-    """
-    paths = [entry.metadata_file for entry in state.metadata_log]
-    paths += [item.statistics_path for item in (*state.statistics, *state.partition_statistics)]
-    return [names.of(pa.array(paths, pa.string())), *_earlier(table, state, seen, listed, names)]
-
-
 def _earlier(
     table: Table, metadata: TableMetadata, seen: set[int], listed: NameSet, names: FileNames
 ) -> list[pa.Array]:

@@ -52,6 +52,58 @@ _MAX_SIZE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
+class Trash:
+    """The files of one table that were moved away.
+
+    Args:
+        storage: the storage that contains them.
+        location: the table's location.
+        name: the table's name.
+        table_uuid: the table's UUID; None if it was dropped.
+    """
+
+    storage: Storage
+    location: str
+    name: str
+    table_uuid: str | None = None
+
+    @classmethod
+    def of(cls, table: Table) -> Trash:
+        """Return the trash of a table."""
+        metadata = table.metadata
+        return cls(table.storage, metadata.location, table.identifier, str(metadata.table_uuid))
+
+    @property
+    def folder(self) -> str:
+        """The folder of all runs."""
+        return trash_folder(self.location)
+
+    def within(self, run_id: str, *names: str) -> str:
+        """Return the location of a file of a run."""
+        return locations.join(self.folder, run_id, *names)
+
+    def require_no_link(self, run_id: str | None = None) -> None:
+        """Check that neither the folder nor that of a run is a link: files elsewhere are not the table's.
+
+        Raises:
+            CorruptFileError: one of them is a link.
+        """
+        for folder in (self.folder, *([self.within(run_id)] if run_id else [])):
+            parsed = locations.parse(folder)
+            if parsed.is_local and os.path.islink(parsed.path):
+                raise CorruptFileError(
+                    f"{folder} is a symbolic link, which is not followed",
+                    hint="replace the link by the folder, or remove it",
+                )
+
+    def list_runs(self) -> list[str]:
+        """Return the ids of all runs that have a folder."""
+        self.require_no_link()
+        found = self.storage.list_folder(self.folder)
+        return [name for name, is_folder in found if is_folder and _RUN.fullmatch(name)]
+
+
+@dataclass(frozen=True, slots=True)
 class TrashRun:
     """The files that one run moved away.
 
@@ -85,7 +137,9 @@ def write_list(table: Table, run_id: str, files: pa.Table, created_ms: int) -> T
     }
     buffer = BytesIO()
     pq.write_table(listed.cast(_SCHEMA).replace_schema_metadata(marks), buffer)
-    table.storage.write(_within(table, run_id, _LIST), buffer.getvalue())
+    trash = Trash.of(table)
+    trash.require_no_link(run_id)
+    table.storage.write(trash.within(run_id, _LIST), buffer.getvalue())
     return TrashRun(run_id, created_ms, listed)
 
 
@@ -116,11 +170,13 @@ def move_away(
         zip(run.files["path"].to_pylist(), run.files["moved_to"].to_pylist(), strict=True)
     )
 
+    trash = Trash.of(table)
+
     def one(path: str) -> str | None:
         if not should_continue():
             return UNTRIED
         try:
-            target = _within(table, run.run_id, *places[path].split("/"))
+            target = trash.within(run.run_id, *places[path].split("/"))
             move(table.storage, path, target, session.ids)
         except LakeError as error:
             return error.message
@@ -144,31 +200,30 @@ def _each(
         return list(zip(paths, pool.map(one, paths), strict=True))
 
 
-def find_runs(table: Table) -> list[TrashRun]:
+def find_runs(trash: Trash) -> list[TrashRun]:
     """Return the runs whose files are still away, oldest first; those without a readable list are left out."""
     found = []
-    for name, is_folder in table.storage.list_folder(trash_folder(table)):
-        if is_folder and _RUN.fullmatch(name):
-            with suppress(NotFoundError, CorruptFileError):
-                found.append(read_list(table, name))
+    for name in trash.list_runs():
+        with suppress(NotFoundError, CorruptFileError):
+            found.append(read_list(trash, name))
     return sorted(found, key=lambda run: run.created_ms)
 
 
-def read_list(table: Table, run_id: str) -> TrashRun:
+def read_list(trash: Trash, run_id: str) -> TrashRun:
     """Read the list of a run.
 
     Raises:
         NotFoundError: there is no such run.
-        CorruptFileError: the list is damaged, or another table's.
+        CorruptFileError: the list is damaged, or another table's, or a folder is a link.
     """
-    if not _RUN.fullmatch(run_id):
-        raise NotFoundError(f"{run_id!r} is not the id of a run")
-    location = _within(table, run_id, _LIST)
+    _check_id(run_id)
+    trash.require_no_link(run_id)
+    location = trash.within(run_id, _LIST)
     try:
-        data = table.storage.read(location)
+        data = trash.storage.read(location)
     except NotFoundError as error:
         raise NotFoundError(
-            f"{table.identifier} has no files that run {run_id} moved away",
+            f"{trash.name} has no files that run {run_id} moved away",
             hint="lake clean TABLE lists the runs",
         ) from error
     try:
@@ -177,9 +232,31 @@ def read_list(table: Table, run_id: str) -> TrashRun:
     except (pa.ArrowException, OSError, KeyError, ValueError, OverflowError) as error:
         text = " ".join(str(error).split())[:_LENGTH]
         raise CorruptFileError(f"{location} is not a list of files: {text}") from error
-    if marks.get(_UUID) != str(table.metadata.table_uuid).encode():
+    if trash.table_uuid is not None and marks.get(_UUID) != trash.table_uuid.encode():
         raise CorruptFileError(f"{location} is another table's list")
     return TrashRun(run_id, created_ms, files)
+
+
+def _check_id(run_id: str) -> None:
+    if not _RUN.fullmatch(run_id):
+        raise NotFoundError(f"{run_id!r} is not the id of a run")
+
+
+def is_over(trash: Trash, run_id: str) -> bool:
+    """Whether nothing of a run is left, so that it was restored or purged; its empty folders are removed.
+
+    A restore and a purge remove the list last, and then the folders. A process may be killed in between.
+
+    Raises:
+        NotFoundError: this is not the id of a run.
+        CorruptFileError: a folder is a link.
+    """
+    _check_id(run_id)
+    trash.require_no_link(run_id)
+    if trash.storage.find_files(trash.within(run_id)):
+        return False
+    _remove_folders(trash, run_id)
+    return True
 
 
 def _parsed(data: bytes) -> tuple[pa.Table, dict[bytes, bytes]]:
@@ -225,12 +302,13 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
 
     A store moves a file by copying it: a file that a killed run copied and did not delete is only deleted.
     """
+    trash = Trash.of(table)
     here = {
         locations.canonical(file.location): file.length
-        for file in table.storage.find_files(_within(table, run.run_id))
+        for file in table.storage.find_files(trash.within(run.run_id))
     }
     rows = [
-        (path, _within(table, run.run_id, *moved_to.split("/")))
+        (path, trash.within(run.run_id, *moved_to.split("/")))
         for path, moved_to in zip(
             run.files["path"].to_pylist(), run.files["moved_to"].to_pylist(), strict=True
         )
@@ -261,9 +339,9 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
     failed = [path for path, why in results if why is not None]
     # A file that the list does not contain is kept.
     listed = {locations.canonical(place) for place in waiting.values()}
-    listed.add(locations.canonical(_within(table, run.run_id, _LIST)))
+    listed.add(locations.canonical(trash.within(run.run_id, _LIST)))
     if not (failed or present or here.keys() - listed):
-        remove(table, run.run_id)
+        remove(trash, run.run_id)
     return Restored([path for path, why in results if why is None], present, failed)
 
 
@@ -284,7 +362,7 @@ def _are_equal(storage: Storage, one: str, other: str) -> bool:
 
 def _check_paths(table: Table, run: TrashRun, rows: Sequence[tuple[str, str]]) -> None:
     """Refuse a list that was changed so that it names files outside of the table or of the run's folder."""
-    folder = [_within(table, run.run_id)]
+    folder = [Trash.of(table).within(run.run_id)]
     nested = NestedTables(table.storage, table.roots)
     for values in zip(*rows, strict=True):
         if len(set(values)) < len(rows):
@@ -308,47 +386,44 @@ def _check_paths(table: Table, run: TrashRun, rows: Sequence[tuple[str, str]]) -
             )
 
 
-def remove(table: Table, run_id: str) -> tuple[DeleteOutcome, int]:
+def remove(trash: Trash, run_id: str) -> tuple[DeleteOutcome, int]:
     """Delete all files below a run's folder, its list last.
 
     Returns:
         The outcome, and the size in bytes of the deleted files; the list is not among them.
     """
-    folder = _within(table, run_id)
-    last = _within(table, run_id, _LIST)
+    trash.require_no_link(run_id)
+    last = trash.within(run_id, _LIST)
     sizes = {
         file.location: file.length
-        for file in table.storage.find_files(folder)
+        for file in trash.storage.find_files(trash.within(run_id))
         if locations.canonical(file.location) != locations.canonical(last)
     }
-    outcome = table.storage.delete(sizes)
+    outcome = trash.storage.delete(sizes)
     size = sum(sizes[path] for path in outcome.deleted)
     if outcome.failed:
         return outcome, size
-    listed = table.storage.delete([last])
-    _remove_folders(folder)
+    listed = trash.storage.delete([last])
+    _remove_folders(trash, run_id)
     return replace(outcome, failed=listed.failed), size
 
 
-def remove_unused_list(table: Table, run_id: str) -> None:
+def remove_unused_list(trash: Trash, run_id: str) -> None:
     """Delete the list of a run if the run has moved no file."""
-    folder = _within(table, run_id)
-    last = _within(table, run_id, _LIST)
-    found = {locations.canonical(file.location) for file in table.storage.find_files(folder)}
+    last = trash.within(run_id, _LIST)
+    found = {
+        locations.canonical(file.location)
+        for file in trash.storage.find_files(trash.within(run_id))
+    }
     if found <= {locations.canonical(last)}:
-        table.storage.delete([last])
-        _remove_folders(folder)
+        trash.storage.delete([last])
+        _remove_folders(trash, run_id)
 
 
-def _remove_folders(folder: str) -> None:
-    parsed = locations.parse(folder)
+def _remove_folders(trash: Trash, run_id: str) -> None:
+    """Remove the folders of a run that are empty, and the folder of all runs if it is."""
+    trash.storage.remove_empty_folders(trash.within(run_id))
+    parsed = locations.parse(trash.folder)
     if parsed.is_local:
-        for parent, _, _ in os.walk(parsed.path, topdown=False):
-            with suppress(OSError):
-                os.rmdir(parent)
         with suppress(OSError):
-            os.rmdir(os.path.dirname(parsed.path))
-
-
-def _within(table: Table, run_id: str, *names: str) -> str:
-    return locations.join(trash_folder(table), run_id, *names)
+            os.rmdir(parsed.path)

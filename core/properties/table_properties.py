@@ -51,6 +51,12 @@ ENCRYPTION_KEY_ID = "encryption.key-id"
 
 # Properties of lake and of Flink's sinks, not in Iceberg's TableProperties
 IGNORE_TOTALS = flag("lake.ignore-summary-totals", default=False)
+ABANDONED_METADATA: Setting[tuple[str, ...]] = Setting(
+    "lake.abandoned-metadata",
+    (),
+    lambda found: tuple(name.strip() for name in found.split(",") if name.strip()),
+    "names of metadata files, separated by commas",
+)
 MAX_EMPTY_COMMITS = whole("flink.max-continuous-empty-commits", 10, least=1)
 
 # Commits
@@ -179,6 +185,8 @@ DISTRIBUTION = optional_choice("write.distribution-mode", DISTRIBUTIONS)
 MERGE_DISTRIBUTION = optional_choice("write.merge.distribution-mode", DISTRIBUTIONS)
 MERGE_MODE = optional_choice("write.merge.mode", _MODES)
 UPSERT_ENABLED = flag("write.upsert.enabled", default=False)
+# Honoured by deletions only: an overwrite copies the rows that it keeps.
+DELETE_MODE = choice("write.delete.mode", COPY_ON_WRITE, _MODES)
 DELETE_ISOLATION = choice("write.delete.isolation-level", SERIALIZABLE, _ISOLATION_LEVELS)
 MERGE_ISOLATION = choice("write.merge.isolation-level", SERIALIZABLE, _ISOLATION_LEVELS)
 
@@ -290,7 +298,7 @@ UNUSED: tuple[Unused, ...] = (
         allowed=GRANULARITIES,
     ),
     _warned(
-        "write.delete.mode",
+        DELETE_MODE.name,
         "an overwrite copies the rows that it keeps to new data files",
         Use.OVERWRITE,
         harmless=(COPY_ON_WRITE,),

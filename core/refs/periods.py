@@ -10,15 +10,22 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from lake.core.errors import InvalidRequestError
 from lake.core.options import Option
 
-HOURLY, DAILY, WEEKLY = "hourly", "daily", "weekly"
-FORMATS = {HOURLY: "%Y-%m-%dT%H", DAILY: "%Y-%m-%d", WEEKLY: "%G-W%V"}
+HOURLY, DAILY, WEEKLY, MONTHLY = "hourly", "daily", "weekly", "monthly"
+FORMATS = {HOURLY: "%Y-%m-%dT%H", DAILY: "%Y-%m-%d", WEEKLY: "%G-W%V", MONTHLY: "%Y-%m"}
+# The longest period of each kind.
+_LENGTHS = {
+    HOURLY: timedelta(hours=1),
+    DAILY: timedelta(1),
+    WEEKLY: timedelta(7),
+    MONTHLY: timedelta(31),
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXAMPLE = datetime(2001, 2, 3, 4, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """An hour, day or week.
+    """An hour, day, week or month.
 
     Args:
         name: the name of its tag.
@@ -34,8 +41,8 @@ class Calendar:
     """How time is divided into periods.
 
     Args:
-        kind: ``hourly``, ``daily`` or ``weekly``; weeks begin on Monday.
-        zone: the time zone of days and weeks, and of names; an IANA name.
+        kind: ``hourly``, ``daily``, ``weekly`` or ``monthly``; weeks begin on Monday.
+        zone: the time zone of days, weeks and months, and of names; an IANA name.
         format: the format of names, as ``strftime`` writes it; None for that of `FORMATS`.
 
     Raises:
@@ -68,8 +75,7 @@ class Calendar:
 
     def _steps(self) -> list[timedelta]:
         """Return distances at which the names of periods must differ."""
-        length = {HOURLY: timedelta(hours=1), DAILY: timedelta(1), WEEKLY: timedelta(7)}[self.kind]
-        return [number * length for number in (0, 1, 13, 24, 29, 365)]
+        return [number * _LENGTHS[self.kind] for number in (0, 1, 13, 24, 29, 365)]
 
     def _zone(self) -> tzinfo:
         try:
@@ -98,6 +104,8 @@ class Calendar:
             return (moment - since).astimezone(zone)
         day = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
         # The calendar's days, whatever their length.
+        if self.kind == MONTHLY:
+            return day.replace(day=1)
         return day - timedelta(days=day.weekday()) if self.kind == WEEKLY else day
 
     def is_own(self, name: str) -> bool:

@@ -172,6 +172,7 @@ def _load_one(options: IngestOptions, target: Target, load: LoadTable, run: _Run
         rejects=None,
         max_rejects=None,
         left_out=left_out(target, options),
+        origin=options.origin or options.sources,
     )
     outcome = load(target.identifier, once)
     run.snapshots += outcome.snapshot_ids

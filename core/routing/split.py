@@ -21,7 +21,7 @@ from lake.core.errors import (
     NotFoundError,
     RefusedError,
 )
-from lake.core.ingest.options import IngestOptions
+from lake.core.ingest.options import IngestOptions, Needs
 from lake.core.ingest.rejects import RejectReport, RejectSettings, UnitRejects
 from lake.core.ingest.source_columns import (
     FileColumns,
@@ -130,6 +130,8 @@ class _Division:
         # A watch has rules of its own for such files.
         if self._options.epoch is None:
             refuse_changed(self._source.files)
+        if settings is not None and rejects.count and self._options.epoch is None:
+            settings.check_share(rejects.count, self._rows_read, rejects.report().example)
         divided = self._rows_left + rejects.count
         for target in self._targets.values():
             target.close(self._folder)
@@ -208,7 +210,7 @@ class _Division:
     def _accept(
         self, rows: ValuedRows, indexes: Sequence[int], target: Target, bad: _Bad, file: Source
     ) -> None:
-        raw = rows.part(indexes, target.schema)
+        raw = rows.part(indexes, target.schema, target.needed)
         acceptance = Acceptance(
             [null_check, *target.checks], bad if self._rejects is not None else None
         )
@@ -274,6 +276,19 @@ class _Division:
         return self._new_target(identifier, table, schema)
 
     def _new_target(self, identifier: str, table: Table | None, schema: Schema) -> Target:
+        target = self._checked_target(identifier, table, schema)
+        if table is not None and (needs := self._needs(table)) is not None:
+            target.needed = needs.of(table.schema)
+        return target
+
+    def _needs(self, table: Table) -> Needs | None:
+        """Return which columns of a table each row needs because it may replace one."""
+        missing = self._options.missing
+        if self._by_key is not None:
+            return self._by_key.needs(missing)
+        return UpsertOptions().needs(missing) if self._key_names(table) else None
+
+    def _checked_target(self, identifier: str, table: Table | None, schema: Schema) -> Target:
         log, key = self._log, self._key(table)
         number = len(self._targets)
         if log is None:

@@ -14,7 +14,7 @@ from pyiceberg.types import UUIDType
 from lake.core.columns.defaults import without_write_defaults
 from lake.core.errors import LakeError, StorageError
 from lake.core.keys.extraction import columns_of, cut
-from lake.core.sources.acceptance import RowCheck
+from lake.core.sources.acceptance import NeededColumns, RowCheck
 from lake.core.types.arrow_schema import arrow_schema
 from lake.core.upsert.source_tasks import key_check, sequence_check
 
@@ -80,6 +80,8 @@ class Target:
         self._number = number
         self.table = table
         self.error = error
+        # The columns that each row must have; None if it may lack any.
+        self.needed: NeededColumns | None = None
         self._changes = changes
         ids = _ids(schema, key.key) if schema else []
         by = _ids(schema, [key.sequence]) if schema and key.sequence else []

@@ -52,7 +52,7 @@ class FileNames:
         self._folder = data_location.rstrip("/")
         self._spread = OBJECT_STORAGE.of(properties)
         self._by_partition = not self._spread or PARTITIONED_PATHS.of(properties)
-        self._owner = _owner(self._folder, location.rstrip("/")) if self._spread else ""
+        self._owner = owner_of(self._folder, location.rstrip("/")) if self._spread else ""
         self._stem = f"{task:05d}-{attempt}-{operation_id}"
         self._count = 0
 
@@ -96,7 +96,7 @@ def folder_of(spec: PartitionSpec, schema: Schema, partition: Partition) -> str:
     return partition_path(spec, schema, partition) if partition else ""
 
 
-def _owner(folder: str, location: str) -> str:
+def owner_of(folder: str, location: str) -> str:
     """Return the last two parts of a table's location, which identify its files in a shared folder."""
     if folder.startswith(location):
         return ""

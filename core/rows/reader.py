@@ -24,6 +24,7 @@ from lake.core.expressions.filters import row_mask
 from lake.core.rows.file_formats import open_rows
 from lake.core.rows.prefetch import AHEAD_BYTES, prefetch
 from lake.core.storage.storage import Storage
+from lake.core.types.arrow_schema import struct_field_ids
 
 __all__ = [
     "AHEAD_BYTES",
@@ -33,6 +34,7 @@ __all__ = [
     "ReadSettings",
     "RowDeletes",
     "prefetch",
+    "present_columns",
     "read_batches",
     "read_keys",
     "read_positions",
@@ -95,6 +97,13 @@ def read_positions(
     for positions, batch in _read(storage, file, settings, deletes, with_positions=True):
         if positions is not None:
             yield positions, batch
+
+
+def present_columns(storage: Storage, file: FileSlice, settings: ReadSettings) -> frozenset[int]:
+    """Return the ids of the projection's columns, with their nested fields, that a file contains."""
+    with _opened(storage, file) as rows:
+        columns = ColumnMapping.of(rows.schema, file, settings, ())
+        return struct_field_ids(item for item in columns.found.values() if item is not None)
 
 
 def read_keys(

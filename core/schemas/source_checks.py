@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -57,7 +57,12 @@ def _levels(type_: pa.DataType) -> int:
 
 
 def check_sources(
-    schema: Schema, sources: Iterable[SourceColumns], *, evolve: bool, partial: bool = False
+    schema: Schema,
+    sources: Iterable[SourceColumns],
+    *,
+    evolve: bool,
+    partial: bool = False,
+    by_row: Callable[[SourceColumns], bool] = lambda _: False,
 ) -> None:
     """Refuse sources that do not fit, with all problems in one message.
 
@@ -66,6 +71,7 @@ def check_sources(
         sources: the columns of the sources to load.
         evolve: whether unknown columns will be added.
         partial: whether sources may lack required columns.
+        by_row: whether the rows of a source that do not fit are set aside one by one.
 
     Raises:
         BadInputError: a required column is missing, a type does not fit or a column is unknown.
@@ -74,7 +80,7 @@ def check_sources(
     check = _Check(evolve=evolve, partial=partial)
     by_problems: dict[str, list[str]] = {}
     for source in sources:
-        if problems := list(check.problems(schema, source)):
+        if (problems := list(check.problems(schema, source))) and not by_row(source):
             # Similar files have the same problems, which are reported once.
             by_problems.setdefault("; ".join(problems), []).append(source.name)
     if not by_problems:

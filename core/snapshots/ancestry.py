@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
@@ -20,6 +21,7 @@ CONSUMER_PREFIX = "lake-consumer-"
 ADDED_AT = "lake.added-at-sequence-number"
 _ID = re.compile(r"-?[0-9]{1,19}")
 _PREFIX = re.compile(r"-?[0-9]{6,19}")
+_PARENT = re.compile(r"(.+)~([0-9]{0,9})")
 _LISTED_IDS = 10
 
 
@@ -96,10 +98,12 @@ def head_id(metadata: TableMetadata, branch: str) -> int | None:
 def resolve(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> Snapshot:
     """Return the snapshot for a tag, branch, id, prefix of an id or ``@TIME`` (the branch's snapshot at that time).
 
-    A prefix has 6 digits or more. A tag or branch precedes an id, and an id precedes a prefix.
+    ``NAME~N`` is the N-th parent of the snapshot that NAME is, as in git; ``NAME~`` is the first.
+    A prefix has 6 digits or more; reports write it with an ellipsis. A tag or branch precedes an id, and an id
+    precedes a prefix.
 
     Raises:
-        NotFoundError: no snapshot has that name.
+        NotFoundError: no snapshot has that name, or fewer of its parents are retained.
         BadInputError: several snapshot ids begin with the prefix.
         InvalidRequestError: the time is not valid.
     """
@@ -108,10 +112,31 @@ def resolve(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> Snapsh
     ref = metadata.refs.get(name)
     if ref is not None:
         return _required(metadata, ref.snapshot_id, name)
-    found = _id_by_prefix(name, {snapshot.snapshot_id for snapshot in metadata.snapshots})
+    found = _id_by_prefix(
+        name.removesuffix("…"), {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    )
     if found is not None:
         return _required(metadata, found, name)
+    if parent := _PARENT.fullmatch(name):
+        return _parent(metadata, parent[1], int(parent[2] or 1), branch)
     raise NotFoundError(f"no snapshot, tag or branch named {name}", hint=_known_refs(metadata))
+
+
+def _parent(metadata: TableMetadata, name: str, number: int, branch: str) -> Snapshot:
+    """Return the N-th parent of a snapshot.
+
+    Raises:
+        NotFoundError: fewer parents are retained.
+    """
+    start = resolve(metadata, name, branch=branch)
+    history = islice(ancestors(metadata, start.snapshot_id), number + 1)
+    found = dict(enumerate(history))
+    if number not in found:
+        raise NotFoundError(
+            f"the table retains {len(found) - 1:,} parents of {name}, so {name}~{number} does not exist",
+            hint="`lake snapshots` lists the snapshots of a branch",
+        )
+    return found[number]
 
 
 def resolve_id(metadata: TableMetadata, name: str, *, branch: str = MAIN) -> int:

@@ -109,6 +109,15 @@ def check_list(metadata: TableMetadata, snapshot: Snapshot, manifests: pa.Table)
         )
 
 
+def lacking_column(manifests: pa.Table) -> str | None:
+    """Return a column that a manifest of a list lacks, and that format version 2 requires; None for none."""
+    names = (
+        "added_snapshot_id",
+        *(name for name in manifests.column_names if name.endswith("_count")),
+    )
+    return next((name for name in names if manifests[name].null_count), None)
+
+
 def has_only_own_manifests(snapshot: Snapshot, manifests: pa.Table) -> bool:
     """Whether a snapshot contains no manifest of an earlier one, like the first snapshot of a history."""
     own = pc.equal(manifests["added_snapshot_id"], snapshot.snapshot_id)

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 # Every snapshot of lake contains the id of its operation, and that of its run.
 OPERATION_ID = "lake.operation-id"
 RUN_ID = "lake.run-id"
+# In the summary of a snapshot that a load commits: what was loaded, how, and by whom; for people.
+SOURCE, COMMAND, USER = "lake.source", "lake.command", "lake.user"
+# There too: identifies the files by their names, sizes and times, to notice that they are loaded again.
+SOURCE_DIGEST = "lake.source-digest"
 # In the summary of a snapshot that commits several runs: a JSON list of their ids. In the table's properties: notes.
 RUN_IDS = "lake.run-ids"
 # Written by earlier versions of lake at expiry: run id to expired-ms, or to [expired-ms, branch, …].

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from lake.core.errors import BadInputError
+from lake.core.options import Option
+from lake.core.plain import PlainData
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -94,17 +96,92 @@ class ValuedRows(NamedTuple):
     Args:
         values: the value of each row as text, an Arrow array.
         numbers: the number of each row in the order of the file.
-        part: returns the rows at some positions, which ascend, to be converted to the columns of a schema; their
-            `locate` is `located_later`.
+        part: returns the rows at some positions, which ascend, to be converted to the columns of a schema, with the
+            columns that each must have, if any; their `locate` is `located_later`.
         locate: as in `RawRows`.
         unreadable: as in `RawRows`.
     """
 
     values: pa.StringArray
     numbers: Sequence[int]
-    part: Callable[[Sequence[int], Schema], RawRows]
+    part: Callable[[Sequence[int], Schema, NeededColumns | None], RawRows]
     locate: Callable[[Sequence[int]], tuple[Sequence[int | None], Sequence[str]]]
     unreadable: Sequence[BadRow] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeededColumns(PlainData):
+    """The columns that each row of a source must have: its row replaces one, whose values would be lost.
+
+    A column that is NULL is there; one that a file's header or a JSON object does not name is not.
+
+    Args:
+        names: the columns.
+        kinds: the column of a change log that contains the row kind; None if rows are not changes.
+        whole_kinds: the row kinds, in lower case, whose rows need the columns.
+    """
+
+    names: tuple[str, ...]
+    kinds: str | None = None
+    whole_kinds: tuple[str, ...] = ()
+
+    def lacking(self, present: Collection[str]) -> list[str]:
+        """Return the columns that are not among those of a file or a row."""
+        return [name for name in self.names if name not in present]
+
+    def needs(self, kind: object) -> bool:
+        """Whether a row with this value in the column of row kinds needs the columns."""
+        if self.kinds is None:
+            return True
+        return isinstance(kind, str) and kind.strip().lower() in self.whole_kinds
+
+    def check_row(self, row: Mapping[str, object], where: str) -> None:
+        """Refuse a JSON object without one of the columns.
+
+        Raises:
+            BadInputError: it lacks one.
+        """
+        lacking = self.lacking(row)
+        if lacking and self.needs(None if self.kinds is None else row.get(self.kinds)):
+            raise lacks_columns(where, lacking, in_log=self.kinds is not None)
+
+    def check_rows(self, rows: pa.RecordBatch, numbers: Sequence[int], where: str) -> None:
+        """Refuse rows of a file that does not have all of the columns.
+
+        Args:
+            rows: the rows as read from the file, with all of its columns that are read.
+            numbers: the number of each row in the file.
+            where: the file.
+
+        Raises:
+            BadInputError: a row needs a column that the file lacks.
+        """
+        if not rows.num_rows or not (lacking := self.lacking(rows.schema.names)):
+            return
+        index = 0 if self.kinds is None else rows.schema.get_field_index(self.kinds)
+        if index < 0:
+            return
+        kinds = [None] if self.kinds is None else rows.column(index).to_pylist()
+        place = next((place for place, kind in enumerate(kinds) if self.needs(kind)), None)
+        if place is not None:
+            where = f"{where}, row {numbers[place]}"
+            raise lacks_columns(where, lacking, in_log=self.kinds is not None)
+
+
+def lacks_columns(where: str, names: Sequence[str], *, in_log: bool) -> BadInputError:
+    """Return the error for a source, or a row of one, that lacks columns of a table whose rows it replaces.
+
+    Args:
+        where: the source, or the place of the row.
+        names: the columns.
+        in_log: whether the rows are changes, which cannot be merged column by column.
+    """
+    plural = "column" if len(names) == 1 else "columns"
+    keep = "" if in_log else f"{Option.MERGE} partial-update keeps the table's values; "
+    return BadInputError(
+        f"{where} lacks the {plural} {', '.join(names)} of the table, whose values a replaced row would lose",
+        hint=f"{keep}{Option.MISSING} default sets them to NULL, or to the column's write default",
+    )
 
 
 def located_later(numbers: Sequence[int]) -> tuple[Sequence[int], Sequence[str]]:

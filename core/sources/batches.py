@@ -6,7 +6,7 @@ Columns are matched by name; field ids in a Parquet file belong to another table
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,12 @@ from lake.core.formats.orc.reader import OrcStripes
 from lake.core.formats.parquet.batch_sizes import batch_rows
 from lake.core.formats.parquet.footer import batches_of_group, check_group, open_parquet
 from lake.core.formats.parquet.legacy_calendar import is_legacy, refuse_old_times
+from lake.core.formats.parquet.page_sizes import refuse_large_pages
 from lake.core.formats.parquet.row_groups import leaf_indexes, row_groups_of
 from lake.core.formats.parquet.types import source_schema, variant_columns
 from lake.core.options import Option
 from lake.core.sources import csv_files, json_lines
-from lake.core.sources.acceptance import EVERY_ROW, Acceptance, BadRow, RawRows
+from lake.core.sources.acceptance import EVERY_ROW, Acceptance, BadRow, NeededColumns, RawRows
 from lake.core.sources.added_columns import added_schema, with_added
 from lake.core.sources.discovery import (
     ARROW,
@@ -70,6 +71,7 @@ def source_columns(
     *,
     infer: bool,
     notes: list[TypeNote] | None = None,
+    seen: Mapping[str, pa.DataType] | None = None,
     skip_bad: bool = False,
 ) -> pa.Schema | None:
     """Return a source's columns; None if a text file is empty, or must be read to find them.
@@ -80,9 +82,18 @@ def source_columns(
         known: the table's columns, which define the types of CSV columns.
         infer: infer the types of other columns of text files from the whole file.
         notes: receives the reasons for which columns are inferred as text.
-        skip_bad: ignore rows that cannot be read: they will be rejected.
+        seen: the types of new columns of JSON in the files before this one.
+        skip_bad: ignore rows that cannot be read, or do not fit: they will be rejected.
     """
-    columns = _columns(storage, source, known, infer=infer, notes=notes, skip_bad=skip_bad)
+    if source.format == JSON:
+        with readable(source.path):
+            columns = (
+                json_lines.infer_columns(storage, source, known, seen, skip_bad=skip_bad)
+                if infer
+                else json_lines.first_columns(storage, source, known, skip_bad=skip_bad)
+            )
+    else:
+        columns = _columns(storage, source, known, infer=infer, notes=notes, skip_bad=skip_bad)
     if columns is not None and source.added is not None:
         columns = pa.schema([*columns, *added_schema(source.added)])
     if columns is not None:
@@ -126,9 +137,6 @@ def _columns(
         if source.format == ARROW:
             with _open_arrow(storage, source.path) as (schema, _):
                 return schema
-        if source.format == JSON:
-            look = json_lines.infer_columns if infer else json_lines.first_columns
-            return look(storage, source, skip_bad=skip_bad)
         return _csv_columns(storage, source, known, infer=infer, notes=notes, skip_bad=skip_bad)
 
 
@@ -288,6 +296,8 @@ def csv_part(
         BadInputError: a value does not match its column.
     """
     batch, numbers = batch.slice(start, count), numbers[start : start + count]
+    if source.needed is not None:
+        source.needed.check_rows(batch, numbers, source.path)
     columns = []
     for item in schema.fields:
         if item.name in batch.schema.names:
@@ -304,7 +314,25 @@ def _typed_rows(
 ) -> Iterator[RawRows]:
     names = [item.name for item in schema.fields]
     for first_row, batch, types in typed_batches(storage, source, names, position):
-        yield raw_table_rows(batch, schema, source.path, first_row, types)
+        raw = raw_table_rows(batch, schema, source.path, first_row, types)
+        yield raw if source.needed is None else with_needed(raw, batch, source.needed, source.path)
+
+
+def with_needed(raw: RawRows, batch: pa.RecordBatch, needed: NeededColumns, where: str) -> RawRows:
+    """Return rows of a typed source that are not converted if they lack a column that they need.
+
+    Args:
+        raw: the rows.
+        batch: the rows as read from the file.
+        needed: the columns.
+        where: the file's name, for errors.
+    """
+
+    def convert(start: int, count: int) -> pa.RecordBatch:
+        needed.check_rows(batch.slice(start, count), raw.numbers[start : start + count], where)
+        return raw.convert(start, count)
+
+    return raw._replace(convert=convert)
 
 
 def typed_batches(
@@ -464,7 +492,10 @@ def _parquet_batches(
             check_group(
                 parquet, checks, source.path, index, present if columns is None else columns
             )
-            size = batch_rows(parquet, file, index, leaves, _BATCH_BYTES, _BATCH_BYTES)
+            refuse_large_pages(parquet, file, source.path, index, leaves)
+            size = batch_rows(
+                parquet, file, index, leaves, _BATCH_BYTES, _BATCH_BYTES, path=source.path
+            )
             size = min(size, _BATCH_ROWS)
             for batch in batches_of_group(parquet, source.path, index, columns, size):
                 batch.validate(full=True)
@@ -498,6 +529,7 @@ def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequen
             format=PARQUET,
             size_bytes=max(ends[groups[-1]] - start, 0),
             row_groups=tuple(groups),
+            needed=source.needed,
         )
         for start, groups in pieces
     ]

@@ -19,6 +19,7 @@ from lake.core.columns.reading_errors import reading_error
 from lake.core.errors import BadInputError, CorruptFileError, LakeError, NotFoundError, RefusedError
 from lake.core.options import Option
 from lake.core.plain import PlainData
+from lake.core.sources.acceptance import NeededColumns
 from lake.core.sources.local_names import WILD, local_names
 from lake.core.sources.text_format import AS_SHOWN, UTF_8, TextFormat
 from lake.core.storage.errors import translate_errors
@@ -59,6 +60,7 @@ class Source(PlainData):
         row_groups: the row groups of a Parquet file to load; None for all.
         text: how a text file is written.
         added: a file of this machine with more columns of its rows; see `lake.core.sources.added_columns`.
+        needed: the columns that each row must have; None if a missing column is filled.
     """
 
     path: str
@@ -67,6 +69,7 @@ class Source(PlainData):
     row_groups: tuple[int, ...] | None = None
     text: TextFormat = AS_SHOWN
     added: str | None = None
+    needed: NeededColumns | None = None
 
     @property
     def is_text(self) -> bool:

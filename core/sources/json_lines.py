@@ -9,14 +9,15 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -31,13 +32,20 @@ from pyiceberg.types import (
     MapType,
     NestedField,
     StructType,
+    UnknownType,
 )
 
 from lake.core.arrow import one_array
 from lake.core.columns.defaults import defaulted_fields, json_defaults, write_column
 from lake.core.errors import BadInputError
 from lake.core.options import Option
-from lake.core.sources.acceptance import BadRow, RawRows, ValuedRows, located_later
+from lake.core.sources.acceptance import (
+    BadRow,
+    NeededColumns,
+    RawRows,
+    ValuedRows,
+    located_later,
+)
 from lake.core.sources.discovery import Position, Source, open_stream
 from lake.core.sources.inference import TIMES, InferredType, infer_type, joined
 from lake.core.sources.json_documents import HINT, LONGEST_OBJECT, is_document, objects
@@ -54,6 +62,18 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _INTEGERS = (IntegerType, LongType)
 _FLOATING = (FloatType, DoubleType)
 _DIRECT = (BooleanType, *_INTEGERS, DoubleType, DecimalType)
+_ONE_TYPE = (
+    f"a new column has the type of its first value; {Option.REJECTS} PATH writes rows of other types to a file and "
+    "loads the rest"
+)
+_WORDS = (
+    (pa.types.is_string, "text"),
+    (pa.types.is_boolean, "true or false"),
+    (pa.types.is_integer, "a number"),
+    (pa.types.is_floating, "a number"),
+    (pa.types.is_struct, "an object"),
+    (pa.types.is_list, "an array"),
+)
 _SPECIAL_DOUBLES = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
 
 
@@ -234,13 +254,14 @@ def _lines_part(
     rejects: bool,  # noqa: FBT001 - the first arguments of a partial
     indexes: Sequence[int],
     schema: Schema,
+    needed: NeededColumns | None,
 ) -> RawRows:
     """Return some lines of a block as rows."""
     places = [positions[index] for index in indexes]
     chosen = [lines[place] for place in places]
     numbers = [number for number, _ in chosen]
     block = _Block(b"\n".join(line for _, line in chosen), numbers[0], numbers)
-    raw = _BlockRows(schema, source, rejects=rejects)(block)
+    raw = _BlockRows(schema, replace(source, needed=needed), rejects=rejects)(block)
     return raw._replace(
         numbers=[places[number] for number in raw.numbers],
         locate=located_later,
@@ -257,44 +278,46 @@ def _located(block: _Block, indexes: Sequence[int]) -> tuple[Sequence[int], Sequ
     return [number for number, _ in found], [text for _, text in found]
 
 
-def infer_columns(storage: Storage, source: Source, *, skip_bad: bool = False) -> pa.Schema | None:
+def infer_columns(
+    storage: Storage,
+    source: Source,
+    known: Schema | None = None,
+    seen: Mapping[str, pa.DataType] | None = None,
+    *,
+    skip_bad: bool = False,
+) -> pa.Schema | None:
     """Return the columns of all lines, with types for all of their values; None for no lines.
 
     Args:
         storage: the storage of the file.
         source: the file.
-        skip_bad: ignore lines that are not objects.
+        known: the table's columns; a value that is not of such a type is reported when it is read.
+        seen: the types of other columns in the files before this one.
+        skip_bad: ignore lines that are not objects, or have a value of another type than the lines before: they will
+            be rejected.
 
     Raises:
-        BadInputError: a line is not an object, or a column has values without a common type.
+        BadInputError: a line is not an object, or has a value of another type than the lines before.
     """
-    types: dict[str, pa.DataType] = {}
-    texts: dict[str, InferredType] = {}
-    seen = False
+    inference = _Inference(source, known, seen or {}, skip_bad=skip_bad)
     for block in _blocks(storage, source):
-        found = _inferred(block, source.path, skip_bad=skip_bad)
-        seen = seen or found.num_rows > 0
-        for name in found.schema.names:
-            column = found.column(name)
-            types[name] = _joined(types.get(name, pa.null()), column.type, name, source.path)
-            if pa.types.is_string(column.type):
-                kind = _time_kind(column, source.text.forms)
-                texts[name] = joined(texts.get(name, InferredType.NOTHING), kind)
-    refined = {name: kind.arrow for name, kind in texts.items() if kind in TIMES}
-    columns = [(name, refined.get(name, kind)) for name, kind in types.items()]
-    return pa.schema(columns) if seen else None
+        inference.add(block)
+    return inference.columns()
 
 
-def first_columns(storage: Storage, source: Source, *, skip_bad: bool = False) -> pa.Schema | None:
+def first_columns(
+    storage: Storage, source: Source, known: Schema | None = None, *, skip_bad: bool = False
+) -> pa.Schema | None:
     """Return the columns of the first lines; None if they are not valid, which reading reports."""
     for block in _blocks(storage, source):
         if not skip_bad:
             _refuse_fatal(block, source.path)
+        inference = _Inference(source, known, {}, skip_bad=skip_bad)
         try:
-            found = _inferred(block, source.path, skip_bad=skip_bad)
+            inference.add(block)
         except BadInputError:
             return None
-        return found.schema if found.num_rows else None
+        return inference.columns(refined=False)
     return None
 
 
@@ -461,17 +484,49 @@ def _read(data: bytes, schema: pa.Schema | None, unexpected: str) -> pa.Table:
 def _fast(block: _Block, forms: pa.Schema, schema: Schema, source: Source) -> pa.RecordBatch | None:
     """Return the rows; None if Arrow cannot distinguish NULL from a missing field with a default."""
     found = _read(block.data, forms, "error")
+    needed = () if source.needed is None else source.needed.names
+    lacks: int = False
     columns = []
     for item in schema.fields:
         if item.name in found.schema.names:
             column = one_array(found[item.name])
-            if _null_with_default(item, column):
+            if _null_with_default(item, column) or _has_infinity(column):
                 return None
+            lacks = lacks or (item.name in needed and column.null_count)
             context = ValueContext(item.name, source.path, forms=source.text.forms)
             columns.append(from_text(column, item.field_type, context))
         else:
             columns.append(write_column(item, found.num_rows))
+            lacks = lacks or item.name in needed
+    if lacks and source.needed is not None:
+        # Arrow does not show whether a value is NULL or missing.
+        _check_needed(block, source, source.needed, found)
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def _has_infinity(column: pa.Array) -> bool:
+    """Whether a number was too large for a double: Arrow reads a long integer as infinity."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return bool(pc.any(pc.is_inf(column)).as_py())
+    if pa.types.is_struct(kind):
+        return any(map(_has_infinity, column.flatten()))
+    return bool(pa.types.is_list(kind)) and _has_infinity(column.flatten())
+
+
+def _check_needed(block: _Block, source: Source, needed: NeededColumns, found: pa.Table) -> None:
+    """Refuse a line without a column that it needs.
+
+    Raises:
+        BadInputError: there is one.
+    """
+    present = [found[name] for name in needed.names if name in found.schema.names]
+    all_there = len(present) == len(needed.names)
+    valid = [column.is_valid().to_numpy() for column in present if column.null_count]
+    for index, (number, line) in enumerate(_numbered(block)):
+        if all_there and all(column[index] for column in valid):
+            continue
+        needed.check_row(_parsed_line(line, number, source.path), f"{source.path}, line {number},")
 
 
 def _null_with_default(item: NestedField, column: pa.Array) -> bool:
@@ -533,6 +588,8 @@ def _columns_of(
                 f"line {number} of {where} has {min(unknown)!r}, which is not a column of the table",
                 hint=f"add {Option.EVOLVE} to add new columns",
             )
+        if source.needed is not None:
+            source.needed.check_row(row, f"{where}, line {number},")
     defaults = json_defaults(schema.fields)
     columns = []
     for item in schema.fields:
@@ -699,23 +756,169 @@ def _shaped_double(value: int | Decimal | str) -> float | None:
 # Inference
 
 
-def _inferred(block: _Block, where: str, *, skip_bad: bool) -> pa.Table:
-    try:
-        _refuse_fatal(block, where)
-        return _inferred_lines(block, where)
-    except BadInputError:
-        if not skip_bad:
-            raise
-    good = [line for number, line in _numbered(block) if _is_object(line, number, where)]
-    return _inferred_lines(_Block(b"\n".join(good), block.first_line), where)
+class _Inference:
+    """The columns of a source so far, inferred from blocks of lines; the arguments are those of `infer_columns`."""
+
+    def __init__(
+        self,
+        source: Source,
+        known: Schema | None,
+        seen: Mapping[str, pa.DataType],
+        *,
+        skip_bad: bool,
+    ) -> None:
+        self._source = source
+        self._skip_bad = skip_bad
+        fields = known.fields if known else ()
+        self._known = {
+            item.name: item.field_type
+            for item in fields
+            if not isinstance(item.field_type, UnknownType)
+        }
+        self._seen = seen
+        # Texts of files before are compared as what they were taken for, at the end.
+        self._types = {
+            name: pa.string() if _has_time(kind) else kind for name, kind in seen.items()
+        }
+        self._texts: dict[str, InferredType] = {}
+        # In the order of their first lines.
+        self._names: dict[str, None] = {}
+        self._has_lines = False
+
+    def add(self, block: _Block) -> None:
+        """Add the columns of a block.
+
+        Raises:
+            BadInputError: a line is not an object, or has a value of another type than the lines before.
+        """
+        try:
+            _refuse_fatal(block, self._source.path)
+            found = _inferred_lines(block, self._source.path)
+            types = self._with_types(found.schema, self._types)
+        except BadInputError:
+            self._add_lines(block)
+            return
+        self._has_lines = self._has_lines or found.num_rows > 0
+        self._types = types
+        for name in found.schema.names:
+            self._names[name] = None
+            if pa.types.is_string(found.schema.field(name).type):
+                self._add_texts(name, found.column(name))
+
+    def columns(self, *, refined: bool = True) -> pa.Schema | None:
+        """Return the columns; None for no lines.
+
+        Args:
+            refined: whether columns of texts that all are times have a type of times.
+        """
+        columns = [(name, self._type(name, refined=refined)) for name in self._names]
+        return pa.schema(columns) if self._has_lines else None
+
+    def _with_types(
+        self, found: Iterable[pa.Field], types: Mapping[str, pa.DataType]
+    ) -> dict[str, pa.DataType]:
+        """Return the types of all columns, with those of more lines.
+
+        Raises:
+            BadInputError: a column has another type.
+        """
+        joint = dict(types)
+        for item in found:
+            kind = self._known.get(item.name)
+            if kind is not None and self._skip_bad:
+                if kind.is_primitive:
+                    continue
+                _check_shape(item.type, kind, item.name)
+            joint[item.name] = _joined(types.get(item.name, pa.null()), item.type, item.name)
+        return joint
+
+    def _add_lines(self, block: _Block) -> None:
+        """Add the lines of a block that Arrow cannot read as a whole, one by one."""
+        texts: dict[str, list[str]] = {}
+        for number, line in _numbered(block):
+            try:
+                self._add_line(line, number, texts)
+            except BadInputError:
+                if not self._skip_bad:
+                    raise
+        for name, values in texts.items():
+            self._add_texts(name, pa.chunked_array([pa.array(values, pa.string())]))
+
+    def _add_line(self, line: bytes, number: int, texts: dict[str, list[str]]) -> None:
+        path = self._source.path
+        if _depth(line) > _DEEPEST:
+            raise _too_deep(number, path)
+        row = _parsed_line(line, number, path)
+        fields = [(name, value) for name, value in row.items() if not self._is_plain(name)]
+        try:
+            found = [pa.field(name, _type_of(value, name)) for name, value in fields]
+            self._types = self._with_types(found, self._types)
+        except BadInputError as error:
+            raise BadInputError(
+                f"line {number} of {path}: {error.message}", hint=_ONE_TYPE
+            ) from error
+        self._has_lines = True
+        self._names |= dict.fromkeys(row)
+        for name, value in fields:
+            if isinstance(value, str):
+                texts.setdefault(name, []).append(value)
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether the values of a column are checked when they are read, and show nothing new."""
+        kind = self._known.get(name)
+        return kind is not None and kind.is_primitive
+
+    def _add_texts(self, name: str, column: pa.ChunkedArray) -> None:
+        kind = _time_kind(column, self._source.text.forms)
+        self._texts[name] = joined(self._texts.get(name, InferredType.NOTHING), kind)
+
+    def _type(self, name: str, *, refined: bool) -> pa.DataType:
+        known, kind = self._known.get(name), self._types.get(name)
+        if known is not None and (kind is None or (self._skip_bad and known.is_primitive)):
+            return arrow_type(known)
+        if kind is None:
+            return pa.null()
+        if not (refined and pa.types.is_string(kind)):
+            return kind
+        texts = self._texts.get(name, InferredType.NOTHING)
+        own = texts.arrow if texts in TIMES else kind
+        before = self._seen.get(name)
+        return before if before is not None and self._skip_bad else own
 
 
-def _is_object(line: bytes, number: int, where: str) -> bool:
-    try:
-        _parsed_line(line, number, where)
-    except BadInputError:
-        return False
-    return _depth(line) <= _DEEPEST
+def _check_shape(found: pa.DataType, kind: IcebergType, name: str) -> None:
+    """Refuse a value that no value of a nested type can be; a map may be an object or a list of pairs."""
+    is_object, is_array = pa.types.is_struct(found), pa.types.is_list(found)
+    if pa.types.is_null(found) or (isinstance(kind, MapType) and (is_object or is_array)):
+        return
+    if not (is_object if isinstance(kind, StructType) else is_array):
+        raise BadInputError(f"column {name} is {_word(found)}, and {kind} in the table")
+
+
+def _type_of(value: Any, name: str) -> pa.DataType:
+    """Return the type of a value of Python's parser.
+
+    Raises:
+        BadInputError: no type fits all values of a list, or a number is too large.
+    """
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return pa.int64()
+    if isinstance(value, int | Decimal):
+        if _shaped_double(value) is None:
+            raise BadInputError(f"column {name} has a number that is too large: {str(value)[:20]}")
+        return pa.float64()
+    if isinstance(value, str):
+        return pa.string()
+    if isinstance(value, Mapping):
+        return pa.struct([(key, _type_of(one, f"{name}.{key}")) for key, one in value.items()])
+    if isinstance(value, list):
+        kind, inner = pa.null(), f"{name}.element"
+        for one in value:
+            kind = _joined(kind, _type_of(one, inner), inner)
+        return pa.list_(kind)
+    return pa.null()
 
 
 def _inferred_lines(block: _Block, where: str) -> pa.Table:
@@ -762,7 +965,12 @@ def _time_kind(column: pa.ChunkedArray, forms: TextForms) -> InferredType:
     return kind if kind in TIMES or kind is InferredType.NOTHING else InferredType.TEXT
 
 
-def _joined(first: pa.DataType, second: pa.DataType, name: str, where: str) -> pa.DataType:
+def _joined(first: pa.DataType, second: pa.DataType, name: str) -> pa.DataType:
+    """Return the type for the values of both.
+
+    Raises:
+        BadInputError: there is none.
+    """
     if first == second or pa.types.is_null(second):
         return first
     if pa.types.is_null(first):
@@ -773,8 +981,16 @@ def _joined(first: pa.DataType, second: pa.DataType, name: str, where: str) -> p
         parts = {item.name: item.type for item in first}
         for item in second:
             inner = parts.get(item.name, pa.null())
-            parts[item.name] = _joined(inner, item.type, f"{name}.{item.name}", where)
+            parts[item.name] = _joined(inner, item.type, f"{name}.{item.name}")
         return pa.struct(list(parts.items()))
     if pa.types.is_list(first) and pa.types.is_list(second):
-        return pa.list_(_joined(first.value_type, second.value_type, f"{name}.element", where))
-    raise BadInputError(f"column {name} of {where} is {first} in some lines and {second} in others")
+        return pa.list_(_joined(first.value_type, second.value_type, f"{name}.element"))
+    raise BadInputError(f"column {name} is {_word(second)}, and {_word(first)} in the lines before")
+
+
+def _word(kind: pa.DataType) -> str:
+    """Return what JSON calls values of a type."""
+    for test, word in _WORDS:
+        if test(kind):
+            return word
+    return str(kind)

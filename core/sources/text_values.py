@@ -42,6 +42,7 @@ from pyiceberg.types import (
 
 from lake.core.columns.defaults import write_column
 from lake.core.errors import BadInputError
+from lake.core.options import Option
 from lake.core.sources.text_forms import PLAIN, TextForms
 from lake.core.types.arrow_schema import arrow_type
 
@@ -60,6 +61,7 @@ _CAST = (
 )
 _NUMBERS = (IntegerType, LongType, DecimalType, *_FLOATING)
 _DATED = (DateType, TimestampType, TimestampNanoType, *_ZONED)
+_DATE_HINT = f"{Option.DATE_FORMATS} says how dates and times are written, for example %d.%m.%Y or %m/%d/%Y %H:%M"
 _ZONE = r"[T ]\d{2}.*([Zz]|[+-]\d{2}(:?\d{2})?)$"
 _ANY_INFINITY = r"(?i)inf"
 _SHOWN = 60
@@ -95,7 +97,8 @@ class ValueContext:
         text = str(value)
         shown = repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
         return BadInputError(
-            f"column {self.column} of {self.where}{row}: {shown} is not a valid {kind}"
+            f"column {self.column} of {self.where}{row}: {shown} is not a valid {kind}",
+            hint=_DATE_HINT if isinstance(kind, _DATED) else None,
         )
 
 

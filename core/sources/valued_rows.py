@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,20 @@ import pyarrow as pa
 
 from lake.core.errors import BadInputError
 from lake.core.sources import csv_files, json_lines
-from lake.core.sources.acceptance import BadRow, RawRows, ValuedRows, located_later
-from lake.core.sources.batches import as_table_rows, csv_part, row_text, typed_batches
+from lake.core.sources.acceptance import (
+    BadRow,
+    NeededColumns,
+    RawRows,
+    ValuedRows,
+    located_later,
+)
+from lake.core.sources.batches import (
+    as_table_rows,
+    csv_part,
+    row_text,
+    typed_batches,
+    with_needed,
+)
 from lake.core.sources.discovery import CSV, JSON, Position, Source, readable
 from lake.core.storage.storage import Storage
 
@@ -96,9 +109,10 @@ def _csv_rows(
     source: Source,
     indexes: Sequence[int],
     schema: Schema,
+    needed: NeededColumns | None,
 ) -> RawRows:
     part, chosen = _taken(batch, numbers, indexes)
-    convert = partial(csv_part, part, chosen, source, schema)
+    convert = partial(csv_part, part, chosen, replace(source, needed=needed), schema)
     return RawRows(part.num_rows, convert, chosen, located_later)
 
 
@@ -135,6 +149,7 @@ def _typed_rows(
     source: Source,
     indexes: Sequence[int],
     schema: Schema,
+    needed: NeededColumns | None,
 ) -> RawRows:
     part, chosen = _taken(batch, numbers, indexes)
 
@@ -142,7 +157,8 @@ def _typed_rows(
         rows = chosen[start : start + count]
         return as_table_rows(part.slice(start, count), schema, source.path, rows, types)
 
-    return RawRows(part.num_rows, convert, chosen, located_later)
+    raw = RawRows(part.num_rows, convert, chosen, located_later)
+    return raw if needed is None else with_needed(raw, part, needed, source.path)
 
 
 def _taken(

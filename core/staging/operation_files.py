@@ -53,7 +53,16 @@ class Staging:
         if self.run is None:
             return
         count = len(self.run.kinds)
-        if failed := remove_manifests(self.table, self.run.marks.name, count=count):
+        try:
+            failed = remove_manifests(self.table, self.run.marks.name, count=count)
+        except (LakeError, OSError) as error:
+            # The commit remains: an error would make a script repeat it.
+            self.session.warn(
+                f"the recovery manifests of {shown_run(self.run.marks.name)} could not be removed, and its files are "
+                f"committed: {error}"
+            )
+            return
+        if failed:
             self.session.warn(f"{failed[0]} could not be removed; its files are committed")
 
     def delete_unreferenced(self, table: Table, files: Iterable[str]) -> None:

@@ -103,21 +103,47 @@ def _unreachable_store(text: str) -> LakeError | None:
     found = _CURL.search(text)
     number = int(found[1]) if found else None
     if number in _CURL_HOST or _UNRESOLVED.search(text):
-        return TimedOutError(
-            f"the host name of the storage cannot be resolved: {text}",
-            hint="check the endpoint and the region (s3.endpoint, s3.region), and the name server of this machine",
-        )
+        return unknown_host(text)
     if number in _CURL_TLS or _NOT_TRUSTED.search(text):
-        return StorageError(
-            f"no trusted encrypted connection to the storage: {text}",
-            hint="if the authority is your own, set AWS_CA_BUNDLE to its file; check http or https in s3.endpoint",
-        )
+        return distrusted(text)
     if number == _CURL_REFUSED:
-        return TimedOutError(
-            f"the storage refused the connection: {text}",
-            hint="check s3.endpoint, and that the server runs, then run the command again",
-        )
+        return refused_connection(text)
     return None
+
+
+def distrusted(text: str) -> StorageError:
+    """Return the error for a store to which there is no encrypted connection, or whose certificate is not trusted."""
+    return StorageError(
+        f"no trusted encrypted connection to the storage: {text}",
+        hint="if the authority is your own, set AWS_CA_BUNDLE to its file; check http or https in s3.endpoint",
+    )
+
+
+def is_distrust(error: OSError) -> bool:
+    """Whether Arrow reports a failed encrypted connection, by the number of curl's error in its text."""
+    found = _CURL.search(str(error))
+    return found is not None and int(found[1]) in _CURL_TLS
+
+
+def unknown_host(text: str) -> TimedOutError:
+    """Return the error for a store whose host name cannot be resolved."""
+    return TimedOutError(
+        f"the host name of the storage cannot be resolved: {text}",
+        hint="check the endpoint and the region (s3.endpoint, s3.region), and the name server of this machine",
+    )
+
+
+def refused_connection(text: str) -> TimedOutError:
+    """Return the error for a store whose host refuses connections."""
+    return TimedOutError(
+        f"the storage refused the connection: {text}",
+        hint="check s3.endpoint, and that the server runs, then run the command again",
+    )
+
+
+def is_muffled(error: BaseException) -> bool:
+    """Whether Arrow does not say why a store refused a read, and did not repeat it: the store may only be busy."""
+    return _MUFFLED in str(error)
 
 
 def is_refusal(error: BaseException) -> bool:

@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,11 +36,13 @@ def move(storage: Storage, source: str, target: str, ids: Ids) -> None:
         if outcome.failed:
             raise StorageError(f"{source} cannot be deleted: {outcome.failed[source]}")
         return
-    with translate_errors(source):
-        from_folder, name = os.path.split(os.path.abspath(begin.path))
-        to_folder, new_name = os.path.split(os.path.abspath(end.path))
-        storage.make_local_folder(to_folder)
-        with _opened(storage, to_folder) as target_folder:
+    from_folder, name = os.path.split(os.path.abspath(begin.path))
+    to_folder, new_name = os.path.split(os.path.abspath(end.path))
+    with ExitStack() as opened:
+        with translate_errors(to_folder):
+            storage.make_local_folder(to_folder)
+            target_folder = opened.enter_context(_opened(storage, to_folder))
+        with translate_errors(source):
             try:
                 with _opened(storage, from_folder) as source_folder:
                     os.rename(name, new_name, src_dir_fd=source_folder, dst_dir_fd=target_folder)
@@ -50,7 +52,7 @@ def move(storage: Storage, source: str, target: str, ids: Ids) -> None:
                 if error.errno != errno.EXDEV:
                     raise
                 _move_to_other_disk(begin.path, end.path, ids)
-        flush(to_folder)
+            flush(to_folder)
 
 
 @contextmanager

@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import os
 import re
+import socket
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from lake.core.clock import Backoff
+from lake.core.storage.errors import refused_connection, unknown_host
 
 # The keys of one bulk delete, and the bulk deletes that are sent at the same time.
 MOST_KEYS = 1000
 AT_ONCE = 4
 REGION = "us-east-1"
-_TRIES = 6
+# A busy store is asked for one to two minutes, as by Java's S3FileIO, with shorter waits at first. If it refuses a
+# third of all requests, one of a million fails.
+_TRIES = 12
 # The waits between requests that a busy store refuses.
-BACKOFF = Backoff(0.2, 8.0, (0.5, 1.0))
+BACKOFF = Backoff(0.2, 20.0, (0.5, 1.0))
+# Arrow's waits are 50 ms, 100 ms and so on, without a limit: 102 s together.
+ARROW_TRIES = 12
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
 _CONNECTIONS = 32
 _MAX_LISTED = 10_000
@@ -35,6 +43,8 @@ _ARROW_ONLY = ("role-arn", "proxy-uri", "anonymous", "force-virtual-addressing")
 _PLAIN_KEY = re.compile(r"(?!\.{1,2}(?:/|$))[^\x00-\x1f\x7f\ufffe\uffff]+", re.DOTALL)
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _BUSY_CODES = re.compile(r"slow.?down|internal.?error|unavailable|throttl|timeout", re.IGNORECASE)
+# The code of an error without a response: the host's name cannot be resolved, or it refuses connections.
+_NOT_THERE = "EndpointConnectionError"
 # Responses of stores that do not implement this part of S3.
 _UNKNOWN = frozenset({405, 411, 501})
 _UNKNOWN_CODES = re.compile(
@@ -55,6 +65,74 @@ def always() -> bool:
     return True
 
 
+def require_reachable(properties: Mapping[str, Any]) -> None:
+    """Check that the host of a store can be connected to, before requests are repeated for minutes.
+
+    Args:
+        properties: those of the storage, see `completed`.
+
+    Raises:
+        TimedOutError: its name cannot be resolved, or it refuses connections.
+    """
+    if properties.get("s3.proxy-uri"):
+        return
+    endpoint = properties.get("s3.endpoint")
+    region = _first(properties, "region")
+    amazon = f"https://s3.{region}.amazonaws.com" if region else "https://s3.amazonaws.com"
+    if not endpoint and str(region).startswith("cn-"):
+        amazon += ".cn"
+    address = str(endpoint or amazon)
+    parts = urlsplit(address if "://" in address else f"https://{address}")
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    try:
+        _connect(parts.hostname or "", port, only_resolve=not endpoint)
+    except socket.gaierror as error:
+        raise unknown_host(f"{parts.hostname} ({error.strerror})") from error
+    except ConnectionRefusedError as error:
+        raise refused_connection(f"{parts.hostname}, port {port}") from error
+    except (OSError, UnicodeError):
+        # Arrow reports other failures with their reasons.
+        return
+
+
+@lru_cache(maxsize=16)
+def _connect(host: str, port: int, *, only_resolve: bool) -> None:
+    """Connect to a host once, or only look up its name; only a success is remembered."""
+    if only_resolve:
+        socket.getaddrinfo(host, port)
+    else:
+        socket.create_connection((host, port), _CONNECT_SECONDS).close()
+
+
+@lru_cache(maxsize=16)
+def is_certified(endpoint: str, authorities: str) -> bool:
+    """Return whether this Python can make an encrypted connection to a store.
+
+    Args:
+        endpoint: the store's URI.
+        authorities: the file of the trusted authorities; empty for the system's.
+
+    Returns:
+        False if the certificate or the encryption is refused; True if the store does not encrypt, or does not answer.
+    """
+    parts = urlsplit(endpoint)
+    if parts.scheme != "https" or not parts.hostname:
+        return True
+    try:
+        context = ssl.create_default_context(cafile=authorities or None)
+        with (
+            socket.create_connection(
+                (parts.hostname, parts.port or 443), _CONNECT_SECONDS
+            ) as connection,
+            context.wrap_socket(connection, server_hostname=parts.hostname),
+        ):
+            return True
+    except ssl.SSLError:
+        return False
+    except (OSError, UnicodeError):
+        return True
+
+
 class UnsupportedError(Exception):
     """The store does not support the request."""
 
@@ -69,7 +147,9 @@ class StoreError(OSError):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the same request may succeed later."""
+        """Whether the same request may succeed soon; a host that is not there does not appear soon."""
+        if self.code == _NOT_THERE:
+            return False
         return not self.status or self.status in _BUSY or bool(_BUSY_CODES.search(self.code))
 
 
@@ -272,6 +352,8 @@ def _call(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if status in _UNKNOWN or _UNKNOWN_CODES.search(code):
             raise UnsupportedError(code) from error
         raise StoreError(f"AWS Error {code} (HTTP status {status})", status, code) from error
+    except exceptions.EndpointConnectionError as error:
+        raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}", code=_NOT_THERE) from error
     except (exceptions.BotoCoreError, parsers.ResponseParserError) as error:
         raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}") from error
 

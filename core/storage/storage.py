@@ -32,9 +32,16 @@ from lake.core.errors import (
 )
 from lake.core.storage.atomic_files import flush
 from lake.core.storage.credentials import CredentialProvider, Credentials
-from lake.core.storage.errors import is_refusal, translate_errors
+from lake.core.storage.errors import (
+    distrusted,
+    is_distrust,
+    is_muffled,
+    is_refusal,
+    translate_errors,
+)
 from lake.core.storage.local_folders import file_status, local_entries, local_files
 from lake.core.storage.s3 import (
+    ARROW_TRIES,
     BACKOFF,
     S3,
     UNTRIED,
@@ -42,7 +49,9 @@ from lake.core.storage.s3 import (
     UnsupportedError,
     always,
     completed,
+    is_certified,
     is_plain,
+    require_reachable,
 )
 from lake.core.storage.store_listing import LISTING, StoreListing
 
@@ -51,6 +60,8 @@ _BATCH_FILES = 65_536
 _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
 _MESSAGE_LENGTH = 400
+# Smaller objects are read whole when they are opened.
+_WHOLE_BYTES = 256 * 1024
 # Google's client would retry for a quarter of an hour.
 _RETRY_SECONDS = 60
 # The part size of Arrow's multipart uploads.
@@ -72,17 +83,29 @@ def read_up_to(source: Any, size: int) -> bytes:
 
 
 def _retry_with_fresh_credentials(call: _Call) -> _Call:
-    """Retry a storage call that was refused once, with credentials that the catalog vends then."""
+    """Retry a storage call that was refused once, with credentials that the catalog vends then.
+
+    A read that fails for an unknown reason is retried if the store was only busy; see `is_muffled`.
+    """
+
+    def asked(self: Storage, *arguments: Any, **named: Any) -> Any:
+        for _ in range(ARROW_TRIES):
+            try:
+                return call(self, *arguments, **named)
+            except (LakeError, OSError) as error:
+                if not (is_muffled(error) and self.is_readable(arguments[0])):
+                    raise
+        return call(self, *arguments, **named)
 
     @wraps(call)
     def again(self: Storage, *arguments: Any, **named: Any) -> Any:
         number, _ = self.renewed.current()
         try:
-            return call(self, *arguments, **named)
+            return asked(self, *arguments, **named)
         except (LakeError, OSError) as error:
             if not (is_refusal(error) and self.renewed.renew(number)):
                 raise
-        return call(self, *arguments, **named)
+        return asked(self, *arguments, **named)
 
     return again  # type: ignore[return-value]
 
@@ -160,6 +183,14 @@ class Storage:
         bucket = self._bucket(parsed.authority, properties)
         return (bucket, key) if bucket else None
 
+    def is_readable(self, location: str) -> bool:
+        """Whether an object can be read, after a wait for a busy store; False if it is not known."""
+        try:
+            reached = self.s3(location)
+            return reached is not None and reached[0].get(reached[1], 1) is not None
+        except (OSError, UnsupportedError):
+            return False
+
     @_retry_with_fresh_credentials
     def ask_s3(self, location: str, ask: Callable[[S3, str], _T]) -> _T:
         """Call ``ask`` with an object's bucket and key, and return its result.
@@ -190,7 +221,15 @@ class Storage:
         with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
                 require_file(location, os.stat(path, follow_symlinks=follow_link))
-            return filesystem.open_input_file(path)
+                return filesystem.open_input_file(path)
+            source = filesystem.open_input_file(path)
+            size = source.size()
+            if size > _WHOLE_BYTES:
+                return source
+            # One request instead of several, which is repeated if the store is busy.
+            with source:
+                data = read_up_to(source, size)
+            return pa.BufferReader(data) if len(data) == size else filesystem.open_input_file(path)
 
     @_retry_with_fresh_credentials
     def open_output(self, location: str) -> Any:
@@ -590,6 +629,8 @@ def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str
     from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
 
     settings = completed(dict(properties))
+    if scheme == "s3":
+        require_reachable(settings)
     try:
         filesystem = PyArrowFileIO(settings).fs_by_scheme(scheme, authority or None)
     except ValueError as error:
@@ -600,10 +641,10 @@ def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str
             f"cannot open {scheme}://{authority}: {why}",
             hint="check the storage settings of the catalog's configuration and the packages on this machine",
         ) from error
-    return filesystem if "s3.retry-strategy-impl" in settings else _with_limits(filesystem)
+    return filesystem if "s3.retry-strategy-impl" in settings else with_limits(filesystem)
 
 
-def _with_limits(filesystem: Any) -> Any:
+def with_limits(filesystem: Any) -> Any:
     """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return filesystem
@@ -614,7 +655,31 @@ def _with_limits(filesystem: Any) -> Any:
     make, arguments = filesystem.__reduce__()
     settings = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
     more = {key: value for key, value in wanted.items() if value and key in settings}
+    if filesystem.type_name == "s3":
+        _require_trust(make, {**settings, **more})
+        # The settings of an existing file system do not contain it.
+        more["retry_strategy"] = pafs.AwsDefaultS3RetryStrategy(max_attempts=ARROW_TRIES)
     return make({**settings, **more}) if more else filesystem
+
+
+def _require_trust(make: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> None:
+    """Check that Arrow accepts a store's certificate, before requests are repeated for minutes.
+
+    Arrow may trust other authorities than Python does, so its own answer decides.
+
+    Raises:
+        StorageError: it does not.
+    """
+    endpoint = str(settings.get("endpoint_override") or "")
+    proxy = (settings.get("proxy_options") or {}).get("host")
+    if proxy or is_certified(endpoint, str(settings.get("tls_ca_file_path") or "")):
+        return
+    once = make({**settings, "retry_strategy": pafs.AwsDefaultS3RetryStrategy(max_attempts=1)})
+    try:
+        once.get_file_info("certificate")
+    except OSError as error:
+        if is_distrust(error):
+            raise distrusted(endpoint) from error
 
 
 def _stored(location: str, info: Any) -> StoredFile:

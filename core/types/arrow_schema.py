@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
+from lake.core.errors import CorruptFileError, RefusedError, unknown_column
 from lake.core.plain import Codec
 from lake.core.types.arrow_types import primitive_type
 from lake.core.types.default_values import enable_defaults
@@ -92,6 +92,16 @@ def field_id(field: pa.Field) -> int | None:
     """Return the Iceberg field id that an Arrow field carries, if any."""
     raw = (field.metadata or {}).get(FIELD_ID)
     return None if raw is None else whole_number(raw.decode(errors="replace"))
+
+
+def struct_field_ids(fields: Iterable[pa.Field]) -> frozenset[int]:
+    """Return the ids of Arrow fields and of their nested fields in structs."""
+    found: set[int] = set()
+    for item in fields:
+        number = field_id(item)
+        found |= set() if number is None else {number}
+        found |= struct_field_ids(item.type) if pa.types.is_struct(item.type) else set()
+    return frozenset(found)
 
 
 def top_columns(schema: Schema, ids: Sequence[int]) -> Schema:
@@ -176,6 +186,5 @@ def project_schema(schema: Schema, names: Sequence[str], *, case_sensitive: bool
         try:
             schema.find_field(name, case_sensitive=case_sensitive)
         except ValueError as error:
-            columns = ", ".join(field.name for field in schema.fields)
-            raise NotFoundError(f"no column named {name}", hint=f"columns: {columns}") from error
+            raise unknown_column(name, [field.name for field in schema.fields]) from error
     return schema.select(*names, case_sensitive=case_sensitive)

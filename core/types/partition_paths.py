@@ -30,7 +30,7 @@ def partition_path(spec: PartitionSpec, schema: Schema, partition: Sequence[byte
     parts = []
     for field, kind, value in zip(spec.fields, kinds, partition, strict=True):
         text = human_value(field, [schema], kind.field_type, value)
-        parts.append(f"{_quoted(field.name)}={_quoted(text)}")
+        parts.append(f"{quoted(field.name)}={quoted(text)}")
     return "/".join(parts)
 
 
@@ -62,7 +62,8 @@ def human_value(
         return str(internal)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a name or a value as it is written in a path."""
     # Like Java's URLEncoder, which also escapes the tilde.
     return quote_plus(text, safe="*-._", errors="surrogatepass").replace("~", "%7E")
 

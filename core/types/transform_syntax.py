@@ -22,7 +22,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import FixedType
 
-from lake.core.errors import InvalidRequestError, NotFoundError, RefusedError
+from lake.core.errors import InvalidRequestError, RefusedError, unknown_column
 from lake.core.options import Option
 from lake.core.types.sort_orders import is_sortable
 
@@ -248,5 +248,4 @@ def _column(schema: Schema, name: str) -> Any:
     try:
         return schema.find_field(name)
     except ValueError as error:
-        columns = ", ".join(field.name for field in schema.fields)
-        raise NotFoundError(f"no column named {name}", hint=f"columns: {columns}") from error
+        raise unknown_column(name, [field.name for field in schema.fields]) from error

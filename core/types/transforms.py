@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, VoidTransform
+from pyiceberg.transforms import (
+    HourTransform,
+    IdentityTransform,
+    Transform,
+    TruncateTransform,
+    UnknownTransform,
+    VoidTransform,
+)
 from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
@@ -23,7 +35,7 @@ from pyiceberg.types import (
 )
 
 from lake.core.arrow import one_array
-from lake.core.errors import CorruptFileError, RefusedError
+from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.types.single_values import (
     from_single_values,
     partition_type,
@@ -41,17 +53,63 @@ Indices = npt.NDArray[np.int64]
 
 _ALIGNMENT = 16
 _NANOSECONDS = 1000
+_HOUR = 3600 * 1_000_000
+_TIMES = (TimestampType, TimestamptzType)
+# 38 digits and the sign of a value that was truncated below the least one.
+_DIGITS = Context(prec=39)
 
 
 def partition_columns(batch: pa.RecordBatch, spec: PartitionSpec, schema: Schema) -> list[pa.Array]:
-    """Return one array of partition values per field of the spec."""
-    return [transformed(batch, schema, field.source_id, field.transform) for field in spec.fields]
+    """Return one array of partition values per field of the spec.
+
+    Raises:
+        BadInputError: the partition of a row does not fit its field's type.
+    """
+    return [fitting(batch, schema, field.source_id, field.transform) for field in spec.fields]
+
+
+def fitting(
+    batch: pa.RecordBatch, schema: Schema, source_id: int, transform: Transform[Any, Any]
+) -> pa.Array:
+    """Return the values of a transform of a column as `transformed` does.
+
+    Raises:
+        BadInputError: one does not fit the type of partition fields: other engines would store another value, and
+            filters would lose the row.
+    """
+    found = transformed(batch, schema, source_id, transform)
+    if isinstance(transform, VoidTransform | IdentityTransform):
+        return found
+    source = source_column(batch, schema, source_id)
+    lost = np.flatnonzero(unfit(source, found).to_numpy(zero_copy_only=False))
+    if len(lost):
+        kind = schema.find_type(source_id)
+        raise BadInputError(
+            f"the value {_shown(source[int(lost[0])], kind)} of column {schema.find_column_name(source_id)} has no "
+            f"partition: its {transform} does not fit the type {transform.result_type(kind)}",
+            hint="load it into a table with another partitioning, or correct it",
+        )
+    return found
+
+
+def unfit(source: pa.Array, values: pa.Array) -> pa.BooleanArray:
+    """Return which values of a transform are missing because they do not fit; see `transformed_values`."""
+    return pc.and_(pc.is_null(values), pc.is_valid(source))
+
+
+def _shown(value: pa.Scalar, kind: IcebergType) -> str:
+    """Return a value as text; Python's times end with the year 9999."""
+    if isinstance(kind, _TIMES):
+        return str(np.datetime64(value.cast(pa.int64()).as_py(), "us"))
+    return str(value.as_py())
 
 
 def transformed(
     batch: pa.RecordBatch, schema: Schema, source_id: int, transform: Transform[Any, Any]
 ) -> pa.Array:
     """Return the values of a transform of a column; for void, the batch and the schema need not have the column.
+
+    A value that does not fit the type of partition fields is NULL.
 
     Raises:
         RefusedError: lake does not know the transform.
@@ -67,6 +125,9 @@ def transformed_values(
     source: pa.Array, kind: IcebergType, transform: Transform[Any, Any]
 ) -> pa.Array:
     """Return the values of a transform of an array of a type.
+
+    NULL for a value that does not fit the result's type: hours after the year 246,953, the truncation of a number
+    near the least one, of a decimal to one more digit.
 
     Raises:
         RefusedError: lake does not know the transform.
@@ -84,7 +145,63 @@ def transformed_values(
     if isinstance(kind, TimestampNanoType | TimestamptzNanoType):
         source = _microseconds(source)
         kind = TimestampType() if isinstance(kind, TimestampNanoType) else TimestamptzType()
-    return one_array(transform.pyarrow_transform(kind)(_aligned(source)))
+    if isinstance(transform, TruncateTransform) and isinstance(kind, IntegerType | LongType):
+        return _truncated(source, transform.width)
+    if isinstance(transform, TruncateTransform) and isinstance(kind, DecimalType):
+        return _truncated_decimals(source, kind, transform.width)
+    if isinstance(transform, HourTransform) and isinstance(kind, _TIMES):
+        return _hours(source)
+    found = one_array(transform.pyarrow_transform(kind)(_aligned(source)))
+    lost = unfit(source, found)
+    if isinstance(kind, (DateType, *_TIMES)) and pc.any(lost, min_count=0).as_py():
+        # PyIceberg's Rust transforms end with the year 262,142, numpy's do not.
+        return pc.if_else(lost, _calendar_units(source, str(transform)), found)
+    return found
+
+
+def _numbers(column: pa.Array) -> Any:
+    """Return integers or times as integers, as a masked array."""
+    kind = pa.int32() if column.type.bit_width == 32 else pa.int64()  # noqa: PLR2004
+    numbers = column.cast(kind)
+    mask = numbers.is_null().to_numpy(zero_copy_only=False)
+    return np.ma.MaskedArray(numbers.fill_null(0).to_numpy(), mask)
+
+
+def _calendar_units(column: pa.Array, unit: str) -> pa.Array:
+    """Return the months or years since 1970 of dates, or of times in microseconds."""
+    numbers = _numbers(column).data.astype(np.int64)
+    days = numbers if pa.types.is_date(column.type) else np.floor_divide(numbers, 24 * _HOUR)
+    found = days.view("datetime64[D]").astype(
+        "datetime64[M]" if unit == "month" else "datetime64[Y]"
+    )
+    return pa.array(found.astype(np.int64).astype(np.int32))
+
+
+def _hours(column: pa.Array) -> pa.Array:
+    numbers = _numbers(column)
+    hours = np.floor_divide(numbers.data, _HOUR)
+    limits = np.iinfo(np.int32)
+    lost = (hours < limits.min) | (hours > limits.max)
+    return pa.array(np.where(lost, 0, hours).astype(np.int32), mask=numbers.mask | lost)
+
+
+def _truncated(column: pa.Array, width: int) -> pa.Array:
+    numbers = _numbers(column)
+    rest = np.mod(numbers.data.astype(np.int64), width).astype(numbers.data.dtype)
+    lost = numbers.data < np.iinfo(numbers.data.dtype).min + rest
+    return pa.array(np.where(lost, 0, numbers.data - rest), mask=numbers.mask | lost)
+
+
+def _truncated_decimals(column: pa.Array, kind: DecimalType, width: int) -> pa.Array:
+    """Truncate unscaled values, each different one once."""
+    encoded = column.dictionary_encode()
+    most, unit = 10**kind.precision, Decimal(1).scaleb(-kind.scale)
+    found: list[Decimal | None] = []
+    for value in encoded.dictionary.to_pylist():
+        unscaled = int(value.scaleb(kind.scale, _DIGITS))
+        floor = unscaled - unscaled % width
+        found.append(None if floor <= -most else _DIGITS.multiply(Decimal(floor), unit))
+    return pa.array(found, column.type).take(encoded.indices)
 
 
 def group_rows(

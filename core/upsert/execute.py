@@ -201,6 +201,7 @@ class _Upsert(Load):
         self.keep_rejects(
             [unit.rejects for unit in source.units],
             schema if kinds is None else source_schema(schema, kinds),
+            source.rows_read,
         )
         if late := sum(bucket.late for bucket in source.buckets):
             self.session.warn(
@@ -452,7 +453,7 @@ class _Upsert(Load):
             if plan.options.stage:
                 return Landed(self._result(matched))
         for remaining in reversed(range(_ROUNDS)):
-            if not (source.files or matched.files or plan.options.epoch):
+            if not (self._is_change(matched, source) or plan.options.epoch):
                 return Landed(self._result(matched))
             try:
                 committed = self._commit(self._operation(matched, source), table, commit_id)
@@ -535,10 +536,15 @@ class _Upsert(Load):
         conditions = same_spec(self.plan.table) if self._blindly else ()
         return self.commit_rows(operation, table=table, commit_id=commit_id, conditions=conditions)
 
+    def _is_change(self, matched: KeyMatches, source: _Source) -> bool:
+        """Whether the table's files change; a copy of a file of which all rows are deleted adds no file."""
+        copies = self.upsert.deletes == COPY_ON_WRITE
+        return bool(source.files or matched.files or (copies and matched.hit))
+
     def _operation(self, matched: KeyMatches, source: _Source) -> Operation:
         """Return the change; a concurrent insert of one of the keys is a conflict at any isolation level."""
         base_id = matched.base.snapshot_id if matched.base else None
-        if not (source.files or matched.files):
+        if not self._is_change(matched, source):
             # A stream finds its position in the table, even if none of an epoch's rows was loaded.
             return AppendFiles(added=[])
         if self.upsert.deletes == COPY_ON_WRITE and matched.hit:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.expressions import And
 from pyiceberg.schema import Schema
 from pyroaring import BitMap
@@ -16,16 +14,16 @@ from pyroaring import BitMap
 from lake.core.catalogs.catalog import Table
 from lake.core.commit.operations import DeleteKey
 from lake.core.deletes.equality_coverage import check_specs
+from lake.core.deletes.superseded import superseded_deletes
 from lake.core.engine.tasks import Task
 from lake.core.expressions.filters import bind_filter
 from lake.core.keys.key_pruning import KeyPruner
-from lake.core.manifests.data_files import POSITION_DELETES, DataFile
+from lake.core.manifests.data_files import DataFile
 from lake.core.progress import Meter, showing
 from lake.core.properties.table_properties import COPY_ON_WRITE
 from lake.core.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.delete_scopes import PUFFIN
 from lake.core.snapshots.live_files import LiveFiles, live_files
 from lake.core.types.arrow_schema import moved_schema
 from lake.core.upsert.dedup_tasks import BucketReport
@@ -160,7 +158,7 @@ class Matcher:
             matched.deletes += report.deletes
             matched.hit += report.hit
             matched.stale_rows += report.stale_rows
-        matched.superseded = _superseded(live, matched)
+        matched.superseded = superseded_deletes(live, matched.hit, matched.deletes)
         return matched
 
     def _tasks(
@@ -232,21 +230,3 @@ def _both(
     left: BooleanExpression | None, right: BooleanExpression | None
 ) -> BooleanExpression | None:
     return And(left, right) if left is not None and right is not None else left or right
-
-
-def _superseded(live: LiveFiles, matched: KeyMatches) -> list[DeleteKey]:
-    """Return the deletion vectors, and the delete files for one data file, that new vectors replace."""
-    if not any(file.format == PUFFIN for file in matched.deletes):
-        return []
-    paths = set(matched.hit)
-    hit = pa.array(matched.hit, pa.string())
-    masks = [
-        pc.is_in(entries["file_path"].cast(pa.string()), value_set=hit).to_numpy()
-        for entries in live.by_spec.values()
-    ]
-    known = live.deletes_of(np.flatnonzero(np.concatenate(masks)))
-    return [
-        DeleteKey(item.path, item.content_offset)
-        for item in known
-        if item.content == POSITION_DELETES and item.referenced_data_file in paths
-    ]

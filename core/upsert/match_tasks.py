@@ -15,7 +15,7 @@ from pyroaring import BitMap
 
 from lake.core.deletes.apply import Deletes
 from lake.core.deletes.row_positions import RowPositions
-from lake.core.deletes.writers import DeletedRows, open_position_writer
+from lake.core.deletes.written_positions import found_rows, write_positions
 from lake.core.engine.tasks import TaskContext
 from lake.core.errors import LakeError
 from lake.core.ingest.checksummed_batches import batches_in
@@ -107,8 +107,12 @@ def match(task: MatchTask, context: TaskContext) -> Iterator[MatchReport]:
         elif hit and task.mode == COPY_ON_WRITE:
             kept = _copy(task, found, context)
         elif hit:
-            deletes = _delete(
-                task, [(files[number], found.positions[number]) for number in hit], known, context
+            deletes = write_positions(
+                context,
+                task.writing,
+                found_rows(known, [(files[number], found.positions[number]) for number in hit]),
+                task=task.task,
+                format_version=task.format_version,
             )
             kept = _merge(task, found, hit, context) if task.merged else []
     yield MatchReport(
@@ -319,32 +323,6 @@ class _Buckets:
         greater = pc.fill_null(pc.greater(values, ours), True)  # noqa: FBT003 - the source's is NULL
         mask: Mask = pc.and_(known, greater).to_numpy(zero_copy_only=False)
         return mask
-
-
-def _delete(
-    task: MatchTask,
-    hit: Sequence[tuple[FileSlice, RowPositions]],
-    known: Deletes,
-    context: TaskContext,
-) -> list[DataFile]:
-    """Write the deletes of rows; deletion vectors also contain the rows deleted before."""
-    settings = task.writing
-    names = settings.file_names(task=task.task, attempt=context.attempt)
-    with open_position_writer(
-        context.storage, settings, format_version=task.format_version, names=names
-    ) as writer:
-        for file, positions in hit:
-            context.check_cancelled()
-            writer.add(
-                DeletedRows(
-                    path=file.path,
-                    spec_id=file.spec_id,
-                    partition=file.partition,
-                    positions=positions,
-                    earlier=known.positions_of(file),
-                )
-            )
-        return writer.close()
 
 
 def _copy(task: MatchTask, found: _Found, context: TaskContext) -> list[DataFile]:

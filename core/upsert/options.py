@@ -23,10 +23,12 @@ from pyiceberg.types import (
 )
 
 from lake.core.deletes.equality_coverage import check_columns, check_partitions
-from lake.core.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
+from lake.core.errors import BadInputError, InvalidRequestError, RefusedError, unknown_column
 from lake.core.expressions.filters import field_path
+from lake.core.ingest.options import Needs
 from lake.core.options import Option
 from lake.core.properties.table_properties import COPY_ON_WRITE, MERGE_MODE
+from lake.core.upsert.row_kinds import WRITTEN
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -101,6 +103,30 @@ class UpsertOptions:
             raise InvalidRequestError(
                 f"{Option.DELETES} {self.deletes!r} is not one of {', '.join(MODES)}"
             )
+
+    def needs(self, missing: str | None) -> Needs | None:
+        """Return which columns of the table the source must have.
+
+        Args:
+            missing: `IngestOptions.missing`.
+
+        Raises:
+            InvalidRequestError: missing columns are to be set although rows are merged column by column.
+        """
+        if self.merge == PARTIAL_UPDATE:
+            if missing is not None:
+                raise InvalidRequestError(
+                    f"{Option.MERGE} {PARTIAL_UPDATE} and {Option.MISSING} {missing} contradict each other: the "
+                    "first keeps the table's values of missing columns"
+                )
+            own = self.null_overwrites
+            return Needs(columns=own, key=self.key, sequence=self.sequence) if own else None
+        if missing is not None or self.merge == FIRST_ROW:
+            return None
+        kinds = () if self.changes_column is None else WRITTEN
+        return Needs(
+            key=self.key, sequence=self.sequence, kinds=self.changes_column, whole_kinds=kinds
+        )
 
     def _check_changes(self) -> None:
         if self.deletes not in {POSITION, COPY_ON_WRITE}:
@@ -213,8 +239,7 @@ def column_ids(schema: Schema, names: Sequence[str]) -> list[int]:
         try:
             ids.append(schema.find_field(name).field_id)
         except ValueError as error:
-            columns = ", ".join(field.name for field in schema.fields)
-            raise NotFoundError(f"no column named {name}", hint=f"columns: {columns}") from error
+            raise unknown_column(name, [field.name for field in schema.fields]) from error
     return ids
 
 

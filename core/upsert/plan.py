@@ -113,7 +113,13 @@ def plan_upsert(
             "in which changes could be applied"
         )
     partial = options.merge == PARTIAL_UPDATE
-    wanted = replace(ingest, mode=UPSERT, partial=partial, changes_column=options.changes_column)
+    wanted = replace(
+        ingest,
+        mode=UPSERT,
+        partial=partial,
+        changes_column=options.changes_column,
+        needs=options.needs(ingest.missing),
+    )
     plan = plan_ingest(session, identifier, wanted)
     properties = plan.table.properties
     deletes = NONE if options.merge == FIRST_ROW else deletes_of(properties, options.deletes)

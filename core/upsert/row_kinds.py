@@ -21,6 +21,8 @@ _NAMES = {
 }
 # The usual spellings, which are found without folding case.
 _EXACT = {**_NAMES, **{name.upper(): kind for name, kind in _NAMES.items()}}
+# The kinds, in lower case, of rows that are written to the table.
+WRITTEN = tuple(name for name, kind in _NAMES.items() if kind in {INSERT, UPDATE_AFTER})
 UNKNOWN = -1
 _SHOWN = 40
 

@@ -6,18 +6,25 @@ contain rows that were not loaded, and rows that were: the user decides.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from lake.core import locations
 from lake.core.clock import Ids
-from lake.core.errors import RefusedError, StorageError
+from lake.core.errors import (
+    BadInputError,
+    InvalidRequestError,
+    NotAuthorisedError,
+    RefusedError,
+    StorageError,
+)
 from lake.core.options import Option
 from lake.core.session import Session
 from lake.core.sources.discovery import look_up_sources, source_folder
 from lake.core.storage.long_names import shortened
 from lake.core.storage.moves import move
 from lake.core.storage.storage import Storage
-from lake.core.watch.listing import WatchedFile
+from lake.core.watch.listing import WatchedFile, comparable
 from lake.core.watch.options import Done, OnRewrite, WatchOptions
 
 _REASON = ".reason.txt"
@@ -37,7 +44,7 @@ def dispose(
     Raises:
         RefusedError: a file was changed after it was listed, so that it is not known which of its rows were loaded.
     """
-    same, changed = _compared(storage, files)
+    same, changed = compared(storage, files)
     if options.on_rewrite is OnRewrite.IGNORE:
         same += changed
     _dispose(session, storage, options, same, epoch)
@@ -46,6 +53,56 @@ def dispose(
             f"{changed[0].path} was changed while epoch {epoch} loaded it, or after that",
             hint=f"compare it with the table, and remove it; or {Option.ON_REWRITE} again loads it once more",
         )
+
+
+def check_overlap(options: WatchOptions) -> None:
+    """Check that the folders of the options do not contain the one that is watched: nothing would be loaded.
+
+    Raises:
+        InvalidRequestError: one contains it.
+    """
+    watched = comparable(source_folder(options.source))
+    for option, folder in (
+        (Option.DONE, options.done_folder),
+        (Option.BAD_FILES, options.bad_files),
+        (Option.STATE, options.state),
+    ):
+        above = None if folder is None else comparable(folder)
+        if above is not None and f"{watched}/".startswith(f"{above.rstrip('/')}/"):
+            raise InvalidRequestError(
+                f"the folder {folder} of {option} contains {watched}, which is watched: files in it are never loaded",
+                hint=f"choose a folder below {watched}, or beside it",
+            )
+
+
+def check_places(
+    storage: Storage, options: WatchOptions, files: Sequence[WatchedFile], ids: Ids
+) -> None:
+    """Check that files can be moved or deleted as the options say, before one of them is loaded.
+
+    Raises:
+        StorageError: a file cannot be written to a folder, or not be removed from one.
+    """
+    for folder in options.targets:
+        name = locations.join(folder, f".{ids.uuid()}.tmp")
+        try:
+            storage.write(name, b"", durable=False)
+            failed = storage.delete([name]).failed
+        except (BadInputError, NotAuthorisedError, StorageError) as error:
+            failed = {name: error.message}
+        if failed:
+            raise StorageError(
+                f"files cannot be moved to {folder}: {failed[name]}",
+                hint="nothing was loaded; choose a folder in which files can be written and deleted",
+            )
+    if options.done is Done.KEEP:
+        return
+    for folder in sorted({os.path.dirname(file.path) for file in files if file.path[:1] == "/"}):
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise StorageError(
+                f"files in {folder} cannot be moved or deleted: no permission to change the folder",
+                hint=f"nothing was loaded; {Option.DONE} keep leaves the files where they are",
+            )
 
 
 def _dispose(
@@ -93,7 +150,7 @@ def _of_epoch(target: str, epoch: int) -> str:
     return f"{folder}{slash}{shortened(stem, len(end.encode()))}{end}"
 
 
-def _compared(
+def compared(
     storage: Storage, files: Sequence[WatchedFile]
 ) -> tuple[list[WatchedFile], list[WatchedFile]]:
     """Return the files that are as they were listed, and those that are not; files that are gone are in neither."""

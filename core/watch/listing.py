@@ -16,8 +16,13 @@ from lake.core.sources.discovery import list_sources, source_folder
 from lake.core.storage.storage import Storage, StoredFile
 from lake.core.watch.options import WatchOptions
 
-# Names that programs give to files that they are still writing.
-_UNFINISHED = (".tmp", ".partial", ".inprogress", ".crdownload")
+# Names that programs give to files that they are still writing: browsers, WinSCP, rsync, HDFS, editors.
+_UNFINISHED = (
+    *(".tmp", ".temp", ".part", ".partial", ".filepart", ".crdownload", ".download"),
+    *(".opdownload", ".inprogress", ".incomplete", ".uploading", ".writing", "._copying_"),
+    *(".swp", ".lock", "~"),
+)
+_HIDDEN = (".", "_", "~", "#")
 # A folder that a continuous scan hands over: its files belong together.
 _EPOCH = re.compile(r".*/epoch-[0-9]{10}(?=/)", re.DOTALL)
 _DIGEST = 16
@@ -31,11 +36,13 @@ class WatchedFile(PlainData):
         path: its location.
         size: in bytes.
         modified_ms: its last change, in ms since 1970; None if the storage does not report it.
+        tag: what the storage says of its contents (S3's ETag); None if that is not known.
     """
 
     path: str
     size: int
     modified_ms: int | None = None
+    tag: str | None = None
 
     @property
     def version(self) -> tuple[int, int | None]:
@@ -67,7 +74,7 @@ def find_files(
         WatchedFile(file.location, file.length, file.modified_ms)
         for file in list_sources(storage, options.source)
         if not _is_hidden(file, options.source)
-        and not any(comparable(file.location).startswith(f"{folder}/") for folder in folders)
+        and not any(_text(file.location).startswith(f"{folder}/") for folder in folders)
     ]
 
 
@@ -75,16 +82,43 @@ def _is_hidden(file: StoredFile, source: str) -> bool:
     name = file.location.rpartition("/")[2]
     below = file.location.removeprefix(source_folder(source))
     return (
-        name.startswith((".", "_"))
+        name.startswith(_HIDDEN)
         or name.lower().endswith(_UNFINISHED)
         or any(part.startswith(".") for part in below.split("/"))
     )
 
 
+def resolved(source: str) -> str:
+    """Return what is watched, with the links in the name of its folder resolved."""
+    parsed = locations.parse(source)
+    if not parsed.is_local:
+        return f"{parsed.scheme}://{parsed.authority}{parsed.path}".rstrip("/")
+    folder = source_folder(source)
+    rest = parsed.path[len(folder) :].rstrip("/")
+    if rest or os.path.isdir(folder):
+        return f"{os.path.realpath(folder).rstrip('/')}{rest}"
+    return resolved_file(folder)
+
+
+def resolved_file(path: str) -> str:
+    """Return the location of a file in its resolved folder; the file itself may be a link."""
+    parsed = locations.parse(path)
+    if not parsed.is_local:
+        return f"{parsed.scheme}://{parsed.authority}{parsed.path}"
+    folder, name = os.path.split(parsed.path)
+    return os.path.join(os.path.realpath(folder), name)
+
+
 def comparable(location: str) -> str:
-    """Return a location so that one file or folder has one text."""
+    """Return a location so that one folder has one text."""
     parsed = locations.parse(location)
-    return os.path.abspath(parsed.path) if parsed.is_local else location.rstrip("/")
+    return os.path.realpath(parsed.path) if parsed.is_local else _text(location).rstrip("/")
+
+
+def _text(location: str) -> str:
+    """Return the location of a file so that one file of a resolved folder has one text."""
+    parsed = locations.parse(location)
+    return parsed.path if parsed.is_local else f"{parsed.scheme}://{parsed.authority}{parsed.path}"
 
 
 def is_watched(source: str, path: str) -> bool:
@@ -92,9 +126,29 @@ def is_watched(source: str, path: str) -> bool:
     return comparable(path).startswith(f"{comparable(source_folder(source)).rstrip('/')}/")
 
 
+@dataclass(frozen=True, slots=True)
+class Sighting(PlainData):
+    """When a file was first listed as it is.
+
+    Args:
+        file: the file.
+        seen_ms: the time, in ms since 1970.
+    """
+
+    file: WatchedFile
+    seen_ms: int
+
+
 def is_settled(file: WatchedFile, now_ms: int, settle_ms: int) -> bool:
-    """Whether a file has not changed for a while; a time far in the future comes from another clock."""
-    return file.modified_ms is None or abs(now_ms - file.modified_ms) >= settle_ms
+    """Whether a file has not changed for a while, by its time."""
+    return not settle_ms or file.modified_ms is None or now_ms - file.modified_ms >= settle_ms
+
+
+def is_ahead(file: WatchedFile, now_ms: int, settle_ms: int) -> bool:
+    """Whether a file's time comes from a clock that is ahead of this machine's: it does not show when it changed."""
+    return (
+        bool(settle_ms) and file.modified_ms is not None and file.modified_ms - now_ms > settle_ms
+    )
 
 
 def units(files: Iterable[WatchedFile]) -> Iterator[list[WatchedFile]]:

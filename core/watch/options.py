@@ -34,6 +34,14 @@ class OnRewrite(StrEnum):
     AGAIN = "again"
 
 
+class OnCopy(StrEnum):
+    """What to do about a file that has the name, the size and the time of a loaded file in another folder."""
+
+    REPORT = "report"
+    IGNORE = "ignore"
+    LOAD = "load"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
     """The options of a watch. Sizes are in bytes, times in milliseconds.
@@ -50,8 +58,13 @@ class WatchOptions:
         done: what happens to loaded files.
         done_folder: the folder for `Done.MOVE`.
         on_rewrite: what to do about loaded files that have changed.
+        on_copy: what to do about files that seem to be loaded ones in another folder.
+        skip: files that are never loaded: their paths, or their names below the folder that is watched.
+        new_source: watch another folder than the state says; files that it contains by the same names are known.
         bad_files: the folder for files that cannot be loaded; None to fail.
         once: load what is there and end.
+        metrics_path: a file of metrics, replaced at each look; None to write none.
+        quiet: print no line at the start and after commits.
         resume: continue a stream whose state was lost.
         route: how rows are divided among tables; None to load them into one table.
         wait_ms: wait this long for another run with the same state; None to end at once.
@@ -71,8 +84,13 @@ class WatchOptions:
     done: Done = Done.KEEP
     done_folder: str | None = None
     on_rewrite: OnRewrite = OnRewrite.FAIL
+    on_copy: OnCopy = OnCopy.REPORT
+    skip: tuple[str, ...] = ()
+    new_source: bool = False
     bad_files: str | None = None
     once: bool = False
+    metrics_path: str | None = None
+    quiet: bool = False
     resume: bool = False
     wait_ms: int | None = None
     route: RouteOptions | None = None

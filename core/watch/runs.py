@@ -49,6 +49,7 @@ class Totals:
     epochs: int = 0
     files: int = 0
     set_aside: int = 0
+    skipped: list[str] = field(default_factory=list)
     snapshot_id: int | None = None
     operation_id: str | None = None
     counts: dict[str, int | None] = field(default_factory=dict)

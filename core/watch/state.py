@@ -8,7 +8,7 @@ each written once and named by the state; from time to time all of them become o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -17,8 +17,9 @@ import pyarrow as pa
 from lake.core.errors import CorruptFileError, InvalidRequestError, LockedError
 from lake.core.options import Option
 from lake.core.plain import PlainData
+from lake.core.sources.discovery import source_folder
 from lake.core.storage.state_folder import StateFolder
-from lake.core.watch.listing import WatchedFile
+from lake.core.watch.listing import Sighting, WatchedFile
 from lake.core.watch.options import WatchOptions
 
 FORMAT = 1
@@ -70,6 +71,10 @@ class WatchState(PlainData):
         ledger: the files of the ledger.
         files: the number of files that were loaded.
         excluded: the folders to which any run moved loaded or bad files: what is there is never new.
+        source: the folder that is watched, resolved; None in a state of an earlier version.
+        given_up: lists of the next epoch that were given up because a file was gone or changed. One of them is in
+            the table after all if its commit arrives late.
+        ahead: the files whose times are ahead of the clock, and when they were first listed as they are.
     """
 
     stream: str
@@ -83,16 +88,25 @@ class WatchState(PlainData):
     ledger: tuple[str, ...] = ()
     files: int = 0
     excluded: tuple[str, ...] = ()
+    source: str | None = None
+    given_up: tuple[Offer, ...] = ()
+    ahead: tuple[Sighting, ...] = ()
 
-    def require(self, options: WatchOptions, table: str) -> None:
-        """Check that the state belongs to a watch.
+    def require(self, options: WatchOptions, table: str, uuid: str | None) -> None:
+        """Check that the state belongs to a watch; a table that was renamed is the same table.
+
+        Args:
+            options: the options of the watch.
+            table: the table's name.
+            uuid: its UUID; None if it is not known.
 
         Raises:
             InvalidRequestError: it is another stream's, table's or branch's.
         """
+        is_same = uuid is not None and self.table_uuid == uuid
         for what, own, asked in (
             (f"{Option.STREAM}", self.stream, options.stream),
-            ("table", self.table, table),
+            ("table", table if is_same else self.table, table),
             (f"{Option.BRANCH}", self.branch, options.branch),
         ):
             if own != asked:
@@ -109,12 +123,12 @@ class StateStore:
     Args:
         folder: the folder.
         state: the state as this process last read or wrote it; None for a new folder.
-        loaded: the loaded files by location.
+        loaded: the files of the ledger by location: those that were loaded, or skipped.
     """
 
     folder: StateFolder
     state: WatchState | None = None
-    loaded: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    loaded: dict[str, WatchedFile] = field(default_factory=dict)
 
     @classmethod
     def open(cls, folder: StateFolder) -> Self:
@@ -125,7 +139,7 @@ class StateStore:
         """
         store = cls(folder, _read(folder))
         for name in store.state.ledger if store.state else ():
-            store.loaded.update((file.path, file.version) for file in _ledger_part(folder, name))
+            store.loaded.update((file.path, file) for file in _ledger_part(folder, name))
         return store
 
     def save(self, state: WatchState) -> None:
@@ -146,14 +160,22 @@ class StateStore:
 
     def finish(self, state: WatchState, files: Sequence[WatchedFile]) -> None:
         """Replace the state, and add files to the ledger that it names."""
-        new = {file.path: file.version for file in files}
-        names = (*state.ledger, f"{_PREFIX}{state.epoch}-{state.revision}{_SUFFIX}")
-        entries: Mapping[str, tuple[int, int | None]] = new
+        new = {file.path: file for file in files}
+        names = (*state.ledger, _part_of(state))
+        entries: Mapping[str, WatchedFile] = new
         if len(names) > _MOST_PARTS:
             entries, names = {**self.loaded, **new}, names[-1:]
-        self.folder.replace(names[-1], _packed(entries))
+        self.folder.replace(names[-1], _packed(entries.values()))
         self.save(replace(state, ledger=names))
         self.loaded.update(new)
+        self.sweep()
+
+    def rewrite(self, state: WatchState, loaded: Mapping[str, WatchedFile]) -> None:
+        """Replace the state and the whole ledger."""
+        name = _part_of(state)
+        self.folder.replace(name, _packed(loaded.values()))
+        self.save(replace(state, ledger=(name,)))
+        self.loaded = dict(loaded)
         self.sweep()
 
     def sweep(self) -> None:
@@ -195,18 +217,20 @@ def _is_sound(state: WatchState) -> bool:
         all(type(number) is int and number >= 0 for number in numbers)
         and all(isinstance(text, str) for text in texts)
         and all("/" not in name and name.startswith(_PREFIX) for name in state.ledger)
-        and (state.table_uuid is None or isinstance(state.table_uuid, str))
-        and (
-            offered is None
-            or (offered.epoch == state.epoch + (not offered.loaded) and bool(offered.files))
-        )
-        and all(_is_file(file) for file in (offered.files if offered else ()))
-        and all(isinstance(name, str) for name in (_tables(offered) if offered else ()))
+        and all(text is None or isinstance(text, str) for text in (state.table_uuid, state.source))
+        and (offered is None or _is_offer(offered, state.epoch + (not offered.loaded)))
+        and all(_is_offer(one, state.epoch + 1) for one in state.given_up)
+        and all(_is_file(one.file) and type(one.seen_ms) is int for one in state.ahead)
     )
 
 
-def _tables(offer: Offer) -> tuple[str, ...]:
-    return (*offer.tables, *offer.settled)
+def _is_offer(offer: Offer, epoch: int) -> bool:
+    return (
+        offer.epoch == epoch
+        and bool(offer.files)
+        and all(map(_is_file, offer.files))
+        and all(isinstance(name, str) for name in (*offer.tables, *offer.settled))
+    )
 
 
 def _is_file(file: WatchedFile) -> bool:
@@ -215,6 +239,7 @@ def _is_file(file: WatchedFile) -> bool:
         isinstance(file.path, str)
         and type(file.size) is int
         and (modified is None or type(modified) is int)
+        and (file.tag is None or isinstance(file.tag, str))
     )
 
 
@@ -225,14 +250,25 @@ def _corrupt(path: str) -> CorruptFileError:
     )
 
 
-def _packed(entries: Mapping[str, tuple[int, int | None]]) -> bytes:
-    lines = (json.dumps([path, *version], ensure_ascii=False) for path, version in entries.items())
+def _part_of(state: WatchState) -> str:
+    """Return the name of the part of the ledger that is written next."""
+    return f"{_PREFIX}{state.epoch}-{state.revision}{_SUFFIX}"
+
+
+def _packed(files: Collection[WatchedFile]) -> bytes:
+    lines = (json.dumps(_values(file), ensure_ascii=False) for file in files)
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as stream:
         for line in lines:
             stream.write(f"{line}\n".encode())
-        stream.write(f"{len(entries)}\n".encode())
+        stream.write(f"{len(files)}\n".encode())
     return bytes(sink.getvalue())
+
+
+def _values(file: WatchedFile) -> list[str | int | None]:
+    """Return a line of the ledger: earlier versions know three values."""
+    values: list[str | int | None] = [file.path, file.size, file.modified_ms]
+    return values if file.tag is None else [*values, file.tag]
 
 
 def _ledger_part(folder: StateFolder, name: str) -> Iterator[WatchedFile]:
@@ -258,4 +294,10 @@ def _files(lines: Sequence[str]) -> Iterable[WatchedFile]:
 
 def new_state(options: WatchOptions, table: str, **known: Any) -> WatchState:
     """Return the state of a watch that begins."""
-    return WatchState(stream=options.stream, table=table, branch=options.branch, **known)
+    return WatchState(
+        stream=options.stream,
+        table=table,
+        branch=options.branch,
+        source=source_folder(options.source),
+        **known,
+    )

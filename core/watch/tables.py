@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lake.core.catalogs.names import with_new_name
 from lake.core.errors import LakeError, NotFoundError, RefusedError, ReportedError
 from lake.core.follow.discovery import Discovery, discover
 from lake.core.follow.options import FollowOptions, OnGap
@@ -181,14 +182,14 @@ class _Copy:
     def _target(self) -> int | None:
         if not self.options.once:
             return None
-        source = self.session.table(self.options.source)
+        source = self._source_table()
         return ancestry.head_id(source.metadata, ancestry.MAIN)
 
     # The position
 
     def next_discovery(self, target: int | None) -> Discovery | None:
         """Return what follows the position in the target; None if there is nothing."""
-        source, saved = self.session.table(self.options.source), self._position()
+        source, saved = self._source_table(), self._position()
         self._source = source
         if self._passed is not None and self._passed[0] == saved:
             saved = self._passed[1]
@@ -225,6 +226,23 @@ class _Copy:
                 hint=f"the source is another table with that name; choose another {Option.STREAM}",
             )
         return position
+
+    def _source_table(self) -> Table:
+        """Load the source; the stream's position belongs to its UUID.
+
+        Raises:
+            NotFoundError: it does not exist; if it has another name now, the error says so.
+        """
+        try:
+            return self.session.table(self.options.source)
+        except NotFoundError as error:
+            table = self._table()
+            branch, stream = self.options.branch, self.options.stream
+            newest = newest_epoch(table, branch, stream) if table else None
+            uuid = newest.offsets.get(_TABLE) if newest else None
+            if not isinstance(uuid, str):
+                raise
+            raise with_new_name(error, self.session.catalog, self.options.source, uuid) from error
 
     def _require_no_epoch(self, table: Table) -> None:
         """Check that a stream without an epoch in the branch's history has never had one there."""

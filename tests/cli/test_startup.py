@@ -14,6 +14,7 @@ from lake.cli.app import VERBS
 from lake.commands import options
 from lake.core.changelog_load import plan as changelog_load
 from lake.core.exports import formats
+from lake.core.row_deletion import options as row_deletion
 from lake.core.sources import discovery
 from lake.core.upsert import options as upsert
 
@@ -66,3 +67,4 @@ def test_the_values_in_help_are_those_of_the_core() -> None:
     assert upsert.MODES == options.UPSERT_MODES
     assert upsert.MERGES == options.MERGES
     assert changelog_load.MODES == options.CHANGE_MODES
+    assert row_deletion.MODES == options.DELETE_MODES

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import sqlite3
 import stat
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +21,8 @@ from support.cli.command_line import CommandLine
 
 from lake.cli import suggestions
 from lake.cli.suggestions import Request, completed, read_request, refresh, suggest
+from lake.core import session
+from lake.core.trust import folders
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"pyarrow", "pyiceberg", "pyspark", "pydantic", "typer", "rich", "sqlalchemy"}
@@ -162,6 +170,100 @@ def test_the_answer_from_a_cache_imports_no_library(warehouse: Path) -> None:
 
 
 @pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of other users, with the user's home folder elsewhere."""
+    folder, home = tmp_path / "hostile", tmp_path / "own"
+    for path in (folder, home):
+        path.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("PYICEBERG_HOME")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_the_process_that_looks_names_up_imports_nothing_from_the_working_folder(
+    warehouse: Path, cache: Path, hostile: Path
+) -> None:
+    names = ["lake", "json", "typing", "signal", "pyiceberg", "sitecustomize", "usercustomize"]
+    for name in names:
+        (hostile / name).mkdir()
+        for path in (hostile / f"{name}.py", hostile / name / "__init__.py"):
+            path.write_text(f"open({str(hostile / 'ran')!r}, 'w').close()\n")
+    program = "from lake.cli.__main__ import run; run()"
+    words = ["--warehouse", str(warehouse), "scan", ""]
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, *words],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "_LAKE_COMPLETE": "tables"},
+    )
+    # The process waits for the other one for a short time only.
+    for _ in range(500):
+        if any(file.suffix == ".json" for file in cache.glob("completion-*")):
+            break
+        time.sleep(0.02)
+
+    (file,) = cache.glob("completion-*.json")
+    assert json.loads(file.read_text())["tables"] == ["db.events", "db.users"]
+    assert done.stderr == b""
+    assert not (hostile / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", ["tables", "columns", "refs", "catalogs"])
+@pytest.mark.parametrize("source", ["uri", "environment", "warehouse"])
+def test_names_are_not_looked_up_at_an_address_of_a_folder_that_is_not_trusted(
+    hostile: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    kind: str,
+) -> None:
+    asked = []
+    monkeypatch.setattr(session, "open_session", asked.append)
+    if source == "warehouse":
+        (hostile / "lake.toml").write_text('warehouse = "s3://b/w"\ncatalog-type = "hadoop"\n')
+    else:
+        (hostile / ".pyiceberg.yaml").write_text(
+            "catalog:\n  prod:\n    type: rest\n    uri: http://127.0.0.1:1\n"
+        )
+    if source == "environment":
+        monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", "w")
+    words = ["scan", "db.t", "--key", ""]
+
+    suggest(kind, words)
+    assert asked == []
+    assert capsys.readouterr().out == (
+        "prod\n" if kind == "catalogs" and source != "warehouse" else ""
+    )
+
+    folders.trust(str(hostile))
+    refresh(kind, words)
+    assert len(asked) == (kind != "catalogs")
+
+
+def test_columns_of_a_table_on_a_server_are_not_looked_up_for_a_catalog_in_a_folder(
+    hostile: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = CommandLine(hostile / "warehouse", engine="inline")
+    pq.write_table(pa.table({"id": [1]}), hostile / "a.parquet")
+    lake.ok("ingest", "db.t", hostile / "a.parquet", "--create")
+    refresh("columns", ["scan", "db.t", "--key", ""])
+    suggest("columns", ["scan", "db.t", "--key", ""])
+    assert capsys.readouterr().out == "id\n"
+    with closing(sqlite3.connect(hostile / "warehouse/catalog.db")) as database, database:
+        database.execute(
+            "UPDATE iceberg_tables SET metadata_location = 'http://127.0.0.1:1/m.json'"
+        )
+
+    with patch.object(session.Session, "table") as load:
+        refresh("columns", ["scan", "db.t", "--key", ""])
+
+    assert load.call_count == 0
+
+
+@pytest.fixture
 def stub(tmp_path: Path) -> Path:
     """A program `lake` that prints what it was asked."""
     program = tmp_path / "programs" / "lake"
@@ -200,6 +302,33 @@ def test_bash_asks_for_names_where_the_catalog_has_them(
     )
 
     assert done.stdout == f"{asked}\n"
+
+
+def test_bash_starts_no_program_of_the_working_folder(stub: Path, hostile: Path) -> None:
+    (hostile / "lake").write_text("#!/bin/sh\ntouch ran\n")
+    (hostile / "lake").chmod(0o755)
+    code = 'source "$1"; COMP_WORDS=(./lake scan db.); COMP_CWORD=2; _lake; echo "${COMPREPLY[@]}"'
+
+    done = subprocess.run(
+        ["bash", "-c", code, "bash", str(ROOT / "completions/lake.bash")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{stub}{os.pathsep}{os.environ['PATH']}"},
+    )
+
+    assert done.stdout == "tables:scan db.\n"
+    assert not (hostile / "ran").exists()
+
+
+@pytest.mark.parametrize("script", ["_lake", "lake.bash", "lake.fish"])
+def test_no_shell_runs_the_words_of_the_line(script: str) -> None:
+    """The line may begin with another command: ``rm x; lake scan``."""
+    text = (ROOT / "completions" / script).read_text()
+
+    (asking,) = (line for line in text.splitlines() if "_LAKE_COMPLETE=" in line)
+    assert re.search(r"_LAKE_COMPLETE=\S+ (command )?lake ", asking)
+    assert "LBUFFER" not in text
 
 
 @pytest.mark.parametrize(

@@ -116,13 +116,22 @@ def test_the_times_of_a_column_have_as_many_digits_as_they_need_and_name_utc() -
     times = ["2026-01-01T12:00:00.000000Z", "2026-01-01T12:00:00.500000Z", None]
 
     assert column("t", times, "timestamptz").cells == [
-        "2026-01-01 12:00:00.000 UTC",
-        "2026-01-01 12:00:00.500 UTC",
+        "2026-01-01 12:00:00.000",
+        "2026-01-01 12:00:00.500",
         None,
     ]
-    assert column("t", times[:1], "timestamptz").cells == ["2026-01-01 12:00:00 UTC"]
+    assert column("t", times, "timestamptz").type == "timestamptz (UTC)"
+    assert column("t", times[:1], "timestamptz").cells == ["2026-01-01 12:00:00"]
     assert column("t", ["12:00:00.000000"], "time").cells == ["12:00:00"]
     assert column("t", times[:1], "string").cells == times[:1]
+
+
+def test_a_report_names_the_zone_of_its_times_once_and_leaves_out_fractions_of_seconds() -> None:
+    times = column("last_commit", ["2026-01-01T12:00:00.123Z", None])
+    mixed = column("value", ["2026-01-01T12:00:00.123Z", "7"])
+
+    assert (times.name, times.cells) == ("last_commit (UTC)", ["2026-01-01 12:00:00", ""])
+    assert (mixed.name, mixed.cells) == ("value", ["2026-01-01 12:00:00 UTC", "7"])
 
 
 def test_a_report_has_separators_in_counts_but_not_in_ids_and_nothing_for_a_missing_value() -> None:
@@ -159,3 +168,59 @@ def test_words_of_a_report_stay_whole() -> None:
     drawn = [line.plain for line in fit([column("message", texts)], 14).lines()]
 
     assert drawn[2:] == ["the manifest", "declares 7", "rows", *["は" * 7] * 2, "は" * 6]
+
+
+def test_a_report_keeps_all_numbers_and_breaks_long_names_before_it_leaves_a_column_out() -> None:
+    report = [
+        column("table", ["sales.orders"]),
+        column("reason", ["x" * 30]),
+        column("deleted_data_files_count", [7]),
+        column("note", ["y" * 30]),
+        column("size_bytes", [5 << 20]),
+    ]
+
+    drawn = fit(report, 36)
+    text = "\n".join(line.plain for line in drawn.lines())
+
+    assert drawn.mark == "5 columns, 3 shown"
+    assert [item.name for item in drawn.columns] == [
+        *("table", ELLIPSIS, "deleted_data_files_count", ELLIPSIS, "size_bytes"),
+    ]
+    assert max(map(len, text.split("\n"))) <= 36
+    assert all(part in text for part in ["deleted_", "data_", "files_", "count", "5.0 MB"])
+
+
+def test_a_word_of_a_report_is_not_broken_for_want_of_room() -> None:
+    report = [column("reason", ["x" * 60]), column("refs", ["main, release-2026-01-31"])]
+    drawn = [line.plain for line in fit(report, 40).lines()]
+
+    assert any("release-2026-01-31" in line for line in drawn)
+
+
+def test_named_columns_are_kept_first_and_paths_are_relative_to_the_root() -> None:
+    root = "s3://bucket/warehouse/db/t"
+    data = [
+        *(column(f"c{number}", [12345678], "long") for number in range(20)),
+        column("file_path", [f"{root}/data/a.parquet"], "string", root),
+        column("other", [f"{root}-2/data/a.parquet"], "string", root),
+        column("partition", [{"day": "2026-01-31", "bucket": None}], "struct<day: date>"),
+    ]
+
+    drawn = fit(data, 80, first=["file_path", "partition"])
+    text = "\n".join(line.plain for line in drawn.lines())
+
+    assert drawn.mark == "23 columns, 4 shown"
+    assert "data/a.parquet  " in text
+    assert "s3://bucket/warehouse/db/t-2" in column("o", [f"{root}-2/x"], "string", root).cells[0]
+    assert "day=2026-01-31/bucket=NULL" in text
+
+
+def test_a_narrow_report_shows_as_many_digits_of_snapshot_ids_as_distinguish_them() -> None:
+    ids = ["3767946014217135841", "3767946012217135841", "1334381331904519460"]
+    report = [column("snapshot_id", ids), column("rows", [f"+{number}" for number in ids])]
+
+    wide = [line.plain.split()[0] for line in fit(report, 60).lines()]
+    narrow = [line.plain.split()[0] for line in fit(report, 36).lines()]
+
+    assert wide[2:] == ids
+    assert narrow[2:] == ["3767946014…", "3767946012…", "1334381331…"]

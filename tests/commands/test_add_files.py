@@ -375,6 +375,20 @@ def test_who_deletes_the_files_is_said(lake: CommandLine, folder: Path) -> None:
     assert ids_in(lake.warehouse) == [1, 2]
 
 
+def test_a_file_under_two_names_is_not_added_twice(lake: CommandLine, folder: Path) -> None:
+    create(lake, "id long")
+    path = write(folder / "a.parquet", {"id": [1]})
+    second = folder / "second.parquet"
+    second.hardlink_to(path)
+    assert "the same file under two names" in refused(lake, path, second)
+
+    lake.ok("add-files", "db.t", path)
+
+    again = lake("add-files", "db.t", second)
+    assert again.exit_code == 3, again
+    assert "is the same file as" in " ".join(again.stderr.split())
+
+
 def test_links_and_odd_names_are_refused(lake: CommandLine, folder: Path) -> None:
     create(lake, "id long")
     path = write(folder / "a.parquet", {"id": [1]})

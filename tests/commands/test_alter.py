@@ -226,6 +226,7 @@ def test_the_name_of_a_partition_field_is_not_given_to_another_column(
     assert lake.ok("check", "db.t")["result"]["errors"] == 0
 
 
+@pytest.mark.usefixtures("unlocked")
 def test_a_change_is_planned_again_on_the_table_of_another_writer(lake: CommandLine) -> None:
     create(lake)
     other = lake.with_faults(after(lambda: lake.ok("alter", "db.t", "--add-column", "theirs int")))
@@ -236,6 +237,7 @@ def test_a_change_is_planned_again_on_the_table_of_another_writer(lake: CommandL
     assert len(set(schema.field_ids)) == len(schema.field_ids)
 
 
+@pytest.mark.usefixtures("unlocked")
 def test_a_change_that_does_not_fit_any_more_is_a_conflict(lake: CommandLine) -> None:
     create(lake)
     other = lake.with_faults(after(lambda: lake.ok("alter", "db.t", "--add-column", "x string")))

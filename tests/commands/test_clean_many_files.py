@@ -15,6 +15,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows
 from support.tables.iceberg_tables import SCHEMA, open_session, pyiceberg_catalog
+from support.tables.tidy_table import of_failed_commit
 
 from lake.core.commit.commit import CommitRequest, commit_snapshot
 from lake.core.commit.operations import AppendFiles
@@ -106,7 +107,7 @@ class Large:
 def orphans(large: Large) -> list[Path]:
     """Plant orphan files of ten kinds."""
     newest = max((large.root / "metadata").glob("*.metadata.json"), key=lambda path: path.name)
-    text = newest.read_text()
+    text = of_failed_commit(newest.read_text())
     found = []
     for number in range(_OF_EACH_KIND):
         own = uuid.uuid4()
@@ -115,7 +116,7 @@ def orphans(large: Large) -> list[Path]:
             f"data/ts_day=2024-02-29/lost-{number}.parquet": "x",
             f"data/many-{number % _FOLDERS}/lost-{number}.orc": "x",
             f"data/lost-{number}/a.avro": "x",
-            f"lost-{number}.parquet": "x",
+            f"data/other-{number}.parquet": "x",
             f"data/lost-{number}.puffin": "x",
             f"metadata/{own}-m0.avro": "x",
             f"metadata/snap-{number}-1-{own}.avro": "x",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,11 @@ def moved(lake: CommandLine) -> Path:
     source = lake.warehouse.parent / "in.csv"
     source.write_text("id\n1\n")
     lake.ok("ingest", "db.t", source, "--create")
+    return moved_again(lake)
+
+
+def moved_again(lake: CommandLine) -> Path:
+    """Move three orphan files of the table away; return the folder of the run."""
     for name in ("one", "two", "three"):
         (lake.warehouse / "db" / "t" / "data" / f"{name}.parquet").write_text(name)
     run = lake.ok("clean", "db.t", *_NOW, "--quarantine")["result"]["run_id"]
@@ -100,5 +105,100 @@ def test_a_restore_does_not_follow_links(lake: CommandLine, tmp_path: Path) -> N
     os.rename(run, other)
     run.symlink_to(other)
     before = files_below(other)
-    assert lake("clean", "db.t", "--restore", run.name).exit_code == 6
+    assert lake("clean", "db.t", "--restore", run.name).exit_code == 7
     assert files_below(other) == before
+
+
+@pytest.mark.parametrize("link", [".lake-trash", "a run"])
+def test_no_command_follows_a_link_in_place_of_the_trash(
+    lake: CommandLine, tmp_path: Path, link: str
+) -> None:
+    run = moved(lake)
+    outside = tmp_path / "outside"
+    place = run.parent if link == ".lake-trash" else run
+    os.rename(place, outside)
+    (outside / "empty" / "folder").mkdir(parents=True)
+    place.symlink_to(outside)
+    (lake.warehouse / "db" / "t" / "data" / "four.parquet").write_text("four")
+    before = files_below(tmp_path)
+
+    commands = [("--restore", run.name), ("--purge", run.name)]
+    if link == ".lake-trash":
+        commands += [("--purge-older-than", "0s"), ("--quarantine", *_NOW)]
+    for command in commands:
+        refused = lake("clean", "db.t", *command)
+        assert refused.exit_code == 7, refused
+        assert "is a symbolic link" in refused.stderr
+
+    assert files_below(tmp_path) == before
+    assert (outside / "empty" / "folder").is_dir()
+
+
+@pytest.mark.parametrize("option", ["--purge", "--restore"])
+def test_a_purge_and_a_restore_that_were_killed_at_any_step_can_be_repeated(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    """They end in the same state, and leave no empty folder."""
+    moved(lake)
+    lake.ok("clean", "db.t", "--purge-older-than", "0s")
+    for number in range(40):
+        run = moved_again(lake)
+        steps = iter(range(number))
+        with monkeypatch.context() as killing:
+            for name in ("unlink", "rmdir", "rename"):
+                killing.setattr(os, name, _killed(getattr(os, name), steps))
+            is_killed = False
+            try:
+                is_killed = lake("clean", "db.t", option, run.name).exit_code != 0
+            except KilledError:
+                is_killed = True
+
+        # A process that was killed does not refresh its lock.
+        (run.parent.parent / "metadata" / "lake.lock").unlink(missing_ok=True)
+        done = lake("clean", "db.t", option, run.name)
+
+        assert done.exit_code == 0, done
+        assert not run.parent.exists()
+        data = lake.warehouse / "db" / "t" / "data"
+        left = sorted(path.name for path in data.glob("*.parquet") if path.stem.isalpha())
+        assert left == (["one.parquet", "three.parquet", "two.parquet"] * (option == "--restore"))
+        for name in left:
+            (data / name).unlink()
+        if not is_killed:
+            assert number > len(["one", "two", "three", "the list", "a folder"])
+            return
+    raise AssertionError("it never ended")
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+def _killed(real: Callable[..., Any], steps: Iterator[int]) -> Callable[..., Any]:
+    def step(*arguments: Any, **named: Any) -> Any:
+        if next(steps, None) is None:
+            raise KilledError
+        return real(*arguments, **named)
+
+    return step
+
+
+@pytest.mark.parametrize("purge", [(), ("--purge", "--yes")], ids=["drop", "drop --purge"])
+def test_the_trash_of_a_table_that_was_dropped_can_be_purged(
+    lake: CommandLine, purge: tuple[str, ...]
+) -> None:
+    run = moved(lake)
+    root = run.parent.parent
+    dropped = lake.ok("drop", "db.t", *purge)
+    (hint,) = [text for text in dropped["warnings"] if "moved away" in text]
+    assert f"--location file://{root}" in hint or f"--location {root}" in hint
+
+    assert lake("clean", "db.t", "--purge", run.name).exit_code == 7
+    assert lake("clean", "db.t", "--purge", run.name, "--location", root.parent).exit_code == 7
+    assert run.exists()
+    command = hint.rpartition("lake clean ")[2].split()
+    done = lake.ok("clean", *command)
+
+    assert done["result"]["purged"] == 3
+    assert not run.parent.exists()
+    assert lake("clean", *command).exit_code == 7

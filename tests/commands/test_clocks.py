@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyiceberg.table.metadata import TableMetadata
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import FixedClock
+from support.faults.store_time import store_time_of_commands
+from support.tables.iceberg_tables import FixedClock, files_below
 from support.tables.metadata_edits import edit_metadata, java_would_refuse, read_metadata
 from support.tiers import examples
 
 from lake.core.catalogs.selection import open_catalog
+from lake.core.clock import SystemClock
 from lake.core.metadata.commit_times import in_order, is_disordered, latest_ms
 from lake.core.metadata.parser import parsed
 from lake.core.session import Session
@@ -64,9 +67,10 @@ class Machine:
 
 
 @pytest.fixture(params=["sql", "hadoop"])
-def machine(request: pytest.FixtureRequest, warehouse: Path) -> Machine:
+def machine(request: pytest.FixtureRequest, warehouse: Path) -> Iterator[Machine]:
     warehouse.mkdir()
-    return Machine(warehouse, request.param)
+    with store_time_of_commands():
+        yield Machine(warehouse, request.param)
 
 
 def times(plain: dict[str, Any]) -> list[int]:
@@ -247,3 +251,47 @@ def test_java_accepts_the_times_after_any_change(
         assert all(
             one.timestamp_ms <= other.timestamp_ms for one, other in zip(old, new, strict=True)
         )
+
+
+_OLD = ("--older-than", "7d")
+_AGING = {
+    "clean": ("clean", "db.t", "--delete", "--max-share", "100%"),
+    "quarantine": ("clean", "db.t", "--quarantine", "--max-share", "100%"),
+    "purge": ("clean", "db.t", "--purge-older-than", "1d"),
+    "expire": ("expire", "db.t", "--retain-last", "1", *_OLD),
+    "expire by properties": ("expire", "db.t"),
+    "expire-partitions": ("expire-partitions", "db.t", "--strategy", "update-time", *_OLD),
+    "tag": ("tag", "db.t", "--auto", "daily", "--keep", "1"),
+}
+
+
+@pytest.mark.parametrize("command", _AGING.values(), ids=_AGING)
+def test_nothing_is_deleted_for_its_age_on_a_machine_whose_clock_is_ahead_of_the_stores(
+    lake: CommandLine, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """The file of a running writer, and the snapshots and rows of today, look a week old there."""
+    machine = Machine(lake.warehouse, "sql")
+    source = tmp_path / "rows.csv"
+    source.write_text("id,day\n1,2026-01-01\n")
+    for _ in range(3):
+        lake.ok("ingest", "db.t", source, "--create", "--partition-by", "id")
+    root = lake.warehouse / "db" / "t"
+    (root / "data" / "of-a-running-writer.parquet").write_text("not committed yet")
+    lake.ok("clean", "db.t", "--quarantine", "--older-than", "0s", "--unsafe-retention")
+    (root / "data" / "of-a-running-writer.parquet").write_text("not committed yet")
+    before = files_below(lake.warehouse)
+
+    machine.clock.now = SystemClock().now_ms() + 8 * 24 * HOUR
+    refused = machine.lake(*command)
+
+    assert refused.exit_code == 3, refused
+    assert "ahead of the clock of the store" in refused.stderr
+    assert "hint:" in refused.stderr
+    assert files_below(lake.warehouse) == before
+
+    for minutes in (2, 0, -8 * 24 * 60):
+        machine.clock.now = SystemClock().now_ms() + minutes * MINUTE
+        done = machine.lake(*command)
+        assert done.exit_code == 0, done
+        assert not (root / "metadata" / "lake.clock").exists()
+        assert (root / "data" / "of-a-running-writer.parquet").exists()

@@ -65,6 +65,7 @@ PLAN_KEYS = [
     "input_delete_files",
     "expected_output_files",
     "file_groups",
+    "left_alone",
     "total_data_files",
     "total_files_size",
 ]
@@ -489,6 +490,58 @@ def test_files_of_older_specs_move_to_the_current_one(lake_on: CommandLine) -> N
         assert all(task.file.partition[0] == number for task in tasks)
 
 
+def test_files_that_a_new_spec_would_turn_into_more_are_left_alone_with_the_reason(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "rows.csv"
+    for first in range(0, 15, 3):
+        lines = "".join(f"{row},{row % 4}\n" for row in range(first, first + 8))
+        source.write_text("id,part\n" + lines)
+        lake.ok("ingest", "db.t", source, "--create")
+    before = sorted(ids_in(lake.warehouse))
+    lake.ok("alter", "db.t", "--partition-by", "id")
+
+    done = lake.ok("compact", "db.t")
+    assert done["status"] == "nothing-to-do"
+    [(reason, alone)] = done["plan"]["left_alone"].items()
+    # The ids are those from 0 to 19.
+    assert (reason, alone["files"], alone["expected_output_files"]) == ("more-partitions", 5, 20)
+    said = " ".join(lake("compact", "db.t").stdout.split())
+    assert "5 files of older partition specs would become about 20 in partition spec 1" in said
+    listed = lake("compact", "db.t", "--dry-run", "--explain").stdout
+    assert any(line.startswith("more-partitions\t") for line in listed.splitlines())
+
+    warned = (
+        "the rewrite turns 5 files into {}20: partition spec 1 puts their rows into more partitions"
+    )
+    asked = lake.ok("compact", "db.t", "--spec-id", "1", "--dry-run")
+    assert asked["warnings"] == [warned.format("about ")]
+    lake.ok("alter", "db.t", "--partition-by", "part")
+    # No more than 4 partitions, which the bounds say.
+    assert lake.ok("compact", "db.t", "--dry-run")["plan"]["input_files"] == 5
+    lake.ok("alter", "db.t", "--partition-by", "id")
+    forced = lake.ok("compact", "db.t", "--rewrite-all")
+    assert forced["result"]["added_files"] == 20
+    assert len(forced["warnings"]) == 1
+    assert sorted(ids_in(lake.warehouse)) == before
+
+
+def test_files_of_an_older_spec_are_rewritten_if_nothing_says_how_many_texts_they_have(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "rows.csv"
+    for first in range(6):
+        lines = "".join(f"{row},{'nmk'[row % 3]}\n" for row in range(first, first + 8))
+        source.write_text("id,country\n" + lines)
+        lake.ok("ingest", "db.t", source, "--create")
+    lake.ok("alter", "db.t", "--partition-by", "country")
+
+    done = lake.ok("compact", "db.t")
+
+    assert (done["plan"]["input_files"], done["result"]["added_files"]) == (6, 3)
+    assert done["warnings"] == []
+
+
 def test_an_older_spec_may_be_written(lake: CommandLine) -> None:
     table = make_table(lake.warehouse)
     with table.update_spec() as change:
@@ -869,3 +922,31 @@ def _wait_for_new_file(warehouse: Path, before: set[str], process: subprocess.Po
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_files_that_are_left_alone_are_counted_by_reason_and_listed_on_request(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "rows.csv"
+    for number in range(3):
+        source.write_text("id,day\n" + "".join(f"{number},{day}\n" for day in "abc"[number:]))
+        lake.ok("ingest", "db.t", source, "--create", "--partition-by", "day")
+
+    done = lake.ok("compact", "db.t")
+    assert done["status"] == "nothing-to-do"
+    assert {reason: item["files"] for reason, item in done["plan"]["left_alone"].items()} == {
+        "only-file": 1,
+        "few-files": 5,
+    }
+    said = lake("compact", "db.t").stdout
+    assert "nothing to compact: 5 of 6 files" in said
+    assert "--min-input-files" in said
+    listed = lake("compact", "db.t", "--dry-run", "--explain").stdout.splitlines()
+    assert [line.split("\t")[:3] for line in listed if "-file" in line and "day=" in line] == [
+        ["few-files", "day=c", "3"],
+        ["few-files", "day=b", "2"],
+        ["only-file", "day=a", "1"],
+    ]
+    assert lake("compact", "db.t", "--explain").exit_code == 2
+    chosen = lake.ok("compact", "db.t", "--dry-run", "--min-input-files", "3")["plan"]
+    assert (chosen["input_files"], chosen["left_alone"]["few-files"]["files"]) == (3, 2)

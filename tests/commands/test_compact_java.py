@@ -70,7 +70,8 @@ def changing_specs(warehouse: Path, name: str) -> None:
     table.append(noise(30 * KIB, 1, 1, 2))
     table.append(noise(30 * KIB, 2, 1, 3))
     with table.update_spec() as change:
-        change.add_field("name", BucketTransform(2), "b")
+        # With more partitions than files, lake leaves the files of the older spec alone.
+        change.add_field("name", BucketTransform(1), "b")
     for number in range(3):
         table.append(noise(30 * KIB, 3 + number, 1, 2))
 

@@ -33,6 +33,23 @@ def write(text: str, name: str = "lake.toml") -> Path:
     return path
 
 
+def belongs_to(monkeypatch: pytest.MonkeyPatch, owner: int, *paths: Path) -> None:
+    """Let files or folders belong to another user."""
+    numbers = {path.stat().st_ino for path in paths}
+
+    def foreign(real: Any) -> Any:
+        def changed(*arguments: Any, **options: Any) -> os.stat_result:
+            found = real(*arguments, **options)
+            values = list(found)
+            values[4] = owner if found.st_ino in numbers else found.st_uid
+            return os.stat_result(values)
+
+        return changed
+
+    for name in ("stat", "lstat", "fstat"):
+        monkeypatch.setattr(os, name, foreign(getattr(os, name)))
+
+
 def shown(result: Result) -> dict[str, tuple[Any, str]]:
     assert result.exit_code == 0, result
     settings = result.json()["result"]["settings"]
@@ -137,15 +154,7 @@ def test_a_file_of_a_stranger_in_a_folder_above_is_refused(
     plain: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write('catalog = "x"\n')
-    real = os.stat
-
-    def foreign(place: Any, **options: Any) -> os.stat_result:
-        found = real(place, **options)
-        values = list(found)
-        values[4] = 4711 if str(place) == str(path) else found.st_uid
-        return os.stat_result(values)
-
-    monkeypatch.setattr(defaults.os, "stat", foreign)
+    belongs_to(monkeypatch, 4711, path)
 
     assert plain("config").exit_code == 3
 

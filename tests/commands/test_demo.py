@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import signal
 from datetime import date
 from pathlib import Path
@@ -46,9 +47,12 @@ def test_the_tour_keeps_every_row_and_leaves_one_file_a_month_and_one_snapshot(
     lake: CommandLine, few_days: int, tmp_path: Path
 ) -> None:
     lake.engine = "inline"
-    document = lake.ok("demo")
+    ended = lake("--json", "demo")
+    document = ended.json()
 
     steps = document["result"]["steps"]
+    said = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
+    assert [line["step"] for line in said if "step" in line] == [step["command"] for step in steps]
     verbs = [next(word for word in step["command"].split() if word in VERBS) for step in steps]
     assert verbs == ["ingest", "scan", "ingest", "compact", "expire"]
     assert (document["result"]["rows"], document["result"]["commits"]) == (few_days, DAYS + 2)

@@ -30,7 +30,7 @@ from pyiceberg.types import (
 )
 from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_deletes
-from support.tables.iceberg_tables import make_table, open_session
+from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
 from lake.core.avro.container import encode_long
 from lake.core.columns.reading_errors import reading_error
@@ -257,20 +257,56 @@ def test_compaction_corrects_wrong_bounds_and_warns_once(
     assert sorted(rows_of(lake, *lost)) == [16, 17, 18, 19]
 
 
-def test_wrong_counts_stop_a_compaction_whatever_the_bounds(
+@pytest.mark.parametrize("nulls", [3, 10])
+def test_compaction_corrects_wrong_counts_of_nulls(
+    lake: CommandLine, warehouse: Path, nulls: int
+) -> None:
+    make_table(warehouse, schema=MILLIS)
+    exact = {"lower_bounds": {}, "upper_bounds": {}}
+    wrong = millis_file(warehouse, "b", 10, null_value_counts={2: nulls}, **exact)
+    add_files(warehouse, millis_file(warehouse, "a", 0, **exact), wrong)
+
+    done = lake.ok("compact", "db.t", "--rewrite-all")
+
+    (warning,) = done["warnings"]
+    assert f"wrong counts (column ts had {nulls} NULLs and has 0)" in warning
+    assert sorted(rows_of(lake, "--where", "ts is not null")) == list(range(20))
+    (new,) = pyiceberg_catalog(warehouse).load_table("db.t").inspect.files().to_pylist()
+    assert dict(new["null_value_counts"])[2] == 0
+
+
+def test_compaction_corrects_counts_that_omit_nulls(lake: CommandLine, warehouse: Path) -> None:
+    make_table(warehouse, schema=MILLIS)
+    path = warehouse / "db" / "t" / "data" / "a"
+    path.parent.mkdir(parents=True)
+    times = pa.array([0, None, 2000], pa.timestamp("ms", "UTC"))
+    pq.write_table(pa.table({"id": [1, 2, 3], "ts": times}), path, store_schema=False)
+    add_files(warehouse, entry(path, 3, value_counts={2: 3}, null_value_counts={2: 0}))
+    assert rows_of(lake, "--where", "ts is null") == {}
+
+    done = lake.ok("compact", "db.t", "--rewrite-all")
+
+    (warning,) = done["warnings"]
+    assert "wrong counts (column ts had 0 NULLs and has 1)" in warning
+    assert sorted(rows_of(lake, "--where", "ts is null")) == [2]
+
+
+def test_a_column_that_its_file_lacks_although_values_are_counted_stops_a_compaction(
     lake: CommandLine, warehouse: Path
 ) -> None:
     make_table(warehouse, schema=MILLIS)
-    add_files(
-        warehouse,
-        millis_file(warehouse, "a", 0),
-        millis_file(warehouse, "b", 10, null_value_counts={2: 3}),
-    )
+    path = warehouse / "db" / "t" / "data" / "a"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), path)
+    add_files(warehouse, entry(path, 2, value_counts={2: 2}, null_value_counts={2: 0}))
 
     found = lake("--json", "compact", "db.t", "--rewrite-all")
 
     assert (found.exit_code, found.json()["error"]["kind"]) == (7, "corrupt")
-    assert "had 3 NULLs and has 0" in found.json()["error"]["message"]
+    assert (
+        "had 0 NULLs and has 2, because a file does not contain" in found.json()["error"]["message"]
+    )
+    assert len(pyiceberg_catalog(warehouse).load_table("db.t").metadata.snapshots) == 1
 
 
 def test_a_wrong_number_of_rows_is_refused(lake: CommandLine, warehouse: Path) -> None:

@@ -293,6 +293,7 @@ def test_a_dry_run_shows_the_plan_and_touches_nothing(
         ],
         "new_columns": [],
         "type_notes": [],
+        "filled_columns": [],
         "write_defaults": [],
         "partition_spec": ["day(at) as at_day", "bucket[4](id) as id_bucket"],
         "distribution": "hash",
@@ -413,8 +414,9 @@ def test_create_uses_an_existing_table_and_reports_what_it_ignores(
     same = lake.ok("ingest", "db.t", path, *options)
     other = lake.ok("ingest", "db.t", path, "--create", "--partition-by", "id", "--property", "a=b")
 
-    assert same["warnings"] == []
-    assert len(other["warnings"]) == 2
+    again = "the same files were loaded before"
+    assert [text[: len(again)] for text in same["warnings"]] == [again]
+    assert len(other["warnings"]) == 3
     assert len(rows_of(warehouse)) == 12
     assert len(table_of(warehouse).metadata.partition_specs) == 1
 
@@ -814,9 +816,11 @@ def test_empty_input_commits_nothing(
     replaced = lake.ok("ingest", "db.t", path, "--overwrite")
 
     assert appended["status"] == replaced["status"] == "nothing-to-do"
-    assert (appended["snapshot_ids"], appended["warnings"]) == ([], [])
+    empty = [] if text else [f"{path} is empty (0 bytes)"]
+    assert (appended["snapshot_ids"], appended["warnings"]) == ([], empty)
     assert replaced["warnings"] == [
-        "the source has no rows: nothing was replaced (--allow-empty removes the old rows)"
+        *empty,
+        "the source has no rows: nothing was replaced (--allow-empty removes the old rows)",
     ]
     assert files_below(warehouse) == before
 
@@ -1033,7 +1037,8 @@ def test_hash_on_an_unpartitioned_table_warns_only_when_it_was_asked_for(
     asked = lake.ok("ingest", "db.t", path, "--distribution", "hash")
 
     assert (quiet["plan"]["distribution"], quiet["warnings"]) == ("none", [])
-    assert len(asked["warnings"]) == 1
+    assert len(asked["warnings"]) == 2
+    assert asked["warnings"][1].startswith("the table is unpartitioned")
 
 
 def test_files_are_rolled_near_the_target_size(

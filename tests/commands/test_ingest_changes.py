@@ -262,7 +262,14 @@ def test_rows_without_a_key_are_set_aside_in_their_order(
     monkeypatch.setattr(planning, "_SMALLEST_TASK_BYTES", 1)
     before = files_below(lake.warehouse)
     document = CommandLine(lake.warehouse, engine=engine).ok(
-        "ingest", "db.t", logs, *UPSERT, "--rejects", tmp_path / "rejects.csv"
+        "ingest",
+        "db.t",
+        logs,
+        *UPSERT,
+        "--max-rejects",
+        "99",
+        "--rejects",
+        tmp_path / "rejects.csv",
     )
 
     assert document["result"]["rows_rejected"] == 3

@@ -140,6 +140,18 @@ def test_another_table_with_the_name_of_the_source_is_refused(copy: Copy) -> Non
     assert copy.ids == [1, 2]
 
 
+def test_a_renamed_source_is_followed_under_its_new_name(copy: Copy) -> None:
+    copy.load()
+    copy.lake.ok("rename", "db.s", "db.moved")
+    failed = copy.fail()
+    assert failed.exit_code == 7
+    assert "has the name db.moved now" in failed.json()["error"]["message"]
+
+    copy.add(3, table="db.moved")
+    copy.lake.ok(*(word if word != "db.s" else "db.moved" for word in copy.words()))
+    assert copy.ids == [1, 2, 3]
+
+
 def test_of_two_runs_at_once_one_loads(copy: Copy) -> None:
     copy.load()
     copy.add(3)

@@ -262,7 +262,9 @@ def test_rejected_changes_keep_their_kind(lake: CommandLine, tmp_path: Path) -> 
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
     log = csv(tmp_path / "a.csv", "+I,1,x,1", "-D,,,", "+U,1,y,2")
 
-    done = lake.ok("ingest", "db.t", log, *LOOKUP, "--rejects", tmp_path / "bad.csv")
+    done = lake.ok(
+        "ingest", "db.t", log, *LOOKUP, "--max-rejects", "99", "--rejects", tmp_path / "bad.csv"
+    )
 
     assert done["result"]["rows_rejected"] == 1
     assert rows_of(lake) == [{"id": 1, "part": "y", "value": 2}]

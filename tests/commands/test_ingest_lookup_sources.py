@@ -151,7 +151,7 @@ def test_changes_of_a_table_without_a_key_are_set_aside_with_their_kind(
     words = ("ingest", "db.t", "--from-table", "db.log", "--create", *BY_SEQUENCE)
 
     refused = lake("--json", *words)
-    done = lake.ok(*words, "--rejects", tmp_path / "bad.csv")
+    done = lake.ok(*words, "--max-rejects", "99", "--rejects", tmp_path / "bad.csv")
 
     assert refused.exit_code == 7
     assert "NULL in the key column id" in refused.json()["error"]["message"]
@@ -293,7 +293,7 @@ def test_a_divided_row_whose_sequence_is_not_a_number_is_set_aside_with_its_line
     words = ("ingest", "db.{part}", log, "--route", "part", *BY_SEQUENCE)
 
     refused = lake("--json", *words)
-    done = lake.ok(*words, "--rejects", tmp_path / "bad.json")
+    done = lake.ok(*words, "--max-rejects", "99", "--rejects", tmp_path / "bad.json")
 
     assert refused.exit_code == 7
     assert "NaN in the sequence column value" in refused.json()["error"]["message"]

@@ -170,7 +170,7 @@ def test_rows_without_a_table_are_set_aside_with_their_line(
     routed(lake, good, "--create")
     bad.write_bytes(BAD)
     rejects = tmp_path / "rejects.csv"
-    words = (bad, "--create", "--rejects", rejects, "--run-id", "one")
+    words = (bad, "--create", "--max-rejects", "99", "--rejects", rejects, "--run-id", "one")
 
     document = routed(lake, *words)
 
@@ -421,7 +421,15 @@ def test_rows_replace_those_with_their_key_in_each_table(lake: CommandLine, tmp_
     ]
     rejects = tmp_path / "rejects.json"
 
-    document = routed(lake, write(tmp_path / "more.json", second), *words, "--rejects", rejects)
+    document = routed(
+        lake,
+        write(tmp_path / "more.json", second),
+        *words,
+        "--max-rejects",
+        "99",
+        "--rejects",
+        rejects,
+    )
 
     assert [row["v"] for row in rows_of(lake, "audit.a")] == ["new"]
     assert sorted(row["v"] for row in rows_of(lake, "audit.b")) == ["b", "more"]

@@ -125,7 +125,7 @@ def test_changes_without_a_key_are_set_aside_with_their_line(
     log = csv(tmp_path / "log.csv", "+I,3,x,1", "+I,,x,2", "+I,4,no-name,2", "+I,5,y,2")
     rejects = tmp_path / "rejects.json"
 
-    document = routed(lake, log, *UPSERT, "--rejects", rejects)
+    document = routed(lake, log, *UPSERT, "--max-rejects", "99", "--rejects", rejects)
 
     assert document["result"]["rows_rejected"] == 2
     assert [json.loads(one)["_line"] for one in rejects.read_text().splitlines()] == [3, 4]

@@ -277,6 +277,24 @@ def test_a_state_of_another_table_or_stream_is_refused(drop: Drop) -> None:
     assert (again.exit_code, "another table" in again.json()["error"]["message"]) == (3, True)
 
 
+def test_a_renamed_table_is_loaded_under_its_new_name(drop: Drop) -> None:
+    drop.put("a.csv", 1)
+    drop.load()
+    drop.lake.ok("rename", "db.t", "db.u")
+    drop.put("b.csv", 2)
+    for words in ((), ("--status",), ("--dry-run",)):
+        failed = drop.fail(*words)
+        assert failed.exit_code == 7
+        assert "has the name db.u now" in failed.json()["error"]["message"]
+
+    words = [word if word != "db.t" else "db.u" for word in drop.words()]
+    assert drop.lake.ok(*words)["result"]["files_loaded"] == 1
+    assert drop.lake.ok(*words)["status"] == "nothing-to-do"
+    assert json.loads((drop.state / "state.json").read_text())["table"] == "db.u"
+    found = pyiceberg_catalog(drop.warehouse).load_table("db.u").scan().to_arrow()
+    assert sorted(found.column("id").to_pylist()) == [1, 2]
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1}', "[" * 100_000])
 def test_a_damaged_state_is_never_a_new_one(drop: Drop, text: str) -> None:
     drop.put("a.csv", 1)
@@ -509,6 +527,19 @@ def test_each_epoch_has_a_file_of_its_rejected_rows(drop: Drop) -> None:
     assert drop.ids == [1, 2, 3]
     assert sorted(rejected(drop)) == [["x,a"], ["y,a"], ["z,a"]]
     assert drop.load(*with_rejects(drop))["status"] == "nothing-to-do"
+
+
+def test_rejected_rows_are_reported_to_people_and_to_cron(drop: Drop) -> None:
+    drop.put("a.csv", 1)
+    drop.load(*with_rejects(drop))
+    drop.put("b.csv", "x", 2)  # type: ignore[arg-type]
+    shown = drop.lake(*drop.words(*with_rejects(drop)))
+    drop.put("c.csv", "y", 3)  # type: ignore[arg-type]
+    quiet = drop.lake("-q", *drop.words(*with_rejects(drop))).stderr
+
+    assert "rejected 1 row" in shown.stdout + shown.stderr
+    assert "epoch 3 of stream s: 1 row was rejected, see" in quiet
+    assert "bad-epoch-0000000003" in quiet
 
 
 @pytest.mark.slow

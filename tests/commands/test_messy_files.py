@@ -67,9 +67,6 @@ READ = {
     "one column with semicolons in some values": Messy(
         content=text("note\na;b\nc\n"), rows=[{"note": "a;b"}, {"note": "c"}]
     ),
-    "two delimiters that would both divide": Messy(
-        content=text("a;b|c\n1;2|3\n"), rows=[{"a;b|c": "1;2|3"}]
-    ),
     "semicolons in the values of a file with commas": Messy(
         content=text("id,name\n1,a;b\n2,c;d\n"),
         rows=[{"id": 1, "name": "a;b"}, {"id": 2, "name": "c;d"}],

@@ -147,8 +147,9 @@ def test_rows_are_written_with_a_void_field_whose_column_they_lack(
     source.write_text("id,more\n4,2\n5,2\n")
     changes.write_text("op,id,more\n-D,1,\n+I,6,3\n")
 
-    lake.ok("ingest", "db.t", source, "--upsert", "--key", "id", "--deletes", "equality")
-    log = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id")
+    by_key = ("--key", "id", "--missing", "default")
+    lake.ok("ingest", "db.t", source, "--upsert", "--deletes", "equality", *by_key)
+    log = ("--changes-column", "op", "--changes-mode", "upsert", *by_key)
     lake.ok("ingest", "db.t", changes, *log)
     lake.ok("deletes", "db.t", "--convert")
 

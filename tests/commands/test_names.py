@@ -143,4 +143,4 @@ def test_names_that_engines_may_confuse_cause_a_warning(
     )
     for document in (created, evolved):
         assert [text.startswith(said) for text in document["warnings"]] == [True]
-    assert again["warnings"] == []
+    assert all(text.startswith("the same files were loaded") for text in again["warnings"])

@@ -139,6 +139,38 @@ def test_secrets_do_not_reach_the_program(
     assert document["status"] == "done"
 
 
+def test_variables_of_any_name_are_kept_back_unless_programs_need_them(
+    lake: CommandLine, tmp_path: Path, hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = (
+        *(
+            "MYSQL_PWD",
+            "DB_PASS",
+            "GITHUB_PAT",
+            "REDISCLI_AUTH",
+            "SLACK_WEBHOOK_URL",
+            "NPM_CONFIG__AUTH",
+        ),
+        *("KUBECONFIG_DATA", "LAKE_WAREHOUSE", "PGPASSWORD", "X", "XDG_SESSION_SECRET"),
+    )
+    for number, name in enumerate(hidden):
+        monkeypatch.setenv(name, f"hidden-value-{number}")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://me:hidden-value@db/x")
+    monkeypatch.setenv("https_proxy", "http://me:hidden-value@proxy:3128")
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("LAKE_HOOK_CHANNEL", "night")
+
+    lake.ok("ingest", "db.t", source(tmp_path, 1), "--create", "--on-commit", hook)
+
+    ((document, environment),) = seen(tmp_path)
+    assert "hidden-value" not in json.dumps([document, environment])
+    assert environment.keys().isdisjoint({*hidden, "DATABASE_URL", "https_proxy"})
+    assert environment["http_proxy"] == "http://proxy:3128"
+    assert (environment["TZ"], environment["LAKE_HOOK_CHANNEL"]) == ("UTC", "night")
+    assert environment["PATH"]
+
+
 def test_a_program_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> None:
     child = tmp_path / "child"
     words = ["sh", "-c", f"sleep 600 & echo $! > {child}; wait"]

@@ -94,6 +94,57 @@ def test_the_second_run_leaves_with_status_already_running(
     assert files_below(lake.warehouse) == before
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("drop", "db.t"),
+        ("drop", "db.t", "--purge", "--yes"),
+        ("rename", "db.t", "db.other"),
+        ("alter", "db.t", "--add-column", "more long"),
+        ("check", "db.t", "--repair", "totals", "--yes"),
+        ("clean", "db.t", "--purge", "run"),
+        ("clean", "db.t", "--restore", "run"),
+        ("add-files", "db.t", "{table}/backfill/own.parquet"),
+    ],
+    ids=lambda command: " ".join(command[:3]),
+)
+def test_a_typed_command_that_finds_the_lock_held_ends_with_8(
+    lake: CommandLine, table: Path, held: HeldLock, command: tuple[str, ...]
+) -> None:
+    folder = table.parent.parent
+    (folder / "backfill").mkdir()
+    rows = pa.table({"id": pa.array([9], pa.int64()), "name": ["own"]})
+    pq.write_table(rows, folder / "backfill" / "own.parquet")
+    command = tuple(word.format(table=folder) for word in command)
+    before = files_below(lake.warehouse)
+
+    result = lake("--json", *command)
+    waited = lake("-q", *command, "--wait", "10ms")
+
+    assert (result.exit_code, waited.exit_code) == (8, 8)
+    assert result.json()["error"]["kind"] == "locked"
+    assert "so nothing was done: command compact" in result.json()["error"]["message"]
+    assert "--wait" in result.json()["error"]["hint"]
+    assert files_below(lake.warehouse) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("manifests", "db.t"),
+        ("clean", "db.t", "--quarantine"),
+        ("clean", "db.t", "--purge-older-than", "1d"),
+        ("expire-partitions", "db.t", "--older-than", "1d", "--strategy", "update-time"),
+        ("deletes", "db.t", "--rewrite"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_command_that_a_schedule_repeats_leaves_with_0(
+    lake: CommandLine, table: Path, held: HeldLock, command: tuple[str, ...]
+) -> None:
+    assert lake.ok(*command)["status"] == "already-running"
+
+
 def test_a_lock_that_is_held_for_longer_than_a_day_is_a_warning_also_when_quiet(
     lake: CommandLine, table: Path
 ) -> None:

@@ -310,7 +310,7 @@ def test_rows_with_an_unusable_key_are_set_aside(
     load(lake, source(tmp_path, [{"id": 1, "part": "a"}]))
     csv = tmp_path / "some.csv"
     csv.write_text("id,at\n1,2\n,3\n2,bad\n")
-    done = load(lake, csv, "--rejects", str(tmp_path / "bad.csv"))
+    done = load(lake, csv, "--max-rejects", "99", "--rejects", str(tmp_path / "bad.csv"))
     assert (done["result"]["rows_rejected"], done["result"]["rows_read"]) == (2, 3)
     assert rows_of(warehouse) == [{"id": 1, "part": "a", "at": 2.0}]
 

@@ -77,7 +77,15 @@ def test_bad_rows_of_csv_are_set_aside_with_line_reason_and_text(
     rejects = tmp_path / "rejects.csv"
 
     document = lake_on.ok(
-        "ingest", "db.t", bad, "--rejects", rejects, "--distribution", distribution
+        "ingest",
+        "db.t",
+        bad,
+        "--max-rejects",
+        "99",
+        "--rejects",
+        rejects,
+        "--distribution",
+        distribution,
     )
 
     assert counts(document) == (7, 3, 4)
@@ -97,7 +105,7 @@ def test_bad_rows_of_json_are_set_aside(lake: CommandLine, warehouse: Path, tmp_
     bad.write_text("\n".join(lines))
     rejects = tmp_path / "rejects.json"
 
-    document = lake.ok("ingest", "db.t", bad, "--rejects", rejects)
+    document = lake.ok("ingest", "db.t", bad, "--max-rejects", "99", "--rejects", rejects)
 
     assert counts(document) == (8, 2, 6)
     assert ids(warehouse) == [0, 1, 3]
@@ -117,7 +125,7 @@ def test_bad_rows_of_parquet_are_set_aside(
     times = pa.array([1000, 1001, 2000], pa.timestamp("ns"))
     pq.write_table(pa.table({"id": [1, 2, 3], "at": times}), bad)
 
-    document = lake.ok("ingest", "db.t", bad, "--rejects", rejects)
+    document = lake.ok("ingest", "db.t", bad, "--max-rejects", "99", "--rejects", rejects)
 
     assert counts(document) == (3, 2, 1)
     assert ids(warehouse) == [0, 1, 3]
@@ -139,7 +147,17 @@ def test_rows_outside_an_overwrite_or_without_a_required_value_are_set_aside(
     bad, rejects = tmp_path / "bad.csv", tmp_path / "rejects.csv"
     bad.write_text("id,name\n1,a\n,b\n3,c\n4,d\n")
 
-    document = lake.ok("ingest", "db.t", bad, "--overwrite-where", "id < 4", "--rejects", rejects)
+    document = lake.ok(
+        "ingest",
+        "db.t",
+        bad,
+        "--overwrite-where",
+        "id < 4",
+        "--max-rejects",
+        "99",
+        "--rejects",
+        rejects,
+    )
 
     assert counts(document) == (4, 2, 2)
     assert ids(warehouse) == [1, 3]
@@ -155,7 +173,18 @@ def test_an_upsert_sets_aside_rows_with_bad_keys_and_bad_values(
     bad, rejects = tmp_path / "bad.csv", tmp_path / "rejects.csv"
     bad.write_text("id,name,n\n1,a,1\n,b,2\n1,again,3\n3,c,oops\n")
 
-    document = made.ok("ingest", "db.t", bad, "--upsert", "--key", "id", "--rejects", rejects)
+    document = made.ok(
+        "ingest",
+        "db.t",
+        bad,
+        "--upsert",
+        "--key",
+        "id",
+        "--max-rejects",
+        "99",
+        "--rejects",
+        rejects,
+    )
 
     assert (document["result"]["rows_read"], document["result"]["rows_rejected"]) == (4, 2)
     assert ids(warehouse) == [0, 1]
@@ -170,7 +199,7 @@ def test_too_many_rejects_stop_the_load(lake: CommandLine, warehouse: Path, tmp_
     bad.write_bytes(BAD)
     lake.ok("ingest", "db.t", good, "--create")
     before = files_below(warehouse)
-    options = ["ingest", "db.t", bad, "--rejects", rejects, "--max-rejects"]
+    options = ["ingest", "db.t", bad, "--max-rejects", "99", "--rejects", rejects, "--max-rejects"]
 
     result = lake("--json", *options, 3)
 
@@ -189,7 +218,9 @@ def test_the_limit_counts_the_rows_of_all_files(lake: CommandLine, tmp_path: Pat
     for file in files:
         file.write_text("id,name,n\nx,a,1\n")
 
-    result = lake("ingest", "db.t", *files, "--rejects", rejects, "--max-rejects", 2)
+    result = lake(
+        "ingest", "db.t", *files, "--max-rejects", "99", "--rejects", rejects, "--max-rejects", 2
+    )
 
     assert result.exit_code == 7
     assert not rejects.exists()
@@ -203,7 +234,17 @@ def test_an_overwrite_whose_rows_are_all_rejected_replaces_nothing(
     bad.write_text("id,name,n\nx,a,1\n")
     lake.ok("ingest", "db.t", good, "--create")
 
-    document = lake.ok("ingest", "db.t", bad, "--overwrite", "--allow-empty", "--rejects", rejects)
+    document = lake.ok(
+        "ingest",
+        "db.t",
+        bad,
+        "--overwrite",
+        "--allow-empty",
+        "--max-rejects",
+        "99",
+        "--rejects",
+        rejects,
+    )
 
     assert document["status"] == "nothing-to-do"
     assert counts(document) == (1, 0, 1)
@@ -225,7 +266,9 @@ def test_a_table_is_not_created_if_all_rows_are_rejected(
     bad, rejects = tmp_path / "bad.csv", tmp_path / "rejects.csv"
     bad.write_text("id,op\n1\n2,+I,3\n")
 
-    document = lake.ok("ingest", "db.t", bad, "--create", *options, "--rejects", rejects)
+    document = lake.ok(
+        "ingest", "db.t", bad, "--create", *options, "--max-rejects", "99", "--rejects", rejects
+    )
 
     assert document["status"] == "nothing-to-do"
     assert counts(document) == (2, 0, 2)
@@ -239,7 +282,7 @@ def test_a_run_that_was_loaded_does_nothing_though_its_rejects_are_there(
     good.write_bytes(GOOD)
     bad.write_bytes(BAD)
     lake.ok("ingest", "db.t", good, "--create")
-    options = ["ingest", "db.t", bad, "--run-id", "r", "--rejects", rejects]
+    options = ["ingest", "db.t", bad, "--run-id", "r", "--max-rejects", "99", "--rejects", rejects]
 
     first, second = lake.ok(*options), lake.ok(*options)
 
@@ -256,8 +299,12 @@ def test_a_new_table_gets_the_rows_that_can_be_read(
     lines, more = tmp_path / "x.json", tmp_path / "more.csv"
     lines.write_text('{"id": 1}\n{"id": \n')
 
-    csv_load = lake.ok("ingest", "db.t", ragged, "--create", "--rejects", rejects)
-    json_load = lake.ok("ingest", "db.u", lines, "--create", "--rejects", more)
+    csv_load = lake.ok(
+        "ingest", "db.t", ragged, "--create", "--max-rejects", "99", "--rejects", rejects
+    )
+    json_load = lake.ok(
+        "ingest", "db.u", lines, "--create", "--max-rejects", "99", "--rejects", more
+    )
 
     assert counts(csv_load) == (3, 2, 1)
     assert counts(json_load) == (2, 1, 1)

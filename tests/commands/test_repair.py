@@ -367,6 +367,7 @@ def test_the_files_of_another_branch_are_repaired_there(damaged: Damaged) -> Non
 # Races
 
 
+@pytest.mark.usefixtures("unlocked")
 @pytest.mark.parametrize(
     "other",
     [

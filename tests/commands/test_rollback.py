@@ -160,3 +160,44 @@ def test_a_branch_is_not_set_to_a_snapshot_whose_files_are_gone(lake: CommandLin
     Path(head.manifest_list.removeprefix("file://")).unlink()
     lake.ok("rollback", "db.t", first)
     assert ids_in(lake.warehouse) == [1]
+
+
+def test_a_commit_is_undone_without_its_id(lake: CommandLine) -> None:
+    first, second, third = (add(lake, number) for number in (1, 2, 3))
+
+    assert lake.ok("rollback", "db.t", "--last")["result"]["to_snapshot"] == str(second)
+    lake.ok("rollback", "db.t", third, "--any")
+    assert lake.ok("rollback", "db.t", "main~2", "--dry-run")["plan"]["to_snapshot"] == str(first)
+    assert lake.ok("rollback", "db.t", f"{third}~")["result"]["to_snapshot"] == str(second)
+    assert ids_in(lake.warehouse) == [1, 2]
+
+
+def test_a_parent_that_is_not_retained_is_not_found(lake: CommandLine) -> None:
+    add(lake, 1)
+    add(lake, 2)
+
+    failed = lake("rollback", "db.t", "main~2")
+    assert failed.exit_code == 7
+    assert "retains 1 parents of main, so main~2 does not exist" in failed.stderr
+    assert lake("rollback", "db.t", "main~1~1").exit_code == 7
+
+
+def test_a_ref_whose_name_looks_like_a_parent_is_that_ref(lake: CommandLine) -> None:
+    first, _, third = (add(lake, number) for number in (1, 2, 3))
+    lake.ok("tag", "db.t", "main~1", "--at", first)
+
+    shown = lake.ok("rollback", "db.t", "main~1", "--dry-run")["plan"]
+    assert (shown["from_snapshot"], shown["to_snapshot"]) == (str(third), str(first))
+
+
+def test_a_rollback_without_a_snapshot_lists_those_to_choose_from(lake: CommandLine) -> None:
+    ids = [add(lake, number) for number in range(5)]
+
+    failed = lake("rollback", "db.t")
+    assert failed.exit_code == 2
+    for number in (1, 2, 3):
+        assert f"main~{number} is {ids[-1 - number]} (" in failed.stderr
+    assert str(ids[0]) not in failed.stderr
+    assert "lake snapshots db.t" in failed.stderr
+    assert lake("rollback", "db.t", ids[0], "--last").exit_code == 2
+    assert ids_in(lake.warehouse) == list(range(5))

@@ -231,7 +231,7 @@ def test_a_key_that_is_not_a_column_is_reported_with_the_columns(
 ) -> None:
     error = error_of(lake("--json", "scan", "db.t", "--changes", "--key", "nme"), 7)
 
-    assert error["hint"] == "columns: id, name"
+    assert error["hint"] == "did you mean name? columns: id, name"
 
 
 def test_a_column_with_the_name_of_a_logs_column_is_refused(

@@ -169,6 +169,14 @@ def test_a_gap_ends_the_run_and_is_described(cron: Cron, table: Any) -> None:
         assert (result["oldest_retained"], result["head"]) == (head, head)
     assert "--on-gap table reads the whole table again" in document["error"]["hint"]
     assert cron.rows() == []
+    status = cron.lake("--json", *cron.line[:5], "--status")
+    found = status.json()["result"]
+    assert status.exit_code == 6
+    assert found["gap"]["kind"] == "expired"
+    assert found["lag"]["snapshots"] is None
+    assert found["lag"]["rows"] is None
+    assert found["lag"]["ms"] > 0
+    assert "gap in db.t" in status.json()["warnings"][0]
 
 
 def test_a_gap_can_be_skipped_and_the_run_says_so(cron: Cron, table: Any) -> None:
@@ -319,6 +327,26 @@ def test_a_table_that_was_created_again_is_another_table(
     document = cron.run(code=3)
     assert "UUID" in document["error"]["message"]
     assert lake("--json", *cron.line, "--status").exit_code == 3
+
+
+def test_a_renamed_table_is_followed_under_its_new_name(
+    lake: CommandLine, cron: Cron, table: Any
+) -> None:
+    table.append(rows(1))
+    cron.ids()
+    lake.ok("rename", "db.t", "other.new")
+    for words in ((), ("--status",)):
+        error = cron.run(*words, code=7)["error"]
+        assert "has the name other.new now" in error["message"]
+        assert "other.new" in error["hint"]
+
+    cron.line = ("scan", "other.new", *cron.line[2:])
+    said = lake(*cron.line, "--once")
+    assert (said.exit_code, "table db.t has the name other.new now" in said.stderr) == (0, True)
+    pyiceberg_catalog(lake.warehouse).load_table("other.new").append(rows(2))
+    assert cron.ids() == [2]
+    state = json.loads((cron.out.parent / "state" / "state.json").read_text())
+    assert state["table"] == "other.new"
 
 
 def test_a_dropped_branch_ends_the_run(lake: CommandLine, tmp_path: Path, table: Any) -> None:

@@ -24,7 +24,7 @@ from world.reference import local
 from lake.core.catalogs.hadoop import HadoopCatalog
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.errors import LakeError, NotAuthorisedError, StorageError, TimedOutError
-from lake.core.garbage import other_states, other_tables
+from lake.core.garbage import other_histories, other_tables
 from lake.core.garbage.reachability import Reachability
 from lake.core.storage.storage import Storage
 
@@ -194,7 +194,7 @@ def test_a_data_folder_outside_of_the_location_is_cleaned_only_if_the_user_names
 
     plan = lake.ok("clean", "db.t", *_CLEAN)["plan"]
 
-    assert (plan["orphans"], plan["kept"]["outside"]) == (0, 2)
+    assert (plan["orphans"], plan["kept"]["other-table"]) == (0, 2)
     assert files_below(shared) == files
     lake.ok("drop", "db.other", *(_PURGE if catalog_type == "hadoop" else ()))
     (shared / "lost.parquet").write_bytes(b"lost")
@@ -461,13 +461,13 @@ def test_a_namespace_that_cannot_be_listed_hides_no_other_one(
     verb, *options = command
     ended = lake(verb, "db.t", *options)
 
+    assert ended.exit_code == (3 if isinstance(error, NotAuthorisedError) else error.exit_code)
+    assert files_below(lake.warehouse) == before
     if isinstance(error, NotAuthorisedError):
+        ended = lake(verb, "db.t", *options, "--ignore-unreadable")
         assert ended.exit_code == 0, ended
         assert "namespace early" in ended.stderr
         assert files_below(lake.warehouse / "db/t/data/theirs") == theirs
-    else:
-        assert ended.exit_code == error.exit_code, ended
-        assert files_below(lake.warehouse) == before
 
 
 @_REMOVING
@@ -615,75 +615,6 @@ def test_a_file_in_the_data_folder_of_another_table_is_not_added(
     assert ids_in(lake.warehouse, "db.u") == [1, 2]
 
 
-@pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "behind"])
-def test_a_clean_keeps_the_files_of_the_same_table_in_another_catalog(
-    lake: CommandLine, tmp_path: Path, ahead: bool
-) -> None:
-    load(lake)
-    other = CommandLine(tmp_path / "other" / "warehouse")
-    other.ok("register", "db.t", metadata_path(lake.warehouse))
-    load(other, times=3)
-    other.ok("stats", "db.t")
-    load(lake, times=1 if ahead else 5)
-    folder = lake.warehouse / "db" / "t"
-    (folder / "data" / "orphan.parquet").write_text("x")
-    # It continues from a file in the log, as a commit that failed.
-    failed = json.loads(metadata_path(lake.warehouse).read_text())
-    version = int(metadata_path(lake.warehouse).name.partition("-")[0])
-    leftover = folder / "metadata" / f"{version - 1:05d}-{uuid4()}.metadata.json"
-    failed["metadata-log"].pop()
-    leftover.write_text(json.dumps(failed))
-
-    document = lake.ok("clean", "db.t", *_CLEAN)
-
-    assert document["result"]["deleted"] == 2
-    assert ids_in(other.warehouse) == [1] * 5 + [2] * 5
-    assert other.ok("check", "db.t", "--files")["status"] == "done"
-    assert "another catalog may contain the table" in document["warnings"][0]
-    assert not leftover.exists()
-    assert not (folder / "data" / "orphan.parquet").exists()
-
-
-@pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "behind"])
-def test_a_purge_is_refused_if_another_catalog_continues_the_table(
-    lake: CommandLine, tmp_path: Path, ahead: bool
-) -> None:
-    load(lake)
-    other = CommandLine(tmp_path / "other" / "warehouse")
-    other.ok("register", "db.t", metadata_path(lake.warehouse))
-    load(other, times=1 if ahead else 2)
-    load(lake, times=0 if ahead else 5)
-    before = files_below(lake.warehouse)
-
-    refused = lake("drop", "db.t", *_PURGE)
-
-    assert refused.exit_code == 3, refused
-    assert "another catalog may contain the table" in refused.stderr
-    assert files_below(lake.warehouse) == before
-    assert lake("drop", "db.t").exit_code == 0
-    assert ids_in(other.warehouse) == sorted([1, 2] * (3 if ahead else 4))
-
-
-def test_an_expiration_is_refused_if_another_catalog_continues_the_table(
-    lake: CommandLine, tmp_path: Path
-) -> None:
-    load(lake)
-    other = CommandLine(tmp_path / "other" / "warehouse")
-    other.ok("register", "db.t", metadata_path(lake.warehouse))
-    load(other)
-    # The files that the other catalog still needs are not in this state any more.
-    lake.ok("compact", "db.t", "--rewrite-all")
-    before = files_below(lake.warehouse)
-
-    refused = lake("expire", "db.t", *_EXPIRE)
-
-    assert refused.exit_code == 3, refused
-    assert "another catalog may contain the table" in refused.stderr
-    assert files_below(lake.warehouse) == before
-    assert lake.ok("expire", "db.t", *_EXPIRE, "--keep-files")["status"] == "done"
-    assert ids_in(other.warehouse) == [1] * 4 + [2] * 4
-
-
 @pytest.mark.parametrize("verb", list(_MAINTAINING))
 def test_a_failed_commit_that_removes_its_metadata_file_meanwhile_stops_nothing(
     lake: CommandLine, verb: str
@@ -698,8 +629,8 @@ def test_a_failed_commit_that_removes_its_metadata_file_meanwhile_stops_nothing(
         failed.unlink(missing_ok=True)
         return read(storage, location)
 
-    read = other_states.find_metadata
-    with patch.object(other_states, "find_metadata", removed):
+    read = other_histories.find_document
+    with patch.object(other_histories, "find_document", removed):
         document = lake.ok(verb, "db.t", *_MAINTAINING[verb])
 
     assert document["status"] == ("done" if verb == "expire" else "nothing-to-do")
@@ -729,11 +660,9 @@ def test_commits_that_are_made_during_the_planning_are_not_those_of_another_cata
     assert ids_in(lake.warehouse) == [1] * 5 + [2] * 5
 
 
-def test_a_purge_ignores_what_a_failed_commit_left(lake: CommandLine) -> None:
+def test_a_purge_ignores_what_a_killed_commit_wrote_in_part(lake: CommandLine) -> None:
     load(lake)
     current = metadata_path(lake.warehouse)
-    version = current.name.partition("-")[0]
-    current.with_name(f"{version}-{uuid4()}.metadata.json").write_bytes(current.read_bytes())
     current.with_name(f"99999-{uuid4()}.metadata.json").write_bytes(current.read_bytes()[:1000])
 
     assert lake("drop", "db.t", *_PURGE).exit_code == 0

@@ -25,6 +25,10 @@ ROW_KEYS = [
     "job_id",
     "checkpoint_id",
     "operation_id",
+    "source",
+    "command",
+    "run_id",
+    "user",
 ]
 
 

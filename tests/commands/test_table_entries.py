@@ -167,12 +167,15 @@ def test_a_metadata_file_that_never_existed_is_reported_so(
     assert error["message"].endswith("none.metadata.json does not exist")
 
 
-def test_an_older_metadata_file_is_registered_with_a_warning(lake: CommandLine) -> None:
+def test_an_older_metadata_file_is_registered_if_its_files_are_kept_forever(
+    lake: CommandLine,
+) -> None:
     add(lake, 1)
     first = metadata_path(lake.warehouse)
     add(lake, 2)
     lake.ok("drop", "db.t")
-    document = lake.ok("register", "db.t", first)
+    assert lake("register", "db.t", first).exit_code == 3
+    document = lake.ok("register", "db.t", first, "--keep-files-forever")
     assert "which is newer" in document["warnings"][0]
     assert ids_in(lake.warehouse) == [1]
 
@@ -391,6 +394,7 @@ def test_a_response_that_is_lost_is_found_and_a_failure_changes_nothing(lake: Co
     assert ids_in(lake.warehouse) == [1]
 
 
+@pytest.mark.usefixtures("unlocked")
 def test_no_file_is_deleted_if_the_drop_was_not_confirmed(lake: CommandLine) -> None:
     add(lake, 1)
     place = metadata_path(lake.warehouse)
@@ -409,6 +413,7 @@ def test_no_file_is_deleted_if_the_drop_was_not_confirmed(lake: CommandLine) -> 
     assert ids_in(lake.warehouse) == [1]
 
 
+@pytest.mark.usefixtures("unlocked")
 @pytest.mark.parametrize("purge", [(), ("--purge", "--yes")])
 def test_another_table_that_takes_the_name_meanwhile_is_not_dropped(
     lake: CommandLine, purge: tuple[str, ...]

@@ -25,8 +25,9 @@ def test_tables_are_listed_with_the_totals_of_their_newest_snapshots(
     tmp_path: Path, catalog_type: str
 ) -> None:
     lake = CommandLine(tmp_path / "warehouse", engine="inline", catalog_type=catalog_type)
-    assert lake.ok("tables")["result"] == {"namespaces": [], "tables": [], "views": []}
-    assert not lake.warehouse.exists()
+    lake.warehouse.mkdir()
+    if catalog_type == "hadoop":
+        assert lake.ok("tables")["result"] == {"namespaces": [], "tables": [], "views": []}
     _fill(lake, "db.t", "a.b.u")
 
     result = lake.ok("tables")["result"]
@@ -41,6 +42,29 @@ def test_tables_are_listed_with_the_totals_of_their_newest_snapshots(
     assert row["last_commit"] == snapshot["committed_at"]
 
 
+@pytest.mark.parametrize("catalog_type", ["sql", "hadoop"])
+def test_a_warehouse_that_does_not_exist_is_not_an_empty_one(
+    tmp_path: Path, catalog_type: str
+) -> None:
+    lake = CommandLine(tmp_path / "misspelt", engine="inline", catalog_type=catalog_type)
+
+    result = lake("-q", "tables")
+
+    assert result.exit_code == 7
+    assert f"there is no folder {lake.warehouse}" in result.stderr
+    assert "check --warehouse and --catalog" in result.stderr
+    assert not lake.warehouse.exists()
+
+
+def test_a_folder_without_a_catalog_is_not_an_empty_warehouse(lake: CommandLine) -> None:
+    lake.warehouse.mkdir(exist_ok=True)
+
+    result = lake("tables")
+
+    assert result.exit_code == 7
+    assert "contains no catalog (catalog.db)" in result.stderr
+
+
 def test_a_pattern_is_a_glob_or_the_name_of_a_namespace(lake: CommandLine) -> None:
     _fill(lake, "db.t", "db.u", "db2.t")
 
@@ -50,7 +74,9 @@ def test_a_pattern_is_a_glob_or_the_name_of_a_namespace(lake: CommandLine) -> No
     assert names("db") == ["db.t", "db.u"]
     assert names("db*.t") == ["db.t", "db2.t"]
     assert names("db2.t") == ["db2.t"]
-    assert names("nothing*") == []
+    unmatched = lake("-q", "tables", "nothing*")
+    assert unmatched.exit_code == 7
+    assert "no namespace and no table matches nothing*" in unmatched.stderr
     missing = lake("--json", "tables", "db.none")
     assert (missing.exit_code, missing.json()["error"]["kind"]) == (7, "not-found")
 

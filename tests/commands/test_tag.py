@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
+from support.faults.store_time import store_time_of_commands
 from support.tables.iceberg_tables import (
     FixedClock,
     open_session,
     pyiceberg_catalog,
 )
-from support.tables.metadata_edits import edit_metadata
+from support.tables.metadata_edits import edit_metadata, metadata_path
 
 from lake.core.errors import InvalidRequestError
 from lake.core.refs.periods import FORMATS, Calendar
@@ -37,7 +39,7 @@ def refs(lake: CommandLine) -> dict[str, int]:
 
 
 @pytest.fixture
-def at_noon(warehouse: Path) -> CommandLine:
+def at_noon(warehouse: Path) -> Iterator[CommandLine]:
     """The command line on a machine whose clock stands at `NOW`."""
 
     def opened(settings: Any) -> Session:
@@ -45,7 +47,8 @@ def at_noon(warehouse: Path) -> CommandLine:
         session.settings = settings
         return session
 
-    return CommandLine(warehouse, open_session=opened)
+    with store_time_of_commands():
+        yield CommandLine(warehouse, open_session=opened)
 
 
 def history(lake: CommandLine, *moments: dt.datetime) -> list[int]:
@@ -66,6 +69,11 @@ def history(lake: CommandLine, *moments: dt.datetime) -> list[int]:
         plain["metadata-log"] = []
 
     plain = edit_metadata(lake.warehouse, change)
+    # The history that the log no longer has would be that of another catalog.
+    current = metadata_path(lake.warehouse)
+    for path in current.parent.glob("*.metadata.json"):
+        if path != current:
+            path.unlink()
     return [item["snapshot-id"] for item in plain["snapshots"]]
 
 
@@ -229,7 +237,9 @@ def test_periods_follow_one_another_without_gaps(
             assert end.date() - last.date() == dt.timedelta(1)
         if kind == "weekly":
             assert end.weekday() == 0
-    lengths = {"hourly": 1, "daily": 25, "weekly": 169}
+        if kind == "monthly":
+            assert end.day == 1
+    lengths = {"hourly": 1, "daily": 25, "weekly": 169, "monthly": 31 * 24 + 1}
     assert all(0 < a - b <= lengths[kind] * 3_600_000 for a, b in itertools.pairwise(ends))
     assert not calendar.is_own("release-1")
 
@@ -244,3 +254,29 @@ def test_a_week_belongs_to_the_year_of_its_thursday() -> None:
 def test_a_calendar_refuses_a_format_with_one_name_for_two_periods() -> None:
     with pytest.raises(InvalidRequestError, match="one name"):
         Calendar("daily", format="%m-%d")
+
+
+def test_the_state_at_the_end_of_a_month_is_tagged(at_noon: CommandLine) -> None:
+    days = [NOW.replace(month=month, day=day) for month, day in ((1, 15), (1, 31), (2, 28), (3, 1))]
+    ids = history(at_noon, *days)
+
+    at_noon.ok("tag", "db.t", "--auto", "monthly", "--backfill")
+    assert refs(at_noon) == {"2026-01": ids[1], "2026-02": ids[2]}
+    assert at_noon.ok("tag", "db.t", "--auto", "monthly")["status"] == "nothing-to-do"
+    assert at_noon("tag", "db.t", "--auto", "monthly", "--format", "%m").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("ref", "place"),
+    [("@today", 1), ("@yesterday", 0), ("@90m", 2), ("@1h", 3), ("@11h", 1), ("@1d", 0)],
+)
+def test_a_time_may_be_an_age_or_the_beginning_of_a_day(
+    at_noon: CommandLine, ref: str, place: int
+) -> None:
+    hours = ((8, 3), (9, 23), (10, 10), (10, 11))
+    ids = history(at_noon, *(NOW.replace(day=day, hour=hour) for day, hour in hours))
+
+    at_noon.ok("tag", "db.t", "chosen", "--at", ref)
+    assert refs(at_noon) == {"chosen": ids[place]}
+    shown = at_noon.ok("scan", "db.t", "--snapshot", ref, "--plan")
+    assert shown["base_snapshot_id"] == str(ids[place])

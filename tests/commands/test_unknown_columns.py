@@ -35,7 +35,7 @@ def test_every_kind_of_load_keeps_the_rows(kind: str, lake: CommandLine, tmp_pat
     lake.ok("ingest", "db.t", source([3]), "--stage", "--run-id", "appended")
     lake.ok("replay", "db.t", "--job", "appended", "--completed", "1")
     rejected = tmp_path / "rejected.parquet"
-    upsert = ("--upsert", "--key", "id", "--rejects", rejected)
+    upsert = ("--upsert", "--key", "id", "--max-rejects", "99", "--rejects", rejected)
     lake.ok("ingest", "db.t", source([1, None]), *upsert)
     lake.ok("ingest", "db.t", source([2, 5], op=["-D", "+I"]), *LOG)
     staged = ("--stage", "--run-id", "changed")

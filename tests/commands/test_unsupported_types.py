@@ -123,6 +123,9 @@ def test_other_columns_are_read_and_filtered(
     assert lake.ok("scan", "db.t", "--plan")["plan"]["records"] == 3
 
 
+BY_KEY = ("--upsert", "--key", "id", "--missing", "default")
+
+
 @pytest.mark.parametrize(
     ("command", "column"),
     [
@@ -132,10 +135,10 @@ def test_other_columns_are_read_and_filtered(
         (("scan", "db.t", "--output", "out.parquet"), "v"),
         (("scan", "db.t", "--changes"), "v"),
         (("compact", "db.t", "--rewrite-all"), "v"),
-        (("ingest", "db.t", "SOURCE", "--upsert", "--key", "id"), "v"),
-        (("ingest", "db.t", "SOURCE", "--upsert", "--key", "id", "--deletes", "equality"), "v"),
+        (("ingest", "db.t", "SOURCE", *BY_KEY), "v"),
+        (("ingest", "db.t", "SOURCE", *BY_KEY, "--deletes", "equality"), "v"),
         (
-            ("ingest", "db.t", "SOURCE", "--upsert", "--key", "id", "--deletes", "copy-on-write"),
+            ("ingest", "db.t", "SOURCE", *BY_KEY, "--deletes", "copy-on-write"),
             "v",
         ),
         (("ingest", "db.t", "SOURCE", "--overwrite-where", "id > 1"), "v"),

@@ -64,6 +64,8 @@ UNPARTITIONED = PartitionSpec()
 BY_PART = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
 BY_ID = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket"))
 MODES = ("position", "equality", "copy-on-write")
+# For sources that lack columns of the table and add others.
+NEW_ONLY = ("--evolve", "--missing", "default")
 Row = tuple[int | None, str | None, float | None]
 
 
@@ -242,7 +244,7 @@ def test_a_part_of_a_struct_may_be_the_key(
         path = tmp_path / f"nested-{next(_numbers)}.parquet"
         deep = [{"number": number} for number in numbers]
         pq.write_table(pa.table({"part": [mark] * len(deep), "deep": deep}), path)
-        return upsert(lake, path, "--key", "deep.number")
+        return upsert(lake, path, *NEW_ONLY, "--key", "deep.number")
 
     load(1, 2, mark="old")
     assert inserted_and_updated(load(2, 3, mark="new")) == (1, 1)
@@ -264,7 +266,7 @@ def test_new_columns_come_with_the_upsert(
     path = tmp_path / "wide.parquet"
     pq.write_table(pa.table({"id": [2, 3], "extra": ["x", "y"]}), path)
     for mode in MODES:
-        found = upsert(lake, path, "--key", "id", "--evolve", "--deletes", mode)
+        found = upsert(lake, path, *NEW_ONLY, "--key", "id", "--deletes", mode)
         assert found["rows_written"] == 2
     rows = {row["id"]: row["extra"] for row in lake.ok("scan", "db.t")["result"]["preview"]}
     assert rows == {1: None, 2: "x", 3: "y"}
@@ -277,7 +279,7 @@ def test_a_new_column_as_the_key_matches_nothing(
     upsert(lake, source(tmp_path, [(1, "a", 1.0)]))
     path = tmp_path / "wide.parquet"
     pq.write_table(pa.table({"id": [1], "extra": ["x"]}), path)
-    found = upsert(lake, path, "--key", "extra", "--evolve")
+    found = upsert(lake, path, *NEW_ONLY, "--key", "extra")
     assert inserted_and_updated(found) == (1, 0)
 
 
@@ -426,7 +428,16 @@ def test_rows_without_a_usable_key_are_set_aside(
     rows: list[Row] = [(2, "b", 2.0), (None, "c", 3.0), (2, "b", 4.0), (None, "d", 5.0)]
     rejects = tmp_path / "rejects.csv"
     found = upsert(
-        lake, source(tmp_path, rows), "--key", "id", "--deletes", mode, "--rejects", str(rejects)
+        lake,
+        source(tmp_path, rows),
+        "--key",
+        "id",
+        "--deletes",
+        mode,
+        "--max-rejects",
+        "99",
+        "--rejects",
+        str(rejects),
     )
     assert (found["rows_read"], found["rows_written"], found["rows_rejected"]) == (4, 1, 2)
     header, *found_rows = rejects.read_text().splitlines()
@@ -447,7 +458,7 @@ def test_null_and_nan_among_the_keys_of_one_file_are_both_set_aside(
     options = ("--key", "value", "--deletes", mode)
     failed = lake("ingest", "db.t", path, "--upsert", *options)
     assert "has NaN in the key column value" in failed.stderr
-    found = upsert(lake, path, *options, "--rejects", str(rejects))
+    found = upsert(lake, path, *options, "--max-rejects", "99", "--rejects", str(rejects))
     assert (found["rows_written"], found["rows_rejected"]) == (1, 3)
     assert [line[0] for line in rejects.read_text().splitlines()[1:]] == ["1", "3", "4"]
     assert rows_of(lake, tmp_path) == [(2, "b", 1.0)]
@@ -461,7 +472,18 @@ def test_a_path_that_cannot_take_rejects_is_refused_first(
     for mine in ("there.csv", "other.csv.part"):
         (tmp_path / mine).write_text("mine")
     path = source(tmp_path, [(None, "c", 3.0)])
-    failed = lake("ingest", "db.t", path, "--upsert", "--key", "id", "--rejects", tmp_path / name)
+    failed = lake(
+        "ingest",
+        "db.t",
+        path,
+        "--upsert",
+        "--key",
+        "id",
+        "--max-rejects",
+        "99",
+        "--rejects",
+        tmp_path / name,
+    )
     assert failed.exit_code == 2
     assert (tmp_path / "there.csv").read_text() == "mine"
     assert (tmp_path / "other.csv.part").read_text() == "mine"
@@ -611,7 +633,18 @@ def test_rejects_go_with_an_upsert_that_fails_later(
     lake.ok("ingest", "db.t", source(tmp_path, [(1, "a", 1.0), (1, "a", 2.0)]))
     rejects = tmp_path / "rejects.csv"
     path = source(tmp_path, [(1, "b", 3.0), (None, "c", 3.0)])
-    failed = lake("ingest", "db.t", path, "--upsert", "--key", "id", "--rejects", rejects)
+    failed = lake(
+        "ingest",
+        "db.t",
+        path,
+        "--upsert",
+        "--key",
+        "id",
+        "--max-rejects",
+        "99",
+        "--rejects",
+        rejects,
+    )
     assert failed.exit_code == 3
     assert not rejects.exists()
 
@@ -688,7 +721,7 @@ def test_a_failure_in_any_step_leaves_nothing_behind(
 
     places = {
         "settle": (dedup_tasks, "_deduplicate"),
-        "match": (match_tasks, "_delete"),
+        "match": (match_tasks, "write_positions"),
         "commit": (Load, "commit_rows"),
     }
     monkeypatch.setattr(*places[step], broken)

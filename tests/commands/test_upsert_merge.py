@@ -264,7 +264,16 @@ def test_a_sequence_that_is_nan_is_set_aside(
     failed = lake("ingest", "db.t", path, "--upsert", "--key", "id", "--sequence", "at")
     assert failed.exit_code == 7
     assert "NaN in the sequence column at" in failed.stderr
-    done = load(lake, path, "--sequence", "at", "--rejects", str(tmp_path / "bad.csv"))
+    done = load(
+        lake,
+        path,
+        "--sequence",
+        "at",
+        "--max-rejects",
+        "99",
+        "--rejects",
+        str(tmp_path / "bad.csv"),
+    )
     assert done["result"]["rows_rejected"] == 1
     assert rows_of(warehouse) == [(2, "a", None)]
 

@@ -29,6 +29,7 @@ FIELDS = [
         },
     },
 ]
+UPSERT = ("--upsert", "--missing", "default")
 OLD = {"id": 0, "name": "n", "d": 5, "p": None}
 
 
@@ -156,7 +157,7 @@ def test_files_of_one_load_are_distinguished_on_each_engine(
     given = pa.table({"id": pa.array([3, 4], pa.int64()), "d": pa.array([None, 8], pa.int32())})
     sources = parquet(tmp_path, ids(1, 2)), parquet(tmp_path, given, "given.parquet")
 
-    CommandLine(warehouse, engine=engine).ok("ingest", "db.t", *sources)
+    CommandLine(warehouse, engine=engine).ok("ingest", "db.t", *sources, "--union-columns")
 
     assert read() == [OLD, filled(1), filled(2), filled(3, d=None), filled(4, d=8)]
 
@@ -167,12 +168,12 @@ def test_files_of_one_load_are_distinguished_on_each_engine(
         (["--overwrite"], True),
         (["--overwrite-where", "id < 5"], True),
         (["--replace-partitions"], True),
-        (["--upsert", "--key", "id"], False),
-        (["--upsert", "--key", "id", "--deletes", "equality"], False),
-        (["--upsert", "--key", "id", "--deletes", "copy-on-write"], False),
+        ([*UPSERT, "--key", "id"], False),
+        ([*UPSERT, "--key", "id", "--deletes", "equality"], False),
+        ([*UPSERT, "--key", "id", "--deletes", "copy-on-write"], False),
         (["--stage", "--run-id", "r"], False),
     ],
-    ids=lambda value: " ".join(value[:4]) if isinstance(value, list) else "",
+    ids=lambda value: " ".join(value[-4:]) if isinstance(value, list) else "",
 )
 def test_each_kind_of_load_fills(
     lake: CommandLine, warehouse: Path, tmp_path: Path, options: list[str], gone: bool
@@ -192,7 +193,7 @@ def test_an_upsert_replaces_a_row_by_one_with_defaults(
     read = table_with(warehouse)
     lake.ok("ingest", "db.t", lines(tmp_path, {"id": 0, "d": 1, "name": "x"}), "--overwrite")
 
-    lake.ok("ingest", "db.t", parquet(tmp_path, ids(0)), "--upsert", "--key", "id")
+    lake.ok("ingest", "db.t", parquet(tmp_path, ids(0)), *UPSERT, "--key", "id")
 
     assert read() == [filled(0)]
 
@@ -212,7 +213,7 @@ def test_rows_of_a_change_log_are_filled(
     )
 
     marks = ("--changes-column", "op", "--changes-mode", mode, "--key", "id")
-    lake.ok("ingest", "db.t", log, *marks)
+    lake.ok("ingest", "db.t", log, *marks, "--missing", "default")
 
     assert read() == [filled(1), filled(2, name="new")]
 
@@ -314,10 +315,9 @@ def test_a_key_is_not_filled(
         rows = rows.append_column("op", pa.array(["+I", "+I"]))
     source = parquet(tmp_path, rows)
 
-    result = lake("ingest", "db.t", source, *options, "--key", "d")
-    document = lake.ok(
-        "ingest", "db.t", source, *options, "--key", "d", "--rejects", tmp_path / "bad.json"
-    )
+    command = ("ingest", "db.t", source, *options, "--missing", "default", "--key", "d")
+    result = lake(*command)
+    document = lake.ok(*command, "--max-rejects", "99", "--rejects", tmp_path / "bad.json")
 
     assert result.exit_code == 7
     assert "has NULL in the key column d" in result.stderr
@@ -382,7 +382,7 @@ def test_filled_values_decide_partition_and_order(
     given = pa.table({"id": pa.array([1, 2], pa.int64()), "d": pa.array([6, 8], pa.int32())})
     sources = parquet(tmp_path, given), parquet(tmp_path, ids(3), "lacking.parquet")
 
-    lake.ok("ingest", "db.t", *sources, "--distribution", "range")
+    lake.ok("ingest", "db.t", *sources, "--union-columns", "--distribution", "range")
 
     assert [row["d"] for row in read()] == [5, 6, 8, 7]
     folders = {path.parent.name for path in warehouse.rglob("*.parquet")}

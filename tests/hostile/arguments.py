@@ -146,6 +146,10 @@ _LINES = (
     ),
     *("consumers ODD", "consumers TABLE --drop ODD", "stats ODD", "stats TABLE --select ODD"),
     *(
+        "delete TABLE --where ODD --dry-run",
+        "delete TABLE --where false --deletes ODD",
+        "delete TABLE --where false --max-rows ODD",
+        "delete TABLE --where false --branch ODD",
         "manifests ODD",
         "manifests TABLE --rewrite-all --sort-by ODD",
         "manifests TABLE --if ODD",

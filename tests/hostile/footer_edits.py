@@ -72,6 +72,13 @@ def wrong_statistics(data: bytes, position: int) -> dict[str, bytes]:
     }
 
 
+def edited(data: bytes, change: Callable[[Struct], object]) -> bytes:
+    """Return a file whose footer, as values, was changed."""
+    tree = _Reader(footer(data)).struct()
+    change(tree)
+    return with_footer(data, _struct(tree))
+
+
 def mutated(data: bytes, chance: random.Random) -> bytes | None:
     """Return a file with values of its footer's row groups changed at random; None if they cannot be written."""
     tree = _Reader(footer(data)).struct()
@@ -88,10 +95,11 @@ def mutated(data: bytes, chance: random.Random) -> bytes | None:
 
 
 def _changed(data: bytes, change: Callable[[Struct], object]) -> bytes:
-    tree = _Reader(footer(data)).struct()
-    for group in tree[_GROUPS][1][1]:
-        change(group)
-    return with_footer(data, _struct(tree))
+    def of_tree(tree: Struct) -> None:
+        for group in tree[_GROUPS][1][1]:
+            change(group)
+
+    return edited(data, of_tree)
 
 
 def _again(values: list[Any]) -> None:

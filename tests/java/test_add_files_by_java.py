@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.parquet_footers import with_statistics, written_by
 
 pytestmark = pytest.mark.java
 
@@ -71,6 +73,15 @@ def test_java_reads_the_files_that_lake_added(
     pq.write_table(old, tmp_path / "old.parquet", use_deprecated_int96_timestamps=True)
     lake.ok("create", "db.old", "id long", "i timestamptz")
     lake.ok("add-files", "db.old", tmp_path / "old.parquet")
+    # Its writer compared decimals as signed bytes: 2.00 is the minimum.
+    wrong = tmp_path / "wrong.parquet"
+    prices = pa.array([Decimal(cents) / 100 for cents in (100, 200, 2400)], pa.decimal128(25, 2))
+    pq.write_table(pa.table({"id": [1, 2, 3], "price": prices}), wrong)
+    low, high = (cents.to_bytes(11, "big") for cents in (200, 2400))
+    with_statistics(wrong, column=1, bounds=(low, high))
+    written_by(wrong, "parquet-mr version 1.8.2 (build c652278)", deprecated=True)
+    lake.ok("create", "db.prices", "id long", "price decimal(25,2)")
+    lake.ok("add-files", "db.prices", wrong)
     same_time = "i = TIMESTAMP '1969-12-31 23:59:59.999Z'"
     expected = {
         "true": [1, 2, 3, 11, 12],
@@ -86,8 +97,9 @@ def test_java_reads_the_files_that_lake_added(
         for number, where in enumerate(expected)
     ]
     parts.append(f"SELECT {len(expected)}, id FROM {{c}}.db.old WHERE {same_time}")
+    parts.append(f"SELECT {len(expected) + 1}, id FROM {{c}}.db.prices WHERE price = 1")
     found = java.sql(warehouse, " UNION ALL ".join(parts))
-    for number, ids in enumerate([*expected.values(), [1]]):
+    for number, ids in enumerate([*expected.values(), [1], [1]]):
         assert sorted(row["id"] for row in found if row["q"] == number) == ids
     java.sql(warehouse, "DELETE FROM {c}.db.t WHERE id = 11")
     lake.ok("compact", "db.t", "--rewrite-all")

@@ -63,7 +63,7 @@ def test_java_reads_the_table_after_each_write(
     judged(lambda: lake.ok("ingest", "db.t", first), _3=5, _4=None)
     for number, mode in enumerate(("position", "equality", "copy-on-write")):
         changed = source(tmp_path, [1 + number, 10 + number], mode)
-        options = ("--upsert", "--key", "id,p", "--deletes", mode)
+        options = ("--upsert", "--key", "id,p", "--deletes", mode, "--missing", "default")
         new = {f"_{1 + number}": None, f"_{10 + number}": None}
         judged(lambda file=changed, more=options: lake.ok("ingest", "db.t", file, *more), **new)
     judged(lambda: lake.ok("compact", "db.t", "--rewrite-all", "--verify"))

@@ -26,6 +26,10 @@ ROWS = """
 """
 OWN = {
     "lake.operation-id",
+    "lake.command",
+    "lake.source",
+    "lake.source-digest",
+    "lake.user",
     "engine-name",
     "engine-version",
     "iceberg-version",

@@ -77,10 +77,19 @@ def test_each_kind_of_load_stores_what_java_stores(
     lake.ok("ingest", "db.t", lines)
     lake.ok("ingest", "db.t", tmp_path / "c.csv")
     replaced = parquet(tmp_path, "u.parquet", id=[0, 6])
-    lake.ok("ingest", "db.t", replaced, "--upsert", "--key", "id")
+    lake.ok("ingest", "db.t", replaced, "--upsert", "--key", "id", "--missing", "default")
     for number, mode in ((7, "upsert"), (8, "retract")):
         log = parquet(tmp_path, f"{mode}.parquet", id=[number], op=["+I"])
-        marks = ("--changes-column", "op", "--changes-mode", mode, "--key", "id")
+        marks = (
+            "--changes-column",
+            "op",
+            "--changes-mode",
+            mode,
+            "--key",
+            "id",
+            "--missing",
+            "default",
+        )
         lake.ok("ingest", "db.t", log, *marks)
     wider = parquet(tmp_path, "e.parquet", id=[9], more=["new"])
     lake.ok("ingest", "db.t", wider, "--evolve")

@@ -261,10 +261,35 @@ def test_only_committed_transactions_are_loaded(lake: CommandLine, topic: Topic)
     # Offset 6 is the mark of the last transaction.
     assert result_of(lake, topic)["lag_messages"] == 0
     send([5, 6], None)
-    assert result_of(lake, topic)["epochs"] == 0
+    topic.send_raw(b'{"id": 7}')
+    open_ = lake.ok(*topic.arguments("--once"))
+    assert (open_["result"]["epochs"], open_["result"]["lag_messages"]) == (0, 3)
+    assert open_["result"]["open_transactions"] == [{"partition": 0, "offset": 7, "end": 10}]
+    assert "3 messages from offset 7 on wait" in open_["warnings"][0]
     producer.commit_transaction()
     result_of(lake, topic)
-    assert ids_of(lake) == [1, 2, 4, 5, 6]
+    assert ids_of(lake) == [1, 2, 4, 5, 6, 7]
+
+
+def test_a_message_is_skipped_and_never_read_again(lake: CommandLine, topic: Topic) -> None:
+    topic.send([1], partition=1)
+    result_of(lake, topic)
+    topic.send_raw(b"not an object")
+    failed = lake("--json", *topic.arguments("--once"))
+
+    assert failed.exit_code == 7
+    assert "--skip 0:0" in failed.json()["error"]["hint"]
+    assert lake(*topic.arguments("--once", "--skip", "0")).exit_code == 2
+    metrics = lake.warehouse.parent / "m.prom"
+    status = lake.ok(*topic.arguments("--status"))
+    assert (status["plan"]["epoch"], status["result"]["lag_messages"]) == (1, 1)
+    lake(*topic.arguments("--once", "--metrics-file", metrics))
+    assert "lake_ingest_lag_messages{" in metrics.read_text()
+    assert result_of(lake, topic, "--skip", "0:0")["messages_skipped"] == ["0:0"]
+    assert result_of(lake, topic)["messages_skipped"] == []
+    topic.send([2], partition=0)
+    result_of(lake, topic)
+    assert ids(lake) == [1, 2]
 
 
 def ids_of(lake: CommandLine) -> list[int]:
@@ -350,7 +375,10 @@ def loaded(lake: CommandLine) -> list[int]:
         return []
 
 
-def test_two_runs_at_once_load_each_message_once(lake: CommandLine, topic: Topic) -> None:
+@pytest.mark.parametrize("more", [0, 5])
+def test_two_runs_at_once_load_each_message_once(
+    lake: CommandLine, topic: Topic, more: int
+) -> None:
     topic.send(range(10))
     result_of(lake, topic)
     topic.send(range(10, 20))
@@ -360,7 +388,7 @@ def test_two_runs_at_once_load_each_message_once(lake: CommandLine, topic: Topic
         session.settings = settings
 
         def other_run_first(commit: Callable[[], Any]) -> Any:
-            topic.send(range(20, 25))
+            topic.send(range(20, 20 + more))
             result_of(lake, topic)
             return commit()
 
@@ -370,10 +398,12 @@ def test_two_runs_at_once_load_each_message_once(lake: CommandLine, topic: Topic
     slow = CommandLine(lake.warehouse, engine="inline", open_session=overtaken)
     document = slow.ok(*topic.arguments("--once"))
 
-    assert ids(lake) == list(range(25))
+    assert ids(lake) == list(range(20 + more))
+    assert (document["result"]["messages"], document["result"]["epochs"]) == (0, 0)
+    assert document["status"] == "nothing-to-do"
     assert "another run of stream s committed epoch 2" in document["warnings"][0]
     result_of(lake, topic)
-    assert ids(lake) == list(range(25))
+    assert ids(lake) == list(range(20 + more))
 
 
 def test_deleted_messages_are_a_gap(lake: CommandLine, topic: Topic) -> None:
@@ -622,6 +652,40 @@ def test_messages_that_do_not_fit_are_set_aside_with_their_offsets(
         (f"{topic.name}-0", "1"),
         (f"{topic.name}-0", "3"),
         (f"{topic.name}-0", "5"),
+    ]
+
+
+@pytest.mark.parametrize("way", ["--create", "--evolve"])
+@pytest.mark.parametrize("option", ["--rejects", "--bad-files"])
+def test_messages_of_two_types_do_not_stop_a_stream(
+    lake: CommandLine, topic: Topic, tmp_path: Path, way: str, option: str
+) -> None:
+    if way == "--evolve":
+        topic.send([0], partition=1)
+        result_of(lake, topic)
+    topic.send_raw(b'{"id": 1, "s": "x"}', b'{"id": 2, "s": 5}', b'{"id": [], "s": "y"}')
+    topic.send_raw(
+        b'{"id": 3, "s": {"a": 1}}', b'{"id": 1e400}', b'{"id": 4, "s": "z"}', partition=1
+    )
+    failed = lake("--json", *topic.arguments("--once", way))
+    assert failed.exit_code == 7
+    message = failed.json()["error"]["message"]
+    assert f"the message at offset 1 of partition 0 of topic {topic.name}" in message
+    assert "/tmp" not in message
+
+    path = tmp_path / ("bad.json" if option == "--rejects" else "bad")
+    passed = lake("--json", *topic.arguments("--once", way, option, path))
+    assert passed.exit_code == (0 if option == "--rejects" else 6), passed
+    assert passed.json()["result"]["rows_rejected"] == 4
+    assert passed.json()["result"]["messages_set_aside"] == (0 if option == "--rejects" else 4)
+    assert [number for number in ids(lake) if number] == [1, 4]
+    (file,) = tmp_path.glob("bad-epoch-*.json" if option == "--rejects" else "bad/*.json")
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    assert sorted((row["_file"], row["_line"]) for row in found) == [
+        (f"{topic.name}-0", 1),
+        (f"{topic.name}-0", 2),
+        (f"{topic.name}-1", int(way == "--evolve")),
+        (f"{topic.name}-1", int(way == "--evolve") + 1),
     ]
 
 

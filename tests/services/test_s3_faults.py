@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from urllib.parse import urlsplit
 from xml.sax.saxutils import unescape
 
@@ -31,6 +33,7 @@ from support.servers.s3_server import S3
 from lake.core.clock import Backoff
 from lake.core.garbage import file_deletion
 from lake.core.storage import s3 as s3_requests
+from lake.core.storage import storage as storage_module
 from lake.core.storage.storage import Storage
 
 OLD = ("--older-than", "0s", "--unsafe-retention")
@@ -39,6 +42,7 @@ OLD = ("--older-than", "0s", "--unsafe-retention")
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
+    monkeypatch.setattr(storage_module, "ARROW_TRIES", 3)
 
 
 def failing(names: str, code: str) -> Fault:
@@ -126,11 +130,58 @@ def test_a_store_that_is_busy_for_a_moment_is_asked_again(faulty: Service, proxy
     assert faulty.unreferenced() == set()
 
 
+def test_a_store_that_refuses_three_of_ten_requests_ends_no_command(
+    on_s3: Service, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_module, "ARROW_TRIES", s3_requests.ARROW_TRIES)
+    lake = Service(
+        "busy", {**on_s3.properties, "s3.endpoint": proxy.uri}, tmp_path, on_s3.list_files
+    )
+    line, table = lake.line(), lake.table()
+    asked, chance = Counter[str](), Random(5)
+
+    def busy(request: Asked) -> Answer | None:
+        asked[request.method] += 1
+        status = chance.choice((500, 503)) if chance.random() < 0.3 else 0
+        return refused(status)(request, lambda: Answer(0)) if status else None
+
+    proxy.guard = busy
+    for number in range(3):
+        line.ok("ingest", table, csv(tmp_path, f"{number}.csv", id=[number]), "--create")
+    line.ok("compact", table, "--rewrite-all")
+    line.ok("expire", table, *OLD)
+    checked = line.ok("check", table, "--deep")
+    proxy.guard = None
+
+    assert asked.total() > 100
+    assert checked["result"]["findings"] == []
+    assert sorted(lake.rows()) == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid:9000", "127.0.0.1:9"])
+@pytest.mark.parametrize(
+    "command", [("scan",), ("check", "--deep"), ("compact", "--rewrite-all"), ("expire", *OLD)]
+)
+def test_a_host_that_is_not_there_ends_every_command_at_once(
+    faulty: Service, host: str, command: tuple[str, ...]
+) -> None:
+    properties = {**faulty.properties, "s3.endpoint": f"http://{host}"}
+    gone = Service("gone", properties, faulty.folder, faulty.list_files).line()
+    began = time.monotonic()
+
+    result = gone(command[0], faulty.table(), *command[1:])
+
+    assert result.exit_code == 10, result
+    assert re.search("host name of the storage|refused the connection", result.stderr)
+    assert time.monotonic() - began < 10
+
+
 _READS = """
 import json, sys
 from lake.core.errors import LakeError
-from lake.core.storage.storage import Storage
-storage = Storage(json.loads(sys.stdin.read()))
+from lake.core.storage import storage as module
+module.ARROW_TRIES = 2
+storage = module.Storage(json.loads(sys.stdin.read()))
 for _ in range(3):
     left = b"<!x>" * 25_000
     # Its memory is what the next of its size gets.
@@ -270,7 +321,7 @@ def test_the_table_is_read_before_each_batch_of_deletes(
         if asked.method == "GET" and ".metadata.json" in asked.path:
             deleted.append(0)
         elif asked.method == "POST" and is_bulk:
-            deleted[-1] += asked.body.count(b"<Key>")
+            deleted[-1] += asked.body.count(b"/lost-")
         elif asked.method == "DELETE" and "lost-" in asked.path:
             deleted[-1] += 1
     assert done["result"]["deleted"] == 20

@@ -19,7 +19,7 @@ from lake.core.storage.credentials import CredentialProvider
 # The token expires after this number of requests to the store: every second one of the commands in this process, some
 # of the commands on Spark. Each command sends its kinds of requests at other numbers.
 _EVERYDAY = (9, "inline")
-_LONG = [(at, "inline") for at in range(1, 40, 2)] + [(at, "spark") for at in (2, 5, 8, 12)]
+_LONG = [(at, "inline") for at in range(1, 40, 4)] + [(at, "spark") for at in (2, 8)]
 DEATHS = [
     _EVERYDAY,
     *(pytest.param(*one, marks=pytest.mark.slow) for one in _LONG if one != _EVERYDAY),

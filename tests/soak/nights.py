@@ -124,10 +124,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--seed", default="soak", help="prefix of the worlds' seeds")
     parser.add_argument(
-        "--singles", type=int, default=11_462, help="races with one other command [11462]"
+        "--singles", type=int, default=12_082, help="races with one other command [12082]"
     )
     parser.add_argument(
-        "--pairs", type=int, default=64_800, help="races with two others, of 355082 [64800]"
+        "--pairs", type=int, default=64_800, help="races with two others, of 374302 [64800]"
     )
     parser.add_argument("--windows", type=int, default=2000, help="races with three to six [2000]")
     parser.add_argument(
@@ -140,7 +140,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--in-turn",
         action="store_true",
-        help="kill each command in one format version per catalog, and twice on local files only",
+        help="kill each command in one format version and one local catalog",
     )
     parser.add_argument(
         "--stops",
@@ -196,12 +196,8 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     for number in range(options.formats):
         yield "formats", [number]
     yield from crashing.jobs("kills", options.kills, in_turn=options.in_turn)
-    yield from crashing.jobs(
-        "doubles", options.double, in_turn=options.in_turn, served=not options.in_turn
-    )
-    yield from crashing.jobs(
-        "asks", options.asks, in_turn=options.in_turn, served=not options.in_turn
-    )
+    yield from crashing.jobs("doubles", options.double, in_turn=options.in_turn)
+    yield from crashing.jobs("asks", options.asks, in_turn=options.in_turn)
     yield from crashing.stops(options.stops)
     yield from crashing.cuts(options.cuts)
     yield from crashing.random_kills(options.random_kills, options.seed)

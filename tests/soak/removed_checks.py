@@ -22,6 +22,7 @@ _RUN_IDS = f"{_CORE}/snapshots/test_run_ids.py"
 _REPLAY = f"{_CORE}/replay/test_execute.py"
 _REFUSALS = "tests/commands/test_replay_refusals.py"
 _UPSERT = "tests/commands/test_upsert.py"
+_DELETE = "tests/commands/test_delete.py"
 _INGEST = "tests/commands/test_ingest.py"
 _STAGES = "tests/commands/test_ingest_stages.py"
 _LOOKUP_SOURCES = "tests/commands/test_ingest_lookup_sources.py"
@@ -29,6 +30,7 @@ _APPLY = f"{_CORE}/deletes/test_apply.py"
 _EQUALITY = f"{_CORE}/deletes/test_equality.py"
 _WATCH = "tests/commands/test_ingest_watch.py"
 _WATCH_CRASHES = "tests/commands/test_ingest_watch_crashes.py"
+_ODD_FILES = "tests/commands/test_ingest_watch_odd_files.py"
 _CONSUMERS = "tests/commands/test_consumers.py"
 _ROUTE = "tests/commands/test_ingest_route.py"
 _VALUED_ROWS = f"{_CORE}/sources/test_valued_rows.py"
@@ -46,7 +48,10 @@ _ENTRIES = "tests/commands/test_table_entries.py"
 _CHERRY_PICK = "tests/commands/test_cherry_pick.py"
 _REF = "tests/commands/test_ref.py"
 _ROLLBACK = "tests/commands/test_rollback.py"
+_MISSING = "tests/commands/test_missing_columns.py"
+_TWO_CATALOGS = "tests/commands/test_two_catalogs.py"
 _SHARED = "tests/commands/test_shared_folders.py"
+_OWNERSHIP = "tests/commands/test_clean_ownership.py"
 _FOLLOW_OUTPUT = "tests/commands/test_scan_follow_output.py"
 
 
@@ -504,7 +509,7 @@ def _expiry() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a killed expiry's journal is not finished",
             "core/expiration/journal_recovery.py",
-            "        delete_files(self._session, table, Reachability(table.storage), item.files, removed)\n",
+            "        delete_files(self._session, table, reach, item.files, removed, others)\n",
             "",
             (_JOURNAL, _CRASHES),
         ),
@@ -727,6 +732,48 @@ def _rewrites() -> tuple[RemovedCheck, ...]:
             (_UPSERT, _RACES),
         ),
         RemovedCheck(
+            "a deletion ignores concurrently added rows",
+            "core/row_deletion/execute.py",
+            "        isolation=plan.isolation,\n",
+            '        isolation="snapshot",\n',
+            (f"{_DELETE}::test_rows_that_are_appended_meanwhile_are_considered_too",),
+        ),
+        RemovedCheck(
+            "rows that a deletion copies may have been deleted by key meanwhile",
+            "core/row_deletion/execute.py",
+            "ignore_equality=not deleted.kept",
+            "ignore_equality=True",
+            (f"{_DELETE}::test_whatever_commits_meanwhile_no_row_is_lost_or_comes_back",),
+        ),
+        RemovedCheck(
+            "files that a commit removes may have got new deletes",
+            "core/commit/snapshot_producer.py",
+            "{**files.partitions, **gone.partitions}",
+            "files.partitions",
+            (f"{_DELETE}::test_whatever_commits_meanwhile_no_row_is_lost_or_comes_back",),
+        ),
+        RemovedCheck(
+            "rows that a deletion copies get new row ids",
+            "core/row_deletion/execute.py",
+            "copied = moved_schema(table.schema, table.metadata) if",
+            "copied = table.schema if",
+            ("tests/java/test_delete_by_java.py",),
+        ),
+        RemovedCheck(
+            "the vectors of a deletion lack the rows deleted before",
+            "core/deletes/written_positions.py",
+            "deletes.positions_of(file))",
+            "RowPositions())",
+            (f"{_DELETE}::test_a_row_that_is_deleted_already_does_not_count",),
+        ),
+        RemovedCheck(
+            "a deletion deletes more rows than it may",
+            "core/row_deletion/execute.py",
+            "if most is None or plan.removals.rows_at_most <= most:",
+            "if True:",
+            (f"{_DELETE}::test_more_rows_than_allowed_are_refused_and_nothing_changes",),
+        ),
+        RemovedCheck(
             "changes of a table are applied without an order",
             "core/upsert/plan.py",
             "    if options.changes_column is not None and ingest.from_table and options.sequence is None:\n",
@@ -872,9 +919,37 @@ def _streams() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a watch takes a new list of files for an epoch that was begun",
             "core/watch/epochs.py",
-            "        offer = self.state.offered\n        if offer is None:\n",
-            "        offer = None\n        if offer is None:\n",
+            "        offer = self.state.offered\n        if offer is not None and not offer.loaded:\n",
+            "        offer = None\n        if offer is not None and not offer.loaded:\n",
             (_WATCH_CRASHES,),
+        ),
+        RemovedCheck(
+            "a watch loads another folder with the state of the first one",
+            "core/watch/known.py",
+            "    if options.new_source:\n",
+            "    if True:\n",
+            (_ODD_FILES,),
+        ),
+        RemovedCheck(
+            "a watch loads a loaded file again that was moved",
+            "core/watch/known.py",
+            "                if path != file.path and self._is_same(file, path):\n",
+            "                if False:\n",
+            (_ODD_FILES,),
+        ),
+        RemovedCheck(
+            "a watch loads a file whose time does not show when it changed",
+            "core/watch/execute.py",
+            "        return {one.file for one in self.ahead if now_ms - one.seen_ms >= settle_ms}\n",
+            "        return {one.file for one in self.ahead}\n",
+            (_ODD_FILES,),
+        ),
+        RemovedCheck(
+            "a watch takes the commit of a list that was given up for that of its own list",
+            "core/watch/epochs.py",
+            "        if (is_empty or self.state.given_up) and not self._is_committed(offer) and is_empty:\n",
+            "        if False:\n",
+            (_ODD_FILES,),
         ),
         RemovedCheck(
             "two runs of a watch change its state at once",
@@ -1101,10 +1176,31 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "statistics of a data file are decoded without a check",
-            "core/formats/parquet/row_groups.py",
-            "    checks.statistics(positions, [row_range.piece for row_range in ranges])\n",
-            "",
+            "core/formats/parquet/chunk_checks.py",
+            "        return bound_notes(bytes(self._footer), widths)\n",
+            "        return bound_notes(bytes(self._footer), {})\n",
             (_FOOTERS,),
+        ),
+        RemovedCheck(
+            "minima and maxima of a footer are bounds whoever wrote them",
+            "core/formats/parquet/statistics.py",
+            "        if not (bounded and are_bounds):\n",
+            "        if not bounded:\n",
+            ("tests/commands/test_footer_statistics.py",),
+        ),
+        RemovedCheck(
+            "a footer's count of NULLs is that of the values whoever wrote it",
+            "core/formats/parquet/statistics.py",
+            "        nulls = found.null_count if counts else None\n",
+            "        nulls, counts = found.null_count, found.has_null_count\n",
+            ("tests/commands/test_footer_statistics.py",),
+        ),
+        RemovedCheck(
+            "a value whose partition does not fit is stored in another one",
+            "core/types/transforms.py",
+            "    if len(lost):\n",
+            "    if False:\n",
+            ("tests/commands/test_partition_ranges.py",),
         ),
         RemovedCheck(
             "row groups of a data file have other rows than the file",
@@ -1135,10 +1231,10 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             ("tests/commands/test_foreign_tables.py",),
         ),
         RemovedCheck(
-            "a compaction continues although counts of old files are wrong",
+            "a compaction reads values as NULL that the metadata of old files counts",
             "core/compaction/execute.py",
-            "        if worst.certain and not worst.of_bounds:\n",
-            "        if False:\n",
+            "            if item.lost_in in missing:\n",
+            "            if False:\n",
             ("tests/commands/test_foreign_files.py",),
         ),
         RemovedCheck(
@@ -1244,7 +1340,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a table is registered under a second name",
             "core/definition/register.py",
-            "    if names := names_of_table(session.catalog, metadata, location, storage):\n",
+            "    if names := names_of_table(session.catalog, metadata, location, storage, identifier):\n",
             "    if names := []:\n",
             (_RACES,),
         ),
@@ -1291,36 +1387,78 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             ("tests/commands/test_expire.py",),
         ),
         RemovedCheck(
+            "files of a table that another catalog continues are deleted",
+            "core/garbage/other_histories.py",
+            "    if not found:\n        return\n    first,",
+            "    if found or True:\n        return\n    first,",
+            (_TWO_CATALOGS,),
+        ),
+        RemovedCheck(
+            "files of a table that another catalog continues are deleted if its log is short",
+            "core/garbage/other_histories.py",
+            "            others = {key for key in paths if key not in known}\n",
+            "            others = {key for key in paths if version_of(key) in map(version_of, known)} - known\n",
+            (_TWO_CATALOGS,),
+        ),
+        RemovedCheck(
+            "files of commits that a backup of the catalog does not have are deleted",
+            "core/garbage/other_histories.py",
+            "        return place_of(before) in known or not self.listed.may_contain(before)\n",
+            "        return True\n",
+            (_TWO_CATALOGS,),
+        ),
+        RemovedCheck(
+            "files of a table that a catalog in a folder above it contains are deleted",
+            "core/catalogs/shared_locations.py",
+            "        entry for file in files if file != own and os.path.isfile(file) for entry in _entries(file)\n",
+            "        entry for file in files if file == own and os.path.isfile(file) for entry in _entries(file)\n",
+            (_TWO_CATALOGS,),
+        ),
+        RemovedCheck(
+            "a copy of a table is registered",
+            "core/definition/register.py",
+            "        _refuse_files_of_others(session, plan)\n",
+            "        pass\n",
+            (_TWO_CATALOGS,),
+        ),
+        RemovedCheck(
+            "the current metadata file of another catalog drops out of the log and is deleted",
+            "core/commit/attempt.py",
+            "    if not GC_ENABLED.of(properties):\n",
+            "    if False:\n",
+            (_TWO_CATALOGS,),
+        ),
+        RemovedCheck(
             "files of a table whose metadata file is elsewhere are deleted",
             "core/catalogs/shared_locations.py",
-            "    if not any(_is_inside(place, root) for root in table.roots):\n",
+            "    if not any(is_inside(place, root) for root in roots):\n",
             "    if False:\n",
             (_SHARED,),
         ),
         RemovedCheck(
             "files in the folder of another table are deleted",
             "core/catalogs/shared_locations.py",
-            "            if _is_folder_of_other(table, folder):\n",
+            "            if _is_folder_of_other(metadata, storage, folder):\n",
             "            if False:\n",
             (_SHARED,),
         ),
         RemovedCheck(
             "a table in the folders of another one is registered",
             "core/catalogs/shared_locations.py",
-            "            or _is_in_place_of(place, roots, comparable(other.location))\n",
+            "        or _is_in_place_of(place, roots, place_of(other.location))\n",
             "",
             (_SHARED,),
         ),
         RemovedCheck(
             "a location outside of which the metadata file is may be another table's",
             "core/catalogs/shared_locations.py",
-            "        if _is_inside(place, root) or (root != home and _is_inside(root, home)):\n",
-            "        if _is_inside(place, root) or _is_inside(root, home):\n",
+            "        if is_inside(place, root) or (root != home and is_inside(root, home)):\n",
+            "        if is_inside(place, root) or is_inside(root, home):\n",
             (_SHARED,),
         ),
         RemovedCheck(
             "links to the folders of another table are not followed",
-            "core/catalogs/shared_locations.py",
+            "core/metadata/folders.py",
             "    if not parsed.is_local:\n        return text\n",
             "    return text\n",
             (_SHARED,),
@@ -1342,21 +1480,21 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "a failure that may pass hides a table",
             "core/garbage/other_tables.py",
-            "            if isinstance(error, TRANSIENT_ERRORS) and is_near(place):\n",
+            "            if isinstance(error, TRANSIENT_ERRORS) and is_near:\n",
             "            if False:\n",
             (_SHARED,),
         ),
         RemovedCheck(
             "a failure that may pass hides a namespace",
             "core/garbage/other_tables.py",
-            "            if error is None or unread is None or isinstance(error, TRANSIENT_ERRORS):\n",
-            "            if error is None or unread is None:\n",
+            "            if error is None or isinstance(error, TRANSIENT_ERRORS):\n",
+            "            if error is None:\n",
             (_SHARED,),
         ),
         RemovedCheck(
             "a namespace that cannot be listed hides the next ones",
             "core/garbage/other_tables.py",
-            '                unread.append(f"namespace {namespace.name}")\n',
+            '                unread.append(_Entry(f"namespace {namespace.name}", None, (), error))\n',
             "                raise error\n",
             (_SHARED,),
         ),
@@ -1398,16 +1536,16 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         RemovedCheck(
             "only the layout of a table in the folder of another one shows that it is there",
             "core/garbage/own_files.py",
-            '    files = files.filter(pc.invert(in_folders_of_nested(table, files["path"])))\n',
-            "",
-            (_SHARED,),
+            '    return found.filter(pc.invert(others.own(found["path"])))\n',
+            "    return found\n",
+            (_SHARED, _OWNERSHIP),
         ),
         RemovedCheck(
-            "a purge deletes files in the data folder of another table",
-            "core/definition/drop.py",
-            "    files = files.filter(pc.invert(theirs))\n",
-            "",
-            (_SHARED,),
+            "files are deleted while a table that may own them cannot be read",
+            "core/garbage/other_tables.py",
+            "        if self._must_read and near:\n",
+            "        if False:\n",
+            (_OWNERSHIP,),
         ),
         RemovedCheck(
             "a snapshot is applied as a replacement of partitions although it kept files in them",
@@ -1459,11 +1597,32 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             (_CHERRY_PICK,),
         ),
         RemovedCheck(
-            "orphan files are looked for in a data folder of several tables",
-            "core/orphans/kept_files.py",
-            "        if not name.startswith(self._certain):\n",
-            "        if False:\n",
-            (_SHARED,),
+            "files of others in a folder that a property names are orphans",
+            "core/garbage/table_layout.py",
+            "        if not self._is_in_use(name, folder):\n            return Place.OTHER_FOLDER\n",
+            "",
+            (_OWNERSHIP,),
+        ),
+        RemovedCheck(
+            "ages are trusted on a machine whose clock is ahead of the store's",
+            "core/locks/store_clock.py",
+            "    if ahead_ms > MOST_MS:\n",
+            "    if False:\n",
+            ("tests/commands/test_clocks.py",),
+        ),
+        RemovedCheck(
+            "a link in place of the trash is followed",
+            "core/orphans/trash.py",
+            "            if parsed.is_local and os.path.islink(parsed.path):\n",
+            "            if False:\n",
+            ("tests/commands/test_clean_trash.py",),
+        ),
+        RemovedCheck(
+            "files whose names no writer of Iceberg makes are orphans",
+            "core/garbage/table_layout.py",
+            "        return Place.OWN if _DATA.fullmatch(last) else Place.OTHER_NAME\n",
+            "        return Place.OWN\n",
+            (_OWNERSHIP,),
         ),
         RemovedCheck(
             "a restore deletes the files that the list of a run lacks",
@@ -1471,6 +1630,27 @@ def _inputs() -> tuple[RemovedCheck, ...]:
             "    if not (failed or present or here.keys() - listed):\n",
             "    if not (failed or present):\n",
             ("tests/commands/test_clean_trash.py",),
+        ),
+        RemovedCheck(
+            "an upsert replaces rows by those of a source that lacks columns",
+            "core/ingest/plan.py",
+            "    refuse_lacking(table, columns, options)\n",
+            "",
+            (_MISSING,),
+        ),
+        RemovedCheck(
+            "an upsert replaces rows by objects that lack columns",
+            "core/sources/json_lines.py",
+            '            source.needed.check_row(row, f"{where}, line {number},")\n',
+            "            pass\n",
+            (_MISSING,),
+        ),
+        RemovedCheck(
+            "a copy of a file of which no row is left is no change",
+            "core/upsert/execute.py",
+            "        return bool(source.files or matched.files or (copies and matched.hit))\n",
+            "        return bool(source.files or matched.files)\n",
+            (_MISSING,),
         ),
         RemovedCheck(
             "a branch moves forward to a snapshot that is older than its head",

@@ -18,8 +18,10 @@ QUICK = "quick"
 # A test with markers of several tiers is counted in the first one.
 OTHERS = ("slow", "cluster", "services", "java", "simulation", "spark")
 ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
-# Processor time, because the wall clock depends on what else the machine does. Tests of the tier take at most half
-# of this on an idle machine.
+# The property of a report with the seconds of processor time of the test and of its processes.
+CPU_SECONDS = "cpu_seconds"
+# A test of the quick tier with more of them is named at the end of a run. It does not fail: even this time doubles
+# on a busy machine.
 _QUICK_CPU_SECONDS = 6.0
 # On CI a property test tries this many times the examples that it tries elsewhere.
 _MORE_EXAMPLES = 5
@@ -88,10 +90,14 @@ def tier_of(item: pytest.Item) -> str:
     return next((name for name in OTHERS if item.get_closest_marker(name)), QUICK)
 
 
-def cpu_seconds_allowed(item: pytest.Item) -> float:
-    """Return how much of the processor a test of the quick tier may take on CI."""
-    is_property = hasattr(getattr(item, "obj", None), "hypothesis")
-    return _QUICK_CPU_SECONDS * (_MORE_EXAMPLES if is_property else 1)
+def expensive(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """Return a line for each test that takes too much of the processor for the quick tier."""
+    return [
+        f"{report.nodeid} took {seconds:.1f} s of the processor: make it cheaper, or mark it as slow"
+        for report in reports
+        for name, seconds in report.user_properties
+        if name == CPU_SECONDS and isinstance(seconds, float) and seconds > _QUICK_CPU_SECONDS
+    ]
 
 
 def counts_of(items: Iterable[pytest.Item]) -> Counter[str]:

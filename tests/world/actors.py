@@ -33,6 +33,10 @@ from world.simulation import DAY_MS, MAIN, PARTS, World
 
 Step = Callable[[World, Random], object]
 _FRESH = 10_000
+# Other actors add columns, which the rows of these loads do not have.
+_BY_KEY = ("--key", "id", "--missing", "default")
+_UPSERT = ("--upsert", *_BY_KEY)
+_CHANGES = ("--changes-column", "op", *_BY_KEY)
 
 
 def _ids(world: World, random: Random, branch: str = MAIN) -> list[int]:
@@ -71,7 +75,7 @@ def upsert(world: World, random: Random) -> None:
     branch = some_branch(world, random)
     rows = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
     mode = random.choice(["position", "equality", "copy-on-write"])
-    arguments = ["--upsert", "--key", "id", "--deletes", mode, "--branch", branch]
+    arguments = [*_UPSERT, "--deletes", mode, "--branch", branch]
     operation = Operation(f"upsert {mode}", upserting(rows), branch)
     world.step(operation, "ingest", world.source(rows), *arguments)
 
@@ -102,7 +106,7 @@ def sequence(world: World, random: Random) -> None:
     branch = some_branch(world, random)
     rows = world.new_rows(_ids(world, random, branch), random.choice(PARTS))
     mode = random.choice(["position", "copy-on-write"])
-    arguments = ["--upsert", "--key", "id", "--sequence", "value", "--deletes", mode]
+    arguments = [*_UPSERT, "--sequence", "value", "--deletes", mode]
     keys = frozenset(row["id"] for row in rows)
     operation = Operation(f"sequence {mode}", sequencing(rows), branch, keeps=keys)
     world.step(operation, "ingest", world.source(rows), *arguments, "--branch", branch)
@@ -116,7 +120,7 @@ def change_log(world: World, random: Random) -> None:
     gone = [{**row, "op": "-D"} for row in world.new_rows(ids[:cut], random.choice(PARTS))]
     log = [*({**row, "op": "+I"} for row in rows), *gone]
     source = world.source(log)
-    arguments = ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"]
+    arguments = [*_CHANGES, "--changes-mode", "upsert"]
     operation = Operation("changes", upserting(rows, ids[:cut]), branch)
     world.step(operation, "ingest", source, *arguments, "--branch", branch)
 
@@ -133,7 +137,7 @@ def look_up(world: World, random: Random) -> None:
     log = [{**row, "op": random.choice(["+I", "-U", "+U", "-D"])} for row in early]
     log += [*({**row, "op": "-D"} for row in gone), *({**row, "op": "+U"} for row in rows)]
     mode = random.choice(["position", "copy-on-write"])
-    arguments = ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"]
+    arguments = [*_CHANGES, "--changes-mode", "upsert"]
     arguments += ["--deletes", mode, "--branch", branch]
     operation = Operation(f"look up {mode}", upserting(rows, ids[:cut]), branch)
     world.step(operation, "ingest", world.source(log), *arguments)
@@ -157,7 +161,7 @@ def retract(world: World, random: Random) -> None:
     by_part = any(field.source_id == PART for field in metadata.spec().fields)
     gone = {(row["id"], row["part"]) if by_part else row["id"] for row in old}
     effect = replacing(lambda row: ((row[ID], row.get(PART)) if by_part else row[ID]) in gone, new)
-    arguments = ["--changes-column", "op", "--changes-mode", "retract", "--key", "id"]
+    arguments = [*_CHANGES, "--changes-mode", "retract"]
     operation = Operation("retract", effect, branch)
     world.step(operation, "ingest", world.source(log), *arguments, "--branch", branch)
 
@@ -172,6 +176,17 @@ def overwrite_where(world: World, random: Random) -> None:
     operation = Operation("overwrite", effect, branch, floats=floats)
     words = [world.source(rows), "--overwrite-where", f"id < {limit}", "--branch", branch]
     world.step(operation, "ingest", *words)
+
+
+def delete(world: World, random: Random) -> None:
+    limit = random.choice([500, 3000])
+    branch = some_branch(world, random)
+    mode = random.choice(["position", "copy-on-write"])
+    effect = replacing(lambda row: row[ID] < limit, [])
+    floats = world.config.isolation == "snapshot"
+    operation = Operation(f"delete {mode}", effect, branch, floats=floats)
+    words = ["--where", f"id < {limit}", "--deletes", mode, "--branch", branch]
+    world.step(operation, "delete", *words)
 
 
 def replace_partitions(world: World, random: Random) -> None:
@@ -449,6 +464,7 @@ STEPS: dict[Step, int] = {
     staging.stage: 3,
     staging.end: 5,
     overwrite_where: 3,
+    delete: 3,
     replace_partitions: 2,
     compact: 10,
     convert: 4,

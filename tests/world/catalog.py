@@ -21,7 +21,11 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel
 
+from lake.core.metadata.commit_marks import marked
+
 LOAD = "load table"
+# The mark in the names of the metadata files that commits write.
+MARK = "0" * 12
 Observer = Callable[[TableMetadata | None, TableMetadata, tuple[Any, ...]], None]
 _Names = tuple[str, ...]
 
@@ -193,7 +197,7 @@ class SimCatalog(NoopCatalog):
     def _write(self, metadata: TableMetadata) -> str:
         self._versions += 1
         name = f"{self._versions:05d}-{self._new_name()}.metadata.json"
-        location = f"{metadata.location}/metadata/{name}"
+        location = marked(f"{metadata.location}/metadata/{name}", MARK)
         # PyIceberg refuses to write version 3 by a method of its class.
         text = IcebergBaseModel.model_dump_json(metadata)
         path = Path(location.removeprefix("file://"))

@@ -130,6 +130,12 @@ COMMANDS = {
     "replace partitions": Command(
         "ingest", ("{source}", "--replace-partitions", *_RUN), (1, 60), effect=_all
     ),
+    "delete by position": Command(
+        "delete", ("--where", "id < 4", "--deletes", "position", *_RUN), effect=_below(4)
+    ),
+    "delete by copying": Command(
+        "delete", ("--where", "id < 4", "--deletes", "copy-on-write", *_RUN), effect=_below(4)
+    ),
     "upsert by position": Command("ingest", (*_UPSERT, "position"), (1, 2, 50), effect=upserting),
     "upsert by key": Command("ingest", (*_UPSERT, "equality"), (1, 2, 50), effect=upserting),
     "upsert by copying": Command(

@@ -18,15 +18,18 @@ from unittest.mock import patch
 
 import pyiceberg.table.update as updates
 from pyiceberg.table import snapshots
+from support.faults.store_time import store_time_of_commands
 
 from lake.core.avro.container import Block
 from lake.core.definition import drop
 from lake.core.errors import LakeError
+from lake.core.garbage import other_histories
 from lake.core.locks import table_lock
 from lake.core.manifests import decode
 from lake.core.orphans import trash
 from lake.core.storage import atomic_files, storage
 from lake.core.storage.storage import Storage
+from world.catalog import MARK
 
 Hook = Callable[[str, str], None]
 # A call, and the name of its point; the effect has happened when the call returns.
@@ -151,7 +154,10 @@ def unlocked() -> Iterator[None]:
 def seeded_libraries(
     now_ms: Callable[[], int], new_uuid: Callable[[], uuid.UUID]
 ) -> Iterator[None]:
-    """Give libraries the world's time and names, and build each verb only once."""
+    """Give libraries and stores the world's time and names.
+
+    The mark of a catalog depends on the machine and on the folder.
+    """
 
     class Now:
         @staticmethod
@@ -167,6 +173,8 @@ def seeded_libraries(
         patch.object(updates, "datetime", Now),
         patch.object(snapshots, "time", Clock),
         patch.object(uuid, "uuid4", new_uuid),
+        patch.object(other_histories, "mark_of", lambda *_: MARK),
+        store_time_of_commands(),
     ):
         yield
 

@@ -42,6 +42,7 @@ def judge_by_java(world: World, java: JavaPeer) -> Counter[str]:
         # A branch is read with the table's current schema, a snapshot with its own.
         now = metadata.schema()
         _compare(world, snapshot, found[place], now if name.startswith("'") else None, "Java")
+    _drop(world)
     return Counter({"read by Java": len(parts)})
 
 
@@ -56,7 +57,13 @@ def judge_by_pyiceberg(world: World) -> Counter[str]:
         rows = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
         _compare(world, snapshot, rows, None, "PyIceberg")
         counts["read by PyIceberg"] += 1
+    _drop(world)
     return counts
+
+
+def _drop(world: World) -> None:
+    """Remove the table from that catalog: another catalog that contains it prevents deletions."""
+    pyiceberg_catalog(world.warehouse).drop_table(TABLE)
 
 
 def _register(world: World) -> Any:

@@ -85,6 +85,8 @@ _ADD = ("add-files", "db.t", "{numbered}")
 _UPSERT = (*_INGEST, "--upsert", "--key", "id")
 _CHANGES = (*_INGEST, "--changes-column", "op", "--key", "id", "--changes-mode")
 _STAGE = (*_INGEST, "--stage", *_RUN)
+# Of the two first files rows go and stay.
+_DELETE = ("delete", "db.t", "--where", "id < 6 and id != 1")
 _REPLAY = ("replay", "db.t", "--job", "run-1", "--completed", "1")
 _REPLAY_ALL = ("replay", "db.t", "--all-staged")
 _CHECKPOINT = ("replay", "db.t", "--checkpoint", "{checkpoint}", "--quiet-time", "0s")
@@ -328,6 +330,10 @@ def _commands() -> dict[str, Command]:
             rows=rows(1, 2, value=9),
             again=SAME,
         ),
+        "delete by position": Command(
+            arguments=(*_DELETE, "--deletes", "position"), versions=_WITH_DELETES
+        ),
+        "delete by copying": Command(arguments=(*_DELETE, "--deletes", "copy-on-write")),
         "replace partitions": Command(
             arguments=(*_INGEST, "--replace-partitions"),
             rows=rows(51, 53, value=9),
@@ -572,6 +578,14 @@ COMMANDS: Mapping[str, Command] = {
         arguments=("tag", "db.t", "--drop", "kept"), first=(("tag", "db.t", "kept"),), again=GONE
     ),
     "roll back": Command(arguments=("rollback", "db.t", "{oldest}"), leaves=False),
+    "delete rows by position": Command(
+        arguments=("delete", "db.t", "--where", "id > 1", "--deletes", "position"),
+        versions=_WITH_DELETES,
+    ),
+    "delete rows by copying": Command(
+        arguments=(*("delete", "db.t", "--where", "id > 1"), "--deletes", "copy-on-write", *_RUN),
+        table=_BY_PART,
+    ),
     "expire partitions": Command(
         arguments=(
             *("expire-partitions", "db.t", "--strategy", "update-time"),
@@ -588,13 +602,11 @@ COMMANDS: Mapping[str, Command] = {
         arguments=("clean", "db.t", "--restore", "{run}"),
         prepare=removed_orphans,
         leaves=False,
-        again=GONE,
     ),
     "purge what was cleaned": Command(
         arguments=("clean", "db.t", "--purge", "{run}"),
         prepare=removed_orphans,
         leaves=False,
-        again=GONE,
     ),
     "clean": Command(arguments=(*_CLEAN, "--delete"), prepare=orphans, leaves=False),
     "clean to the trash": Command(arguments=(*_CLEAN, "--quarantine"), prepare=orphans),

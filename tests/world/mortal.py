@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
 
+from support.faults.store_time import store_time_of_commands
+
 from lake.cli.app import load_verb
 from lake.core.clock import SystemClock
 from lake.core.follow.handover import discovered, epochs, hand_over
@@ -301,9 +303,12 @@ _WATCHING = ((state.StateStore, "save"), (Epochs, "_load"), (disposal, "move"))
 
 @contextmanager
 def _later(later_ms: int) -> Iterator[None]:
-    """Set lake's clock ahead."""
+    """Let lake run later, and the store too."""
     real = SystemClock.now_ms
-    with patch.object(SystemClock, "now_ms", lambda clock: real(clock) + later_ms):
+    with (
+        patch.object(SystemClock, "now_ms", lambda clock: real(clock) + later_ms),
+        store_time_of_commands(),
+    ):
         yield
 
 

@@ -181,6 +181,7 @@ def _dropped_before(run: Callable[[World], object]) -> Callable[[World], object]
 
 
 _UPSERT = ["--upsert", "--key", "id", "--deletes"]
+_DELETE = ["--where", "id < 4", "--deletes"]
 REPAIR = ["--yes", "--repair", "dangling-deletes", "--repair", "totals", "--repair", "statistics"]
 _IN_PARTS = ["--partial-progress", "--max-commits", "3"]
 _CHANGES = ["--changes-column", "op", "--changes-mode", "upsert", "--key", "id"]
@@ -230,6 +231,8 @@ COMMANDS: dict[str, Command | Act] = {
         ),
         Command("overwrite", "ingest", ["--overwrite-where", "id < 4"], [1, 3], below=4),
         Command(REPLACEMENT, "ingest", ["--replace-partitions"], [1, 60], whole=True),
+        Command("delete by position", "delete", [*_DELETE, "position"], below=4),
+        Command("delete by copying", "delete", [*_DELETE, "copy-on-write"], below=4),
         Command("compact", "compact", ["--rewrite-all", "--remove-dangling-deletes"]),
         Command(
             "compact with new sequence numbers",
@@ -618,12 +621,12 @@ def _products(*factors: Iterable[str]) -> Iterator[tuple[str, str, str, tuple[st
 
 
 def singles() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield isolation, command, phase and the concurrent operation: 11,462."""
+    """Yield isolation, command, phase and the concurrent operation: 12,082."""
     return _products(OTHERS)
 
 
 def pairs() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Yield the same with each ordered pair of concurrent operations: 355,082."""
+    """Yield the same with each ordered pair of concurrent operations: 374,302."""
     return _products(OTHERS, OTHERS)
 
 

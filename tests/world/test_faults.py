@@ -25,7 +25,9 @@ def test_every_kind_of_call_has_its_faults() -> None:
     assert min(kinds.values()) > 5
 
 
-@pytest.mark.parametrize("name", ["upsert by position", "replay", "compact", "expire"])
+@pytest.mark.parametrize(
+    "name", ["upsert by position", "delete by copying", "replay", "compact", "expire"]
+)
 def test_a_fault_changes_all_or_nothing_and_the_next_run_ends_it(base: Races, name: str) -> None:
     table = Faults(base, name)
     for fault in chosen(table, 3, "everyday"):

@@ -1,4 +1,4 @@
-"""A follow hands over each row once, wherever it is killed: a slice of the points, `slow` for more of them.
+"""A follow hands over each row once, wherever it is killed: a slice of the points.
 
 ``LAKE_EVERY_POINT=1 pytest -m slow tests/world/test_following.py`` kills it at every point.
 """
@@ -17,7 +17,7 @@ from world.following import Follows, kill_and_continue
 from world.mortal import AFTER, BEFORE, Mortals
 
 # Each call has two points, so an odd number selects both kinds.
-_SLOW = 1 if os.environ.get("LAKE_EVERY_POINT") else 3
+_EVERY = [pytest.param(1, marks=pytest.mark.slow)] if os.environ.get("LAKE_EVERY_POINT") else []
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,11 @@ def _kill_at_every(follows: Follows, every: int, *, loader: bool = False) -> Non
     [
         (False, 23),
         (True, 29),
-        pytest.param(False, _SLOW, marks=pytest.mark.slow),
-        pytest.param(True, _SLOW, marks=pytest.mark.slow),
+        *(
+            pytest.param(loader, *one.values, marks=one.marks)
+            for one in _EVERY
+            for loader in (False, True)
+        ),
     ],
 )
 def test_a_killed_follow_is_continued_by_the_next_run(
@@ -60,7 +63,7 @@ def test_a_killed_follow_is_continued_by_the_next_run(
     _kill_at_every(follows, every, loader=loader)
 
 
-@pytest.mark.parametrize("every", [37, pytest.param(_SLOW, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [37, *_EVERY])
 def test_a_killed_follow_with_keys_is_continued_by_the_next_run(
     tmp_path: Path, mortals: Mortals, every: int
 ) -> None:
@@ -72,7 +75,7 @@ def test_a_killed_follow_with_keys_is_continued_by_the_next_run(
     _kill_at_every(follows, every)
 
 
-@pytest.mark.parametrize("every", [37, pytest.param(_SLOW, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [37, *_EVERY])
 def test_a_killed_follow_in_a_hadoop_catalog_is_continued(
     tmp_path: Path, mortals: Mortals, every: int
 ) -> None:
@@ -80,7 +83,7 @@ def test_a_killed_follow_in_a_hadoop_catalog_is_continued(
     _kill_at_every(follows, every)
 
 
-@pytest.mark.parametrize("every", [29, pytest.param(_SLOW, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [29, *_EVERY])
 def test_a_killed_load_from_table_to_table_loads_and_sets_aside_each_row_once(
     tmp_path: Path, mortals: Mortals, every: int
 ) -> None:

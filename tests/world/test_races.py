@@ -11,8 +11,8 @@ from world.races import ENTRIES, ISOLATIONS, OTHER_ENTRIES, Races, pairs, single
 
 
 def test_there_are_as_many_races_as_there_should_be() -> None:
-    assert len(list(singles())) == 11_462
-    assert len(list(pairs())) == 355_082
+    assert len(list(singles())) == 12_082
+    assert len(list(pairs())) == 374_302
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -50,7 +50,8 @@ class Watcher:
         options: list[object] = ["--done", done, "--commit-files", self._random.choice([1, 2, 10])]
         if self._upserts:
             mode = "copy-on-write" if self._world.config.version == 1 else "position"
-            options += ["--upsert", "--key", "id", "--deletes", mode]
+            # Other actors add columns, which the files do not have.
+            options += ["--upsert", "--key", "id", "--missing", "default", "--deletes", mode]
         if self._random.random() < 0.3:
             options += ["--then-compact", "files >= 2"]
         return options

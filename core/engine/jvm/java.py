@@ -58,10 +58,11 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Java]:
     homes = [environment.get("JAVA_HOME")]
-    if command := shutil.which("java", path=environment.get("PATH", "")):
+    command = shutil.which("java", path=environment.get("PATH", ""))
+    if command:
         homes.append(str(Path(command).resolve().parent.parent))
     for home in homes:
-        if home and (java := _describe(Path(home))):
+        if home and (java := _describe(Path(home).absolute())):
             yield java
     if command and (java := _ask(command)):
         yield java
@@ -92,7 +93,8 @@ def _ask(command: str) -> Java | None:
         return None
     try:
         answer = subprocess.run(  # noqa: S603 - the user's own java
-            [command, "-XshowSettings:properties", "-version"],
+            [os.path.abspath(command), "-XshowSettings:properties", "-version"],
+            cwd="/",
             capture_output=True,
             text=True,
             errors="replace",

@@ -121,8 +121,9 @@ class Jvm:
         folder: Path,
         environment: Mapping[str, str],
     ) -> Jvm:
-        """Start Spark's gateway, which writes its port to a file in ``folder``.
+        """Start Spark's gateway in ``folder``, where it writes its port to a file.
 
+        In the working folder, files of other users could configure the JVM, Spark and Hadoop.
         It runs in its own session, so that Ctrl-C in a terminal reaches only lake.
         """
         command = [
@@ -141,6 +142,7 @@ class Jvm:
                 stdin=subprocess.PIPE,
                 stdout=output.descriptor,
                 stderr=output.descriptor,
+                cwd=folder,
                 env={**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_port_file(folder))},
                 start_new_session=True,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,13 @@ _SOCKET_NAME = 43
 _PARALLELISM = whole("spark.default.parallelism", 32, least=1)
 _MOST_THREADS = 256
 
+# Settings that are paths of this machine, or URLs, and what separates them.
+_PATHS = {
+    **dict.fromkeys(("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles"), ","),
+    **dict.fromkeys((f"spark.yarn.dist.{kind}" for kind in ("files", "archives", "jars")), ","),
+    **dict.fromkeys(("spark.eventLog.dir", "spark.kerberos.keytab", "spark.metrics.conf"), ","),
+    **dict.fromkeys((_CLASS_PATH, "spark.driver.extraLibraryPath"), ":"),
+}
 _ALWAYS = {
     "spark.app.name": "lake",
     "spark.ui.enabled": "false",
@@ -53,6 +61,17 @@ _OF_SESSION = {
 }
 
 
+def _absolute(key: str, value: str) -> str:
+    """Return a setting with absolute paths, if it is a list of paths of this machine."""
+    separator = _PATHS.get(key)
+    if separator is None:
+        return value
+    parts = [part.strip() for part in value.split(separator) if part.strip()]
+    return separator.join(
+        part if ":" in part and separator == "," else os.path.abspath(part) for part in parts
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SparkConf:
     """The settings of Spark.
@@ -67,8 +86,12 @@ class SparkConf:
 
     @classmethod
     def of(cls, master: str | None, given: Mapping[str, str]) -> SparkConf:
-        """Return the settings for a master; by default all cores of this machine."""
-        return cls(master or given.get("spark.master") or f"local[{usable_cores()}]", given)
+        """Return the settings for a master; by default all cores of this machine.
+
+        Relative paths become absolute ones, because Spark does not start in the working folder.
+        """
+        absolute = {key: _absolute(key, value) for key, value in given.items()}
+        return cls(master or given.get("spark.master") or f"local[{usable_cores()}]", absolute)
 
     @property
     def is_local(self) -> bool:

@@ -208,12 +208,20 @@ def _start_ordinarily(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
     output = OutputTail()
     shown = pyspark.SparkConf(loadDefaults=False)
     shown.setAll([tuple(text.split("=", 1)) for text in conf.arguments()[1::2]])
-    streams = {"stdout": output.descriptor, "stderr": output.descriptor, "start_new_session": True}
+    options = {"stdout": output.descriptor, "stderr": output.descriptor, "start_new_session": True}
     try:
-        # A gateway in the environment belongs to another process, which ends it.
-        own = {"JAVA_HOME": str(java.home), "PYSPARK_GATEWAY_PORT": None}
+        own = {
+            "JAVA_HOME": str(java.home),
+            # A gateway in the environment belongs to another process, which ends it.
+            "PYSPARK_GATEWAY_PORT": None,
+            # Workers import nothing from the folder in which they are started.
+            "PYTHONSAFEPATH": "1",
+            **_spark_folders(),
+        }
         with _environment(own), spark_errors("Spark does not start"):
-            gateway = pyspark.java_gateway.launch_gateway(conf=shown, popen_kwargs=streams)
+            gateway = pyspark.java_gateway.launch_gateway(
+                conf=shown, popen_kwargs={**options, "cwd": attempt.folder}
+            )
     finally:
         output.close_descriptor()
     jvm = Jvm(gateway.proc, output)
@@ -243,10 +251,26 @@ def _killed_on_failure(jvm: Jvm) -> Iterator[None]:
 
 
 def _spark_classes() -> str:
+    return str(_spark_package() / "jars" / "*")
+
+
+def _spark_package() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise EngineError("PySpark is not installed")
-    return str(Path(spec.origin).parent / "jars" / "*")
+    return Path(spec.origin).parent
+
+
+def _spark_folders() -> dict[str, str | None]:
+    """Return the variables with the folders of the Spark to start, whatever the working folder is.
+
+    Without SPARK_HOME, PySpark would first look for a Spark in the folder above the working folder, and run it.
+    """
+    named = {name: os.path.abspath(os.environ[name]) for name in _INSTALLED if os.environ.get(name)}
+    package = _spark_package()
+    homes = (package / "spark-distribution", package)
+    found = next((home for home in homes if (home / "bin" / "spark-submit").is_file()), package)
+    return {"SPARK_HOME": str(found), **named}
 
 
 def _session(conf: SparkConf, folder: Path, gateway: Gateway) -> Any:

@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 
 from lake.core.clock import Clock
 from lake.core.exports.export import Noted
-from lake.core.exports.formats import ARROW_STREAM, CSV, Sink, open_sink
+from lake.core.exports.formats import ARROW_STREAM, CSV, TSV, Sink, open_sink
 from lake.core.follow.handover.state import ReaderPosition
 from lake.core.follow.handover.work import WorkRows
 from lake.core.rows.reader import prefetch
@@ -25,7 +25,7 @@ from lake.core.scan.execute import DROPPED
 _SAVE_SECONDS = 10.0
 _SAVE_BYTES = 64 * 1024 * 1024
 # The header of these formats is at the beginning of the stream, so all rows have one schema.
-_ONE_SCHEMA = frozenset({CSV, ARROW_STREAM})
+_ONE_SCHEMA = frozenset({CSV, TSV, ARROW_STREAM})
 
 
 @dataclass(frozen=True, slots=True)

@@ -366,7 +366,9 @@ class StateStore:
 
 
 def check_same(state: State, table: Table, options: FollowOptions, output: Destination) -> State:
-    """Check that a run continues a state; return the state with the run's options.
+    """Check that a run continues a state; return the state with the run's options and the table's name.
+
+    The state belongs to the table's UUID: a table that was renamed is the same table.
 
     Raises:
         RefusedError: it is another table's state.
@@ -377,13 +379,9 @@ def check_same(state: State, table: Table, options: FollowOptions, output: Desti
         raise RefusedError(
             f"the state is of table {state.table} with the UUID {state.table_uuid}, "
             f"not of {table.identifier} with the UUID {uuid}",
-            hint=f"name a new folder with {Option.STATE}",
+            hint=f"name a new folder with {Option.STATE}; if table {state.table} was renamed, give its new name",
         )
-    if state.table != table.identifier:
-        raise InvalidRequestError(
-            f"the state is of table {state.table}, not of {table.identifier}",
-            hint=f"name the table as before, or a new folder with {Option.STATE}",
-        )
+    state = state.changed(table=table.identifier)
     if state.branch != options.branch:
         raise InvalidRequestError(
             f"the state follows branch {state.branch}: {Option.BRANCH} cannot change",

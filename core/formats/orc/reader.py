@@ -1,7 +1,7 @@
 """Read rows from an ORC file, one stripe at a time.
 
 PyArrow reads whole stripes, and times as 64-bit nanoseconds, which end in the year 2262. A file with other times by
-its statistics is refused, because PyArrow would silently return wrong times.
+its statistics is refused, because PyArrow would silently return wrong times; so is one without statistics that hold.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from lake.core.columns.column_mapping import ColumnMapping
 from lake.core.columns.data_file import Leaves, check_count
 from lake.core.columns.file_slice import FileSlice
 from lake.core.columns.row_ranges import RowRange, row_ranges
+from lake.core.columns.trusted_statistics import orc_times_hold
 from lake.core.errors import CorruptFileError, RefusedError
 from lake.core.formats.orc.tail import OrcTail, Times
 from lake.core.formats.orc.timestamps import MOST_MILLIS
@@ -138,18 +139,24 @@ def open_orc(source: Any) -> Any:
 
 def _check_times(times: Any, path: str) -> None:
     for item in times:
-        if item is None or not _within(item):
+        if item is None or not orc_times_hold(item.values, item.low, item.high):
+            raise RefusedError(
+                f"{path} has times without statistics of their range, as files of Hive 0.11 and 0.12: times before "
+                "1678 or after 2261 would be read as others",
+                hint="let a newer writer of ORC or Parquet, such as Hive or Spark, write the file again",
+            )
+        if not _within(item):
             raise RefusedError(
                 f"{path} has times before 1678 or after 2261, which cannot be read from ORC files"
             )
 
 
 def _within(times: Times) -> bool:
-    if not times.values:
-        return True
-    if times.low is None or times.high is None:
-        return False
-    return -MOST_MILLIS <= times.low <= times.high <= MOST_MILLIS
+    return (
+        times.low is None
+        or times.high is None
+        or (times.low >= -MOST_MILLIS and times.high <= MOST_MILLIS)
+    )
 
 
 def _parts(kind: pa.DataType) -> int:

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lake.core.formats.parquet.page_sizes import refuse_large
+
 _MOST_ROWS = 128 * 1024
 # The factor by which a batch may exceed its target if all rows have the maximum size.
 _EXPANSION = 4
@@ -35,6 +37,8 @@ def batch_rows(
     columns: Sequence[int],
     batch_bytes: int,
     most_bytes: int | None = None,
+    *,
+    path: str,
 ) -> int:
     """Return the number of rows of a row group to read at once.
 
@@ -45,6 +49,10 @@ def batch_rows(
         columns: indexes of the Parquet columns to read.
         batch_bytes: the target size of a batch.
         most_bytes: the size of a batch whose rows all have the maximum size; None for four times the target size.
+        path: the file's name, for errors.
+
+    Raises:
+        RefusedError: the rows repeat the entries of a dictionary so often that one does not fit in memory.
     """
     stored = parquet.metadata.row_group(group)
     count = max(stored.num_rows, 1)
@@ -68,10 +76,12 @@ def batch_rows(
     if len(with_dictionary) < len(doubtful):
         rows = min(rows, _PREFIX_ROWS)
     largest = 0.0
-    for index, longest in _longest_entries(parquet, source, group, with_dictionary):
-        if longest is None:
+    for index, lengths in _entry_lengths(parquet, source, group, with_dictionary):
+        if lengths is None:
             return min(rows, _PREFIX_ROWS)
+        shortest, longest = lengths
         largest += (longest + _OFFSET_BYTES) * max(chunks[index].num_values / count, 1)
+        refuse_large(path, chunks[index], int(shortest * _texts(chunks[index]) / count))
     return _limited(rows, most, largest)
 
 
@@ -86,15 +96,21 @@ def _expected_bytes(parquet: Any, index: int, chunk: Any) -> int:
     return max(int(chunk.total_uncompressed_size), int(chunk.num_values) * width)
 
 
+def _texts(chunk: Any) -> int:
+    """Return the least number of texts in a column chunk; lists without elements count as values."""
+    found = chunk.statistics
+    return chunk.num_values - found.null_count if found is not None and found.has_null_count else 0
+
+
 def _is_text(parquet: Any, index: int, chunk: Any) -> bool:
     is_bytes = chunk.physical_type == "BYTE_ARRAY"
     return bool(is_bytes and parquet.schema.column(index).logical_type.type != "DECIMAL")
 
 
-def _longest_entries(
+def _entry_lengths(
     parquet: Any, source: Any, group: int, indexes: Sequence[int]
-) -> Iterator[tuple[int, int | None]]:
-    """Yield each column with the length of the longest entry of its dictionary; None if it is not known."""
+) -> Iterator[tuple[int, tuple[int, int] | None]]:
+    """Yield each column with the shortest and the longest entry of its dictionary in bytes; None if not known."""
     paths = {index: parquet.schema.column(index).path for index in indexes}
     flat = [index for index, path in paths.items() if "." not in path]
     # To open a file takes longer than to read a dictionary. The leaves of a nested column are one column of a batch.
@@ -120,14 +136,16 @@ def _longest_entries(
         known = columns if len(columns) == len(together) else [None] * len(together)
         # A batch's columns are in the order of the file.
         for index, column in zip(sorted(together), known, strict=True):
-            yield index, None if column is None else _longest(column)
+            yield index, None if column is None else _lengths(column)
 
 
-def _longest(column: pa.Array) -> int | None:
-    lengths = [
-        pc.max(pc.binary_length(found.dictionary)).as_py() or 0 for found in _dictionaries(column)
+def _lengths(column: pa.Array) -> tuple[int, int] | None:
+    found = [
+        pc.min_max(pc.binary_length(item.dictionary)).as_py() for item in _dictionaries(column)
     ]
-    return max(lengths, default=None)
+    if not found:
+        return None
+    return min(item["min"] or 0 for item in found), max(item["max"] or 0 for item in found)
 
 
 def _dictionaries(column: pa.Array) -> Iterator[pa.Array]:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.core.formats.parquet.thrift_footer import check_bounds
+from lake.core.formats.parquet.thrift_footer import BoundNotes, bound_notes
 
 # PyArrow then creates the readers of all columns before it reads a byte.
 _BUFFER_BYTES = 4096
@@ -64,18 +64,22 @@ class ChunkChecks:
             raise pa.ArrowInvalid("it has no columns")
         self.group(index, [self._metadata.schema.column(0).path])
 
-    def all_groups(self) -> None:
-        """Check all chunks and the statistics of all columns. Raises as `group` and `statistics` do."""
+    def all_groups(self) -> BoundNotes:
+        """Check all chunks and the statistics of all columns. Returns and raises as `group` and `statistics` do."""
         for index in range(self._metadata.num_row_groups):
             self.group(index)
-        self.statistics(range(self._metadata.num_columns), range(self._metadata.num_row_groups))
+        positions, groups = self._metadata.num_columns, self._metadata.num_row_groups
+        return self.statistics(range(positions), range(groups))
 
-    def statistics(self, positions: Sequence[int], groups: Sequence[int]) -> None:
+    def statistics(self, positions: Sequence[int], groups: Sequence[int]) -> BoundNotes:
         """Check that the statistics of column chunks can be decoded.
 
         Args:
             positions: the columns' positions.
             groups: the row groups, for which `group` was called with these columns.
+
+        Returns:
+            What the footer says about the minima and maxima of the columns, in all row groups.
 
         Raises:
             pyarrow.ArrowInvalid: values have another type than in the schema, or a minimum or maximum is too short.
@@ -87,8 +91,7 @@ class ChunkChecks:
                 found = group.column(position).physical_type
                 if found != self._metadata.schema.column(position).physical_type:
                     raise pa.ArrowInvalid(f"column {position} has values of the type {found}")
-        if any(widths.values()):
-            check_bounds(bytes(self._footer), widths)
+        return bound_notes(bytes(self._footer), widths)
 
     def _width(self, position: int) -> int:
         column = self._metadata.schema.column(position)

@@ -16,6 +16,7 @@ from lake.core.columns.row_ranges import RowRange, row_ranges
 from lake.core.errors import CorruptFileError
 from lake.core.formats.parquet.batch_sizes import batch_rows
 from lake.core.formats.parquet.footer import batches_of_group, check_group, open_parquet
+from lake.core.formats.parquet.page_sizes import refuse_large_pages
 from lake.core.formats.parquet.row_groups import leaf_indexes, matching_ranges, row_groups_of
 
 _MAX_ROW_GROUPS = 100_000
@@ -68,7 +69,8 @@ class ParquetRows:
         check_group(self._parquet, self._checks, path, group, names)
         leaves = leaf_indexes(self._parquet, names)
         most_bytes = columns.settings.batch_bytes
-        size = batch_rows(self._parquet, self._source, group, leaves, most_bytes)
+        refuse_large_pages(self._parquet, self._source, path, group, leaves)
+        size = batch_rows(self._parquet, self._source, group, leaves, most_bytes, path=path)
         position, end = row_range.start - row_range.skip, row_range.start + row_range.rows
         for batch in batches_of_group(self._parquet, path, group, names, size):
             skip = max(0, row_range.start - position)

@@ -10,9 +10,10 @@ import pyarrow as pa
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from lake.core.columns.file_slice import ReadSettings
-from lake.core.columns.metrics import Leaf, Metrics, Mode, footer_metrics, leaves
+from lake.core.columns.metrics import Leaf, Mode, leaves
 from lake.core.columns.row_ranges import RowRange
 from lake.core.formats.parquet.chunk_checks import ChunkChecks
+from lake.core.formats.parquet.statistics import TrustedFooter
 from lake.core.formats.parquet.writer import row_group_start
 from lake.core.manifests.data_files import DataFile
 from lake.core.manifests.entries import entries_of
@@ -42,7 +43,7 @@ def matching_ranges(
     settings: ReadSettings,
     resolved: Mapping[int, pa.Field | None],
 ) -> list[RowRange]:
-    """Omit row groups whose statistics exclude the filter or the keys; each is evaluated like a file.
+    """Omit row groups whose statistics hold and exclude the filter or the keys; each is evaluated like a file.
 
     Raises:
         OSError, pyarrow.ArrowException: what the footer says about a column chunk is not valid.
@@ -51,17 +52,13 @@ def matching_ranges(
     positions = [position for position, _ in columns]
     for row_range in ranges:
         checks.group(row_range.piece, [parquet.schema.column(at).path for at in positions])
-    checks.statistics(positions, [row_range.piece for row_range in ranges])
+    notes = checks.statistics(positions, [row_range.piece for row_range in ranges])
+    footer = TrustedFooter(parquet, notes)
     full = {leaf.field_id: Mode(counts=True, bounds=True) for _, leaf in columns}
     files = []
     for row_range in ranges:
         group = parquet.metadata.row_group(row_range.piece)
-        found = footer_metrics(
-            _OneGroup(group, positions),
-            [leaf for _, leaf in columns],
-            full,
-            {},
-        )
+        found = footer.metrics(columns, full, row_range.piece)
         files.append(
             DataFile(
                 path=str(row_range.piece),
@@ -87,49 +84,6 @@ def matching_ranges(
     return [row_range for row_range, keep in zip(ranges, mask.tolist(), strict=True) if keep]
 
 
-def column_metrics(
-    metadata: Any, columns: Sequence[tuple[int, Leaf]], chosen: Mapping[int, Mode]
-) -> Metrics:
-    """Return the metrics of chosen Parquet columns of a file.
-
-    Args:
-        metadata: the file's footer.
-        columns: positions in the file, each with the table's column, which has the same type; with another type, a
-            column's mode must not contain bounds.
-        chosen: the mode of each column.
-    """
-    positions = [position for position, _ in columns]
-    return footer_metrics(_Chosen(metadata, positions), [leaf for _, leaf in columns], chosen, {})
-
-
-class _Chosen:
-    """A footer with only the given columns."""
-
-    def __init__(self, metadata: Any, positions: Sequence[int]) -> None:
-        self._metadata = metadata
-        self._positions = positions
-        self.num_row_groups: int = metadata.num_row_groups
-
-    def row_group(self, index: int) -> _OneGroup:
-        return _OneGroup(self._metadata.row_group(index), self._positions)
-
-
-class _OneGroup:
-    """A row group with the interface of a footer and only the given columns."""
-
-    num_row_groups = 1
-
-    def __init__(self, group: Any, positions: Sequence[int]) -> None:
-        self._group = group
-        self._positions = positions
-
-    def row_group(self, _index: int) -> _OneGroup:
-        return self
-
-    def column(self, position: int) -> Any:
-        return self._group.column(self._positions[position])
-
-
 def flat_columns(
     parquet: Any, schema: Schema, resolved: Mapping[int, pa.Field | None]
 ) -> list[tuple[int, Leaf]]:
@@ -141,9 +95,7 @@ def flat_columns(
         leaf = known.get(by_name.get(item.name, -1))
         if len(ranges) != 1 or leaf is None or item.type != arrow_type(leaf.kind):
             continue
-        # Writers do not compute the minima and maxima of INT96 values in the order of time.
-        if parquet.schema.column(ranges[0]).physical_type != "INT96":
-            found.append((ranges[0], leaf))
+        found.append((ranges[0], leaf))
     return found
 
 
@@ -158,8 +110,7 @@ def struct_columns(parquet: Any, schema: Schema) -> list[tuple[int, Leaf]]:
             leaf = known.get(field_id(part) or -1)
             if leaf is None or leaf.repeated or part.type != arrow_type(leaf.kind):
                 continue
-            if parquet.schema.column(position).physical_type != "INT96":
-                found.append((position, leaf))
+            found.append((position, leaf))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Read lengths of minima and maxima from the bytes of a Parquet footer.
+"""Read from the bytes of a Parquet footer what PyArrow does not show: the order and exactness of minima and maxima.
 
 Formats: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift and
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md. Numbers overflow, and fields of
@@ -8,6 +8,7 @@ other types are skipped, as in the parser of PyArrow, which has accepted the foo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -18,14 +19,31 @@ _DOUBLE_BYTES = 8
 _NO_STEP, _LONG_LIST = 0, 15
 # The bit of a number's byte after which another one follows.
 _MORE = 0x80
-# Field numbers of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
-_ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS = 4, 1, 3, 12
+# Field numbers of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and ColumnOrder.
+_ROW_GROUPS, _ORDERS, _COLUMNS, _META_DATA, _STATISTICS, _TYPE_ORDER = 4, 7, 1, 3, 12, 1
 # Field numbers of max and min, max_value and min_value.
 _BOUNDS = ((1, 2), (5, 6))
+# Field numbers of is_max_value_exact and is_min_value_exact, and the type of a flag that is false.
+_EXACT, _FALSE = (7, 8), 2
+# Field numbers of PageHeader, and the type of both.
+_UNPACKED, _PACKED, _I32 = 2, 3, 5
 
 
-def check_bounds(footer: bytes, widths: Mapping[int, int]) -> None:
-    """Check the lengths of the minima and maxima of columns, in all row groups.
+@dataclass(frozen=True, slots=True)
+class BoundNotes:
+    """What a footer says about minima and maxima, by the columns' positions.
+
+    Args:
+        typed: the columns that have the order of their type; PyArrow reads the deprecated values of all others.
+        truncated: the columns of which a minimum or maximum is not a value of the column.
+    """
+
+    typed: frozenset[int]
+    truncated: frozenset[int]
+
+
+def bound_notes(footer: bytes, widths: Mapping[int, int]) -> BoundNotes:
+    """Return the notes about the minima and maxima of columns, and check their lengths in all row groups.
 
     Args:
         footer: its bytes; others may follow.
@@ -35,35 +53,68 @@ def check_bounds(footer: bytes, widths: Mapping[int, int]) -> None:
         pyarrow.ArrowInvalid: one is shorter, or the footer is not valid.
     """
     try:
-        _Footer(footer, widths).check()
+        return _Footer(footer, widths).notes()
     except (IndexError, RecursionError) as error:
         raise pa.ArrowInvalid("the footer ends too early") from error
 
 
+def page_header(data: bytes) -> tuple[int, int, int]:
+    """Return the length of a page's header, and the unpacked and packed sizes of the page, all in bytes.
+
+    Raises:
+        IndexError: the header does not end in the data.
+        pyarrow.ArrowInvalid: it is not valid.
+    """
+    return _Footer(data, {}).page()
+
+
 class _Footer:
-    """The position in the bytes of a footer."""
+    """The position in the bytes of a footer, or of another struct."""
 
     def __init__(self, data: bytes, widths: Mapping[int, int]) -> None:
         self._data = data
         self._at = 0
         self._widths = widths
+        self._typed: set[int] = set()
+        self._truncated: set[int] = set()
 
-    def check(self) -> None:
+    def notes(self) -> BoundNotes:
         for number, kind in self._fields():
             if number == _ROW_GROUPS and kind == _LIST:
                 for _ in range(self._list_size()):
                     self._row_group()
+            elif number == _ORDERS and kind == _LIST:
+                for position in range(self._list_size()):
+                    self._order(position)
             else:
                 self._skip(kind)
+        return BoundNotes(frozenset(self._typed), frozenset(self._truncated))
+
+    def page(self) -> tuple[int, int, int]:
+        sizes = {_UNPACKED: 0, _PACKED: 0}
+        for number, kind in self._fields():
+            if number in sizes and kind == _I32:
+                value, self._at = _number(self._data, self._at)
+                sizes[number] = value >> 1 ^ -(value & 1)
+            else:
+                self._skip(kind)
+        return self._at, sizes[_UNPACKED], sizes[_PACKED]
+
+    def _order(self, position: int) -> None:
+        for number, kind in self._fields():
+            if number == _TYPE_ORDER and kind == _STRUCT:
+                self._typed.add(position)
+            self._skip(kind)
 
     def _row_group(self) -> None:
         for number, kind in self._fields():
             if number == _COLUMNS and kind == _LIST:
                 for position in range(self._list_size()):
-                    if width := self._widths.get(position, 0):
-                        self._chunk(position, width)
-                    else:
+                    width = self._widths.get(position)
+                    if width is None:
                         self._skip(_STRUCT)
+                    else:
+                        self._chunk(position, width)
             else:
                 self._skip(kind)
 
@@ -73,7 +124,7 @@ class _Footer:
             if number == _META_DATA and kind == _STRUCT:
                 for inner, inner_kind in self._fields():
                     if inner == _STATISTICS and inner_kind == _STRUCT:
-                        self._statistics(lengths)
+                        self._statistics(position, lengths)
                     else:
                         self._skip(inner_kind)
             else:
@@ -85,11 +136,13 @@ class _Footer:
                     f"column {position} has a minimum or maximum of {min(found)} bytes instead of {width}"
                 )
 
-    def _statistics(self, lengths: dict[int, int]) -> None:
+    def _statistics(self, position: int, lengths: dict[int, int]) -> None:
         for number, kind in self._fields():
             if kind == _BINARY:
                 lengths[number], self._at = _size(self._data, self._at)
                 self._at += lengths[number]
+            elif number in _EXACT and kind == _FALSE:
+                self._truncated.add(position)
             else:
                 self._skip(kind)
 

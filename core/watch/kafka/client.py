@@ -7,7 +7,7 @@ the offsets are in the table.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from lake.core.errors import (
@@ -143,7 +143,23 @@ class Client:
             raise self._failure(error.args[0]) from error
         if not bounds:
             raise NotFoundError(f"no topic named {self._topic}")
-        return Topic(self._topic, self.topic_id(), bounds)
+        return Topic(self._topic, self.topic_id(), bounds, self._ends(bounds))
+
+    def _ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the offsets after the last messages, whether their transactions are complete or not."""
+        api = self._api
+        wanted = {
+            api.TopicPartition(self._topic, partition): api.admin.OffsetSpec.latest()
+            for partition in partitions
+        }
+        level = api.IsolationLevel.READ_UNCOMMITTED
+        asked = self._admin.list_offsets(
+            wanted, isolation_level=level, request_timeout=_TIMEOUT_SECONDS
+        )
+        try:
+            return {at.partition: found.result().offset for at, found in asked.items()}
+        except api.KafkaException as error:
+            raise self._failure(error.args[0]) from error
 
     def _described(self) -> Any:
         """Return the brokers' description of the topic.

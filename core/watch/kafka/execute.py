@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lake.core.errors import (
     BadInputError,
     InvalidRequestError,
+    LakeError,
     NotFoundError,
     RefusedError,
     ReportedError,
@@ -32,6 +34,7 @@ from lake.core.watch.kafka.offsets import (
 )
 from lake.core.watch.kafka.options import EARLIEST, LATEST, KafkaOptions
 from lake.core.watch.kafka.spool import Check, Spool, check_of
+from lake.core.watch.monitor import Monitor
 from lake.core.watch.runs import (
     Stopped,
     Totals,
@@ -56,6 +59,8 @@ LoadMessages = Callable[
 ]
 # Without a message and without the end of a partition for this long, a run with `once` ends.
 _STALLED_SECONDS = 60.0
+# A service reports a transaction that is not complete for longer than this.
+_LONG_SECONDS = 60.0
 _UNSEEN = Topic("", None, {})
 
 
@@ -67,6 +72,20 @@ def preview_topic(session: Session, table: str, options: KafkaOptions) -> Outcom
     finally:
         load.client.close()
     return load.outcome(Status.DRY_RUN, plan)
+
+
+def topic_status(session: Session, table: str, options: KafkaOptions) -> Outcome:
+    """Report where a load from a topic is; no message is read, and nothing is written.
+
+    Raises:
+        TopicGapError: messages were deleted before they were loaded.
+    """
+    load = _TopicLoad(session, table, options, check_of(options))
+    try:
+        plan = load.plan()
+    finally:
+        load.client.close()
+    return load.outcome(Status.DONE, plan)
 
 
 def run_topic(
@@ -101,6 +120,8 @@ def run_topic(
         except ReportedError as error:
             if load.totals.epochs:
                 error.result = load.facts()
+            with suppress(LakeError):
+                load.show(failed=True)
             raise
         finally:
             load.client.close()
@@ -124,11 +145,15 @@ class _TopicLoad:
     totals: Totals = field(default_factory=Totals)
     messages: int = 0
     set_aside: int = 0
+    skipped: list[str] = field(default_factory=list)
     compactions: int = 0
     stopped_by: str | None = None
     base_snapshot_id: int | None = None
     # The error of a message, to be raised after the messages before it were loaded.
     failure: BadInputError | None = None
+    # Transactions that are not complete, by partition and first offset, and those that were reported.
+    _open_since: dict[tuple[int, int], float] = field(default_factory=dict)
+    _reported: set[tuple[int, int]] = field(default_factory=set)
     # The offsets after the last messages when the run began, by partition.
     ends: dict[int, int] = field(default_factory=dict)
 
@@ -141,6 +166,13 @@ class _TopicLoad:
         if self.epoch is not None:
             # A killed run may have committed the last epoch and not compacted after it.
             self.compactions += compacted(self.session, compact)
+        number, lag = self.epoch.number if self.epoch else 0, self.topic.lag(self.following)
+        self.monitor.say(
+            f"loading topic {self.options.topic} as stream {self.options.stream} after epoch {number}; "
+            f"messages waiting: {lag:,}",
+            epoch=number,
+            lag_messages=lag,
+        )
         try:
             while not self._is_complete():
                 with tempfile.TemporaryDirectory(prefix="lake-kafka-") as folder:
@@ -151,7 +183,16 @@ class _TopicLoad:
                     is_loaded = self._load(spool, load_epoch)
                 if self.failure is not None:
                     raise self.failure
+                self.show()
                 if is_loaded:
+                    lag = self.topic.lag(self.following)
+                    number = self.epoch.number if self.epoch else 0
+                    self.monitor.say(
+                        f"epoch {number}: messages: {spool.rows:,}; waiting: {lag:,}",
+                        epoch=number,
+                        messages=spool.rows,
+                        lag_messages=lag,
+                    )
                     self.compactions += compacted(self.session, compact)
                 if not self.options.once:
                     with between_epochs():
@@ -180,7 +221,7 @@ class _TopicLoad:
             **({"metadata": metadata} if metadata else {}),
             "epoch": self.epoch.number if self.epoch else 0,
             "offsets": _plain(self.following),
-            "messages": self.topic.lag(self.following),
+            "messages": self.topic.readable(self.following),
         }
 
     def _check_request(self) -> None:
@@ -212,6 +253,11 @@ class _TopicLoad:
             saved = to_offsets(before, self.following)
         if saved is None and self.options.starting != EARLIEST:
             saved = to_offsets(self.topic, self._first_offsets())
+        if len(self.topic.bounds) != 1 and any(at is None for at, _ in self.options.skip):
+            raise InvalidRequestError(
+                f"topic {self.options.topic} has {len(self.topic.bounds)} partitions: {Option.SKIP} needs "
+                "PARTITION:OFFSET"
+            )
         start = starting_offsets(self.topic, saved, self.options.stream, self.options.on_gap)
         for gap in start.gaps:
             self.session.warn(
@@ -219,10 +265,32 @@ class _TopicLoad:
                 f"{gap.first_offset - 1} were deleted before they were loaded"
             )
         self.gaps.extend(start.gaps)
+        self._report_open()
         self.epoch = newest
         if start.following != self.following:
             self.following = dict(start.following)
             self.client.seek(self.following)
+
+    def _report_open(self) -> None:
+        """Warn of messages behind a transaction that is not complete: by a service, if that lasts."""
+        found, now = self.topic.open_transactions, self.session.clock.monotonic()
+        self._open_since = {
+            at: since
+            for at, since in self._open_since.items()
+            if found.get(at[0], (-1, 0))[0] == at[1]
+        }
+        for partition, (first, end) in sorted(found.items()):
+            since = self._open_since.setdefault((partition, first), now)
+            if (partition, first) in self._reported or (
+                not self.options.once and now - since < _LONG_SECONDS
+            ):
+                continue
+            self._reported.add((partition, first))
+            self.session.warn(
+                f"partition {partition} of topic {self.options.topic}: {end - first:,} messages from offset {first} "
+                "on wait for a transaction that is not complete; if its producer has ended, abort it with "
+                "kafka-transactions.sh"
+            )
 
     def _first_offsets(self) -> dict[int, int]:
         """Return where a new stream starts."""
@@ -287,7 +355,9 @@ class _TopicLoad:
                 if item.is_end:
                     self._reached_end(item)
                 elif item.offset >= self.following[item.partition]:
-                    if item.value is not None:
+                    if self._is_skipped(item):
+                        self._skip(spool, item)
+                    elif item.value is not None:
                         spool.add(item.partition, item.offset, item.value, item.metadata)
                     self.following[item.partition] = item.offset + 1
         except OffsetsGoneError:
@@ -297,6 +367,20 @@ class _TopicLoad:
         except BadInputError as error:
             self.failure = error
         return arrived
+
+    def _is_skipped(self, item: Item) -> bool:
+        return not self.options.skip.isdisjoint(
+            {(item.partition, item.offset), (None, item.offset)}
+        )
+
+    def _skip(self, spool: Spool, item: Item) -> None:
+        """Leave out a message that the user named."""
+        spool.skipped += 1
+        self.skipped.append(f"{item.partition}:{item.offset}")
+        self.session.warn(
+            f"the message at offset {item.offset} of partition {item.partition} of topic {self.options.topic} is "
+            "skipped: it is not loaded"
+        )
 
     def _reached_end(self, item: Item) -> None:
         # Behind the last message there may be marks of transactions, which have offsets too.
@@ -310,29 +394,52 @@ class _TopicLoad:
     def _load(self, spool: Spool, load_epoch: LoadMessages) -> bool:
         """Commit the messages as the next epoch, and return whether this run did it."""
         self.set_aside += spool.set_aside
-        if not spool.rows:
+        if not spool.rows and not spool.passed:
             return False
         topic_id = self.client.topic_id()
         if topic_id != self.topic.topic_id:
             raise recreated_error(
                 self.options.topic, f"its id was {self.topic.topic_id} and is {topic_id}"
             )
-        files = spool.finish()
         number = self.epoch.number + 1 if self.epoch else 1
         wanted = StreamEpoch(self.options.stream, number, to_offsets(self.topic, self.following))
-        outcome = with_new_plans(
-            self.session, lambda: load_epoch(files, wanted, spool.places, spool.added)
-        )
-        table = self._table()
-        if outcome.result.get("rows_rejected") and not outcome.snapshot_ids and table is not None:
+        if not spool.rows:
+            # Without their offsets, the next run would find the messages again.
+            is_own = self._continue_after(wanted, is_own=self._mark(wanted))
+            self.totals.epochs += is_own
+            return is_own
+        files = spool.finish()
+        with spool.messages_named():
+            outcome = with_new_plans(
+                self.session, lambda: load_epoch(files, wanted, spool.places, spool.added)
+            )
+        is_own = outcome.status is not Status.NOTHING_TO_DO
+        if outcome.result.get("rows_rejected") and not outcome.snapshot_ids:
             # All messages were rejected: without their offsets they would be rejected again.
-            marked = commit_mark(self.session, table, self.options.branch, wanted)
+            is_own = self._mark(wanted)
+        if not self._continue_after(wanted, is_own=is_own):
+            return False
+        if self.options.rejects_aside:
+            self.set_aside += outcome.result.get("rows_rejected", 0)
+        self.totals.add(outcome, len(files))
+        self.messages += spool.rows
+        return True
+
+    def _mark(self, wanted: StreamEpoch) -> bool:
+        """Commit the offsets of messages without a row, and return whether this run did it."""
+        table = self._table()
+        if table is None:
+            return False
+        marked = commit_mark(self.session, table, self.options.branch, wanted)
+        if not marked.already:
             self.totals.snapshot_id = marked.snapshot_id
-            table = self._table()
+        return not marked.already
+
+    def _continue_after(self, wanted: StreamEpoch, *, is_own: bool) -> bool:
+        """Take the stream's newest epoch for the one to continue after; return whether this run committed it."""
+        table = self._table()
         newest = newest_epoch(table, self.options.branch, self.options.stream) if table else None
-        if newest == wanted:
-            self.totals.add(outcome, len(files))
-            self.messages += spool.rows
+        if newest == wanted and is_own:
             self.epoch = newest
             return True
         if newest != self.epoch:
@@ -344,6 +451,31 @@ class _TopicLoad:
 
     # The outcome
 
+    @property
+    def monitor(self) -> Monitor:
+        """Shows the progress."""
+        options = self.options
+        labels = {"table": self.table, "branch": options.branch, "stream": options.stream}
+        speaks = not (options.once or options.quiet)
+        return Monitor(self.session, labels, options.metrics_path, speaks)
+
+    def show(self, *, failed: bool = False) -> None:
+        """Replace the file of metrics."""
+        facts = self.facts()
+        self.monitor.looked(
+            {
+                "epoch": self.epoch.number if self.epoch else 0,
+                "lag_messages": facts["lag_messages"],
+                "open_transactions": len(facts["open_transactions"]),
+                "gaps": len(facts["gaps"]),
+                "epochs_total": facts["epochs"],
+                "rows_total": facts.get("rows_written") or 0,
+                "rows_rejected_total": facts.get("rows_rejected") or 0,
+                "set_aside_total": facts["messages_set_aside"],
+            },
+            failed=failed,
+        )
+
     def facts(self) -> dict[str, Any]:
         """Return the result."""
         counted = {
@@ -353,8 +485,13 @@ class _TopicLoad:
             **counted,
             "messages": self.messages,
             "messages_set_aside": self.set_aside,
+            "messages_skipped": self.skipped,
             "offsets": _plain(self.following),
             "lag_messages": self.topic.lag(self.following),
+            "open_transactions": [
+                {"partition": partition, "offset": first, "end": end}
+                for partition, (first, end) in sorted(self.topic.open_transactions.items())
+            ],
             "gaps": [gap.to_plain() for gap in self.gaps],
             "compactions": self.compactions,
             "stopped_by": self.stopped_by,

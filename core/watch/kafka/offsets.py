@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lake.core.errors import BadInputError, RefusedError
@@ -21,19 +21,39 @@ class Topic:
     Args:
         name: its name.
         topic_id: its id, which changes when it is created again; None if the brokers do not say it.
-        bounds: the first offset and the offset after the last message, by partition.
+        bounds: the first offset and the offset after the last message that can be read, by partition: messages of
+            a transaction that is not complete, and those after them, cannot be read (the last stable offset).
+        ends: the offset after the last message, by partition (the high watermark); empty if it is not known.
     """
 
     name: str
     topic_id: str | None
     bounds: Mapping[int, tuple[int, int]]
+    ends: Mapping[int, int] = field(default_factory=dict)
 
     def lag(self, following: Mapping[int, int]) -> int:
-        """Return how many offsets follow those up to which the topic was read."""
+        """Return how many offsets follow those up to which the topic was read, up to the high watermark."""
         return sum(
-            max(end - max(following.get(partition, first), first), 0)
+            max(
+                max(end, self.ends.get(partition, end))
+                - max(following.get(partition, first), first),
+                0,
+            )
             for partition, (first, end) in self.bounds.items()
         )
+
+    def readable(self, following: Mapping[int, int]) -> int:
+        """Return how many of them can be read now."""
+        return replace(self, ends={}).lag(following)
+
+    @property
+    def open_transactions(self) -> Mapping[int, tuple[int, int]]:
+        """The offsets from the last stable one to the high watermark, of partitions in which they differ."""
+        return {
+            partition: (end, self.ends[partition])
+            for partition, (_, end) in self.bounds.items()
+            if self.ends.get(partition, end) > end
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ METADATA = ("key", "headers", "topic", "partition", "offset", "timestamp")
 _MINUTE_MS = 60_000
 _MIB = 1 << 20
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
 # Settings on which exactly one load of each message depends.
 _OWN = frozenset(
     {
@@ -55,8 +56,12 @@ class KafkaOptions:
         on_gap: what to do about messages that were deleted before they were loaded.
         starting: where a new stream starts: `EARLIEST`, `LATEST`, or `TIMESTAMP` with a time.
         start_at_ms: the time of the first messages of a new stream.
+        skip: messages that are not loaded, by partition (None for the only one) and offset.
         bad_files: a folder for values that do not have the format; None to fail.
+        rejects_aside: whether the values that do not fit the table are written to that folder too.
         once: load what is there and end.
+        metrics_path: a file of metrics, replaced at each look; None to write none.
+        quiet: print no line at the start and after commits.
 
     Raises:
         InvalidRequestError: a value is not valid or contradicts another.
@@ -76,8 +81,12 @@ class KafkaOptions:
     on_gap: OnGap = OnGap.FAIL
     starting: str = EARLIEST
     start_at_ms: int | None = None
+    skip: frozenset[tuple[int | None, int]] = frozenset()
     bad_files: str | None = None
+    rejects_aside: bool = False
     once: bool = False
+    metrics_path: str | None = None
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         if not _TOPIC.fullmatch(self.topic) or self.topic in {".", ".."}:
@@ -121,6 +130,21 @@ def parse_start(text: str) -> str:
             f"{Option.STARTING} of a topic is {text!r}, not {EARLIEST}, {LATEST} or {TIMESTAMP}"
         )
     return name
+
+
+def parse_skipped(text: str) -> tuple[int | None, int]:
+    """Return the partition, if it is given, and the offset of a message.
+
+    Raises:
+        InvalidRequestError: the text is not ``PARTITION:OFFSET`` or ``OFFSET``.
+    """
+    partition, colon, offset = text.rpartition(":")
+    if not _NUMBER.fullmatch(offset) or (colon and not _NUMBER.fullmatch(partition)):
+        raise InvalidRequestError(
+            f"{Option.SKIP} of a topic is {text!r}, not PARTITION:OFFSET",
+            hint="the error about a message names its partition and its offset",
+        )
+    return int(partition) if colon else None, int(offset)
 
 
 def parse_properties(lines: Iterable[str], name: str) -> dict[str, str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
@@ -16,6 +18,7 @@ from lake.core.errors import BadInputError, InvalidRequestError
 from lake.core.options import Option
 from lake.core.redaction import one_line
 from lake.core.sources.added_columns import write_added
+from lake.core.storage.errors import translate_errors
 from lake.core.watch.kafka.metadata import Values, to_batch, weight
 from lake.core.watch.kafka.options import AVRO, KafkaOptions
 
@@ -47,6 +50,7 @@ class Spool:
         rows: the number of messages in them.
         size: their bytes.
         set_aside: the number of messages that were set aside.
+        skipped: the number of messages that the user said to skip.
         added: for each file, the one with the metadata columns of its messages; empty without such columns.
         places: for each file, the name of its partition (``TOPIC-PARTITION``) and the offsets of its messages.
     """
@@ -58,6 +62,7 @@ class Spool:
     rows: int = 0
     size: int = 0
     set_aside: int = 0
+    skipped: int = 0
     places: dict[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
     added: dict[str, str] = field(default_factory=dict)
     _metadata: dict[int, list[Values]] = field(default_factory=dict)
@@ -82,7 +87,8 @@ class Spool:
             raise BadInputError(
                 f"the message at offset {offset} of partition {partition} of topic {self.options.topic} {problem}: "
                 f"{reason}",
-                hint=f"{Option.BAD_FILES} writes such messages to a folder and goes on",
+                hint=f"{Option.BAD_FILES} writes such messages to a folder and goes on; "
+                f"{Option.SKIP} {partition}:{offset} leaves out this one",
             ) from error
         self._offsets.setdefault(partition, []).append(offset)
         self._values.setdefault(partition, []).append(checked)
@@ -97,6 +103,11 @@ class Spool:
             self._flush()
 
     @property
+    def passed(self) -> int:
+        """The number of messages that are not loaded, and must not be read again."""
+        return self.set_aside + self.skipped
+
+    @property
     def _no_format(self) -> str:
         return f"is not {self.options.format.upper()}"
 
@@ -105,17 +116,42 @@ class Spool:
         self._flush()
         return sorted(self.files)
 
+    @contextmanager
+    def messages_named(self) -> Iterator[None]:
+        """Name the message in errors that name a line of a file of the spool.
+
+        Raises:
+            BadInputError: the error of the block.
+        """
+        try:
+            yield
+        except BadInputError as error:
+            error.message = self._named(error.message)
+            raise
+
+    def _named(self, text: str) -> str:
+        # A name may begin with another one.
+        for path in sorted(self.places, key=len, reverse=True):
+            partition, offsets = self.places[path]
+            where = f"partition {partition.rpartition('-')[2]} of topic {self.options.topic}"
+            name = re.escape(path)
+            line = rf"\b(?:line|row) (\d+) of {name}|{name}, (?:line|row) (\d+)\b,?"
+            text = re.sub(line, partial(_message, offsets, where), text)
+            text = text.replace(path, f"{where} (offsets {offsets[0]} to {offsets[-1]})")
+        return text
+
     def _put_aside(
         self, folder: str, partition: int, offset: int, value: bytes, reason: str
     ) -> None:
         """Write a value and the reason to a folder; a run that reads it again writes the same files."""
-        os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, self._name(partition, offset))
-        for suffix, content in (("", value), (".reason.txt", f"{reason}\n".encode())):
-            with open(path + suffix, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+        with translate_errors(folder):
+            os.makedirs(folder, exist_ok=True)
+            for suffix, content in (("", value), (".reason.txt", f"{reason}\n".encode())):
+                with open(path + suffix, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
         self.set_aside += 1
 
     def _name(self, partition: int, offset: int) -> str:
@@ -156,6 +192,14 @@ class Spool:
             blocks.append(Block(len(taken), b"".join(taken)))
         schema = json.loads(self.options.avro_schema or "null")
         return write_container(schema, blocks, metadata={}, codec="uncompressed")
+
+
+def _message(offsets: Sequence[int], where: str, found: re.Match[str]) -> str:
+    """Return the name of the message in a line of a file."""
+    index = int(found[1] or found[2]) - 1
+    if not 0 <= index < len(offsets):
+        return found[0]
+    return f"the message at offset {offsets[index]} of {where}"
 
 
 def check_of(options: KafkaOptions) -> Check:

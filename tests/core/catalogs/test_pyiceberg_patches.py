@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyiceberg.catalog
 import pyiceberg.io
 import pytest
 from pyiceberg import conversions, types
@@ -35,6 +36,7 @@ from pyiceberg.table.metadata import (
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.statistics import BlobMetadata
+from pyiceberg.utils.config import Config
 
 from lake.core.catalogs import pyiceberg_patches
 from lake.core.catalogs.local_file_io import LocalFileIO
@@ -60,6 +62,8 @@ PATCHED: tuple[tuple[Any, str], ...] = (
     (CommitTableResponse, "model_validate_json"),
     (TableResponse, "model_validate_json"),
     (pyiceberg.io, "_infer_file_io_from_scheme"),
+    (pyiceberg.catalog, "_ENV_CONFIG"),
+    (Config, "_from_configuration_files"),
 )
 # Private names of PyIceberg that lake calls or overrides.
 USED: tuple[tuple[Any, str], ...] = (
@@ -71,6 +75,7 @@ USED: tuple[tuple[Any, str], ...] = (
     (RestCatalog, "_response_to_table"),
     (MetastoreCatalog, "_empty_table_metadata"),
     (SqlCatalog, "_convert_orm_to_iceberg"),
+    (Config, "_from_environment_variables"),
     (TableMetadataUtil, "_construct_without_validation"),
     (update, "_TableMetadataUpdateContext"),
     (update, "_apply_table_update"),

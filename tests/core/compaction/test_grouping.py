@@ -97,13 +97,16 @@ def plan(
 ) -> list[FileGroup]:
     output = SPECS[table_spec if output_spec is None else output_spec]
     asked = compaction_options(options, {}, {})
-    groups, left = plan_groups(
+    groups, left, alone, _ = plan_groups(
         entries(files),
         asked,
         table_spec_id=table_spec,
         output_spec=output,
         least_bytes=least_bytes,
     )
+    # Each file is in a group, or left out or alone for one reason.
+    kept = sum(group.files.num_rows for group in groups) + sum(len(one) for one in alone.values())
+    assert kept + left == len(files)
     # Only a limit leaves out files: without it, they would be in these groups or in more of them.
     if asked.max_files is None:
         assert left == 0
@@ -290,7 +293,9 @@ def test_a_group_that_would_only_become_more_files_is_left_out() -> None:
     # Other gains
     assert len(plan([File(11_000, delete_files=1)] * 2, **tiny)) == 1
     assert len(plan([File(11_000)] * 2, **tiny, strategy="sort", by="p")) == 1
-    assert len(plan([File(11_000, spec=1, partition=(1,))] * 2, **tiny)) == 1
+    moved = [File(11_000, spec=1, partition=(1,))] * 2
+    assert plan(moved, **tiny) == []
+    assert len(plan(moved, **tiny, spec_id=0)) == 1
     assert len(plan([File(11_000)] * 2, **tiny, rewrite_all=True)) == 1
     # Fewer files
     assert len(plan([File(10)] * 20, **tiny)) == 1

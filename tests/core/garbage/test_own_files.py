@@ -14,7 +14,7 @@ from support.tiers import examples
 
 from lake.core.catalogs.catalog import Table
 from lake.core.garbage.nested_tables import NestedTables
-from lake.core.garbage.own_files import own_files
+from lake.core.garbage.own_files import in_own_folders
 from lake.core.storage.storage import Storage
 
 PARTS = (
@@ -39,7 +39,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 def owned(table: Table, *locations: str) -> list[str]:
     files = pa.table({"path": pa.array(locations, pa.string())})
-    found: list[str] = own_files(table, files)["path"].to_pylist()
+    found: list[str] = in_own_folders(table, files)["path"].to_pylist()
     return found
 
 

@@ -16,7 +16,15 @@ from support.tiers import examples
 from lake.core import locations
 from lake.core.catalogs.catalog import Table
 from lake.core.errors import CorruptFileError, NotFoundError
-from lake.core.orphans.trash import find_runs, move_away, read_list, remove, restore, write_list
+from lake.core.orphans.trash import (
+    Trash,
+    find_runs,
+    move_away,
+    read_list,
+    remove,
+    restore,
+    write_list,
+)
 
 RUN = "8f6ef118-cd39-4391-b863-bfabac8e4ffe"
 PARTS = ("data", "a", "a b", "a%20b", "%2F", "é", "e\u0301", "\U0001f600", "", "100%", "day=1")
@@ -57,14 +65,14 @@ def test_each_file_has_a_place_of_its_own_and_the_list_can_be_read(
     places = [locations.canonical(f"/{place}") for place in written.files["moved_to"].to_pylist()]
     assert len(set(places)) == len(wanted)
     assert all(place.startswith(("file:///files/", "file:///files-outside/")) for place in places)
-    read = read_list(table, RUN)
+    read = read_list(Trash.of(table), RUN)
     assert (read.run_id, read.created_ms) == (RUN, 5)
     assert read.files.equals(written.files)
-    assert [run.run_id for run in find_runs(table)] == [RUN]
-    remove(table, RUN)
-    assert find_runs(table) == []
+    assert [run.run_id for run in find_runs(Trash.of(table))] == [RUN]
+    remove(Trash.of(table), RUN)
+    assert find_runs(Trash.of(table)) == []
     with pytest.raises(NotFoundError, match="has no files that run"):
-        read_list(table, RUN)
+        read_list(Trash.of(table), RUN)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -89,13 +97,13 @@ def test_moved_files_come_back_with_their_bytes(
     for path in below:
         assert (folder / path).read_text() == path
         (folder / path).unlink()
-    assert find_runs(table) == []
+    assert find_runs(Trash.of(table)) == []
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "x/y", RUN.upper() + "/..", "files.parquet"])
 def test_what_is_not_the_id_of_a_run_is_not_looked_up(table: Table, name: str) -> None:
     with pytest.raises(NotFoundError, match="is not the id of a run"):
-        read_list(table, name)
+        read_list(Trash.of(table), name)
 
 
 def test_the_list_of_another_table_is_refused(table: Table) -> None:
@@ -106,5 +114,5 @@ def test_the_list_of_another_table_is_refused(table: Table) -> None:
         metadata=SimpleNamespace(location=table.metadata.location, table_uuid="other"),
     )
     with pytest.raises(CorruptFileError, match="is another table's list"):
-        read_list(other, RUN)  # type: ignore[arg-type]
-    remove(table, RUN)
+        read_list(Trash.of(other), RUN)  # type: ignore[arg-type]
+    remove(Trash.of(table), RUN)

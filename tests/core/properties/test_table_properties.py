@@ -16,6 +16,7 @@ ALL = (*tp.HONOURED, *tp.OF_DELETE_FILES)
 # Iceberg's TableProperties does not have these.
 NAME = Path(tp.__file__).name
 OF_OTHERS = {
+    "lake.abandoned-metadata",
     "write.py-location-provider.impl",
     "lake.ignore-summary-totals",
     "flink.max-continuous-empty-commits",

@@ -78,7 +78,7 @@ def divided(source: Source) -> tuple[Counter[Any], list[tuple[Any, str, str]]]:
         for value in dict.fromkeys(values):
             indexes = [index for index, one in enumerate(values) if one == value]
             collected = _Rejects()
-            raw = rows.part(indexes, SCHEMA)
+            raw = rows.part(indexes, SCHEMA, None)
             batch = Acceptance((), collected).accepted(raw, source.path)
             assert {row["kind"] for row in batch.to_pylist()} <= {value}
             found.update((row["kind"], row["n"]) for row in batch.to_pylist())

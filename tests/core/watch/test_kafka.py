@@ -17,7 +17,13 @@ from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
 from lake.core.follow.options import OnGap
 from lake.core.watch.kafka.metadata import reader_of, to_batch
 from lake.core.watch.kafka.offsets import Topic, TopicGapError, starting_offsets, to_offsets
-from lake.core.watch.kafka.options import METADATA, KafkaOptions, parse_properties, parse_start
+from lake.core.watch.kafka.options import (
+    METADATA,
+    KafkaOptions,
+    parse_properties,
+    parse_skipped,
+    parse_start,
+)
 from lake.core.watch.kafka.spool import Spool, check_of
 
 FAIL, SKIP = OnGap.FAIL, OnGap.SKIP
@@ -40,6 +46,21 @@ def test_a_stream_continues_after_its_offsets_and_finds_new_partitions() -> None
 
     assert start.following == {0: 5, 1: 1}
     assert topic((2, 9), (1, 4)).lag(start.following) == 7
+
+
+def test_the_lag_counts_what_waits_behind_a_transaction() -> None:
+    found = Topic("events", "a", {0: (0, 5), 1: (0, 4)}, {0: 9, 1: 4})
+
+    assert found.lag({0: 5, 1: 2}) == 6
+    assert found.readable({0: 5, 1: 2}) == 2
+    assert found.open_transactions == {0: (5, 9)}
+
+
+def test_a_message_to_skip_is_a_partition_and_an_offset() -> None:
+    assert [parse_skipped(text) for text in ("2:7", "7")] == [(2, 7), (None, 7)]
+    for text in ("", "a:1", "1:", ":1", "-1", "1:2:3", "1:x"):
+        with pytest.raises(InvalidRequestError):
+            parse_skipped(text)
 
 
 def test_deleted_messages_are_a_gap_unless_they_were_loaded() -> None:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyiceberg.exceptions import NoSuchTableError
 
 from lake.core.clock import Backoff
+from lake.core.storage import storage
 from support.cli.service_line import Service, csv
 from support.faults import faulty_proxy as faults
 from support.faults.faulty_proxy import Fault, Proxy
@@ -289,7 +290,10 @@ def between(server: RestServer, s3: S3, bucket: str, folder: Path, namespace: st
                 {"catalog": catalog, "store": store},
                 {name: text for name, text in s3.properties().items() if "key" in name},
             )
-            with patch.object(Backoff, "wait", lambda *_, **__: None):
+            with (
+                patch.object(Backoff, "wait", lambda *_, **__: None),
+                patch.object(storage, "ARROW_TRIES", 3),
+            ):
                 wired.prepare()
                 yield wired
 

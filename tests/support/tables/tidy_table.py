@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import uuid
@@ -45,14 +46,22 @@ class Tidy:
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()}
 
 
+def of_failed_commit(text: str) -> str:
+    """Return the metadata of a commit that failed and removed its manifest list."""
+    plain = json.loads(text)
+    for snapshot in plain["snapshots"]:
+        snapshot["manifest-list"] += "-removed"
+    return json.dumps(plain)
+
+
 def planted_orphans(tidy: Tidy) -> list[Path]:
     """Plant one orphan file of each kind."""
     current = max(path.name for path in (tidy.root / "metadata").glob("*.metadata.json"))
-    text = (tidy.root / "metadata" / current).read_text()
+    text = of_failed_commit((tidy.root / "metadata" / current).read_text())
     return [
         tidy.plant("data/lost.parquet"),
         tidy.plant("data/day=2026-01-01/lost.parquet"),
-        tidy.plant("lost.orc"),
+        tidy.plant("data/deep/lost.orc"),
         tidy.plant("metadata/8f6ef118-cd39-4391-b863-bfabac8e4ffe-m0.avro"),
         tidy.plant("metadata/snap-1-1-8f6ef118-cd39-4391-b863-bfabac8e4ffe.avro"),
         tidy.plant("metadata/1.stats"),

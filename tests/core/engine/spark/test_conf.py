@@ -138,3 +138,29 @@ def test_sparks_own_redaction_knows_the_names_of_secrets(name: str) -> None:
 
     for key in ("spark.redaction.regex", "spark.sql.redaction.options.regex"):
         assert re.search(settings[key], f"spark.sql.catalog.x.S3.{name.upper()}.y")
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "settled"),
+    [
+        (
+            "spark.jars",
+            "a.jar, /srv/b.jar,hdfs://h/c.jar",
+            "{here}/a.jar,/srv/b.jar,hdfs://h/c.jar",
+        ),
+        (
+            "spark.archives",
+            "environment.tar.gz#environment",
+            "{here}/environment.tar.gz#environment",
+        ),
+        ("spark.driver.extraClassPath", "a.jar::lib/*", "{here}/a.jar:{here}/lib/*"),
+        ("spark.pyspark.python", "./environment/bin/python", "./environment/bin/python"),
+        ("spark.app.name", "a/b", "a/b"),
+    ],
+)
+def test_paths_are_those_of_the_working_folder_though_spark_starts_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, given: str, settled: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert SparkConf.of(None, {key: given}).given == {key: settled.format(here=tmp_path)}

@@ -1,0 +1,76 @@
+"""Small Parquet files that unpack to gigabytes: refused within seconds, unless the user raises the limit."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import pyiceberg_catalog
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize("codec", ["brotli", "gzip"])
+@pytest.mark.parametrize(
+    "sizes", [[3 * MIB, 3 * MIB], [1] * 5000 + [3 * MIB] + [1] * 5000], ids=["all rows", "one row"]
+)
+def test_values_above_the_limit_are_refused_and_it_can_be_raised(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, codec: str, sizes: list[int]
+) -> None:
+    path = lake.warehouse.parent / "small.parquet"
+    column = pa.array(["a" * size for size in sizes])
+    nested = pa.MapArray.from_arrays(range(len(sizes) + 1), column, pa.array(range(len(sizes))))
+    pq.write_table(pa.table({"m": nested}), path, compression=codec, use_dictionary=False)
+    assert path.stat().st_size < MIB
+    lake.ok("create", "db.t", "m map<string, long>")
+    monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "2MB")
+
+    for command in (["ingest", "db.t", path], ["add-files", "db.t", path]):
+        found = lake(*command)
+        assert found.exit_code == 3, found
+        assert "in column m.key_value.key that unpack to" in " ".join(found.stderr.split())
+        assert "LAKE_MAX_PAGE_SIZE=4GB" in " ".join(found.stderr.split())
+    assert pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot() is None
+
+    monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "16MB")
+    assert lake.ok("ingest", "db.t", path)["result"]["rows_read"] == len(sizes)
+    monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "2MB")
+    assert lake("scan", "db.t", "--output", "-", "--output-format", "json").exit_code == 3
+    monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "many")
+    assert lake("ingest", "db.t", path).exit_code == 2
+
+
+def test_values_that_are_large_in_the_file_too_are_read(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = lake.warehouse.parent / "random.parquet"
+    values = [Random(number).randbytes(3 * MIB) for number in range(2)]
+    pq.write_table(pa.table({"x": values}), path, use_dictionary=False)
+    monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "2MB")
+    assert lake.ok("ingest", "db.t", path, "--create")["result"]["rows_read"] == 2
+
+
+def test_large_columns_of_small_pages_are_read(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = lake.warehouse.parent / "wide.parquet"
+    texts = pa.array([f"{number:0100}" for number in range(50_000)])
+    pq.write_table(pa.table({"x": texts}), path, use_dictionary=False)
+    monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "2MB")
+    assert lake.ok("ingest", "db.t", path, "--create")["result"]["rows_read"] == 50_000
+
+
+@pytest.mark.parametrize("texts", [["a" * MIB], ["a" * MIB, "b" * MIB]], ids=len)
+def test_a_row_that_repeats_long_entries_of_a_dictionary_is_refused(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, texts: list[str]
+) -> None:
+    path = lake.warehouse.parent / "repeated.parquet"
+    pq.write_table(pa.table({"x": [texts * 20, texts * 20]}), path, compression="zstd")
+    assert path.stat().st_size < MIB
+    monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "8MB")
+    found = lake("ingest", "db.t", path, "--create")
+    assert found.exit_code == 3, found
+    assert "that unpack to" in " ".join(found.stderr.split())
