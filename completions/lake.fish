@@ -149,7 +149,7 @@ complete -c lake -n '__fish_seen_subcommand_from replay' -l assume-uncommitted -
 complete -c lake -n '__fish_seen_subcommand_from replay' -l all-staged -d 'Commit all staged runs of the branch: appends as one snapshot'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l tag -d 'Tag the snapshot that contains the savepoint as savepoint-N'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l retain -r -F -d 'Let expiry drop the tag of an older snapshot'
-complete -c lake -n '__fish_seen_subcommand_from replay' -l status -d 'Show committed and pending checkpoints by job'
+complete -c lake -n '__fish_seen_subcommand_from replay' -l status -d 'Show committed, pending and doubtful checkpoints by job'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l branch -x -a '(__lake_names branches)' -d 'Branch to work on'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l on-commit -r -F -d 'Run a program after the commit, with the JSON document on its standard input'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l dry-run -d 'Show the plan; change nothing'

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lake.cli.sentences.words import Facts
+from lake.core.flink.commits import LAKE_OPERATOR_ID
 from lake.core.outcome import Outcome, Status
 
 # Options that a dry run has, and the command that it prepares has not.
@@ -52,10 +53,21 @@ def next_step(
         branch = [] if outcome.branch in {None, "main"} else ["--branch", str(outcome.branch)]
         before = str(outcome.base_snapshot_id)
         return _line(options, "rollback", outcome.table, before, *branch)
+    if command == "replay" and outcome.plan.get("pending") and outcome.status is Status.DONE:
+        return _after_listing(outcome, options)
     if command == "demo" and outcome.status is Status.DONE:
         folder = os.path.relpath(str(result.get("folder", "")))
         return _line(["--warehouse", folder], "snapshots", outcome.table)
     return None
+
+
+def _after_listing(outcome: Outcome, options: Sequence[str]) -> str:
+    """Return the replay that commits pending checkpoints; `PATH` stands for a Flink job's completed checkpoint."""
+    pending = [row for row in outcome.plan["checkpoints"] if row["state"] == "pending"]
+    is_staged = all(row["operator_id"] == LAKE_OPERATOR_ID for row in pending)
+    proof = ["--all-staged"] if is_staged else ["--checkpoint", "PATH"]
+    branch = [] if outcome.branch in {None, "main"} else ["--branch", str(outcome.branch)]
+    return _line(options, "replay", outcome.table, *proof, *branch)
 
 
 def _after_check(outcome: Outcome, options: Sequence[str]) -> str | None:

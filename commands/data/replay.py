@@ -62,7 +62,8 @@ def replay(
         typer.Option(metavar="DURATION", help="Let expiry drop the tag of an older snapshot."),
     ] = None,
     status: Annotated[
-        bool, typer.Option("--status", help="Show committed and pending checkpoints by job.")
+        bool,
+        typer.Option("--status", help="Show committed, pending and doubtful checkpoints by job."),
     ] = False,
     branch: Branch = "main",
     on_commit: OnCommit = None,
@@ -70,15 +71,14 @@ def replay(
 ) -> Outcome:
     """List or commit Flink checkpoints that were never committed."""
     from lake.core.branching import savepoint_tags
-    from lake.core.flink.commits import job_id_of
     from lake.core.replay.plan import plan_replay
-    from lake.core.replay.report import listing, preview, status_by_job, with_plan
+    from lake.core.replay.report import listing, preview, status_by_job, with_details
 
     report_commits(context, on_commit)
     session = session_of(context)
     options = ReplayOptions(
         checkpoints=tuple(checkpoint or ()),
-        job_id=job_id_of(job) if job is not None else None,
+        job_id=job,
         completed=completed,
         replace_partitions=replace_partitions,
         quiet_ms=parse_duration_ms(quiet_time),
@@ -95,17 +95,16 @@ def replay(
             "--status commits nothing: it cannot be combined with options that commit"
         )
     plan = plan_replay(session, session.table(table), options)
-    verbose = session.settings.verbose
     if status:
         return status_by_job(session, plan)
     if tag:
         savepoint_tags.refuse_untaggable(plan.table, plan.given, plan.newest_by_job, branch=branch)
     if dry_run:
-        outcome = preview(plan, verbose=verbose)
+        outcome = preview(session, plan)
         names = {"tags": savepoint_tags.names_of(plan.given)} if tag else {}
         return replace(outcome, plan={**outcome.plan, **names})
     if not options.commits:
-        return listing(plan, verbose=verbose)
+        return listing(session, plan)
     from lake.core.replay.execute import execute
 
     outcome = execute(session, plan)
@@ -113,4 +112,4 @@ def replay(
         outcome = savepoint_tags.with_tags(
             session, outcome, plan.table, plan.given, branch=branch, retain_ms=retain_ms
         )
-    return with_plan(outcome, plan, verbose=verbose)
+    return with_details(session, outcome)

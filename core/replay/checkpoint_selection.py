@@ -31,12 +31,14 @@ class SelectedCheckpoints:
         states: the checkpoint and the committer's state in it, by job.
         elsewhere: for manifests that belong to another branch, the reason by canonical location.
         skipped: messages about states in the checkpoints that were not selected.
+        others: for checkpoints whose states all belong to other tables or branches, the reasons by location.
     """
 
     branch: str = ancestry.MAIN
     states: dict[JobKey, tuple[Checkpoint, CommitterState]] = field(default_factory=dict)
     elsewhere: dict[str, str] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
+    others: dict[str, str] = field(default_factory=dict)
 
     def taken(self) -> Iterator[tuple[JobKey, TakenCheckpoint]]:
         """Yield every checkpoint in the states, with its job."""
@@ -61,38 +63,51 @@ def select_checkpoints(
     """
     given = SelectedCheckpoints(branch)
     for checkpoint in sorted(checkpoints, key=lambda item: -item.checkpoint_id):
-        for state in checkpoint.committers:
-            reason = _mismatch(table, branch, state)
-            if reason is None:
-                key = (state.job_id, state.operator_id)
-                given.states.setdefault(key, (checkpoint, state))
-                continue
-            hint = ""
-            if state.branch not in {None, branch} and _is_table(table, state):
-                hint = f"; replay it with {Option.BRANCH} {state.branch}"
-                given.elsewhere.update(
-                    {paths.canonical(item.path): reason for item in _references(state)}
-                )
-            given.skipped.append(f"{checkpoint.location}: {reason}{hint}")
+        reasons = [_elsewhere(table, branch, state) for state in checkpoint.committers]
+        if all(reasons):
+            given.others[checkpoint.location] = "; ".join(reason for reason in reasons if reason)
+        for state, reason in zip(checkpoint.committers, reasons, strict=True):
+            if reason is not None:
+                given.skipped.append(f"{checkpoint.location}: {reason}")
+                if _is_table(table, state):
+                    given.elsewhere.update(
+                        {paths.canonical(item.path): reason for item in _references(state)}
+                    )
+            elif _is_idle(table, state):
+                given.skipped.append(f"{checkpoint.location}: {_sink(state)} has nothing to commit")
+            else:
+                given.states.setdefault((state.job_id, state.operator_id), (checkpoint, state))
     return given
 
 
-def _mismatch(table: Table, branch: str, state: CommitterState) -> str | None:
-    """Return why a committer's state does not belong to the table or branch; None if it does."""
-    sink = f"{state.sink} {state.operator_id} of job {state.job_id}"
+def _elsewhere(table: Table, branch: str, state: CommitterState) -> str | None:
+    """Return why a committer's state belongs to another table or branch; None if nothing shows that."""
     if state.table is not None and not _is_table(table, state):
-        return f"{sink} writes to {state.table}"
+        return f"{_sink(state)} writes to {state.table}"
     if state.branch is not None and state.branch != branch:
-        return f"{sink} writes to branch {state.branch}, not to {branch}"
+        return (
+            f"{_sink(state)} writes to branch {state.branch}, not to {branch}; "
+            f"replay it with {Option.BRANCH} {state.branch}"
+        )
     references = list(_references(state))
     roots = manifest_roots(table)
     if references and not any(
         paths.within(item.path, root) for item in references for root in roots
     ):
-        return f"the manifests of {sink} are outside the table's folders: {references[0].path}"
-    if not references and state.table is None and not _is_known(table, state):
-        return f"{sink} has nothing to commit"
+        return (
+            f"the manifests of {_sink(state)} are outside the table's folders: {references[0].path}"
+        )
     return None
+
+
+def _is_idle(table: Table, state: CommitterState) -> bool:
+    """Whether a state of an unknown table contains nothing to commit, by a job that never wrote to this table."""
+    has_any = next(_references(state), None) is not None
+    return not has_any and state.table is None and not _is_known(table, state)
+
+
+def _sink(state: CommitterState) -> str:
+    return f"{state.sink} {state.operator_id} of job {state.job_id}"
 
 
 def _references(state: CommitterState) -> Iterator[ManifestReference]:

@@ -24,7 +24,7 @@ from lake.core.replay.model import (
     PendingJob,
     ReplayPlan,
 )
-from lake.core.replay.report import left_runs
+from lake.core.replay.report import describe, left_runs
 from lake.core.replay.snapshot_steps import ReplayStep, replay_steps, staged_steps
 from lake.core.session import Session
 from lake.core.snapshots import ancestry
@@ -56,7 +56,7 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     """
     _remove_leftovers(session, plan)
     if not plan.jobs:
-        return _outcome(plan, Status.NOTHING_TO_DO, ())
+        return _outcome(session, plan, Status.NOTHING_TO_DO, ())
     operation_id = session.ids.uuid()
     runs = {item.run for job in plan.jobs for item in job.checkpoints if item.run}
     try:
@@ -74,7 +74,7 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     except CommitConflictError:
         now = plan.table.refreshed()
         if runs and all(guard_of(run).is_held(now, plan.branch) for run in runs):
-            return _outcome(plan, Status.NOTHING_TO_DO, ())
+            return _outcome(session, _after(plan, now, ()), Status.NOTHING_TO_DO, ())
         raise
     steps = [step for step in committed.steps if isinstance(step, ReplayStep)]
     done = [item for step in steps for item in step.checkpoints]
@@ -85,9 +85,24 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
         session.warn(
             f"the commit succeeded, but temporary manifests could not be removed: {error.message}"
         )
+    after = _after(plan, committed.table, done)
     if not steps:
-        return _outcome(plan, Status.NOTHING_TO_DO, ())
-    return _outcome(plan, Status.DONE, done, operation_id, committed)
+        return _outcome(session, after, Status.NOTHING_TO_DO, ())
+    return _outcome(session, after, Status.DONE, done, operation_id, committed)
+
+
+def _after(plan: ReplayPlan, table: Table, done: Sequence[FoundCheckpoint]) -> ReplayPlan:
+    """Return the plan with the states of those checkpoints that other processes committed or discarded meanwhile."""
+    own = {_name(item) for item in done}
+    chosen = {_name(item) for job in plan.jobs for item in job.checkpoints}
+    found = []
+    for item in plan.found:
+        if _name(item) not in chosen - own:
+            found.append(item)
+        elif item.run is None or guard_of(item.run).is_held(table, plan.branch):
+            reason = "another process committed it meanwhile"
+            found.append(replace(item, state=COMMITTED_LEFTOVER, reason=reason))
+    return replace(plan, found=tuple(found))
 
 
 @contextmanager
@@ -281,6 +296,7 @@ def _is_replayed(table: Table, item: FoundCheckpoint) -> bool:
 
 
 def _outcome(
+    session: Session,
     plan: ReplayPlan,
     status: Status,
     done: Sequence[FoundCheckpoint],
@@ -311,6 +327,7 @@ def _outcome(
         operation_id=operation_id,
         base_snapshot_id=plan.base_snapshot_id,
         snapshot_ids=committed.snapshot_ids if committed else (),
+        plan={"checkpoints": describe(plan, session.clock.now_ms())},
         result=result,
         warnings=[f"run {run.run_id} was left: {run.reason}" for run in plan.left],
     )

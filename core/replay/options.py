@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lake.core.errors import InvalidRequestError
+from lake.core.flink.commits import job_id_of
 from lake.core.flink.manifest_names import END_OF_INPUT
 from lake.core.options import Option
 from lake.core.snapshots import ancestry
@@ -18,7 +19,7 @@ class ReplayOptions:
 
     Args:
         checkpoints: locations of completed checkpoints or savepoints.
-        job_id: a job whose operator asserts what it completed.
+        job_id: a job whose operator asserts what it completed, or the run id of a staged load.
         completed: the number of this job's newest completed checkpoint.
         replace_partitions: whether the jobs ran in overwrite mode.
         quiet_ms: how long a job must have written nothing, in ms.
@@ -87,7 +88,7 @@ class ReplayOptions:
 
     @property
     def operator_assertion(self) -> tuple[str, int] | None:
-        """The job and the checkpoint that its operator says completed."""
+        """The job, as 32 hexadecimal digits, and the checkpoint that its operator says completed."""
         if self.job_id is None or self.completed is None:
             return None
-        return self.job_id, self.completed
+        return job_id_of(self.job_id), self.completed

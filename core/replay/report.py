@@ -11,7 +11,14 @@ import pyarrow.compute as pc
 from lake.core.flink.commits import JobCommit, job_commits
 from lake.core.manifests.data_files import DATA
 from lake.core.outcome import Detail, Outcome, Status
-from lake.core.replay.model import PENDING, FoundCheckpoint, ReplayPlan
+from lake.core.replay.model import (
+    BROKEN,
+    PARTIAL,
+    PENDING,
+    UNPROVEN,
+    FoundCheckpoint,
+    ReplayPlan,
+)
 from lake.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -25,6 +32,7 @@ _SHORT = (
     "data_files",
     "delete_files",
     "rows",
+    "age",
     "reason",
 )
 _LONG = ("job_id", "operator_id", *_SHORT[1:])
@@ -33,6 +41,8 @@ _STATUS = (
     "operator_id",
     "committed_checkpoint",
     "pending_checkpoints",
+    "unproven_checkpoints",
+    "damaged_checkpoints",
     "data_files",
     "delete_files",
     "rows",
@@ -40,8 +50,8 @@ _STATUS = (
 )
 
 
-def describe(plan: ReplayPlan) -> list[dict[str, Any]]:
-    """Return every checkpoint as a row of the JSON output; ids are strings."""
+def describe(plan: ReplayPlan, now_ms: int) -> list[dict[str, Any]]:
+    """Return every checkpoint as a row of the JSON output; ids are strings, the age is that of its first manifest."""
     return [
         {
             "job_id": item.job_id,
@@ -52,6 +62,7 @@ def describe(plan: ReplayPlan) -> list[dict[str, Any]]:
             "data_files": item.data_files,
             "delete_files": item.delete_files,
             "rows": rows_of([item]),
+            "age_seconds": _age_seconds([item], now_ms),
             "reason": item.reason,
         }
         for item in plan.found
@@ -73,31 +84,28 @@ def rows_of(found: Iterable[FoundCheckpoint]) -> int:
     )
 
 
-def listing(plan: ReplayPlan, *, verbose: bool) -> Outcome:
+def listing(session: Session, plan: ReplayPlan) -> Outcome:
     """Return the outcome of a listing."""
     pending = [item for item in plan.found if item.state == PENDING]
-    return _outcome(
-        plan, Status.DONE if pending else Status.NOTHING_TO_DO, pending, verbose=verbose
-    )
+    return _outcome(session, plan, Status.DONE if pending else Status.NOTHING_TO_DO, pending)
 
 
-def preview(plan: ReplayPlan, *, verbose: bool) -> Outcome:
+def preview(session: Session, plan: ReplayPlan) -> Outcome:
     """Return the outcome of a dry run: the checkpoints, and how much would be committed."""
     chosen = [item for job in plan.jobs for item in job.checkpoints]
-    outcome = _outcome(plan, Status.DRY_RUN, chosen, verbose=verbose)
+    outcome = _outcome(session, plan, Status.DRY_RUN, chosen)
     if plan.all_staged:
         outcome = replace(outcome, plan={**outcome.plan, "left_runs": left_runs(plan)})
     return outcome
 
 
-def with_plan(outcome: Outcome, plan: ReplayPlan, *, verbose: bool) -> Outcome:
-    """Return the outcome with the checkpoints that were found; the table is printed if nothing was committed."""
-    planned = _outcome(plan, outcome.status, (), verbose=verbose)
-    explains = verbose or outcome.status is not Status.DONE
-    return replace(
-        outcome,
-        plan={"checkpoints": planned.plan["checkpoints"]},
-        details=planned.details if explains else outcome.details,
+def with_details(session: Session, outcome: Outcome) -> Outcome:
+    """Return the outcome of a replay with the table of its checkpoints, if nothing was committed."""
+    explains = session.settings.verbose or outcome.status is not Status.DONE
+    return (
+        replace(outcome, details=_details(session, outcome.plan["checkpoints"]))
+        if explains
+        else outcome
     )
 
 
@@ -125,10 +133,9 @@ def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
 
 
 def _outcome(
-    plan: ReplayPlan, status: Status, counted: Sequence[FoundCheckpoint], *, verbose: bool
+    session: Session, plan: ReplayPlan, status: Status, counted: Sequence[FoundCheckpoint]
 ) -> Outcome:
-    rows = describe(plan)
-    columns = _LONG if verbose else _SHORT
+    rows = describe(plan, session.clock.now_ms())
     return Outcome(
         command="replay",
         table=plan.table.identifier,
@@ -142,8 +149,15 @@ def _outcome(
             "delete_files": sum(item.delete_files for item in counted),
             "rows": rows_of(counted),
         },
-        details=[Detail("checkpoints", columns, [[row[name] for name in columns] for row in rows])],
+        details=_details(session, rows),
     )
+
+
+def _details(session: Session, rows: Sequence[dict[str, Any]]) -> list[Detail]:
+    columns = _LONG if session.settings.verbose else _SHORT
+    return [
+        Detail("checkpoints", columns, [[_shown(row, name) for name in columns] for row in rows])
+    ]
 
 
 def _last_commits(plan: ReplayPlan) -> list[JobCommit]:
@@ -165,28 +179,37 @@ def _status(
     now_ms: int,
 ) -> dict[str, Any]:
     pending = [item for item in found if item.state == PENDING]
-    written = [
-        manifest.modified_ms
-        for item in pending
-        for manifest in item.manifests
-        if manifest.modified_ms is not None
-    ]
     return {
         "job_id": job[0],
         "operator_id": job[1] or None,
         "committed_checkpoint": str(commit.checkpoint_id) if commit else None,
-        "pending_checkpoints": [str(item.checkpoint_id) for item in pending],
+        "pending_checkpoints": _numbers(pending),
+        "unproven_checkpoints": _numbers(item for item in found if item.state == UNPROVEN),
+        "damaged_checkpoints": _numbers(item for item in found if item.state in {BROKEN, PARTIAL}),
         "data_files": sum(item.data_files for item in pending),
         "delete_files": sum(item.delete_files for item in pending),
         "rows": rows_of(pending),
-        "age_seconds": max(now_ms - min(written), 0) / 1000 if written else None,
+        "age_seconds": _age_seconds(pending, now_ms),
     }
 
 
-def _shown(job: dict[str, Any], column: str) -> Any:
-    if column == "pending_checkpoints":
-        return ", ".join(job[column])
+def _numbers(found: Iterable[FoundCheckpoint]) -> list[str]:
+    return [str(item.checkpoint_id) for item in found]
+
+
+def _age_seconds(found: Iterable[FoundCheckpoint], now_ms: int) -> float | None:
+    written = [
+        manifest.modified_ms
+        for item in found
+        for manifest in item.manifests
+        if manifest.modified_ms is not None
+    ]
+    return max(now_ms - min(written), 0) / 1000 if written else None
+
+
+def _shown(row: dict[str, Any], column: str) -> Any:
     if column == "age":
-        age = job["age_seconds"]
+        age = row["age_seconds"]
         return None if age is None else format_duration(age)
-    return job[column]
+    value = row[column]
+    return ", ".join(value) if isinstance(value, list) else value

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lake.core.errors import RefusedError
+from lake.core.errors import NotFoundError, RefusedError
 from lake.core.flink.commits import NONE_COMMITTED, job_commit, job_commits, max_committed
 from lake.core.flink.manifest_names import parse_name
 from lake.core.manifests.data_files import EQUALITY_DELETES
@@ -15,10 +15,12 @@ from lake.core.options import Option
 from lake.core.replay.checkpoint_selection import later_checkpoints
 from lake.core.replay.classification import Doubt
 from lake.core.replay.model import FOREIGN, FoundCheckpoint, PendingJob
+from lake.core.replay.retention_horizon import retained_since
 from lake.core.replay.staged import is_staged
 from lake.core.snapshots import ancestry
-from lake.core.snapshots.run_ids import OPERATION_ID
+from lake.core.snapshots.run_ids import OPERATION_ID, run_ids_of
 from lake.core.snapshots.summary import REPLACE_PARTITIONS
+from lake.core.staging.staged_run import job_and_checkpoint
 from lake.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -42,8 +44,11 @@ def check(session: Session, survey: Survey) -> None:
     """Apply the safety rules, and warn about checkpoints that are not committed.
 
     Raises:
+        NotFoundError: nothing in the table is by the job that was asked for.
         RefusedError: a safety rule forbids the commit.
     """
+    _refuse_elsewhere(survey)
+    _refuse_unknown(survey)
     _warn(session, survey)
     _refuse_unfit(survey)
     _refuse_expired(survey)
@@ -79,6 +84,67 @@ def _warn(session: Session, survey: Survey) -> None:
             f"{_numbers(unproven)} is committed late: equality deletes also delete rows "
             "with the same keys that were committed since"
         )
+
+
+def _refuse_elsewhere(survey: Survey) -> None:
+    """Refuse a checkpoint, or a job, of which nothing belongs to the table and branch."""
+    for location, reason in survey.given.others.items():
+        raise RefusedError(
+            f"{location} contains nothing to commit to branch {survey.options.branch} of "
+            f"{survey.table.identifier}: {reason}"
+        )
+    asked = [item.found for item in survey.asked_for]
+    if asked and survey.options.operator_assertion and all(item.state == FOREIGN for item in asked):
+        raise RefusedError(f"{_numbers(asked)}: {asked[0].reason}")
+
+
+def _refuse_unknown(survey: Survey) -> None:
+    """Refuse a job that the table does not know, or a number above all that it knows of the job.
+
+    A job may complete checkpoints without rows, which leave nothing: their numbers are not needed. Without the whole
+    history a repeated command must not fail, because the commit of the first one may have expired.
+    """
+    assertion = survey.options.operator_assertion
+    if assertion is None:
+        return
+    job_id, completed = assertion
+    table = survey.table
+    known = _numbers_by_job(survey)
+    is_whole = retained_since(table.metadata, survey.options.branch) is None
+    if job_id not in known:
+        if is_whole:
+            raise NotFoundError(
+                f"no snapshot and no temporary manifest of {table.identifier} is by job {survey.options.job_id}",
+                hint=_known_jobs(known),
+            )
+        return
+    highest = known[job_id]
+    if completed > highest and (is_whole or survey.jobs):
+        raise RefusedError(
+            f"{Option.COMPLETED} {completed} is above {highest}, the highest checkpoint of job {job_id} that "
+            "left anything in the table",
+            hint=f"if {highest} or a later checkpoint has completed, give {Option.COMPLETED} {highest}: later ones "
+            "without rows leave nothing to commit",
+        )
+
+
+def _numbers_by_job(survey: Survey) -> dict[str, int]:
+    """Return the highest checkpoint of each job in temporary manifests and in retained snapshots."""
+    numbers: dict[str, int] = {}
+    found = [(item.found.job_id, item.found.checkpoint_id) for item in survey.classified]
+    for snapshot in survey.table.metadata.snapshots:
+        if commit := job_commit(snapshot):
+            found.append((commit.job_id, commit.checkpoint_id))
+        found += [job_and_checkpoint(run_id) for run_id in run_ids_of(_summary(snapshot))]
+    for job_id, number in found:
+        numbers[job_id] = max(number, numbers.get(job_id, number))
+    return numbers
+
+
+def _known_jobs(numbers: Mapping[str, int]) -> str:
+    shown = [f"{job_id} (up to {number})" for job_id, number in list(numbers.items())[:_SHOWN]]
+    more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
+    return f"jobs of the table: {', '.join(shown)}{more}" if shown else "no job wrote to the table"
 
 
 def _has_equality_deletes(found: FoundCheckpoint) -> bool:

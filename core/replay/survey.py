@@ -100,11 +100,6 @@ class Survey:
             and (self.options.assume_uncommitted or self._is_newer(item))
         ]
 
-    @property
-    def has_missing_manifests(self) -> bool:
-        """Whether manifests of requested checkpoints do not exist."""
-        return any(item.evidence.has_missing_manifests for item in self.unfit)
-
     def to_plan(self) -> ReplayPlan:
         """Return the plan."""
         head = ancestry.branch_head(self.table.metadata, self.options.branch)

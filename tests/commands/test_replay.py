@@ -136,6 +136,8 @@ def test_two_processes_at_once_commit_once(flink_lent: Flink, name: str, tmp_pat
     documents = [json.loads(stdout) for stdout, _ in ends]
     assert [process.returncode for process in running] == [0, 0], ends
     assert sorted(document["status"] for document in documents) == ["done", "nothing-to-do"]
+    (loser,) = [item for item in documents if item["status"] == "nothing-to-do"]
+    assert [row for row in loser["plan"]["checkpoints"] if row["state"] == "pending"] == []
     assert rows_of(fixture, tmp_path) == fixture.rows("full")
 
 
@@ -335,3 +337,17 @@ def test_a_listing_is_a_table_for_people(flink: Flink) -> None:
 
     assert "committed-leftover" in result.stdout
     assert "db.done_not_cleaned: 1 checkpoint, 0 pending" in result.stderr
+    assert "next:" not in result.stderr
+
+
+def test_a_listing_shows_rows_and_age_and_what_commits_the_checkpoints(flink: Flink) -> None:
+    fixture = flink("b-append-pending")
+
+    document = lake_on(fixture).ok("replay", fixture.table)
+    result = lake_on(fixture)("replay", fixture.table)
+
+    header, *lines = (line.split("\t") for line in result.stdout.splitlines())
+    ages = [line[header.index("age")] for line in lines]
+    assert [row["age_seconds"] > 0 for row in document["plan"]["checkpoints"]] == [True] * 3
+    assert [age[-1] in "smh" for age in ages] == [True] * 3, ages
+    assert f"replay {fixture.table} --checkpoint PATH\n" in result.stderr

@@ -18,6 +18,7 @@ from support.tables.iceberg_tables import FixedClock, pyiceberg_catalog
 
 from lake.core.catalogs.selection import open_catalog
 from lake.core.errors import LakeError, NotAuthorisedError, TimedOutError
+from lake.core.flink.manifest_names import END_OF_INPUT
 from lake.core.replay import checkpoint_selection
 from lake.core.session import Session
 from lake.core.settings import Settings
@@ -78,6 +79,11 @@ class Replay:
         document = self.lake.ok("replay", self.fixture.table, *more)
         return "\n".join(item["reason"] for item in document["plan"]["checkpoints"])
 
+    def status(self) -> dict[str, Any]:
+        """Return what the status shows of the only job."""
+        jobs = self.lake.ok("replay", self.fixture.table, "--status")["result"]["jobs"]
+        return dict(jobs[0]) if len(jobs) == 1 else {}
+
     def rows(self, folder: Path) -> list[str]:
         """Return the table's rows."""
         output = folder / "rows.parquet"
@@ -134,6 +140,8 @@ def test_with_a_manifest_cut_short_nothing_is_committed(pending: Replay, tmp_pat
 
     assert pending.is_untouched(tmp_path)
     assert pending.states()[-1] == (6, "broken")
+    status = pending.status()
+    assert (status["pending_checkpoints"], status["damaged_checkpoints"]) == (["4", "5"], ["6"])
 
 
 def test_a_manifest_of_another_length_than_the_checkpoint_says_is_refused(
@@ -222,6 +230,8 @@ def test_what_a_restarted_counter_left_is_unproven_until_it_is_assumed_uncommitt
 
     assert pending.states() == [(4, "unproven"), (5, "unproven"), (6, "unproven")]
     assert "counter restarted" in pending.reasons()
+    status = pending.status()
+    assert (status["pending_checkpoints"], status["unproven_checkpoints"]) == ([], ["4", "5", "6"])
     document = pending.commit().json()
     assert (document["status"], document["result"]["skipped_checkpoints"]) == ("nothing-to-do", 3)
     assert "--assume-uncommitted" in document["warnings"][0]
@@ -538,19 +548,18 @@ def test_manifests_of_other_tables_in_a_shared_place_are_foreign(
         (5, "pending"),
         (6, "pending"),
     ]
-    assert result.json()["status"] == "nothing-to-do"
+    refused(result, f"of job {job}", "is outside the table's folders")
     assert pending.is_untouched(tmp_path)
 
 
-def test_a_checkpoint_of_another_table_is_nothing_to_do_and_says_so(
-    pending: Replay, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_another_table_is_refused(pending: Replay, tmp_path: Path) -> None:
     with shared("e2-crash-superseded") as other:
         path = other.root / other.truth["replay"]["from_checkpoint"]
-        document = pending.commit(path=path).json()
+        result = pending.commit(path=path)
+        both = pending.commit("--checkpoint", path)
 
-    assert (document["status"], document["result"]["skipped_checkpoints"]) == ("nothing-to-do", 3)
-    assert "are outside the table's folders" in document["warnings"][0]
+    refused(result, f"{path}/_metadata", "are outside the table's folders", pending.fixture.table)
+    refused(both, f"{path}/_metadata")
     assert pending.is_untouched(tmp_path)
 
 
@@ -607,12 +616,44 @@ def test_what_is_not_there_or_no_checkpoint_is_bad_input(flink: Flink, given: li
     assert result.exit_code == 7, result
 
 
-def test_a_job_that_left_nothing_is_nothing_to_do(flink: Flink) -> None:
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_a_job_that_the_table_does_not_know_is_not_found(flink: Flink, dry: list[str]) -> None:
     fixture = flink("b-append-pending")
+    known = f"{fixture.truth['replay']['job']} (up to 6)"
 
-    document = CommandLine(fixture.warehouse).ok(
-        "replay", fixture.table, "--job", "1" * 32, "--completed", 9
+    result = CommandLine(fixture.warehouse)(
+        *("--json", "replay", fixture.table, "--job", "1" * 32, "--completed", 9, *dry)
     )
 
+    assert (result.exit_code, result.json()["error"]["kind"]) == (7, "not-found"), result
+    assert "1" * 32 in result.json()["error"]["message"]
+    assert known in result.json()["error"]["hint"]
+
+
+def test_a_number_above_all_of_the_job_is_refused(pending: Replay, tmp_path: Path) -> None:
+    refused(pending.on_word(7), "--completed 7", "above 6", "give --completed 6")
+    refused(pending.on_word(END_OF_INPUT), "above 6")
+    assert pending.is_untouched(tmp_path)
+
+    assert pending.on_word(6).json()["result"]["committed_checkpoints"] == 3
+    refused(pending.on_word(7), "above 6")
+    assert pending.on_word(6).json()["status"] == "nothing-to-do"
+
+
+def test_a_repeated_replay_has_nothing_to_do_after_its_snapshots_expired(pending: Replay) -> None:
+    lake, name = pending.lake, pending.fixture.table
+    assert pending.on_word(6).json()["status"] == "done"
+    rows = pending.table().scan(limit=1).to_arrow()
+    for _ in range(2):
+        # Commits of others, so that no snapshot of the job is the newest one.
+        pending.table().append(rows)
+    expired = lake.ok(
+        *("expire", name, "--older-than", "0s", "--unsafe-retention", "--retain-last", 1),
+        *("--keep-checkpoints", "0s"),
+    )
+    assert expired["result"]["snapshots"] > 0, expired
+
+    document = pending.on_word(6).json()
+
     assert document["status"] == "nothing-to-do"
-    assert "1" * 32 in document["warnings"][0]
+    assert pending.job in document["warnings"][0]

@@ -46,6 +46,7 @@ def test_a_staged_run_is_listed_with_how_it_is_called(staged: CommandLine) -> No
     assert (found["state"], found["checkpoint_id"]) == ("pending", "1")
     assert (found["data_files"], found["rows"]) == (1, 2)
     assert "run r1" in found["reason"]
+    assert "replay db.t --all-staged\n" in staged("replay", "db.t").stderr
 
 
 def test_a_staged_run_is_committed_once_though_it_is_young(staged: CommandLine) -> None:
@@ -123,8 +124,9 @@ def test_a_staged_run_is_committed_to_no_other_branch(lake: CommandLine, tmp_pat
     lake.ok("ingest", "db.t", source, "--stage", "--run-id", "r1", "--branch", "b")
 
     (found,) = lake.ok("replay", "db.t")["plan"]["checkpoints"]
-    refusal = lake.ok("replay", "db.t", "--job", "r1", "--completed", 1)
-    assert (found["state"], refusal["status"]) == ("foreign", "nothing-to-do")
+    refusal = lake("replay", "db.t", "--job", "r1", "--completed", 1)
+    assert (found["state"], refusal.exit_code) == ("foreign", 3), refusal
+    assert "run r1 is for branch b" in refusal.stderr
 
     document = lake.ok("replay", "db.t", "--job", "r1", "--completed", 1, "--branch", "b")
     assert (document["status"], document["branch"]) == ("done", "b")
@@ -135,7 +137,8 @@ def test_a_discarded_run_is_nothing_to_replay(staged: CommandLine) -> None:
     staged.ok("ingest", "db.t", "--discard", "r1")
 
     assert staged.ok("replay", "db.t")["plan"]["checkpoints"] == []
-    assert staged.ok("replay", "db.t", "--job", "r1", "--completed", 1)["status"] == "nothing-to-do"
+    result = staged("replay", "db.t", "--job", "r1", "--completed", 1)
+    assert (result.exit_code, "no job wrote to the table" in result.stderr) == (7, True), result
 
 
 def test_a_run_without_all_its_manifests_is_broken(lake: CommandLine, tmp_path: Path) -> None:

@@ -1083,6 +1083,20 @@ def _replays() -> tuple[RemovedCheck, ...]:
             (_REFUSALS,),
         ),
         RemovedCheck(
+            "a checkpoint of another table is nothing to do",
+            "core/replay/safety_checks.py",
+            "    _refuse_elsewhere(survey)\n",
+            "",
+            (_REFUSALS,),
+        ),
+        RemovedCheck(
+            "an unknown job is nothing to do",
+            "core/replay/safety_checks.py",
+            "    _refuse_unknown(survey)\n",
+            "",
+            (_REFUSALS,),
+        ),
+        RemovedCheck(
             "a missing manifest is not noticed",
             "core/replay/safety_checks.py",
             "            _refuse_gaps(survey, job)\n",

@@ -80,7 +80,7 @@ def test_a_plan_does_not_depend_on_the_order_in_which_files_are_listed(
     fixture = flink("d-retract")
     session = session_on(fixture)
     table = session.table(fixture.table)
-    options = ReplayOptions(job_id=fixture.truth["replay"]["job"], completed=99)
+    options = ReplayOptions(job_id=fixture.truth["replay"]["job"], completed=6)
     expected = plan_replay(session, table, options)
     listed = table.storage.list_files
     monkeypatch.setattr(
