@@ -86,7 +86,8 @@ def find_sources(storage: Storage, names: Iterable[str], format_name: str | None
     """
     found: dict[str, Source] = {}
     for name in names:
-        for path in _expand(storage, name):
+        for file in _expand(storage, name):
+            path = file.location
             key = _identity(path)
             if key in found:
                 raise BadInputError(
@@ -94,7 +95,7 @@ def find_sources(storage: Storage, names: Iterable[str], format_name: str | None
                     hint="name each file once",
                 )
             kind = _format_of(path, format_name)
-            found[key] = Source(path=path, format=kind, size_bytes=storage.size(path))
+            found[key] = Source(path=path, format=kind, size_bytes=file.length)
     return list(found.values())
 
 
@@ -105,18 +106,7 @@ def list_sources(storage: Storage, name: str) -> list[StoredFile]:
         with translate_errors(name):
             found = [_stored(path) for path in local_names(parsed.path, _is_data)]
         return [file for file in found if file is not None]
-    wild = WILD.search(name, name.index("://") + 3)
-    folder = name[: name.rindex("/", 0, wild.start())] if wild else name
-    pattern = _pattern(name) if wild else None
-    return sorted(
-        (
-            file
-            for file in storage.find_files(folder)
-            if _is_data(file.location.removeprefix(folder.rstrip("/")))
-            and (pattern is None or pattern.fullmatch(file.location))
-        ),
-        key=lambda file: file.location,
-    )
+    return _matching(storage, name) if WILD.search(parsed.path) else _data_below(storage, name)
 
 
 def look_up_sources(storage: Storage, locations_of: Iterable[str]) -> dict[str, StoredFile | None]:
@@ -162,17 +152,18 @@ def _stored(path: str) -> StoredFile | None:
     return StoredFile(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
-def _expand(storage: Storage, name: str) -> list[str]:
+def _expand(storage: Storage, name: str) -> list[StoredFile]:
     parsed = locations.parse(name)
     if parsed.is_local:
         with translate_errors(name):
-            chosen = local_names(parsed.path, _is_data)
-    elif storage.is_folder(name):
-        chosen = _data_below(storage, name)
-    elif storage.exists(name):
-        chosen = [name]
+            paths = local_names(parsed.path, _is_data)
+        chosen = [StoredFile(path, storage.size(path), None) for path in paths]
+    elif file := storage.look_up([name])[name]:
+        chosen = [file]
     else:
-        chosen = _expand_remote(storage, name) if WILD.search(parsed.path) else []
+        chosen = _data_below(storage, name)
+        if not chosen and WILD.search(parsed.path):
+            chosen = _matching(storage, name)
     if not chosen and (os.path.isdir(parsed.path) if parsed.is_local else storage.is_folder(name)):
         raise NotFoundError(
             f"the folder {name} contains no files to load",
@@ -185,11 +176,12 @@ def _expand(storage: Storage, name: str) -> list[str]:
     return chosen
 
 
-def _expand_remote(storage: Storage, name: str) -> list[str]:
+def _matching(storage: Storage, name: str) -> list[StoredFile]:
+    """Return the files of an object store that a glob refers to, by name."""
     wild = WILD.search(name, name.index("://") + 3)
     folder = name[: name.rindex("/", 0, wild.start() if wild else len(name))]
     pattern = _pattern(name)
-    return [path for path in _data_below(storage, folder) if pattern.fullmatch(path)]
+    return [file for file in _data_below(storage, folder) if pattern.fullmatch(file.location)]
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -205,9 +197,13 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.DOTALL)
 
 
-def _data_below(storage: Storage, folder: str) -> list[str]:
-    found = sorted(storage.find(folder, ""))
-    return [path for path in found if _is_data(path.removeprefix(folder.rstrip("/")))]
+def _data_below(storage: Storage, folder: str) -> list[StoredFile]:
+    """Return the files to load below a folder of an object store, by name."""
+    below = folder.rstrip("/")
+    files = [
+        file for file in storage.find_files(folder) if _is_data(file.location.removeprefix(below))
+    ]
+    return sorted(files, key=lambda file: file.location)
 
 
 def _is_data(relative: str) -> bool:

@@ -93,6 +93,25 @@ def test_a_name_that_means_no_file_is_not_found(folder: Path, prefix: str, name:
         find_sources(storage, [prefix.format(folder=folder) + name], None)
 
 
+@pytest.mark.parametrize(
+    ("name", "most", "files"), [("in", 1, 6), ("in/**/*.jsonl", 1, 1), ("in/a.parquet", 1, 1)]
+)
+def test_files_of_a_listing_are_not_looked_up_one_by_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int, files: int
+) -> None:
+    asked: list[str] = []
+    look_up, size = Storage.look_up, Storage.size
+    monkeypatch.setattr(
+        Storage, "look_up", lambda self, names: asked.extend(names) or look_up(self, names)
+    )
+    monkeypatch.setattr(Storage, "size", lambda self, name: asked.append(name) or size(self, name))
+
+    found = find_sources(Bucket(folder), [f"s3://bucket/{name}"], None)
+
+    assert [one.size_bytes for one in found] == [1] * files
+    assert len(asked) <= most, asked
+
+
 def test_two_spellings_of_one_object_are_one_file(folder: Path) -> None:
     with pytest.raises(BadInputError, match="named twice"):
         find_sources(
