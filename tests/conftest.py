@@ -235,7 +235,10 @@ def _cpu_seconds() -> float:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
     """Let no test skip on CI."""
     report = yield
-    report.user_properties.append((tiers.CPU_SECONDS, item.stash.get(_CPU_SECONDS, 0.0)))
+    report.user_properties += [
+        (tiers.CPU_SECONDS, item.stash.get(_CPU_SECONDS, 0.0)),
+        (tiers.CPU_SECONDS_ALLOWED, tiers.cpu_seconds_allowed(item)),
+    ]
     if not tiers.ON_CI:
         return report
     if report.skipped and not hasattr(report, "wasxfail"):

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support import tiers
 
 ROOT = Path(__file__).parent.parent
@@ -68,15 +70,43 @@ def test_the_report_counts_what_did_not_run_and_names_the_commands() -> None:
 
 
 def test_a_run_of_the_quick_tier_names_its_expensive_tests() -> None:
-    def report(name: str, seconds: float) -> pytest.TestReport:
-        used = [(tiers.CPU_SECONDS, seconds)]
+    def report(name: str, seconds: float, allowed: float = 6.0) -> pytest.TestReport:
+        used = [(tiers.CPU_SECONDS, seconds), (tiers.CPU_SECONDS_ALLOWED, allowed)]
         return pytest.TestReport(
             name, ("", 0, name), {}, "passed", None, "call", user_properties=used
         )
 
-    assert tiers.expensive([report("a", 5.9), report("b", 7.25)]) == [
+    assert tiers.expensive([report("a", 5.9), report("b", 7.25), report("c", 7.25, 30.0)]) == [
         "b took 7.2 s of the processor: make it cheaper, or mark it as slow"
     ]
+
+
+@given(st.none())
+def property_test(_nothing: None) -> None:
+    """Stand for a property test."""
+
+
+@pytest.mark.parametrize(
+    ("on_ci", "test", "module", "allowed"),
+    [
+        (True, property_test, {"examples": tiers.examples}, 30.0),
+        (True, property_test, {}, 6.0),
+        (True, call, {"examples": tiers.examples}, 6.0),
+        (False, property_test, {"examples": tiers.examples}, 6.0),
+    ],
+)
+def test_a_property_test_may_take_longer_where_it_tries_more_examples(
+    on_ci: bool,
+    test: object,
+    module: dict[str, object],
+    allowed: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LAKE_SOAK", raising=False)
+    monkeypatch.setattr(tiers, "ON_CI", on_ci)
+    item: Any = SimpleNamespace(obj=test, module=SimpleNamespace(**module))
+
+    assert tiers.cpu_seconds_allowed(item) == allowed
 
 
 def test_property_tests_try_every_example_on_ci_and_fewer_elsewhere(

@@ -419,14 +419,14 @@ def _more_files(plan: CompactionPlan, tally: _Tally | None) -> list[str]:
     before = sum(group.files.num_rows for group in plan.groups)
     by_size = sum(group.output_files for group in plan.groups)
     after = sum(group.expected_files for group in plan.groups)
-    about = "about "
     if tally is not None:
-        before, after, about = tally.files_in, tally.files_out, ""
+        before, after = tally.files_in, tally.files_out
     if after <= before:
         return []
     cause = f"the target size is {format_size(plan.options.target_bytes)}"
     if by_size <= before:
         cause = f"partition spec {plan.spec.spec_id} puts their rows into more partitions"
+    about = "about " if tally is None else ""
     return [f"the rewrite turns {before:,} files into {about}{after:,}: {cause}"]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.compaction.options import BINPACK, CompactionOptions
+from lake.core.compaction.partition_counts import Integers
 from lake.core.types.partition_codes import partition_codes
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 # A split is this much larger than its share, so that rounding does not produce an extra file.
 _SPLIT_OVERHEAD = 5 * 1024
 _TOLERATED_EXCESS = 1.1
-Integers = npt.NDArray[np.int64]
 # Why files are left alone: they have the right size and few deletes; their partition has no other file to rewrite, or
 # too few; the rewrite would produce more files, because of the target size, or because the table's spec has more
 # partitions for their rows than there are files.
@@ -226,9 +226,12 @@ def plan_groups(
     grouped = files.take(pa.array(order[np.concatenate(groups)]))
     ends = np.cumsum([len(group) for group in groups]).tolist()
     planned = [
-        replace(
-            _group(number, grouped.slice(end - len(group), len(group)), options, output_spec),
-            partitions=partitions_of(group),
+        _group(
+            number,
+            grouped.slice(end - len(group), len(group)),
+            options,
+            output_spec,
+            partitions_of(group),
         )
         for number, (group, end) in enumerate(zip(groups, ends, strict=True))
     ]
@@ -294,7 +297,11 @@ def pack(sizes: Sequence[int], most_bytes: int, most_files: int) -> list[slice]:
 
 
 def _group(
-    number: int, files: pa.Table, options: CompactionOptions, output_spec: PartitionSpec
+    number: int,
+    files: pa.Table,
+    options: CompactionOptions,
+    output_spec: PartitionSpec,
+    partitions: int,
 ) -> FileGroup:
     total = _expected_bytes(_sizes(files), options)
     stays = np.all(_column(files, "spec_id") == output_spec.spec_id)
@@ -304,6 +311,7 @@ def _group(
         output_files(total, options),
         split_bytes(total, options),
         moves_rows=not (stays or output_spec.is_unpartitioned()),
+        partitions=partitions,
     )
 
 
@@ -391,7 +399,7 @@ def _counted(
 
 
 def _becomes_more(by_size: int, partitions: int, files: int) -> str | None:
-    """Return the reason if the rewrite might produce more files: because of their size, or of the partitions."""
+    """Return the reason if a rewrite is expected to make more files: the target size, or the partitions."""
     if by_size > files:
         return MORE_FILES
     return MORE_PARTITIONS if by_size + partitions - 1 > files else None

@@ -65,9 +65,9 @@ class _Values(NamedTuple):
 class PartitionCounts:
     """How many partitions of a spec groups of files may become.
 
-    The number is exact if the files' partitions or bounds determine it. Otherwise it is an estimate: a range of whole
-    numbers, dates or times contains each of its values, all buckets are used, and of other values there are no more
-    than the bounds of the files.
+    The number is exact if the files' partitions or bounds determine it. Otherwise it is an estimate. It assumes that
+    each whole number, date or time of a range occurs, that all buckets are used, and that the only other values are
+    the bounds of the files.
 
     Args:
         by_spec: live files by spec id, with the columns that filters need.

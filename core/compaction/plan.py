@@ -15,12 +15,11 @@ from lake.core.commit.preconditions import require_writable
 from lake.core.compaction.grouping import (
     MORE_PARTITIONS,
     FileGroup,
-    Integers,
     least_file_bytes,
     plan_groups,
 )
 from lake.core.compaction.options import BINPACK, ZORDER, CompactionOptions
-from lake.core.compaction.partition_counts import PartitionCounts
+from lake.core.compaction.partition_counts import Integers, PartitionCounts
 from lake.core.errors import (
     InvalidRequestError,
     NotFoundError,

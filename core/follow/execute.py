@@ -61,7 +61,7 @@ def follow(session: Session, identifier: str, options: FollowOptions) -> Outcome
         )
         folder = StateFolder.at(path, clock=session.clock, ids=session.ids)
         store = StateStore(folder, durable=options.state is not None)
-        table = followed_table(session, identifier, store)
+        table = followed_table(session, identifier, store.load)
         if not stack.enter_context(folder.held("scan", options.wait_ms)):
             return _already_running(table, options, folder.owner())
         with closing(_Follow(Run(session, table, options, store))) as following:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
 from lake.core.catalogs.catalog import Table
@@ -161,8 +162,13 @@ class Run:
         return state
 
 
-def followed_table(session: Session, identifier: str, store: StateStore) -> Table:
+def followed_table(session: Session, identifier: str, saved: Callable[[], State | None]) -> Table:
     """Load the table that is followed.
+
+    Args:
+        session: the session.
+        identifier: the table's name.
+        saved: returns the saved state; called only if there is no table with the name.
 
     Raises:
         NotFoundError: it does not exist; if the table of the state has another name now, the error says so.
@@ -170,7 +176,7 @@ def followed_table(session: Session, identifier: str, store: StateStore) -> Tabl
     try:
         return session.table(identifier)
     except NotFoundError as error:
-        state = store.load()
+        state = saved()
         if state is None:
             raise
         raise with_new_name(error, session.catalog, identifier, state.table_uuid) from error

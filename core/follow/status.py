@@ -20,7 +20,7 @@ def status(session: Session, identifier: str, options: FollowOptions) -> Outcome
     A gap, at which the next run would end, makes the outcome suspect.
 
     Raises:
-        NotFoundError: there is no state, or no table with the name.
+        NotFoundError: the folder has no state, or the table does not exist.
         CorruptFileError: the state is damaged.
         RefusedError: it is another table's state.
     """
@@ -29,7 +29,7 @@ def status(session: Session, identifier: str, options: FollowOptions) -> Outcome
     state = store.load()
     if state is None:
         raise NotFoundError(f"there is no state of a follow in {path}")
-    table = followed_table(session, identifier, store)
+    table = followed_table(session, identifier, lambda: state)
     refuse_other_table(state, table)
     position = state.position.position if state.position else None
     totals, lag = state.totals, lag_of(table.metadata, state.branch, position)

@@ -100,8 +100,7 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
 
 def _unreachable_store(text: str) -> LakeError | None:
     """Return the error for a store to which there is no connection, by the number of curl's error in Arrow's text."""
-    found = _CURL.search(text)
-    number = int(found[1]) if found else None
+    number = _curl_error(text)
     if number in _CURL_HOST or _UNRESOLVED.search(text):
         return unknown_host(text)
     if number in _CURL_TLS or _NOT_TRUSTED.search(text):
@@ -112,7 +111,7 @@ def _unreachable_store(text: str) -> LakeError | None:
 
 
 def distrusted(text: str) -> StorageError:
-    """Return the error for a store to which there is no encrypted connection, or whose certificate is not trusted."""
+    """Return the error for a store whose certificate is not trusted, or whose encrypted connection failed."""
     return StorageError(
         f"no trusted encrypted connection to the storage: {text}",
         hint="if the authority is your own, set AWS_CA_BUNDLE to its file; check http or https in s3.endpoint",
@@ -121,8 +120,13 @@ def distrusted(text: str) -> StorageError:
 
 def is_distrust(error: OSError) -> bool:
     """Whether Arrow reports a failed encrypted connection, by the number of curl's error in its text."""
-    found = _CURL.search(str(error))
-    return found is not None and int(found[1]) in _CURL_TLS
+    return _curl_error(str(error)) in _CURL_TLS
+
+
+def _curl_error(text: str) -> int | None:
+    """Return the number of curl's error in Arrow's text; None if there is none."""
+    found = _CURL.search(text)
+    return int(found[1]) if found else None
 
 
 def unknown_host(text: str) -> TimedOutError:

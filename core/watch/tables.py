@@ -189,33 +189,28 @@ class _Copy:
 
     def next_discovery(self, target: int | None) -> Discovery | None:
         """Return what follows the position in the target; None if there is nothing."""
-        source, saved = self._source_table(), self._position()
-        self._source = source
+        self._source = source = self._source_table()
+        saved = self._position(source)
         if self._passed is not None and self._passed[0] == saved:
             saved = self._passed[1]
         self.position = saved
         now_ms = self.session.clock.now_ms()
         return discover(source, saved, self.options.follow, now_ms=now_ms, target=target)
 
-    def _position(self) -> Position | None:
+    def _position(self, source: Table) -> Position | None:
         """Return the position of the stream's newest epoch in the target; None if it has none.
 
         Raises:
             RefusedError: it is not known, or belongs to another table.
         """
-        table = self._table()
-        self._epoch = 0
-        if table is None:
-            return None
-        branch, stream = self.options.branch, self.options.stream
-        if not self.totals.epochs:
-            self.base_snapshot_id = ancestry.head_id(table.metadata, branch)
-        newest = newest_epoch(table, branch, stream)
+        table, newest = self._newest()
+        self._epoch = newest.number if newest else 0
+        if table is not None and not self.totals.epochs:
+            self.base_snapshot_id = ancestry.head_id(table.metadata, self.options.branch)
         if newest is None:
-            self._require_no_epoch(table)
+            if table is not None:
+                self._require_no_epoch(table)
             return None
-        self._epoch = newest.number
-        source = self.session.table(self.options.source)
         try:
             position = Position.from_plain(newest.offsets)
         except ValueError:
@@ -236,9 +231,7 @@ class _Copy:
         try:
             return self.session.table(self.options.source)
         except NotFoundError as error:
-            table = self._table()
-            branch, stream = self.options.branch, self.options.stream
-            newest = newest_epoch(table, branch, stream) if table else None
+            _, newest = self._newest()
             uuid = newest.offsets.get(_TABLE) if newest else None
             if not isinstance(uuid, str):
                 raise
@@ -265,6 +258,12 @@ class _Copy:
     @property
     def _starts_with_table(self) -> bool:
         return self.options.follow.first.strategy is Strategy.TABLE
+
+    def _newest(self) -> tuple[Table | None, StreamEpoch | None]:
+        """Return the target, and the newest epoch of the stream in it."""
+        table = self._table()
+        branch, stream = self.options.branch, self.options.stream
+        return table, newest_epoch(table, branch, stream) if table else None
 
     def _table(self) -> Table | None:
         try:
@@ -339,8 +338,7 @@ class _Copy:
 
     def _has_later_epoch(self) -> bool:
         """Whether the target has an epoch after the position: another run of the stream may be faster."""
-        table = self._table()
-        newest = newest_epoch(table, self.options.branch, self.options.stream) if table else None
+        _, newest = self._newest()
         return newest is not None and newest.number > self._epoch
 
     def _mark(self, found: Discovery, load: LoadFiles) -> None:

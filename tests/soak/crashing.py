@@ -58,7 +58,7 @@ def _local(command: Command, number: int) -> str:
     from world.places import LOCAL
 
     kinds = [kind for kind in LOCAL if kind in command.catalogs]
-    return kinds[number % len(kinds)] if kinds else ""
+    return kinds[number % len(kinds)]
 
 
 def stops(most: int) -> Iterator[tuple[str, list[Any]]]:

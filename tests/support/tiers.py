@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from hypothesis import is_hypothesis_test
 
 QUICK = "quick"
 # A test with markers of several tiers is counted in the first one.
 OTHERS = ("slow", "cluster", "services", "java", "simulation", "spark")
 ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
-# The property of a report with the seconds of processor time of the test and of its processes.
-CPU_SECONDS = "cpu_seconds"
+# The properties of a report with the seconds of processor time of the test and of its processes, and those allowed.
+CPU_SECONDS, CPU_SECONDS_ALLOWED = "cpu_seconds", "cpu_seconds_allowed"
 # A test of the quick tier with more of them is named at the end of a run. It does not fail: even this time doubles
 # on a busy machine.
 _QUICK_CPU_SECONDS = 6.0
@@ -38,11 +39,11 @@ _FOLDERS = {
 
 def examples(count: int) -> int:
     """Return how many examples a property test tries: ``count`` on CI and in long searches, else a fifth of it."""
-    return (
-        count
-        if ON_CI or "LAKE_SOAK" in os.environ
-        else max(min(count, 10), count // _MORE_EXAMPLES)
-    )
+    return count if _tries_every_example() else max(min(count, 10), count // _MORE_EXAMPLES)
+
+
+def _tries_every_example() -> bool:
+    return ON_CI or "LAKE_SOAK" in os.environ
 
 
 def is_whole_run(config: pytest.Config) -> bool:
@@ -90,14 +91,24 @@ def tier_of(item: pytest.Item) -> str:
     return next((name for name in OTHERS if item.get_closest_marker(name)), QUICK)
 
 
+def cpu_seconds_allowed(item: pytest.Item) -> float:
+    """Return how much processor time a test may take; more where a property test tries more `examples`."""
+    test, module = getattr(item, "obj", None), getattr(item, "module", None)
+    has_more = is_hypothesis_test(test) and getattr(module, "examples", None) is examples
+    return _QUICK_CPU_SECONDS * (_MORE_EXAMPLES if has_more and _tries_every_example() else 1)
+
+
 def expensive(reports: Iterable[pytest.TestReport]) -> list[str]:
     """Return a line for each test that takes too much of the processor for the quick tier."""
-    return [
-        f"{report.nodeid} took {seconds:.1f} s of the processor: make it cheaper, or mark it as slow"
-        for report in reports
-        for name, seconds in report.user_properties
-        if name == CPU_SECONDS and isinstance(seconds, float) and seconds > _QUICK_CPU_SECONDS
-    ]
+    named = []
+    for report in reports:
+        used = {name: value for name, value in report.user_properties if isinstance(value, float)}
+        seconds = used.get(CPU_SECONDS, 0.0)
+        if seconds > used.get(CPU_SECONDS_ALLOWED, _QUICK_CPU_SECONDS):
+            named.append(
+                f"{report.nodeid} took {seconds:.1f} s of the processor: make it cheaper, or mark it as slow"
+            )
+    return named
 
 
 def counts_of(items: Iterable[pytest.Item]) -> Counter[str]:
