@@ -160,6 +160,7 @@ class Option(Enum):
     STRATEGY = auto()
     STREAM = auto()
     TAG = auto()
+    THEN_COMPACT = auto()
     TRUSTED = auto()
     UNION_COLUMNS = auto()
     UNSAFE = auto()

@@ -181,6 +181,7 @@ OPERATIONS = {
     "overwrite",
     "overwrite_where",
     "rewrite",
+    "then_compact",
     "upsert",
 }
 # The options of other programs.

@@ -13,6 +13,8 @@ from lake.core.outcome import Outcome, Status
 
 # Options that a dry run has, and the command that it prepares has not.
 _OF_DRY_RUNS = frozenset({"--count", "--dry-run"})
+# What to do about one gap: about another one, it is decided again.
+_OF_ONE_GAP = "--on-gap"
 
 
 def next_step(
@@ -35,7 +37,7 @@ def next_step(
         confirmed = needs_yes and "--yes" not in given
         return _line(options, command, *given, *(["--yes"] if confirmed else []))
     if command == "scan" and "pending_splits" in result:
-        given = [text for text in rest if text != "--status"]
+        given = [text for text in _again(rest) if text != "--status"]
         return _line(options, command, *given) if _waits(result) and given else None
     if "route" in outcome.plan and not outcome.plan.get("run_id"):
         # A repetition would load the rows of the other tables again.
@@ -43,7 +45,7 @@ def next_step(
     if command == "check" and rest:
         return _after_check(outcome, options)
     if outcome.status is Status.PARTIAL and rest and command not in {"tables", "drop"}:
-        return _line(options, command, *rest)
+        return _line(options, command, *_again(rest))
     if command == "ingest" and outcome.status is Status.DONE and "checkpoint_id" in result:
         if "removed_files" in result:
             return None
@@ -80,6 +82,16 @@ def _after_check(outcome: Outcome, options: Sequence[str]) -> str | None:
     names = dict.fromkeys(item["repair"] for item in found if item.get("repair"))
     chosen = [text for name in names for text in ("--repair", name)]
     return _line(options, "check", outcome.table, *chosen) if chosen else None
+
+
+def _again(rest: Sequence[str]) -> list[str]:
+    """Return the arguments of a command that repeats one, without a decision that was made for it alone."""
+    given, is_value = [], False
+    for text in rest:
+        if not is_value and text != _OF_ONE_GAP and not text.startswith(f"{_OF_ONE_GAP}="):
+            given.append(text)
+        is_value = text == _OF_ONE_GAP
+    return given
 
 
 def _waits(result: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from lake.commands.loads.load import load
 from lake.commands.loads.route import RoutedLoad
 from lake.commands.parsing import parse_choice
 from lake.core.errors import InvalidRequestError
+from lake.core.options import Option
 from lake.core.outcome import Outcome
 from lake.core.storage.errors import translate_errors
 from lake.core.units import parse_duration_ms, parse_size, parse_time_ms
@@ -135,7 +136,7 @@ def run_stream(
     from lake.core.watch.schema_changes import count_before_new_schema
 
     _refuse_others(options, "--kafka" if flags.watch is None else "--watch")
-    compact = _compaction(session, table, options.branch, flags.then_compact)
+    compact = _compaction(session, table, options.branch, flags)
     row_options = _with_rejects(options, flags)
 
     def load_messages(
@@ -253,7 +254,7 @@ def _run_copy(
         start_at_ms=_parsed(parse_time_ms, flags.start_at),
         **({} if interval_ms is None else {"interval_ms": interval_ms}),
     )
-    compact = _compaction(session, table, options.branch, flags.then_compact)
+    compact = _compaction(session, table, options.branch, flags)
     if dry_run:
         return preview_copy(session, table, copy)
 
@@ -363,19 +364,25 @@ def _parsed(parse: Callable[[str], int], text: str | None) -> int | None:
 
 
 def _compaction(
-    session: Session, table: str, branch: str, when: str | None
+    session: Session, table: str, branch: str, flags: StreamFlags
 ) -> Callable[[], Outcome] | None:
     """Return a function that compacts the table if that is due; None if that was not asked for."""
+    when, quiet = flags.then_compact, flags.quiet
     if when is None:
         return None
     from lake.core.catalogs.catalog import Table
     from lake.core.compaction.execute import execute
     from lake.core.compaction.options import compaction_options
     from lake.core.compaction.plan import plan_compaction
-    from lake.core.compaction.triggers import compact_when_due, parse_trigger
+    from lake.core.compaction.triggers import (
+        compact_when_due,
+        parse_trigger,
+        why_nothing_was_compacted,
+    )
     from lake.core.locks.table_lock import with_table_lock
 
-    condition = parse_trigger(when)
+    condition = parse_trigger(when, option=Option.THEN_COMPACT)
+    reported: list[set[str]] = []
 
     def work(now: Table, operation_id: str) -> Outcome:
         plan = plan_compaction(
@@ -385,7 +392,7 @@ def _compaction(
 
     def compact() -> Outcome:
         now = session.table(table)
-        return compact_when_due(
+        outcome = compact_when_due(
             now,
             condition,
             lambda: with_table_lock(
@@ -394,5 +401,10 @@ def _compaction(
             branch=branch,
             now_ms=session.clock.now_ms(),
         )
+        reason, alone = why_nothing_was_compacted(outcome), set(outcome.plan.get("left_alone", ()))
+        if reason is not None and alone not in reported and not quiet:
+            reported.append(alone)
+            session.note(reason, {"left_alone": ", ".join(sorted(alone))})
+        return outcome
 
     return compact

@@ -12,6 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lake.core.compaction.grouping import (
+    FEW_FILES,
+    MORE_FILES,
+    MORE_PARTITIONS,
+    ONLY_FILE,
+    RIGHT_SIZE,
+)
 from lake.core.expressions.conditions import (
     BYTES,
     COUNT,
@@ -41,6 +48,14 @@ _ADDED = {
     "position-deletes": "added-position-deletes",
     "equality-deletes": "added-equality-deletes",
 }
+# Why files are left alone, before their number.
+_ALONE = {
+    RIGHT_SIZE: "of the right size",
+    ONLY_FILE: "the only one to rewrite in its partition",
+    FEW_FILES: "too few in their partition",
+    MORE_FILES: "would become more files",
+    MORE_PARTITIONS: "would become more files in the partitions of the table's spec",
+}
 QUANTITIES = {
     "commits": COUNT,
     **dict.fromkeys(_ADDED, COUNT),
@@ -49,14 +64,18 @@ QUANTITIES = {
 }
 
 
-def parse_trigger(when: str) -> Condition:
+def parse_trigger(when: str, *, option: Option = Option.WHEN) -> Condition:
     """Return the condition of a text; bytes are sizes, the age is a duration.
+
+    Args:
+        when: the text.
+        option: the option that contains it, for messages.
 
     Raises:
         InvalidRequestError: it is not a condition.
     """
     example = "files >= 1000 or bytes >= 10GB or age >= 1h"
-    return parse_condition(when, QUANTITIES, option=Option.WHEN, example=example)
+    return parse_condition(when, QUANTITIES, option=option, example=example)
 
 
 def since_compaction(metadata: TableMetadata, *, branch: str, now_ms: int) -> dict[str, Value]:
@@ -114,6 +133,18 @@ def compact_when_due(
         base_snapshot_id=ancestry.head_id(table.metadata, branch),
         plan=evaluation.facts(),
     )
+
+
+def why_nothing_was_compacted(outcome: Outcome) -> str | None:
+    """Return why the compaction after a commit rewrote nothing; None if it was not due, or rewrote something."""
+    plan = outcome.plan
+    if outcome.status is not Status.NOTHING_TO_DO or not plan.get("is_due") or plan.get("groups"):
+        return None
+    alone = [f"{_ALONE[name]}: {item['files']:,}" for name, item in plan["left_alone"].items()]
+    files = f"data files: {plan['total_data_files']:,}" + (
+        f" ({', '.join(alone)})" if alone else ""
+    )
+    return f"{Option.THEN_COMPACT} is true, but nothing was compacted; {files}"
 
 
 def _added(snapshot: Snapshot, key: str) -> int:

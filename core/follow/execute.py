@@ -26,6 +26,7 @@ from lake.core.follow.handover.hand_over import HandOver
 from lake.core.follow.handover.state import RING, StateStore
 from lake.core.follow.metrics import metrics_text, write_metrics
 from lake.core.follow.options import FollowOptions
+from lake.core.follow.position import effect_of_skipping
 from lake.core.follow.protection import Protection
 from lake.core.follow.report import metric_values
 from lake.core.follow.run import Run, followed_table
@@ -264,16 +265,17 @@ class _Follow:
         self._protection.update()
 
     def _warn_of(self, discovery: Discovery) -> None:
-        """Warn of rows that are not handed over: a run without an end reports them now."""
+        """Warn of rows that are missing or too many: a run without an end reports them now."""
         session, gap = self._run.session, discovery.gap
         for message in discovery.keys.warnings if discovery.keys else ():
             if message not in self._warned:
                 self._warned.add(message)
                 session.warn(message)
         if gap is not None:
-            rows = "the whole table is read again" if discovery.replaces else "rows are missing"
+            effect = effect_of_skipping(gap, "handed over")
             session.warn(
-                f"gap {gap.kind} in {self._run.table.identifier} after {gap.position}: {rows}; "
+                f"gap {gap.kind} in {self._run.table.identifier} after {gap.position}: "
+                f"{'the whole table is read again' if discovery.replaces else effect}; "
                 f"the scan goes on after {gap.resumed_at}"
             )
         if discovery.skipped:

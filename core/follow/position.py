@@ -140,6 +140,27 @@ class Gap:
         )
 
 
+def effect_of_skipping(gap: Gap, done: str) -> str:
+    """Return what is wrong with the rows of a follower that went on behind a gap.
+
+    Args:
+        gap: the gap, with the position at which the follower went on.
+        done: what the follower does with rows, as a participle: ``handed over``.
+    """
+    missing = "rows of expired snapshots are missing"
+    if gap.kind is GapKind.PARENT_EXPIRED:
+        return f"the changes of snapshot {gap.oldest_retained} are missing"
+    if gap.kind is GapKind.EMPTIED:
+        return f"too many rows were {done}: the branch has no snapshots any more"
+    if gap.kind is not GapKind.ROLLED_BACK:
+        return missing
+    too_many = f"too many rows were {done}: those of snapshots that were rolled back"
+    # Only a position that has expired, or that is before the first snapshot, has no time.
+    resumed = gap.resumed_at
+    has_expired = resumed is not None and resumed != Position.EMPTY and resumed.timestamp_ms is None
+    return f"{too_many}; {missing}" if has_expired else too_many
+
+
 class GapError(BadInputError):
     """Snapshots or files that a follower has not read do not exist any more; the position did not change."""
 

@@ -14,7 +14,7 @@ from lake.core.catalogs.names import with_new_name
 from lake.core.errors import LakeError, NotFoundError, RefusedError, ReportedError
 from lake.core.follow.discovery import Discovery, discover
 from lake.core.follow.options import FollowOptions, OnGap
-from lake.core.follow.position import Position, Strategy
+from lake.core.follow.position import Position, Strategy, effect_of_skipping
 from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
 from lake.core.properties.table_properties import UPSERT_ENABLED
@@ -277,7 +277,12 @@ class _Copy:
         """Load a discovery; if another run of the stream was faster, nothing happens."""
         if found.gap is not None:
             self.gaps.append(found.gap.to_plain())
-            self.session.warn(f"rows of {self.options.source} are missing: gap {found.gap.kind}")
+            effect = effect_of_skipping(found.gap, "loaded")
+            self.session.warn(
+                f"gap {found.gap.kind} in {self.options.source} after {found.gap.position}: "
+                f"{'all of its rows are loaded' if found.replaces else effect}; "
+                f"the load goes on after {found.gap.resumed_at}"
+            )
         if found.skipped:
             self.session.warn(
                 f"{len(found.skipped)} snapshots of {self.options.source} are not appends, and their changes are not "

@@ -127,6 +127,7 @@ def test_a_gap_ends_the_load_or_is_passed_on_purpose(copy: Copy) -> None:
     skipped = copy.fail("--on-gap", "skip")
     assert (skipped.exit_code, skipped.json()["status"]) == (6, "partial")
     assert skipped.json()["result"]["gaps"][0]["kind"] == "expired"
+    assert "rows of expired snapshots are missing" in " ".join(skipped.json()["warnings"])
     assert copy.ids == [1, 2, 5]
     assert copy.load()["status"] == "nothing-to-do"
 
@@ -318,11 +319,27 @@ def test_a_gap_without_rows_behind_it_is_passed_once(copy: Copy) -> None:
     copy.load()
     copy.table("db.s").manage_snapshots().set_current_snapshot(snapshot_id=first).commit()
 
-    assert copy.fail("--on-gap", "skip").exit_code == 6
+    skipped = copy.fail("--on-gap", "skip")
+    assert skipped.exit_code == 6
+    assert "too many rows were loaded" in " ".join(skipped.json()["warnings"])
+    assert "missing" not in " ".join(skipped.json()["warnings"])
     assert copy.load("--on-gap", "skip")["status"] == "nothing-to-do"
     copy.add(4)
     copy.load()
     assert copy.ids == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("option", [("--on-gap", "skip"), ("--on-gap=skip",)])
+def test_the_next_step_does_not_pass_other_gaps(copy: Copy, option: tuple[str, ...]) -> None:
+    copy.load()
+    copy.add(3)
+    copy.add(4)
+    copy.expire("db.s")
+
+    skipped = copy.lake(*copy.words(*option))
+
+    (following,) = [one for one in skipped.stdout.splitlines() if one.startswith("next: ")]
+    assert following.endswith("--stream c --once")
 
 
 def test_rows_that_do_not_fit_are_set_aside_once(copy: Copy) -> None:

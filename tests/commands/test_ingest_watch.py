@@ -468,6 +468,27 @@ def test_a_compaction_follows_a_commit_if_it_is_due(drop: Drop) -> None:
     assert drop.ids == list(range(6))
 
 
+def test_a_compaction_that_finds_nothing_to_rewrite_says_why_once(drop: Drop) -> None:
+    for number in range(3):
+        drop.put(f"{number}.csv", number)
+
+    done = drop.lake(*drop.words("--commit-files", 1, "--then-compact", "commits >= 1"))
+
+    lines = [one for one in done.stderr.splitlines() if "nothing was compacted" in one]
+    assert done.exit_code == 0
+    assert len(lines) == 2
+    assert "--then-compact" in lines[0]
+    assert "the only one" in lines[0]
+    assert "too few" in lines[1]
+
+
+def test_a_wrong_condition_of_a_compaction_names_the_option_that_has_it(drop: Drop) -> None:
+    refused = drop.fail("--then-compact", "file >= 5")
+
+    assert refused.exit_code == 2
+    assert "condition of --then-compact" in refused.json()["error"]["message"]
+
+
 def test_an_epoch_does_not_mix_schemas(drop: Drop) -> None:
     drop.put("a.csv", 1)
     drop.put("b.csv", 2)

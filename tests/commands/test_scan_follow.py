@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, pyiceberg_catalog
 
@@ -190,7 +191,63 @@ def test_a_gap_can_be_skipped_and_the_run_says_so(cron: Cron, table: Any) -> Non
     document = cron.documents[-1]
     assert document["status"] == "partial"
     assert [gap["kind"] for gap in document["result"]["gaps"]] == ["expired"]
+    assert "rows of expired snapshots are missing" in document["warnings"][0]
     assert cron.ids("--on-gap", "skip") == []
+
+
+def test_rows_that_were_rolled_back_are_not_called_missing(cron: Cron, table: Any) -> None:
+    table.append(rows(1))
+    first = table.metadata.current_snapshot_id
+    table.append(rows(2))
+    cron.ids()
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    table.append(rows(3))
+
+    assert cron.ids("--on-gap", "skip", code=6) == [3]
+    assert "too many rows were handed over" in cron.documents[-1]["warnings"][0]
+    assert "missing" not in cron.documents[-1]["warnings"][0]
+
+
+def test_a_rollback_to_history_that_expired_may_leave_rows_out(cron: Cron, table: Any) -> None:
+    table.append(rows(1))
+    first = table.metadata.current_snapshot_id
+    table.append(rows(2))
+    cron.ids()
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    for number in (3, 4):
+        table.append(rows(number))
+    table.maintenance.expire_snapshots().by_ids(
+        [first, table.metadata.snapshots[-2].snapshot_id]
+    ).commit()
+
+    assert cron.ids("--on-gap", "skip", code=6) == [4]
+    assert "too many rows were handed over" in cron.documents[-1]["warnings"][0]
+    assert "rows of expired snapshots are missing" in cron.documents[-1]["warnings"][0]
+
+
+def test_an_emptied_table_has_no_missing_rows(cron: Cron, table: Any) -> None:
+    table.append(rows(1))
+    cron.ids()
+    table.catalog.commit_table(table, (), (RemoveSnapshotRefUpdate(ref_name="main"),))
+
+    assert cron.ids("--on-gap", "skip", code=6) == []
+    assert "too many rows were handed over" in cron.documents[-1]["warnings"][0]
+
+
+def test_the_next_step_of_a_scan_does_not_pass_other_gaps(cron: Cron, table: Any) -> None:
+    table.append(rows(1))
+    cron.ids()
+    table.append(rows(2))
+    table.append(rows(3))
+    table.append(rows(4))
+    expire_before(table, 2)
+
+    done = cron.lake(
+        *cron.line, "--on-gap", "skip", "--max-epochs", 1, "--max-planning-snapshots", 1
+    )
+
+    assert "next: lake" in done.stdout
+    assert "--on-gap" not in done.stdout
 
 
 def test_after_a_gap_the_whole_table_can_replace_what_was_read(cron: Cron, table: Any) -> None:
