@@ -212,11 +212,13 @@ def scan(
     ] = None,
     consumer: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Keep unread snapshots from expiring, by a branch."),
+        typer.Option(metavar="NAME", help="Let expire keep unread snapshots, by a branch."),
     ] = None,
     consumer_ttl: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="How long after the last run [default: 30d]."),
+        typer.Option(
+            metavar="DURATION", help="End that when the branch's head is this old [default: 30d]."
+        ),
     ] = None,
     metrics_file: Annotated[
         str | None, typer.Option(metavar="PATH", help="Write metrics for node_exporter.")
