@@ -117,7 +117,8 @@ def _topic(status: Status, plan: Facts, result: Facts) -> str:
     if result["messages_skipped"]:
         parts.append(f"skipped {counted(len(result['messages_skipped']), 'message')}")
     if result["gaps"]:
-        parts.append(f"skipped {counted(len(result['gaps']), 'gap')}")
+        passed = "found" if status is Status.SUSPECT else "skipped"
+        parts.append(f"{passed} {counted(len(result['gaps']), 'gap')}")
     if result["messages_set_aside"]:
         parts.append(f"set {counted(result['messages_set_aside'], 'bad message')} aside")
     if result["compactions"]:

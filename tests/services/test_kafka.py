@@ -413,14 +413,18 @@ def test_deleted_messages_are_a_gap(lake: CommandLine, topic: Topic) -> None:
     topic.delete_messages(6)
 
     failed = lake("--json", *topic.arguments("--once"))
+    status = lake("--json", *topic.arguments("--status"))
     skipped = lake("--json", *topic.arguments("--once", "--on-gap", "skip"))
 
     gap = {"partition": 0, "offset": 4, "first_offset": 6}
     assert failed.exit_code == 7
     assert failed.json()["error"]["kind"] == "gap"
     assert failed.json()["result"]["gaps"] == [gap]
+    assert (status.exit_code, status.json()["status"]) == (6, "suspect")
+    assert status.json()["result"]["gaps"] == [gap]
     assert skipped.exit_code == 6
     assert skipped.json()["result"]["gaps"] == [gap]
+    assert lake.ok(*topic.arguments("--status"))["result"]["gaps"] == []
     assert ids(lake) == [0, 1, 2, 3, 6, 7]
     assert lake(*topic.arguments("--once")).exit_code == 0
 

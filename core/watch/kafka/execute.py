@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core.errors import (
@@ -16,6 +16,7 @@ from lake.core.errors import (
     RefusedError,
     ReportedError,
 )
+from lake.core.follow.options import OnGap
 from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
@@ -77,15 +78,18 @@ def preview_topic(session: Session, table: str, options: KafkaOptions) -> Outcom
 def topic_status(session: Session, table: str, options: KafkaOptions) -> Outcome:
     """Report where a load from a topic is; no message is read, and nothing is written.
 
-    Raises:
-        TopicGapError: messages were deleted before they were loaded.
+    A gap, at which the next run would end, makes the outcome suspect.
     """
-    load = _TopicLoad(session, table, options, check_of(options))
+    load = _TopicLoad(session, table, replace(options, on_gap=OnGap.SKIP), check_of(options))
     try:
         plan = load.plan()
     finally:
         load.client.close()
-    return load.outcome(Status.DONE, plan)
+    outcome = load.outcome(Status.SUSPECT if load.gaps else Status.DONE, plan)
+    if not load.gaps:
+        return outcome
+    hint = f"{Option.ON_GAP} skip goes on with the messages that are left; without it, a run ends at the gap"
+    return replace(outcome, warnings=[hint])
 
 
 def run_topic(

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import open_session
 from support.tiers import examples
 
 from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
 from lake.core.follow.options import OnGap
+from lake.core.snapshots.streams import StreamEpoch
 from lake.core.watch.kafka.metadata import reader_of, to_batch
 from lake.core.watch.kafka.offsets import Topic, TopicGapError, starting_offsets, to_offsets
 from lake.core.watch.kafka.options import (
@@ -25,6 +27,7 @@ from lake.core.watch.kafka.options import (
     parse_start,
 )
 from lake.core.watch.kafka.spool import Spool, check_of
+from lake.core.watch.runs import commit_mark
 
 FAIL, SKIP = OnGap.FAIL, OnGap.SKIP
 
@@ -301,6 +304,46 @@ def test_a_start_in_the_future_is_refused(tmp_path: Path, mode: str) -> None:
     assert result.exit_code == 2, result
     assert "--start-at 2200-01-01T00:00:00" in result.stderr
     assert "is in the future" in result.stderr
+
+
+class Brokers:
+    """Stands for the client of a topic whose first messages were deleted after the first epoch."""
+
+    def __init__(self, _options: KafkaOptions) -> None:
+        pass
+
+    def topic(self) -> Topic:
+        return topic((6, 9))
+
+    def seek(self, following: dict[int, int]) -> None:
+        """Read from these offsets on."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+def test_a_status_reports_a_gap_at_which_the_next_run_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lake.core.watch.kafka.execute.Client", Brokers)
+    lake = CommandLine(tmp_path / "warehouse")
+    lake.ok("create", "db.t", "id long")
+    opened = open_session(tmp_path / "warehouse")
+    epoch = StreamEpoch("s", 1, to_offsets(topic((0, 9)), {0: 4}))
+    commit_mark(opened, opened.table("db.t"), "main", epoch)
+    words = ("ingest", "db.t", "--kafka", "events", "--brokers", "h:1", "--stream", "s")
+
+    failed = lake("--json", *words, "--dry-run")
+    status = lake("--json", *words, "--status")
+    shown = lake(*words, "--status")
+
+    gap = {"partition": 0, "offset": 4, "first_offset": 6}
+    assert (failed.exit_code, failed.json()["error"]["kind"]) == (7, "gap")
+    assert (status.exit_code, status.json()["status"]) == (6, "suspect")
+    assert status.json()["result"]["gaps"] == [gap]
+    assert status.json()["result"]["lag_messages"] == 3
+    assert "offsets 4 to 5 were deleted before they were loaded" in status.json()["warnings"][1]
+    assert "found 1 gap; 3 messages left for later" in shown.stdout
 
 
 JSON_TEXTS = st.text(max_size=5) | st.sampled_from(["\u2028", "\r\n", "\\", "%0A", "é" * 50])
