@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 from lake.core.errors import LakeError
 from lake.core.follow.metrics import metrics_text, write_metrics
@@ -28,6 +29,30 @@ _HELP: Mapping[str, str] = {
 }
 
 
+class Monitored(Protocol):
+    """The options of a stream that say what is shown of it."""
+
+    @property
+    def branch(self) -> str:
+        """The branch to load into."""
+
+    @property
+    def stream(self) -> str:
+        """The stream's id."""
+
+    @property
+    def metrics_path(self) -> str | None:
+        """The file of metrics; None to write none."""
+
+    @property
+    def once(self) -> bool:
+        """Whether the run ends when everything is loaded."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no line is printed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Monitor:
     """Shows the progress of a stream.
@@ -43,6 +68,12 @@ class Monitor:
     labels: Mapping[str, str]
     path: str | None
     speaks: bool
+
+    @classmethod
+    def of(cls, session: Session, table: str, options: Monitored) -> Self:
+        """Return the monitor of a stream; a run that ends by itself prints no line."""
+        labels = {"table": table, "branch": options.branch, "stream": options.stream}
+        return cls(session, labels, options.metrics_path, not (options.once or options.quiet))
 
     def say(self, text: str, **facts: object) -> None:
         """Print a line."""

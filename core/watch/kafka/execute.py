@@ -458,10 +458,7 @@ class _TopicLoad:
     @property
     def monitor(self) -> Monitor:
         """Shows the progress."""
-        options = self.options
-        labels = {"table": self.table, "branch": options.branch, "stream": options.stream}
-        speaks = not (options.once or options.quiet)
-        return Monitor(self.session, labels, options.metrics_path, speaks)
+        return Monitor.of(self.session, self.table, self.options)
 
     def show(self, *, failed: bool = False) -> None:
         """Replace the file of metrics."""
