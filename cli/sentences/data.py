@@ -66,6 +66,8 @@ def _stream(status: Status, plan: Facts, result: Facts) -> str:
         return f"dry run: would load {files}{NOTHING_WRITTEN}"
     if "files_total" in result:
         return _watch_status(result)
+    if "epoch" in result:
+        return _copy_status(result)
     parts = []
     if result["epochs"]:
         rows = counted(result["rows_written"], "row")
@@ -97,6 +99,12 @@ def _watch_status(result: Facts) -> str:
     if result["files_known"]:
         text += f"; {counted(len(result['files_known']), 'file')} by the names of loaded ones"
     return text
+
+
+def _copy_status(result: Facts) -> str:
+    """Return where a load that follows a table is."""
+    text = f"epoch {result['epoch']:,}, {_place(result)}"
+    return f"{text}; gap {result['gap']['kind']} in the history" if result["gap"] else text
 
 
 def _topic(status: Status, plan: Facts, result: Facts) -> str:

@@ -34,7 +34,10 @@ _OWN = {
         *("state", "commit_size", "commit_files", "settle", "done", "on_rewrite", "bad_files"),
         *("resume", "wait", "on_copy", "skip", "new_source", "status", "metrics_file"),
     ),
-    "follow": ("on_gap", "start", "from_snapshot", "inclusive", "start_at"),
+    "follow": (
+        *("on_gap", "start", "from_snapshot", "inclusive", "start_at"),
+        *("status", "metrics_file"),
+    ),
     "kafka": (
         *("brokers", "kafka_conf", "kafka_conf_file", "kafka_metadata", "avro_schema"),
         *("on_gap", "start", "start_at", "commit_size", "bad_files", "skip"),
@@ -229,7 +232,7 @@ def _run_copy(
     """Load what is added to another table."""
     from lake.core.follow.options import OnGap, parse_strategy
     from lake.core.ingest.options import APPEND, OVERWRITE
-    from lake.core.watch.tables import CopyOptions, preview_copy, run_copy
+    from lake.core.watch.tables import CopyOptions, copy_status, preview_copy, run_copy
 
     _refuse_others(options, "--follow")
     if options.from_table is None or flags.stream is None:
@@ -252,9 +255,13 @@ def _run_copy(
         start=flags.from_snapshot,
         inclusive=flags.inclusive,
         start_at_ms=_parsed(parse_time_ms, flags.start_at),
+        metrics_path=flags.metrics_file,
+        quiet=flags.quiet,
         **({} if interval_ms is None else {"interval_ms": interval_ms}),
     )
     compact = _compaction(session, table, options.branch, flags)
+    if flags.status:
+        return copy_status(session, table, copy)
     if dry_run:
         return preview_copy(session, table, copy)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lake.core.exports.export import Noted
 from lake.core.follow.discovery import Discovery
 from lake.core.follow.handover.state import State
-from lake.core.follow.position import Gap, GapKind, Position, after_gap, unseen
+from lake.core.follow.position import Gap, GapError, GapKind, Position, after_gap, unseen
 from lake.core.refs.consumers import appended_rows
 from lake.core.scan.execute import key_counters
 from lake.core.scan.scan_keys import total_pruning
@@ -65,6 +65,14 @@ def lag_of(metadata: TableMetadata, branch: str, position: Position | None) -> L
     if gap and gap.kind is not GapKind.ROLLED_BACK:
         return Lag(None, None, ms, gap)
     return Lag(len(found), sum(map(appended_rows, found)), ms, gap)
+
+
+def gap_warnings(lag: Lag | None, table: str, branch: str) -> list[str]:
+    """Return the warning of a gap at which the next run ends, with what can be done; empty if there is none."""
+    if lag is None or lag.gap is None:
+        return []
+    error = GapError(lag.gap, table, branch)
+    return [f"{error.message}; {error.hint}"]
 
 
 @dataclass(slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from lake.core.errors import NotFoundError
 from lake.core.follow.handover.state import StateStore
 from lake.core.follow.options import FollowOptions
-from lake.core.follow.position import GapError
-from lake.core.follow.report import lag_of, standing
+from lake.core.follow.report import gap_warnings, lag_of, standing
 from lake.core.follow.run import followed_table, refuse_other_table
 from lake.core.outcome import Outcome, Status
 from lake.core.session import Session
@@ -34,12 +33,11 @@ def status(session: Session, identifier: str, options: FollowOptions) -> Outcome
     position = state.position.position if state.position else None
     totals, lag = state.totals, lag_of(table.metadata, state.branch, position)
     gap = None if lag is None else lag.gap
-    error = None if gap is None else GapError(gap, table.identifier, state.branch)
     return Outcome(
         command="scan",
         table=table.identifier,
         branch=state.branch,
-        status=Status.DONE if error is None else Status.SUSPECT,
+        status=Status.DONE if gap is None else Status.SUSPECT,
         base_snapshot_id=ancestry.head_id(table.metadata, state.branch),
         result={
             "epochs": state.epoch,
@@ -53,5 +51,5 @@ def status(session: Session, identifier: str, options: FollowOptions) -> Outcome
             "generation": state.generation,
             "updated_ms": state.updated_ms,
         },
-        warnings=[] if error is None else [f"{error.message}; {error.hint}"],
+        warnings=gap_warnings(lag, table.identifier, state.branch),
     )

@@ -7,7 +7,8 @@ position goes back with it, and the rows come again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lake.core.catalogs.names import with_new_name
@@ -15,6 +16,7 @@ from lake.core.errors import LakeError, NotFoundError, RefusedError, ReportedErr
 from lake.core.follow.discovery import Discovery, discover
 from lake.core.follow.options import FollowOptions, OnGap
 from lake.core.follow.position import Position, Strategy, effect_of_skipping
+from lake.core.follow.report import Lag, gap_warnings, lag_of
 from lake.core.options import Option
 from lake.core.outcome import Outcome, Status
 from lake.core.properties.table_properties import UPSERT_ENABLED
@@ -24,6 +26,7 @@ from lake.core.snapshots import ancestry
 from lake.core.snapshots.branch_notes import history_of, key_of
 from lake.core.snapshots.live_files import LiveFiles, no_files
 from lake.core.snapshots.streams import STREAM, STREAM_NOTES, StreamEpoch, newest_epoch
+from lake.core.watch.monitor import Monitor
 from lake.core.watch.options import check_stream
 from lake.core.watch.runs import (
     Stopped,
@@ -70,6 +73,8 @@ class CopyOptions:
         start: start with what was added after this snapshot of the source.
         inclusive: load what `start` itself added, too.
         start_at_ms: start with the first snapshot of this time or later.
+        metrics_path: a file of metrics, replaced at each look; None to write none.
+        quiet: print no line at the start and after commits.
 
     Raises:
         InvalidRequestError: a value is not valid or contradicts another.
@@ -85,6 +90,8 @@ class CopyOptions:
     start: str | None = None
     inclusive: bool = False
     start_at_ms: int | None = None
+    metrics_path: str | None = None
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         check_stream(self.stream)
@@ -110,6 +117,26 @@ def preview_copy(session: Session, table: str, options: CopyOptions) -> Outcome:
     return copy.outcome(Status.DRY_RUN, plan=copy.plan(found))
 
 
+def copy_status(session: Session, table: str, options: CopyOptions) -> Outcome:
+    """Report where a load that follows a table is; nothing is written.
+
+    A gap, at which the next run would end, makes the outcome suspect.
+
+    Raises:
+        RefusedError: the position of the stream is not known, or belongs to another table.
+    """
+    copy = _Copy(session, table, options)
+    copy.look()
+    lag = copy.lag()
+    gap = None if lag is None else lag.gap
+    outcome = copy.outcome(Status.DONE if gap is None else Status.SUSPECT, plan=copy.place())
+    return replace(
+        outcome,
+        result=copy.standing(),
+        warnings=gap_warnings(lag, options.source, ancestry.MAIN),
+    )
+
+
 def run_copy(
     session: Session,
     table: str,
@@ -131,6 +158,8 @@ def run_copy(
         except ReportedError as error:
             if copy.totals.epochs:
                 error.result = {**copy.facts(), **(error.result or {})}
+            with suppress(LakeError):
+                copy.show(failed=True)
             raise
 
 
@@ -160,12 +189,20 @@ class _Copy:
                 target = self._target()
                 found = self.next_discovery(target)
             plan = self.plan(found)
+            self.show()
+            waiting = self._waiting()
+            self.monitor.say(
+                f"following {self.options.source} as stream {self.options.stream} after epoch {self._epoch}; "
+                f"snapshots waiting: {waiting}",
+                epoch=self._epoch,
+                lag_snapshots=waiting,
+            )
             if self._epoch:
                 # A killed run may have committed the last epoch and not compacted after it.
                 self.compactions += compacted(self.session, compact)
             while True:
                 if found is not None:
-                    self._take(found, load)
+                    self._take_and_show(found, load)
                     self.compactions += compacted(self.session, compact)
                 with between_epochs():
                     self.session.interrupts.checkpoint()
@@ -175,6 +212,7 @@ class _Copy:
                             break
                         self.session.clock.sleep(self.options.interval_ms / 1000)
                     found = self.next_discovery(target)
+                self.show()
         except Stopped:
             self.stopped_by = "signal"
         return self.outcome(plan=plan)
@@ -189,13 +227,17 @@ class _Copy:
 
     def next_discovery(self, target: int | None) -> Discovery | None:
         """Return what follows the position in the target; None if there is nothing."""
+        source, now_ms = self.look(), self.session.clock.now_ms()
+        return discover(source, self.position, self.options.follow, now_ms=now_ms, target=target)
+
+    def look(self) -> Table:
+        """Load the source, and determine the position in it."""
         self._source = source = self._source_table()
         saved = self._position(source)
         if self._passed is not None and self._passed[0] == saved:
             saved = self._passed[1]
         self.position = saved
-        now_ms = self.session.clock.now_ms()
-        return discover(source, saved, self.options.follow, now_ms=now_ms, target=target)
+        return source
 
     def _position(self, source: Table) -> Position | None:
         """Return the position of the stream's newest epoch in the target; None if it has none.
@@ -272,6 +314,21 @@ class _Copy:
             return None
 
     # Epochs
+
+    def _take_and_show(self, found: Discovery, load: LoadFiles) -> None:
+        """Load a discovery, and show what that did."""
+        epochs, files = self.totals.epochs, self.totals.files
+        self._take(found, load)
+        self._epoch += self.totals.epochs - epochs
+        self.show()
+        if self.totals.epochs > epochs:
+            files, waiting = self.totals.files - files, self._waiting()
+            self.monitor.say(
+                f"epoch {self._epoch}: files: {files:,}; snapshots waiting: {waiting}",
+                epoch=self._epoch,
+                files=files,
+                lag_snapshots=waiting,
+            )
 
     def _take(self, found: Discovery, load: LoadFiles) -> None:
         """Load a discovery; if another run of the stream was faster, nothing happens."""
@@ -384,26 +441,75 @@ class _Copy:
 
     # The outcome
 
+    @property
+    def monitor(self) -> Monitor:
+        """Shows the progress."""
+        return Monitor.of(self.session, self.table, self.options)
+
+    def lag(self) -> Lag | None:
+        """Return what the source has after the position; None if there is no position yet."""
+        if self._source is None:
+            return None
+        return lag_of(self._source.metadata, ancestry.MAIN, self.position)
+
+    def _waiting(self) -> str:
+        """Return how many snapshots wait, as text."""
+        lag = self.lag()
+        return "unknown" if lag is None or lag.snapshots is None else f"{lag.snapshots:,}"
+
+    def standing(self) -> dict[str, Any]:
+        """Return where the stream is."""
+        lag = self.lag()
+        return {
+            "epoch": self._epoch,
+            "position": self.position.to_plain() if self.position else None,
+            "lag": lag.to_plain() if lag else None,
+            "gap": lag.gap.to_plain() if lag and lag.gap else None,
+        }
+
+    def show(self, *, failed: bool = False) -> None:
+        """Replace the file of metrics."""
+        facts, lag = self.facts(), self.lag()
+        self.monitor.looked(
+            {
+                "epoch": self._epoch,
+                **({f"lag_{name}": value for name, value in lag.to_plain().items()} if lag else {}),
+                "gap": int(lag is not None and lag.gap is not None),
+                "gaps": len(self.gaps),
+                "epochs_total": facts["epochs"],
+                "rows_total": facts.get("rows_written") or 0,
+                "rows_rejected_total": facts.get("rows_rejected") or 0,
+            },
+            failed=failed,
+        )
+
     def plan(self, found: Discovery | None) -> dict[str, Any]:
         """Return the plan as it is shown."""
         files = found.plan.found if found and isinstance(found.plan, ScanPlan) else None
         return {
-            "source": self.options.source,
-            "stream": self.options.stream,
-            "epoch": self._epoch,
-            "position": self.position.to_plain() if self.position else None,
+            **self.place(),
             "snapshots": len(found.snapshots) if found else 0,
             "files": files.count if files else 0,
             "bytes": files.bytes if files else 0,
         }
 
+    def place(self) -> dict[str, Any]:
+        """Return what is loaded, and up to where it is."""
+        return {
+            "source": self.options.source,
+            "stream": self.options.stream,
+            "epoch": self._epoch,
+            "position": self.position.to_plain() if self.position else None,
+        }
+
     def facts(self) -> dict[str, Any]:
         """Return the result."""
-        facts = self.totals.facts()
+        facts, lag = self.totals.facts(), self.lag()
         del facts["files_set_aside"]
         return {
             **facts,
             "position": self.position.to_plain() if self.position else None,
+            "lag": lag.to_plain() if lag else None,
             "gaps": self.gaps,
             "compactions": self.compactions,
             "stopped_by": self.stopped_by,

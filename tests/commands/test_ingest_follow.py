@@ -70,6 +70,7 @@ def test_rows_are_loaded_once_and_the_position_with_them(copy: Copy) -> None:
     assert [first["result"]["rows_written"], second["result"]["rows_written"]] == [2, 2]
     head = str(copy.table("db.s").metadata.current_snapshot_id)
     assert second["result"]["position"]["snapshot_id"] == head
+    assert second["result"]["lag"] == {"snapshots": 0, "rows": 0, "ms": 0}
     assert copy.load()["status"] == "nothing-to-do"
 
 
@@ -340,6 +341,99 @@ def test_the_next_step_does_not_pass_other_gaps(copy: Copy, option: tuple[str, .
 
     (following,) = [one for one in skipped.stdout.splitlines() if one.startswith("next: ")]
     assert following.endswith("--stream c --once")
+
+
+# Monitoring
+
+
+def test_a_status_shows_what_is_not_loaded_and_loads_nothing(copy: Copy) -> None:
+    new = copy.load("--status")
+    copy.load()
+    copy.add(3)
+    copy.add(4, 5)
+    before = copy.table().metadata.current_snapshot_id
+
+    found = copy.load("--status")
+    shown = copy.lake(*copy.words("--status"))
+
+    assert (new["result"]["epoch"], new["result"]["position"]) == (0, None)
+    assert found["status"] == "done"
+    assert found["result"]["epoch"] == 1
+    assert found["result"]["lag"] == {"snapshots": 2, "rows": 3, "ms": found["result"]["lag"]["ms"]}
+    assert found["result"]["gap"] is None
+    assert set(found["plan"]) == {"source", "stream", "epoch", "position"}
+    assert "epoch 1, at snapshot" in shown.stdout
+    assert "2 snapshots behind (3 rows)" in shown.stdout
+    assert copy.table().metadata.current_snapshot_id == before
+
+
+def test_a_status_reports_a_gap_at_which_the_next_run_ends(copy: Copy) -> None:
+    copy.load()
+    copy.add(3)
+    copy.add(4)
+    copy.expire("db.s")
+
+    status = copy.fail("--status")
+    shown = copy.lake(*copy.words("--status"))
+
+    assert (status.exit_code, status.json()["status"]) == (6, "suspect")
+    assert status.json()["result"]["gap"]["kind"] == "expired"
+    assert status.json()["result"]["lag"]["rows"] is None
+    assert "gap in db.s" in status.json()["warnings"][0]
+    assert "gap expired" in shown.stdout
+    assert copy.ids == [1, 2]
+
+
+def test_metrics_show_the_epoch_the_lag_and_a_failure(copy: Copy) -> None:
+    metrics = copy.folder / "m.prom"
+    labels = '{table="db.t",branch="main",stream="c"}'
+
+    copy.load("--metrics-file", metrics)
+    done = metrics.read_text()
+    copy.add(3)
+    copy.add(4)
+    copy.expire("db.s")
+    failed = copy.fail("--metrics-file", metrics)
+    text = metrics.read_text()
+
+    for line in ("epoch", "epochs_total", "up"):
+        assert f"lake_ingest_{line}{labels} 1" in done
+    assert f"lake_ingest_rows_total{labels} 2" in done
+    assert f"lake_ingest_lag_snapshots{labels} 0" in done
+    assert f"lake_ingest_gap{labels} 0" in done
+    assert f"lake_ingest_last_look_seconds{labels}" in done
+    assert failed.exit_code == 7
+    assert f"lake_ingest_up{labels} 0" in text
+    assert f"lake_ingest_gap{labels} 1" in text
+    assert f"lake_ingest_epoch{labels} 1" in text
+
+
+def test_a_service_prints_a_line_at_its_start_and_after_each_commit(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lake.core.watch import tables
+
+    copy.load()
+    copy.add(3)
+    words = [word for word in copy.words() if word != "--once"]
+    real = tables.between_epochs
+    calls: list[int] = []
+
+    def ending() -> Any:
+        calls.append(1)
+        if len(calls) > 1:
+            raise tables.Stopped
+        return real()
+
+    monkeypatch.setattr(tables, "between_epochs", ending)
+    shown = copy.lake(*words).stderr
+    calls.clear()
+    quiet = copy.lake("-q", *words).stderr
+
+    assert "following db.s as stream c after epoch 1; snapshots waiting: 1" in shown
+    assert "epoch 2: files: 1; snapshots waiting: 0" in shown
+    assert quiet == ""
+    assert copy.ids == [1, 2, 3]
 
 
 def test_rows_that_do_not_fit_are_set_aside_once(copy: Copy) -> None:
