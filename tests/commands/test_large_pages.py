@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -9,6 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.parquet_footers import with_unpacked_size
+
+from lake.core.formats.parquet.batch_sizes import batch_rows
 
 MIB = 1024 * 1024
 
@@ -74,3 +78,43 @@ def test_a_row_that_repeats_long_entries_of_a_dictionary_is_refused(
     found = lake("ingest", "db.t", path, "--create")
     assert found.exit_code == 3, found
     assert "that unpack to" in " ".join(found.stderr.split())
+
+
+@pytest.mark.parametrize("codec", ["brotli", "gzip", "zstd", "lz4"])
+@pytest.mark.parametrize("command", ["ingest", "add-files"])
+def test_a_small_size_in_the_footer_is_not_believed(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str, codec: str
+) -> None:
+    path = lake.warehouse.parent / "lies.parquet"
+    pq.write_table(pa.table({"x": ["a" * 3 * MIB]}), path, compression=codec, use_dictionary=False)
+    with_unpacked_size(path, 100)
+    lake.ok("create", "db.t", "x string")
+    monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "2MB")
+    found = lake(command, "db.t", path)
+    assert found.exit_code == 3, found
+    assert "in column x that unpack to 3.0 MB at once" in " ".join(found.stderr.split())
+    monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "4MB")
+    lake.ok(command, "db.t", path)
+
+
+def test_small_pages_of_one_row_are_refused_whatever_the_footer_says(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = lake.warehouse.parent / "row.parquet"
+    table = pa.table({"x": [["a" * MIB] * 20]})
+    pq.write_table(table, path, compression="zstd", use_dictionary=False, data_page_size=MIB)
+    with_unpacked_size(path, 100)
+    monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "8MB")
+    found = lake("ingest", "db.t", path, "--create")
+    assert found.exit_code == 3, found
+    assert "that unpack to 20.0 MB at once" in " ".join(found.stderr.split())
+
+
+def test_a_dictionary_is_measured_whatever_the_footer_says(tmp_path: Path) -> None:
+    path = tmp_path / "dictionary.parquet"
+    repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 4096, pa.int32()), ["a" * MIB])
+    pq.write_table(pa.table({"x": repeated}), path, compression="zstd")
+    with_unpacked_size(path, 1)
+    with pa.OSFile(str(path)) as file:
+        rows = batch_rows(pq.ParquetFile(file), file, 0, [0], 16 * MIB, path=str(path))
+    assert rows < 64

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lake.core.formats.parquet.page_sizes import refuse_large
+from lake.core.formats.parquet.page_sizes import may_exceed, refuse_large, unpacked_size
 
 _MOST_ROWS = 128 * 1024
 # The factor by which a batch may exceed its target if all rows have the maximum size.
@@ -53,6 +53,7 @@ def batch_rows(
 
     Raises:
         RefusedError: the rows repeat the entries of a dictionary so often that one does not fit in memory.
+        CorruptFileError: the header of a page cannot be read.
     """
     stored = parquet.metadata.row_group(group)
     count = max(stored.num_rows, 1)
@@ -60,13 +61,12 @@ def batch_rows(
     expected = sum(_expected_bytes(parquet, index, chunk) for index, chunk in chunks.items())
     rows = _limited(min(count, _MOST_ROWS), batch_bytes, expected / count)
     most = _EXPANSION * batch_bytes if most_bytes is None else most_bytes
-    # A value cannot be longer than its whole column.
     doubtful = {
         index: chunk
         for index, chunk in chunks.items()
         if _is_text(parquet, index, chunk)
         and not set(chunk.encodings) <= _PLAIN
-        and rows * max(chunk.num_values / count, 1) * chunk.total_uncompressed_size > most
+        and _exceeds(source, chunk, path, most / (rows * max(chunk.num_values / count, 1)))
     }
     with_dictionary = [
         index
@@ -87,6 +87,14 @@ def batch_rows(
 
 def _limited(rows: int, most_bytes: int, bytes_per_row: float) -> int:
     return max(1, min(rows, int(most_bytes / max(bytes_per_row, 1))))
+
+
+def _exceeds(source: Any, chunk: Any, path: str, most: float) -> bool:
+    """Whether a value may be longer than a number of bytes: it cannot be longer than its whole column."""
+    size = max(chunk.total_uncompressed_size, chunk.total_compressed_size)
+    return bool(size > most) or (
+        may_exceed(source, chunk, path, most) and unpacked_size(source, chunk, path) > most
+    )
 
 
 def _expected_bytes(parquet: Any, index: int, chunk: Any) -> int:

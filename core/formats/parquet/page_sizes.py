@@ -1,8 +1,11 @@
 """Refuse column chunks of Parquet files whose values do not fit in memory when they are unpacked.
 
-A few kilobytes may unpack to gigabytes, and PyArrow unpacks a page as a whole and returns at least one row. The
-headers of pages are read only where a chunk is larger than the limit.
+A few kilobytes may unpack to gigabytes, and PyArrow unpacks a page as a whole and returns at least one row. The size
+in a footer may be wrong; that in the header of a page is the most that PyArrow unpacks of it. So the headers are read
+where the codec could exceed the limit, except in a store where each is a request: there, the footer is believed.
 Format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift (PageHeader).
+Codecs: https://github.com/google/snappy/blob/main/format_description.txt,
+https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md, RFC 1951 and RFC 8878.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
+
+from lake.core import locations
 from lake.core.errors import CorruptFileError, InvalidRequestError, RefusedError
 from lake.core.formats.parquet.thrift_footer import page_header
 from lake.core.units import format_size, parse_size
@@ -19,8 +25,19 @@ LIMIT = "LAKE_MAX_PAGE_SIZE"
 _DEFAULT_LIMIT = 256 * 1024 * 1024
 # Some writers put thousands of long values into one page: what has a similar size in the file is always read.
 _RATIO = 100
+# The most bytes that a codec unpacks from one byte; Zstandard repeats a byte 128 Ki times in four bytes. Others have
+# no known limit.
+_MOST_EXPANSION = {
+    "UNCOMPRESSED": 1,
+    "SNAPPY": 22,
+    "LZ4": 256,
+    "LZ4_RAW": 256,
+    "GZIP": 1032,
+    "ZSTD": 32768,
+}
 # Of a page's header; the statistics of long values make it longer.
-_HEADER_BYTES, _MAX_HEADER_BYTES = 4096, 16 * 1024 * 1024
+_HEADER_BYTES, _MAX_HEADER_BYTES = 256, 16 * 1024 * 1024
+_MOST_PAGES = 1_000_000
 
 
 def refuse_large_pages(
@@ -44,12 +61,49 @@ def refuse_large_pages(
     stored = parquet.metadata.row_group(group)
     for index in columns:
         chunk = stored.column(index)
-        size = chunk.total_uncompressed_size
-        if size <= limit:
+        rows = max(stored.num_rows, 1)
+        if chunk.total_uncompressed_size > limit:
+            refuse_large(path, chunk, chunk.total_uncompressed_size // rows)
+        elif _expansion(chunk) <= _RATIO or not may_exceed(source, chunk, path, limit):
             continue
-        refuse_large(path, chunk, size // max(stored.num_rows, 1))
+        total = 0
         for unpacked, packed in _page_sizes(source, chunk, path):
             refuse_large(path, chunk, unpacked, packed)
+            total += unpacked
+        refuse_large(path, chunk, total // rows)
+
+
+def may_exceed(source: Any, chunk: Any, path: str, limit: float) -> bool:
+    """Whether a column chunk may unpack to more than a limit, whatever the footer says, and its headers can be read.
+
+    Args:
+        source: the file.
+        chunk: PyArrow's description of the chunk.
+        path: the file's name.
+        limit: a size in bytes.
+    """
+    if chunk.total_compressed_size * _expansion(chunk) <= limit:
+        return False
+    # Small files of a store are in memory.
+    return isinstance(source, pa.BufferReader) or locations.parse(path).is_local
+
+
+def _expansion(chunk: Any) -> float:
+    return _MOST_EXPANSION.get(chunk.compression, float("inf"))
+
+
+def unpacked_size(source: Any, chunk: Any, path: str) -> int:
+    """Return the bytes to which the pages of a column chunk unpack, by their headers.
+
+    Args:
+        source: the file.
+        chunk: PyArrow's description of the chunk.
+        path: the file's name, for errors.
+
+    Raises:
+        CorruptFileError: the header of a page cannot be read.
+    """
+    return sum(unpacked for unpacked, _ in _page_sizes(source, chunk, path))
 
 
 def refuse_large(path: str, chunk: Any, size: int, packed: int | None = None) -> None:
@@ -93,10 +147,13 @@ def _page_sizes(source: Any, chunk: Any, path: str) -> Iterator[tuple[int, int]]
     if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
         at = chunk.dictionary_page_offset
     end = at + chunk.total_compressed_size
-    while at < end:
+    for _ in range(_MOST_PAGES):
+        if at >= end:
+            return
         length, unpacked, packed = _header(source, at, path)
-        yield unpacked, packed
+        yield max(unpacked, 0), max(packed, 0)
         at += length + max(packed, 0)
+    raise CorruptFileError(f"{path} has more than {_MOST_PAGES:,} pages in one column chunk")
 
 
 def _header(source: Any, at: int, path: str) -> tuple[int, int, int]:

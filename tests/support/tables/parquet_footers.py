@@ -12,6 +12,7 @@ from hostile.footer_edits import Struct, edited
 _FALSE, _I64, _BINARY = 2, 6, 8
 _GROUPS, _CREATED_BY, _ORDERS = 4, 6, 7
 _COLUMNS, _META, _STATISTICS = 1, 3, 12
+_UNPACKED = 6
 _OLD_MAX, _OLD_MIN, _NULLS, _MAX, _MIN, _MAX_EXACT = 1, 2, 3, 5, 6, 7
 
 
@@ -59,12 +60,25 @@ def with_statistics(
     return _edit(path, change)
 
 
+def with_unpacked_size(path: Path, size: int) -> Path:
+    """Let a footer declare a size in bytes to which each column chunk unpacks."""
+
+    def change(tree: Struct) -> None:
+        for chunk in _chunks(tree):
+            chunk[_META][1][_UNPACKED] = _I64, size
+
+    return _edit(path, change)
+
+
 def _all_statistics(tree: Struct, column: int | None = None) -> list[dict[int, Any]]:
-    found = []
+    return [chunk[_META][1][_STATISTICS][1] for chunk in _chunks(tree, column)]
+
+
+def _chunks(tree: Struct, column: int | None = None) -> list[Mapping[int, Any]]:
+    found: list[Mapping[int, Any]] = []
     for group in tree[_GROUPS][1][1]:
         chunks: list[Mapping[int, Any]] = group[_COLUMNS][1][1]
-        chosen = chunks if column is None else [chunks[column]]
-        found += [chunk[_META][1][_STATISTICS][1] for chunk in chosen]
+        found += chunks if column is None else [chunks[column]]
     return found
 
 
