@@ -20,6 +20,7 @@ from lake.core.columns.type_promotion import convert
 from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.avro.types import source_schema as source_fields
+from lake.core.formats.ipc.reader import open_ipc
 from lake.core.formats.orc.reader import OrcStripes
 from lake.core.formats.parquet.batch_sizes import batch_rows
 from lake.core.formats.parquet.footer import batches_of_group, check_group, open_parquet
@@ -578,14 +579,7 @@ def _open_arrow(
         else storage.open_input(path, follow_link=True)
     )
     with opened as file:
-        magic = file.read(6)
-        file.seek(0)
-        if magic == b"ARROW1":
-            reader = pa.ipc.open_file(file)
-            yield reader.schema, map(reader.get_batch, range(reader.num_record_batches))
-        else:
-            stream = pa.ipc.open_stream(file)
-            yield stream.schema, iter(stream)
+        yield open_ipc(file, path)
 
 
 _TYPED = {

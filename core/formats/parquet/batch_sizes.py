@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lake.core.formats.parquet.page_sizes import may_exceed, refuse_large, unpacked_size
+from lake.core.formats.parquet.page_sizes import may_exceed, refuse_large_values, unpacked_size
 
 _MOST_ROWS = 128 * 1024
 # The factor by which a batch may exceed its target if all rows have the maximum size.
@@ -81,7 +81,7 @@ def batch_rows(
             return min(rows, _PREFIX_ROWS)
         shortest, longest = lengths
         largest += (longest + _OFFSET_BYTES) * max(chunks[index].num_values / count, 1)
-        refuse_large(path, chunks[index], int(shortest * _texts(chunks[index]) / count))
+        refuse_large_values(path, chunks[index], int(shortest * _texts(chunks[index]) / count))
     return _limited(rows, most, largest)
 
 

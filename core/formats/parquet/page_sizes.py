@@ -10,21 +10,16 @@ https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md, RFC 1951 and RFC 88
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from lake.core import locations
-from lake.core.errors import CorruptFileError, InvalidRequestError, RefusedError
+from lake.core.errors import CorruptFileError
 from lake.core.formats.parquet.thrift_footer import page_header
-from lake.core.units import format_size, parse_size
+from lake.core.formats.unpacked_sizes import MOST_RATIO, most_bytes, refuse_large
 
-LIMIT = "LAKE_MAX_PAGE_SIZE"
-_DEFAULT_LIMIT = 256 * 1024 * 1024
-# Some writers put thousands of long values into one page: what has a similar size in the file is always read.
-_RATIO = 100
 # The most bytes that a codec unpacks from one byte; Zstandard repeats a byte 128 Ki times in four bytes. Others have
 # no known limit.
 _MOST_EXPANSION = {
@@ -43,7 +38,7 @@ _MOST_PAGES = 1_000_000
 def refuse_large_pages(
     parquet: Any, source: Any, path: str, group: int, columns: Sequence[int]
 ) -> None:
-    """Refuse a row group with a page, or with rows, of few bytes that unpack above the limit of the variable `LIMIT`.
+    """Refuse a row group with a page, or with rows, of few bytes that unpack above the limit.
 
     Args:
         parquet: the open `pyarrow.parquet.ParquetFile`.
@@ -63,14 +58,14 @@ def refuse_large_pages(
         chunk = stored.column(index)
         rows = max(stored.num_rows, 1)
         if chunk.total_uncompressed_size > limit:
-            refuse_large(path, chunk, chunk.total_uncompressed_size // rows)
-        elif _expansion(chunk) <= _RATIO or not may_exceed(source, chunk, path, limit):
+            refuse_large_values(path, chunk, chunk.total_uncompressed_size // rows)
+        elif _expansion(chunk) <= MOST_RATIO or not may_exceed(source, chunk, path, limit):
             continue
         total = 0
         for unpacked, packed in _page_sizes(source, chunk, path):
-            refuse_large(path, chunk, unpacked, packed)
+            refuse_large_values(path, chunk, unpacked, packed)
             total += unpacked
-        refuse_large(path, chunk, total // rows)
+        refuse_large_values(path, chunk, total // rows)
 
 
 def may_exceed(source: Any, chunk: Any, path: str, limit: float) -> bool:
@@ -106,7 +101,7 @@ def unpacked_size(source: Any, chunk: Any, path: str) -> int:
     return sum(unpacked for unpacked, _ in _page_sizes(source, chunk, path))
 
 
-def refuse_large(path: str, chunk: Any, size: int, packed: int | None = None) -> None:
+def refuse_large_values(path: str, chunk: Any, size: int, packed: int | None = None) -> None:
     """Refuse a part of a column chunk that must be unpacked at once.
 
     Args:
@@ -116,29 +111,10 @@ def refuse_large(path: str, chunk: Any, size: int, packed: int | None = None) ->
         packed: its bytes in the file; None for those of the chunk.
 
     Raises:
-        RefusedError: these are more than the limit, and more than 100 times the bytes in the file.
+        RefusedError: see `refuse_large`.
     """
     packed = chunk.total_compressed_size if packed is None else packed
-    limit = most_bytes()
-    if size > limit and size > _RATIO * packed:
-        raise RefusedError(
-            f"{path} has values in column {chunk.path_in_schema} that unpack to {format_size(size)} at once, "
-            f"from {format_size(packed)}: the limit is {format_size(limit)}",
-            hint=f"if the file is trusted and there is enough memory, raise the limit: {LIMIT}=4GB",
-        )
-
-
-def most_bytes() -> int:
-    """Return the limit of the variable `LIMIT` in bytes.
-
-    Raises:
-        InvalidRequestError: it is not a size.
-    """
-    text = os.environ.get(LIMIT)
-    try:
-        return parse_size(text) if text else _DEFAULT_LIMIT
-    except InvalidRequestError as error:
-        raise InvalidRequestError(f"{LIMIT} is {error.message}", hint=error.hint) from error
+    refuse_large(f"{path} has values in column {chunk.path_in_schema}", size, packed)
 
 
 def _page_sizes(source: Any, chunk: Any, path: str) -> Iterator[tuple[int, int]]:
