@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import NoReturn, cast
 
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
@@ -77,6 +78,8 @@ _OTHER_KIND = (
     f"its folder contains the metadata of a catalog of another type: check {Option.CATALOG_TYPE}"
 )
 _LOOKED_AT = 200
+# The most newer versions that a hint names, as messages are cut.
+_MOST_MOVED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +217,15 @@ class HadoopCatalog(NoopCatalog):
             io=load_file_io(self.properties, current.location),
             catalog=self,
         )
+
+    def damaged_file(self, names: Identifier) -> str | None:
+        """Return the current metadata file of a table that cannot be loaded; the file may be missing."""
+        folder = locations.join(self.location_of(names), "metadata")
+        try:
+            current = current_metadata(self._storage, self.location_of(names))
+        except CorruptFileError:
+            return locations.join(folder, f"v{_hint(self._storage, folder)}{_SUFFIXES[0]}")
+        return None if current is None else current.location
 
     def refuse_commits(
         self, identifier: str | Identifier, metadata: TableMetadata | None = None
@@ -500,6 +512,30 @@ class HadoopBackend(PyIcebergBackend):
         return HadoopCatalog(
             self.name, warehouse, storage, properties, self._now_ms, self._clock, self._ids
         )
+
+    def _damaged_file(self, identifier: str, error: CorruptFileError) -> str | None:  # noqa: ARG002
+        return self._folders.damaged_file(split_identifier(identifier))
+
+    def _is_version(self, name: str) -> bool:
+        return name.endswith(_SUFFIXES) and _version_of(name) is not None
+
+    def _steps_back(self, identifier: str, place: str, older: str, storage: Storage) -> str:  # noqa: ARG002
+        """Return the commands that remove all newer versions from the table, and the hint to them."""
+        folder, _, name = older.rpartition("/")
+        own = _version_of(name) or 0
+        listed = [item for item, is_folder in storage.list_folder(folder) if not is_folder]
+        newer = sorted(
+            item for item in listed if self._is_version(item) and (_version_of(item) or 0) > own
+        )
+        hint = [VERSION_HINT] if VERSION_HINT in listed else []
+        parsed = locations.parse(folder)
+        if not parsed.is_local or len(newer) > _MOST_MOVED:
+            more = f" and {len(newer) - _MOST_MOVED:,} more" if len(newer) > _MOST_MOVED else ""
+            names = ", ".join([*hint, *newer[:_MOST_MOVED]])
+            return f"in {folder}, give other names, which do not begin with v, to {names}{more}"
+        moves = [f"mv {quote(item)} {quote(f'damaged-{item}')}" for item in newer]
+        moves += [f"rm {item}" for item in hint]
+        return f"`{' && '.join([f'cd {quote(parsed.path)}', *moves])}`"
 
     def metadata_files(self, table: Table) -> list[str]:
         """Return the files of all versions and the version hint; see `HadoopCatalog.versions`.

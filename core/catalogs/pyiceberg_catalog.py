@@ -28,14 +28,22 @@ from lake.core.catalogs.catalog import CommitResult, Table, split_identifier
 from lake.core.catalogs.errors import catalog_errors
 from lake.core.catalogs.trust import file_properties, storage_properties
 from lake.core.clock import Clock, Ids, SystemClock, SystemIds
-from lake.core.errors import BadInputError, CorruptFileError, NotATableError, NotFoundError
-from lake.core.metadata.files import check
+from lake.core.errors import (
+    BadInputError,
+    CorruptFileError,
+    LakeError,
+    NotATableError,
+    NotFoundError,
+    OutOfRangeError,
+)
+from lake.core.metadata.files import check, earlier_metadata, is_metadata_name
 from lake.core.metadata.format_upgrades import with_version_3_upgrade
 from lake.core.metadata.roots import roots_of
 from lake.core.options import Option
 from lake.core.storage.credentials import CredentialProvider, Credentials
 from lake.core.storage.s3 import BACKOFF
 from lake.core.storage.storage import Storage
+from lake.core.units import iso_time
 
 _Names = tuple[str, ...]
 _Begin = Callable[[], CreateTableTransaction]
@@ -127,8 +135,22 @@ class PyIcebergBackend(ABC):
             NotFoundError: the table does not exist.
             NotATableError: the name is that of a view.
             RefusedError: the table has a feature that lake does not support.
-            CorruptFileError: the catalog states no metadata file.
+            CorruptFileError: the catalog states no metadata file, or one that is missing or cannot be read. Where its
+                place is known, the hint contains the commands that go back to the newest one before it that can be
+                read.
         """
+        try:
+            return self._load(identifier)
+        except OutOfRangeError:
+            raise
+        except CorruptFileError as error:
+            place = self._damaged_file(identifier, error)
+            if place is None:
+                raise
+            named = error.message if place in error.message else f"{error.message} ({place})"
+            raise CorruptFileError(named, hint=self._remedy(identifier, place)) from error
+
+    def _load(self, identifier: str) -> Table:
         names = split_identifier(identifier)
         with catalog_errors(f"table {identifier}", self):
             try:
@@ -144,6 +166,36 @@ class PyIcebergBackend(ABC):
             raise CorruptFileError(f"the catalog states no metadata file of table {identifier}")
         check(found.metadata, identifier)
         return self._table(identifier, found, self._vender(identifier))
+
+    def _damaged_file(self, identifier: str, error: CorruptFileError) -> str | None:  # noqa: ARG002
+        """Return the metadata file of a table that could not be loaded; None if it is not known."""
+        return dict(self.metadata_locations()).get(identifier)
+
+    def _remedy(self, identifier: str, place: str) -> str:
+        """Return what to do about a metadata file that is missing or cannot be read."""
+        storage = Storage(storage_properties({k: str(v) for k, v in self.configured.items()}))
+        folder = place.rpartition("/")[0]
+        try:
+            found = earlier_metadata(storage, place, self._is_version)
+            if found is None:
+                return f"restore it from a backup: {folder} contains no older metadata file that can be read"
+            older, metadata, others = found
+            steps = self._steps_back(identifier, place, older, storage)
+        except LakeError as error:
+            return f"restore it from a backup; {folder} cannot be listed: {error.message}"
+        more = f" ({others:,} older metadata files are there)" if others else ""
+        return (
+            f"restore it from a backup, or set the table back to the state of {iso_time(metadata.last_updated_ms)}: "
+            f"{steps}; later commits are lost{more}"
+        )
+
+    def _is_version(self, name: str) -> bool:
+        """Whether a file in the folder of a table's metadata may be one of its metadata files, by its name."""
+        return is_metadata_name(name)
+
+    def _steps_back(self, identifier: str, place: str, older: str, storage: Storage) -> str:  # noqa: ARG002
+        """Return the commands that make an older metadata file the current one instead of a damaged one."""
+        return f"`lake register {identifier} {older}`"
 
     def exists(self, identifier: str) -> bool:
         """Whether the table exists."""

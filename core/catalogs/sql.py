@@ -20,20 +20,15 @@ from lake.core.catalogs.catalog import Table, split_identifier
 from lake.core.catalogs.errors import catalog_errors, locked_error
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.catalogs.shared_locations import EMBEDDED_DATABASE
-from lake.core.catalogs.trust import storage_properties
 from lake.core.clock import Clock, Ids
 from lake.core.errors import (
     CorruptFileError,
-    LakeError,
     NotFoundError,
-    OutOfRangeError,
     RefusedError,
 )
 from lake.core.metadata.commit_marks import mark_of
-from lake.core.metadata.files import VERSION_HINT, earlier_metadata
+from lake.core.metadata.files import VERSION_HINT
 from lake.core.options import Option
-from lake.core.storage.storage import Storage
-from lake.core.units import iso_time
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -111,41 +106,6 @@ class SqlBackend(PyIcebergBackend):
             if place and isinstance(place, str)
         ]
 
-    def load(self, identifier: str) -> Table:
-        """Load a table by ``namespace.table``; see `PyIcebergBackend.load`.
-
-        Raises:
-            CorruptFileError: its metadata file is missing or cannot be read. The hint contains the command that
-                registers the newest metadata file before it that can be read.
-        """
-        try:
-            return super().load(identifier)
-        except OutOfRangeError:
-            raise
-        except CorruptFileError as error:
-            place = dict(self.metadata_locations()).get(identifier)
-            if place is None:
-                raise
-            named = error.message if place in error.message else f"{error.message} ({place})"
-            raise CorruptFileError(named, hint=self._earlier(identifier, place)) from error
-
-    def _earlier(self, identifier: str, place: str) -> str:
-        """Return what to do about a metadata file that is missing or cannot be read."""
-        storage = Storage(storage_properties({k: str(v) for k, v in self.configured.items()}))
-        folder = place.rpartition("/")[0]
-        try:
-            found = earlier_metadata(storage, place)
-        except LakeError as error:
-            return f"restore it from a backup; {folder} cannot be listed: {error.message}"
-        if found is None:
-            return f"restore it from a backup: {folder} contains no older metadata file that can be read"
-        older, metadata, others = found
-        more = f" ({others:,} older metadata files are there)" if others else ""
-        return (
-            f"restore it from a backup, or set the table back to the state of {iso_time(metadata.last_updated_ms)}: "
-            f"`lake register {identifier} {older}`; later commits are lost{more}"
-        )
-
     def register(self, identifier: str, metadata_location: str) -> None:
         """Add an entry; one whose metadata file is missing or cannot be read gets the other file.
 
@@ -170,7 +130,7 @@ class SqlBackend(PyIcebergBackend):
 
     def _can_be_read(self, identifier: str) -> bool:
         try:
-            super().load(identifier)
+            self._load(identifier)
         except CorruptFileError:
             return False
         return True

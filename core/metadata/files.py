@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -132,12 +132,15 @@ def find_metadata(storage: Storage, location: str) -> TableMetadata | None:
     return None
 
 
-def earlier_metadata(storage: Storage, location: str) -> tuple[str, TableMetadata, int] | None:
+def earlier_metadata(
+    storage: Storage, location: str, is_version: Callable[[str], bool]
+) -> tuple[str, TableMetadata, int] | None:
     """Return the newest metadata file before another one that can be read; None if there is none.
 
     Args:
         storage: the storage of the files.
         location: a metadata file, which may be missing or damaged.
+        is_version: whether a name is that of a metadata file of the table.
 
     Returns:
         its location, its metadata, and the number of older metadata files in the folder.
@@ -149,7 +152,7 @@ def earlier_metadata(storage: Storage, location: str) -> tuple[str, TableMetadat
         for item, is_folder in storage.list_folder(folder)
         if not is_folder
         and item != name
-        and is_metadata_name(item)
+        and is_version(item)
         and (found := version_of(item)) is not None
         and (version is None or found < version)
     }

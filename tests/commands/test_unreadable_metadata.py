@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,54 @@ def test_the_command_that_an_error_names_sets_the_table_back(
     found = lake.ok("scan", "db.t")["result"]["preview"]
     assert sorted(row["id"] for row in found) == [0, 1]
     assert lake.ok("check", "db.t", "--deep")["result"]["errors"] == 0
+
+
+@pytest.mark.parametrize("damage", ["missing", "missing, no hint", "garbage", "the two newest"])
+def test_the_commands_that_an_error_names_set_a_table_of_folders_back(
+    lake: CommandLine, tmp_path: Path, damage: str
+) -> None:
+    lake.catalog_type = "hadoop"
+    source = tmp_path / "rows.csv"
+    for number in range(4):
+        source.write_text(f"id\n{number}\n")
+        lake.ok("ingest", "db.t", source, "--create")
+    folder = lake.warehouse / "db" / "t" / "metadata"
+    newest, hint = folder / "v4.metadata.json", folder / "version-hint.text"
+    if damage.startswith("missing"):
+        newest.unlink()
+    else:
+        newest.write_text("{")
+    if damage == "the two newest":
+        (folder / "v3.metadata.json").write_text("{}")
+    if damage == "missing, no hint":
+        hint.unlink()
+        assert len(lake.ok("scan", "db.t")["result"]["preview"]) == 3
+        return
+
+    failed = lake("check", "db.t")
+
+    assert failed.exit_code == 7
+    assert str(newest) in failed.stderr
+    named = re.search("`(cd [^`]+)`", failed.stderr)
+    assert named is not None, failed.stderr
+    subprocess.run(named[1], shell=True, check=True)
+    left = 2 if damage == "the two newest" else 3
+    assert len(lake.ok("scan", "db.t")["result"]["preview"]) == left
+    lake.ok("ingest", "db.t", source)
+    assert lake.ok("check", "db.t", "--deep")["result"]["errors"] == 0
+
+
+def test_a_table_of_folders_without_an_older_version_needs_a_backup(lake: CommandLine) -> None:
+    lake.catalog_type = "hadoop"
+    lake.ok("create", "db.t", "id int")
+    first = lake.warehouse / "db" / "t" / "metadata" / "v1.metadata.json"
+    first.write_text("")
+
+    failed = lake("-q", "scan", "db.t")
+
+    assert failed.exit_code == 7
+    assert str(first) in failed.stderr
+    assert "restore it from a backup" in failed.stderr
 
 
 def test_without_an_older_file_a_backup_is_all_that_helps(lake: CommandLine, newest: Path) -> None:
