@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
+from shlex import quote
 from typing import Any
 
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
@@ -195,7 +196,7 @@ class PyIcebergBackend(ABC):
 
     def _steps_back(self, identifier: str, place: str, older: str, storage: Storage) -> str:  # noqa: ARG002
         """Return the commands that make an older metadata file the current one instead of a damaged one."""
-        return f"`lake register {identifier} {older}`"
+        return f"`lake register {quote(identifier)} {quote(older)}`"
 
     def exists(self, identifier: str) -> bool:
         """Whether the table exists."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
+from shlex import quote
 from typing import Any, cast
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -20,29 +21,32 @@ import requests
 from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.catalog.rest import Capability, RestCatalog
-from pyiceberg.exceptions import RESTError
+from pyiceberg.exceptions import NoSuchTableError, RESTError
 from pyiceberg.table import CreateTableTransaction
 from pyiceberg.table import Table as IcebergTable
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from lake.core.catalogs import pyiceberg_patches
-from lake.core.catalogs.catalog import split_identifier
-from lake.core.catalogs.errors import catalog_errors
+from lake.core.catalogs.catalog import Table, split_identifier
+from lake.core.catalogs.errors import catalog_errors, words
 from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.catalogs.trust import as_configured, check_store, storage_properties
 from lake.core.clock import Backoff, Clock, Ids
-from lake.core.errors import NotFoundError, RefusedError
+from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.metadata.files import MAX_TEXT_BYTES
 from lake.core.properties.values import whole
 from lake.core.redaction import is_secret
 from lake.core.storage.credentials import Credentials
+from lake.core.storage.storage import Storage
 from lake.core.units import natural_number
 
 _CONNECT_MS = whole("rest.client.connection-timeout-ms", 10_000, least=1)
 _READ_MS = whole("rest.client.socket-timeout-ms", 60_000, least=1)
 # The properties with the addresses that may receive credentials.
 _ADDRESSES = ("uri", "oauth2-server-uri")
+# In a server's message.
+_METADATA_FILE = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?/[^\s'\"]+\.metadata\.json(?:\.gz)?(?![\w.])")
 _PLAIN = "lake.allow-plain-http"
 _LOGIN = re.compile(r"token|credential|auth(\..*)?")
 # The longest wait that lake accepts from a server, in seconds.
@@ -251,6 +255,32 @@ class RestBackend(PyIcebergBackend):
 
     def _bounded(self, name: str, properties: Mapping[str, Any]) -> PyIcebergCatalog:
         return BoundedRestCatalog(name, self._clock, self._ids, **properties)
+
+    def _load(self, identifier: str) -> Table:
+        """Load a table; a server answers that it is not found also if only its metadata file is missing."""
+        try:
+            return super()._load(identifier)
+        except NotFoundError as error:
+            cause = error.__cause__
+            if isinstance(cause, NoSuchTableError) and _METADATA_FILE.search(str(cause)):
+                raise CorruptFileError(
+                    f"the server of catalog {self.name} cannot read the metadata of table {identifier}: "
+                    f"{words(cause)}"
+                ) from cause
+            raise
+
+    def _damaged_file(self, identifier: str, error: CorruptFileError) -> str | None:  # noqa: ARG002
+        """Return the metadata file that a server names in its message; None without one."""
+        found = _METADATA_FILE.search(str(error.__cause__))
+        return None if found is None else found[0]
+
+    def _steps_back(self, identifier: str, place: str, older: str, storage: Storage) -> str:  # noqa: ARG002
+        """Return the commands; `lake` cannot drop a table that it cannot load."""
+        name, table = quote(self.name), quote(identifier)
+        return (
+            f"`pyiceberg --catalog {name} drop table {table} && lake --catalog {name} register {table} "
+            f"{quote(older)}` (no file is deleted)"
+        )
 
     @property
     def _rest(self) -> BoundedRestCatalog:

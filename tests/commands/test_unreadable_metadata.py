@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -92,6 +97,58 @@ def test_a_table_of_folders_without_an_older_version_needs_a_backup(lake: Comman
     assert failed.exit_code == 7
     assert str(first) in failed.stderr
     assert "restore it from a backup" in failed.stderr
+
+
+@contextmanager
+def server_without(missing: str) -> Iterator[str]:
+    """Run a REST catalog that answers as Iceberg's own does if a table's metadata file is missing."""
+    error = {"type": "NotFoundException", "code": 404, "message": f"Failed to open: {missing}"}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_config = self.path.startswith("/v1/config")
+            found = {"defaults": {}, "overrides": {}} if is_config else {"error": error}
+            body = json.dumps(found).encode()
+            self.send_response(200 if is_config else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("found", ["older", "none", "not named"])
+def test_a_server_that_misses_a_metadata_file_is_not_a_missing_table(
+    lake: CommandLine, newest: Path, monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    older = sorted(newest.parent.glob("*.metadata.json"))[-2]
+    place = f"file:{newest}"
+    for path in [newest] if found == "older" else newest.parent.glob("*.metadata.json"):
+        path.unlink()
+    lake.arguments = lambda *words: [str(word) for word in words]  # type: ignore[method-assign]
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TYPE", "rest")
+    with server_without("its file" if found == "not named" else place) as address:
+        monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", address)
+        failed = lake("--catalog", "prod", "check", "db.t")
+    assert failed.exit_code == 7
+    text = " ".join(failed.stderr.split())
+    if found == "not named":
+        assert "table db.t does not exist in catalog prod" in text
+        return
+    assert "the server of catalog prod cannot read the metadata of table db.t" in text
+    assert place in text
+    drop, register = "pyiceberg --catalog prod drop table db.t", "lake --catalog prod register db.t"
+    command = f"`{drop} && {register} file:{older}` (no file is deleted)"
+    assert (command if found == "older" else "restore it from a backup: ") in text
 
 
 def test_without_an_older_file_a_backup_is_all_that_helps(lake: CommandLine, newest: Path) -> None:
