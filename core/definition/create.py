@@ -26,6 +26,7 @@ from lake.core.options import Option
 from lake.core.outcome import Detail, Outcome, Status
 from lake.core.properties.table_properties import FORMAT_VERSION
 from lake.core.schemas.new_tables import new_table, schema_like
+from lake.core.schemas.remains import warn_of_remains
 from lake.core.session import Session
 from lake.core.types.transform_syntax import partition_terms, sort_terms
 from lake.core.types.type_syntax import parse_columns
@@ -99,6 +100,7 @@ def plan_create(
     )
     refuse_types(schema, int(made.properties[FORMAT_VERSION.name]))
     table = made.stage(session.catalog, identifier, make_namespace=not dry_run)
+    warn_of_remains(session, table)
     return CreationPlan(table=table, exists=False)
 
 

@@ -44,6 +44,7 @@ from lake.core.plain import PlainData
 from lake.core.progress import Meter, showing
 from lake.core.properties.table_properties import HASH, RANGE
 from lake.core.schemas.evolution import schema_changes
+from lake.core.schemas.remains import warn_of_remains
 from lake.core.session import Session
 from lake.core.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts
 from lake.core.sources.discovery import CSV, refuse_changed
@@ -205,6 +206,8 @@ def run_load(
     if (settled := settle(session, plan)) is not None:
         return replace(settled, plan=shown)
     plan = _located(session, plan)
+    if plan.table.creating:
+        warn_of_remains(session, plan.table)
     operation_id = session.ids.uuid()
     load = start(plan, operation_id)
     with (

@@ -1,0 +1,48 @@
+"""A new table in the folder of a table that was dropped: a warning says so, and its commands work."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from support.cli.command_line import CommandLine
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A file with one row."""
+    path = tmp_path / "rows.csv"
+    path.write_text("id\n1\n")
+    return path
+
+
+@pytest.mark.parametrize("creates", ["ingest", "create"])
+def test_a_new_table_in_the_folder_of_a_dropped_one_is_reported(
+    lake: CommandLine, source: Path, creates: str
+) -> None:
+    create = {"ingest": ["db.t", source, "--create"], "create": ["db.t", "name string"]}[creates]
+    assert lake.ok("ingest", "db.t", source, "--create")["warnings"] == []
+    dropped = lake.ok("drop", "db.t")["plan"]["metadata_location"]
+
+    made = lake("-q", creates, *create)
+
+    assert made.exit_code == 0, made
+    assert f"{dropped} is of an earlier table in the folder of the new one" in made.stderr
+    take, remove = re.findall("`(lake drop [^`]+)`", " ".join(made.stderr.split()))
+    for command in take.split(" && "):
+        lake.ok(*shlex.split(command)[1:])
+    assert lake.ok("scan", "db.t")["result"]["preview"] == [{"id": 1}]
+    lake.ok(*shlex.split(remove)[1:])
+    assert not Path(dropped.removeprefix("file://")).exists()
+    # The files of the new table stay, as it was dropped without --purge.
+    assert "of an earlier table" in lake(creates, *create).stderr
+
+
+def test_a_purged_table_leaves_nothing_to_report(lake: CommandLine, source: Path) -> None:
+    lake.ok("ingest", "db.t", source, "--create")
+    lake.ok("drop", "db.t", "--purge", "--yes")
+    assert lake.ok("ingest", "db.t", source, "--create")["warnings"] == []
+    assert lake.ok("ingest", "db.t", source, "--create")["warnings"] != []
+    assert "of an earlier table" not in lake("ingest", "db.t", source, "--create").stderr
