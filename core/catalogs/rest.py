@@ -35,6 +35,7 @@ from lake.core.catalogs.trust import as_configured, check_store, storage_propert
 from lake.core.clock import Backoff, Clock, Ids
 from lake.core.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.metadata.files import MAX_TEXT_BYTES
+from lake.core.options import Option
 from lake.core.properties.values import whole
 from lake.core.redaction import is_secret
 from lake.core.storage.credentials import Credentials
@@ -276,10 +277,10 @@ class RestBackend(PyIcebergBackend):
 
     def _steps_back(self, identifier: str, place: str, older: str, storage: Storage) -> str:  # noqa: ARG002
         """Return the commands; `lake` cannot drop a table that it cannot load."""
-        name, table = quote(self.name), quote(identifier)
+        catalog, table = f"{Option.CATALOG} {quote(self.name)}", quote(identifier)
         return (
-            f"`pyiceberg --catalog {name} drop table {table} && lake --catalog {name} register {table} "
-            f"{quote(older)}` (no file is deleted)"
+            f"`pyiceberg {catalog} drop table {table} && lake {catalog} register {table} {quote(older)}` "
+            "(no file is deleted)"
         )
 
     @property

@@ -40,6 +40,6 @@ def _text(table: Table, found: str, file: str) -> str:
     name = quote(table.identifier)
     return (
         f"{found} is of an earlier table in the folder of the new one, and `lake clean` refuses such a folder: "
-        f"`lake drop {name} && lake register {name} {file}` takes it back; `{Option.PURGE} {name} --yes` after that "
-        "removes it"
+        f"`lake drop {name} && lake register {name} {file}` takes it back; `{Option.PURGE} {name}` after that lists "
+        "what it would delete"
     )

@@ -34,7 +34,7 @@ def test_a_new_table_in_the_folder_of_a_dropped_one_is_reported(
     for command in take.split(" && "):
         lake.ok(*shlex.split(command)[1:])
     assert lake.ok("scan", "db.t")["result"]["preview"] == [{"id": 1}]
-    lake.ok(*shlex.split(remove)[1:])
+    lake.ok(*shlex.split(remove)[1:], "--yes")
     assert not Path(dropped.removeprefix("file://")).exists()
     # The files of the new table stay, as it was dropped without --purge.
     assert "of an earlier table" in lake(creates, *create).stderr
