@@ -21,6 +21,7 @@ from lake.core.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.formats.avro.reader import AvroContainer
 from lake.core.formats.avro.types import source_schema as source_fields
 from lake.core.formats.ipc.reader import open_ipc
+from lake.core.formats.ipc.shared_values import longest_shared
 from lake.core.formats.orc.reader import OrcStripes
 from lake.core.formats.parquet.batch_sizes import batch_rows
 from lake.core.formats.parquet.footer import batches_of_group, check_group, open_parquet
@@ -560,7 +561,10 @@ def _arrow_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.R
         for batch in batches:
             # Offsets in a corrupt file are arbitrary; even computing its size may crash the process.
             batch.validate(full=True)
-            rows = max(1, min(_BATCH_ROWS, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1)))
+            rows = min(_BATCH_ROWS, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1))
+            rows = max(
+                1, min(rows, _BATCH_BYTES // max(map(longest_shared, batch.columns), default=1))
+            )
             for start in range(0, batch.num_rows, rows):
                 part = batch.slice(start, rows)
                 yield row, part

@@ -8,6 +8,10 @@ import pyarrow as pa
 import pytest
 from support.cli.command_line import CommandLine
 
+from lake.core.sources.batches import typed_batches
+from lake.core.sources.discovery import Source
+from lake.core.storage.storage import Storage
+
 MIB = 1024 * 1024
 # The first bytes of what Zstandard wrote.
 ZSTD = bytes.fromhex("28b52ffd")
@@ -68,3 +72,21 @@ def test_a_buffer_of_a_negative_length_is_refused(lake: CommandLine, name: str) 
     assert found.exit_code == 7, found
     text = " ".join(found.stderr.split())
     assert f"{name} has batch 1 that cannot be read: a buffer declares a length of -2 bytes" in text
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "views"])
+def test_texts_that_rows_share_are_copied_in_parts(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "shared.arrow"
+    text = pa.array(["a" * MIB], pa.string_view())
+    _, views, data = text.buffers()
+    columns = {
+        "dictionary": pa.DictionaryArray.from_arrays(pa.array([0] * 4096, pa.int32()), ["a" * MIB]),
+        "views": pa.Array.from_buffers(
+            text.type, 4096, [None, pa.py_buffer(bytes(views) * 4096), data]
+        ),
+    }
+    write_arrow(path, pa.table({"x": columns[kind]}), None)
+    source = Source(path=str(path), format="arrow", size_bytes=path.stat().st_size)
+    rows = [batch.num_rows for _, batch, _ in typed_batches(Storage({}), source, ["x"])]
+    assert sum(rows) == 4096
+    assert max(rows) == 16
