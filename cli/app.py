@@ -28,16 +28,16 @@ from lake.commands.defaults import (
     settings_of,
 )
 from lake.commands.parsing import parse_choice, parse_pairs
-from lake.core.clock import SystemClock
-from lake.core.errors import InvalidRequestError
-from lake.core.interrupts import Interrupts
-from lake.core.progress import Meter
-from lake.core.redaction import is_secret
-from lake.core.settings import Settings
+from lake.core.base.clock import SystemClock
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.interrupts import Interrupts
+from lake.core.base.progress import Meter
+from lake.core.base.redaction import is_secret
+from lake.core.base.settings import Settings
 
 if TYPE_CHECKING:
-    from lake.core.outcome import Outcome
-    from lake.core.session import Session
+    from lake.core.base.outcome import Outcome
+    from lake.core.transaction.session import Session
 
 OpenSession: TypeAlias = "Callable[[Settings], Session]"
 # The verbs with their summaries, so that help does not load their modules; `lake.cli.help` groups them.
@@ -73,38 +73,6 @@ VERBS = {
     "manifests": "Rewrite the manifests, fewer and clustered by partition.",
     "stats": "Count distinct values of columns for query planners.",
     "expire-partitions": "Remove partitions whose rows are all older than a limit.",
-}
-# The package of a verb's module below `lake.commands`; the other verbs are modules of `lake.commands` itself.
-PACKAGES = {
-    "add-files": "metadata",
-    "alter": "metadata",
-    "check": "metadata",
-    "cherry-pick": "branching",
-    "clean": "maintenance",
-    "compact": "maintenance",
-    "consumers": "metadata",
-    "create": "metadata",
-    "delete": "maintenance",
-    "deletes": "metadata",
-    "drop": "metadata",
-    "expire": "maintenance",
-    "expire-partitions": "maintenance",
-    "ingest": "data",
-    "inspect": "metadata",
-    "manifests": "maintenance",
-    "partitions": "metadata",
-    "publish": "branching",
-    "ref": "branching",
-    "register": "metadata",
-    "rename": "metadata",
-    "replay": "data",
-    "rollback": "branching",
-    "scan": "data",
-    "show": "metadata",
-    "snapshots": "metadata",
-    "stats": "maintenance",
-    "tables": "metadata",
-    "tag": "branching",
 }
 DISTRIBUTION = "lake-iceberg"
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -250,8 +218,7 @@ def root_command() -> TyperGroup:
 def load_verb(name: str) -> TyperCommand:
     """Return the command of a verb, built once."""
     function = name.replace("-", "_")
-    path = ["lake.commands", *([PACKAGES[name]] if name in PACKAGES else []), function]
-    module = importlib.import_module(".".join(path))
+    module = importlib.import_module(f"lake.commands.{function}")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, cls=_Verb)(getattr(module, function))
     command = typer.main.get_command(alone)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from lake.core.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError
 
 # For each option, whether the next argument is its value.
 OptionTable = Mapping[str, bool]

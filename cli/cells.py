@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lake.core.plain import base64_text
-from lake.core.redaction import one_line
-from lake.core.units import format_size
+from lake.core.base.plain import base64_text
+from lake.core.base.redaction import one_line
+from lake.core.base.units import format_size
 
 NULL = "NULL"
 ELLIPSIS = "…"

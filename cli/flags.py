@@ -9,7 +9,7 @@ from typer.core import TyperOption
 
 from lake.cli.app import VERBS, load_verb, root_command
 from lake.commands.options import PARAMETERS
-from lake.core.options import Option, spell_options
+from lake.core.base.options import Option, spell_options
 
 
 def with_flags(text: str, verb: str | None) -> str:

@@ -33,21 +33,21 @@ from lake.cli.messages import Messages, subject
 from lake.cli.render import Renderer
 from lake.cli.signals import SignalHandlers
 from lake.cli.standard_error import drop_what_cannot_be_written
-from lake.core.clock import SystemClock
-from lake.core.errors import (
+from lake.core.base.clock import SystemClock
+from lake.core.base.errors import (
     InvalidRequestError,
     LakeError,
     ReportedError,
     StoppedError,
     StorageError,
 )
-from lake.core.outcome import Outcome, Status
-from lake.core.process_identity import host_name
-from lake.core.redaction import Redactor
-from lake.core.settings import Settings
+from lake.core.base.outcome import Outcome, Status
+from lake.core.base.process_identity import host_name
+from lake.core.base.redaction import Redactor
+from lake.core.base.settings import Settings
 
 if TYPE_CHECKING:
-    from lake.core.session import Session
+    from lake.core.transaction.session import Session
 
 _SIGNAL_CODES = 128
 _NOT_A_NUMBER = re.compile(
@@ -154,7 +154,7 @@ def _run(line: CommandLine, state: State) -> _Ending:
         # Typer exits when any pipe breaks.
         return 0 if _reader_left() else LakeError("the other side closed a connection")
     except OSError as error:
-        from lake.core.storage.errors import storage_error  # noqa: PLC0415 - door: no PyArrow for help
+        from lake.core.io.storage.errors import storage_error  # noqa: PLC0415 - door: no PyArrow for help
 
         return _output_error(error, state) or storage_error(error) or error
     except Exception as error:  # noqa: BLE001 - reported as a defect, with its trace
@@ -350,7 +350,7 @@ def _table_named(line: CommandLine) -> str | None:
 
 
 def _open_session(settings: Settings) -> Session:
-    from lake.core.session import open_session  # noqa: PLC0415 - door: help opens no session
+    from lake.core.transaction.session import open_session  # noqa: PLC0415 - door: help opens no session
 
     return open_session(settings)
 
@@ -426,8 +426,8 @@ def _prepare_imports(state: State) -> None:
         BadInputError: PyIceberg could not be imported, because it reads its configuration then.
         RefusedError: a file of the configuration belongs to another user.
     """
-    from lake.core.arrow import keep_pandas_out  # noqa: PLC0415 - door: no PyArrow for help
-    from lake.core.catalogs.configuration import read_configuration  # noqa: PLC0415 - door: as above
+    from lake.core.base.arrow import keep_pandas_out  # noqa: PLC0415 - door: no PyArrow for help
+    from lake.core.table.catalogs.configuration import read_configuration  # noqa: PLC0415 - door: as above
 
     in_folder = state.settings is not None and state.settings.warehouse is not None
     read_configuration(working_folder=not in_folder)

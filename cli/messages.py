@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from lake.cli.display import Display
-from lake.core.clock import Clock
-from lake.core.redaction import one_line
+from lake.core.base.clock import Clock
+from lake.core.base.redaction import one_line
 
 # Styles of labels on a terminal (ECMA-48, "select graphic rendition").
 _STYLES = {"error": "1;31", "warning": "33", "hint": "36"}

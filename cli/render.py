@@ -18,12 +18,12 @@ from lake.cli.flags import with_flags
 from lake.cli.messages import Messages, subject
 from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
-from lake.core.clock import Clock
-from lake.core.errors import LakeError, ReportedError
-from lake.core.outcome import Detail, Outcome, Status
-from lake.core.plain import base64_text
-from lake.core.redaction import one_line
-from lake.core.units import format_duration, iso_time
+from lake.core.base.clock import Clock
+from lake.core.base.errors import LakeError, ReportedError
+from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.plain import base64_text
+from lake.core.base.redaction import one_line
+from lake.core.base.units import format_duration, iso_time
 
 _DEFECT_HINT = "this is a defect of lake: please report it with the trace above"
 

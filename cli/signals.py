@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from lake.core.errors import StoppedError
+from lake.core.base.errors import StoppedError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _KILLED_BY = 3

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from lake.core.clock import SystemClock
-from lake.core.locations import has_scheme, parse
-from lake.core.trust.folders import trusted_folders
+from lake.core.base.clock import SystemClock
+from lake.core.base.locations import has_scheme, parse
+from lake.core.base.trust.folders import trusted_folders
 
 if TYPE_CHECKING:
     from lake.commands.defaults import Setting
-    from lake.core.catalogs.catalog import Catalog
-    from lake.core.session import Session
+    from lake.core.table.catalogs.catalog import Catalog
+    from lake.core.transaction.session import Session
 
 VARIABLE = "_LAKE_COMPLETE"
 _CLOCK = SystemClock()
@@ -213,8 +213,8 @@ def _write(path: str, known: Mapping[str, Sequence[str]]) -> None:
 
 def _looked_up(request: Request) -> dict[str, list[str]]:
     from lake.commands.defaults import effective, settings_of  # noqa: PLC0415 - slow
-    from lake.core.catalogs.configuration import read_configuration  # noqa: PLC0415
-    from lake.core.session import open_session  # noqa: PLC0415
+    from lake.core.table.catalogs.configuration import read_configuration  # noqa: PLC0415
+    from lake.core.transaction.session import open_session  # noqa: PLC0415
 
     if request.kind == "catalogs":
         return {"catalogs": list(read_configuration().catalogs)}
@@ -260,7 +260,7 @@ def _words_of_table(session: Session, name: str) -> dict[str, list[str]]:
 
 
 def _tables(session: Session) -> Iterator[str]:
-    from lake.core.catalogs.names import namespaces_of  # noqa: PLC0415 - slow
+    from lake.core.table.catalogs.names import namespaces_of  # noqa: PLC0415 - slow
 
     for namespace in namespaces_of(session.catalog):
         # A namespace without tables is completed up to the name of a new table.

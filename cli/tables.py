@@ -23,7 +23,7 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
 from lake.cli.cells import ELLIPSIS, INSTANT, NULL, UTC, data_cells, is_utc, report_cells
-from lake.core.redaction import one_line
+from lake.core.base.redaction import one_line
 
 _RULE = "─"
 _GAP = "  "

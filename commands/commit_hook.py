@@ -10,10 +10,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from lake.core.errors import InvalidRequestError
-from lake.core.interrupts import uninterrupted
-from lake.core.outcome import Outcome, Status
-from lake.core.redaction import has_password
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.interrupts import uninterrupted
+from lake.core.base.outcome import Outcome, Status
+from lake.core.base.redaction import has_password
 
 # A hook that hangs would keep the lock of a cron job's next run, and a stream from its next epoch.
 LIMIT_SECONDS = 60

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from lake.commands.defaults import Setting, project_folder, settings_of, working_folder
-from lake.core.errors import InvalidRequestError, LakeError
-from lake.core.options import Option, spell_options
-from lake.core.outcome import Detail, Outcome, Status
-from lake.core.redaction import MASK, Redactor, is_secret
-from lake.core.trust import folders as trust_store
+from lake.core.base.errors import InvalidRequestError, LakeError
+from lake.core.base.options import Option, spell_options
+from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.redaction import MASK, Redactor, is_secret
+from lake.core.base.trust import folders as trust_store
 
 _SPELLED = {Option.TRUSTED: "lake config --trust", Option.SPARK_CONF: "--spark-conf"}
 
@@ -37,8 +37,12 @@ def config(
         raise InvalidRequestError("--trust contradicts --untrust")
     if trust or untrust:
         return _changed_trust(withdrawn=untrust)
-    from lake.core.catalogs.configuration import configuration_file, read_configuration, shortened
-    from lake.core.catalogs.selection import chosen_name
+    from lake.core.table.catalogs.configuration import (
+        configuration_file,
+        read_configuration,
+        shortened,
+    )
+    from lake.core.table.catalogs.selection import chosen_name
 
     effective: Mapping[str, Setting] = context.obj.effective
     settings = settings_of(effective, verbose=False)
@@ -134,7 +138,7 @@ def _masked(key: str, value: str) -> str:
 
 def _properties(catalogs: Mapping[str, Mapping[str, Any]]) -> Iterator[Setting]:
     """Yield the properties of all configured catalogs as ``catalog.NAME.KEY``."""
-    from lake.core.catalogs.configuration import configuration_file, variable_of
+    from lake.core.table.catalogs.configuration import configuration_file, variable_of
 
     for catalog, properties in sorted(catalogs.items()):
         for key, value in _flat(properties):

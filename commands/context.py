@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 if TYPE_CHECKING:
-    from lake.core.session import Session
+    from lake.core.transaction.session import Session
 
 
 def session_of(context: typer.Context, **changes: Any) -> Session:

@@ -15,16 +15,16 @@ from types import MappingProxyType
 from typing import Any
 
 from lake.commands.parsing import parse_choice
-from lake.core.errors import BadInputError, InvalidRequestError, RefusedError
-from lake.core.redaction import is_secret
-from lake.core.settings import Settings
-from lake.core.trust.folders import FoundFile, read_file, trusted_folders
-from lake.core.trust.project_settings import (
+from lake.core.base.errors import BadInputError, InvalidRequestError, RefusedError
+from lake.core.base.redaction import is_secret
+from lake.core.base.settings import Settings
+from lake.core.base.trust.folders import FoundFile, read_file, trusted_folders
+from lake.core.base.trust.project_settings import (
     SPARK_CONF,
     withheld_setting,
     withheld_spark_settings,
 )
-from lake.core.trust.withheld import Withheld
+from lake.core.base.trust.withheld import Withheld
 
 CATALOG_TYPES = ("sql", "hadoop")
 ENGINES = ("auto", "spark", "inline")

@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from lake.commands.context import session_of
-from lake.core.interrupts import Interrupts
-from lake.core.outcome import Outcome
+from lake.core.base.interrupts import Interrupts
+from lake.core.base.outcome import Outcome
 
 
 def demo(context: typer.Context) -> Outcome:

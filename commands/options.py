@@ -9,7 +9,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.parsing import absolute_ref
-from lake.core.options import Option
+from lake.core.base.options import Option
 
 # The values of options, as the core defines them; help does not import it.
 SOURCE_FORMATS = ("parquet", "csv", "json", "arrow", "orc", "avro")

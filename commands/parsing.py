@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from lake.core.errors import InvalidRequestError
-from lake.core.units import is_duration, iso_time, parse_duration_ms, parse_time_ms
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.units import is_duration, iso_time, parse_duration_ms, parse_time_ms
 
 # A quoted name, or all characters up to the next comma. Empty names match too, and are refused.
 _NAME = re.compile(

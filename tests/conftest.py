@@ -18,7 +18,7 @@ from support.cli.lasting_engine import end_shared_spark
 from support.peers import flink_peer, java_peer
 from support.tables import flink_fixtures
 
-from lake.core.garbage import other_histories
+from lake.core.transaction.garbage import other_histories
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("lake", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -90,7 +90,7 @@ def lake(warehouse: Path) -> CommandLine:
 @pytest.fixture
 def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands run without the table lock, as on a store that has none."""
-    monkeypatch.setattr("lake.core.locks.table_lock._acquire", lambda *_: None)
+    monkeypatch.setattr("lake.core.transaction.locks.table_lock._acquire", lambda *_: None)
 
 
 @pytest.fixture(params=["inline", "spark"])

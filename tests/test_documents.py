@@ -15,9 +15,9 @@ from support.cli.help_text import help_of
 
 from lake.cli.app import VERBS
 from lake.cli.main import main
-from lake.core.errors import NotFoundError
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.errors import NotFoundError
+from lake.core.base.settings import Settings
+from lake.core.transaction.session import Session
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (

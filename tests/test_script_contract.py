@@ -21,8 +21,8 @@ import pytest
 from support.cli.command_line import CommandLine
 
 from lake.cli.app import VERBS, load_verb, root_command
-from lake.core import errors
-from lake.core.outcome import Status
+from lake.core.base import errors
+from lake.core.base.outcome import Status
 
 RECORDED = Path(__file__).parent / "data" / "script_contract.json"
 _ROWS = "id,day,name\n1,2026-01-01,a\n2,2026-01-02,b\n3,2026-01-02,c\n"

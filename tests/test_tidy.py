@@ -21,8 +21,8 @@ from support.tables.iceberg_tables import make_table
 from lake.cli import completion
 from lake.cli.app import VERBS, arrange_arguments, load_verb, root_command
 from lake.cli.help import EXAMPLES, GROUPS, VERB_GROUPS
-from lake.core import errors
-from lake.core.options import Option
+from lake.core.base import errors
+from lake.core.base.options import Option
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("cli", "commands", "core")
@@ -70,20 +70,51 @@ def test_every_package_is_in_the_wheel() -> None:
 
 def test_a_package_has_at_most_sixteen_files_and_says_what_belongs_in_it() -> None:
     folders = {path.parent for path in modules()}
-    crowded = {str(folder): len(list(folder.glob("*.py"))) for folder in folders}
+    # One file for each command, found by the command's name.
+    folders_of_verbs = {ROOT / "commands"}
+    crowded = {str(folder): len(list(folder.glob("*.py"))) for folder in folders - folders_of_verbs}
 
     assert {name: count for name, count in crowded.items() if count > 16} == {}
     for folder in folders:
         assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder
 
 
+def test_each_command_is_a_module_with_its_name() -> None:
+    names = {path.stem for path in (ROOT / "commands").glob("*.py")}
+    verbs = {verb.replace("-", "_") for verb in VERBS}
+
+    assert verbs <= names
+    assert names - verbs == {
+        *("__init__", "commit_hook", "context", "defaults", "options", "parsing"),
+    }
+
+
+def layers() -> dict[str, list[str]]:
+    """Return the names in each contract of layers, by the package that the contract divides."""
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    listed = [
+        [name for layer in contract["layers"] for name in layer.split(" | ")]
+        for contract in contracts
+        if contract["type"] == "layers"
+    ]
+    return {
+        os.path.commonpath([name.replace(".", "/") for name in names]).replace("/", "."): names
+        for names in listed
+    }
+
+
 def test_every_module_of_the_core_is_in_one_layer() -> None:
-    layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
-    listed = [name for layer in layers for name in layer.split(" | ")]
+    by_package = layers()
+    wings = [name for name in by_package["lake"] if name.startswith("lake.core.")]
+    listed = [name for wing in wings for name in by_package[wing]]
     names = [module_name(path) for path in modules() if path.name != "__init__.py"]
 
+    assert sorted(wings) == sorted(
+        f"lake.core.{path.parent.name}" for path in (ROOT / "core").glob("*/__init__.py")
+    )
     for name in names:
-        assert sum(name == layer or name.startswith(f"{layer}.") for layer in listed) == 1, name
+        if name.startswith("lake.core."):
+            assert sum(name == one or name.startswith(f"{one}.") for one in listed) == 1, name
 
 
 def contract(name: str) -> dict[str, list[str]]:
@@ -123,7 +154,7 @@ def test_files_do_not_import_one_another_in_a_circle() -> None:
 
 
 # They have no caller that could pass a clock: a constant of the process, and the main function of another one.
-OWN_CLOCKS = {"core/metadata/text.py", "core/engine/spark/build_class_archive.py"}
+OWN_CLOCKS = {"core/table/metadata/text.py", "core/engine/spark/build_class_archive.py"}
 
 
 def test_the_systems_clock_and_ids_are_only_the_defaults_of_the_core() -> None:
@@ -136,7 +167,7 @@ def test_the_systems_clock_and_ids_are_only_the_defaults_of_the_core() -> None:
     }
 
     # The module of the clocks defines them.
-    assert found - {"core/clock.py"} == OWN_CLOCKS
+    assert found - {"core/base/clock.py"} == OWN_CLOCKS
 
 
 # Imports inside functions, by file: libraries that a run may not need and that are slow to import. Verbs import
@@ -148,20 +179,20 @@ DOORS = {
     "cli/progress/displays.py": 1,
     "cli/render.py": 1,
     "cli/suggestions.py": 4,
-    "core/avro/decode.py": 1,
-    "core/catalogs/local_file_io.py": 1,
-    "core/catalogs/pyiceberg_patches.py": 2,
-    "core/catalogs/selection.py": 3,
+    "core/io/avro/decode.py": 1,
+    "core/table/catalogs/local_file_io.py": 1,
+    "core/table/catalogs/pyiceberg_patches.py": 2,
+    "core/table/catalogs/selection.py": 3,
     "core/engine/selection.py": 1,
     "core/engine/spark/preflight.py": 2,
     "core/engine/spark/pyspark_internals.py": 4,
     "core/engine/spark/worker.py": 1,
-    "core/schemas/new_tables.py": 1,
-    "core/session.py": 1,
-    "core/storage/s3.py": 2,
-    "core/storage/storage.py": 1,
-    "core/watch/kafka/client.py": 2,
-    "core/watch/kafka/spool.py": 2,
+    "core/data/schemas/new_tables.py": 1,
+    "core/transaction/session.py": 1,
+    "core/io/storage/s3.py": 2,
+    "core/io/storage/storage.py": 1,
+    "core/load/continuous/kafka/client.py": 2,
+    "core/load/continuous/kafka/spool.py": 2,
 }
 
 
@@ -188,7 +219,7 @@ OPERATIONS = {
 FOREIGN_FLAGS = {
     "core/engine/jvm/process.py": {"--add-opens", "--enable-native-access"},
     "core/engine/spark/conf.py": {"--conf"},
-    "core/sources/discovery.py": {"--headless", "--convert-to"},
+    "core/data/sources/discovery.py": {"--headless", "--convert-to"},
 }
 
 

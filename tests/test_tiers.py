@@ -33,7 +33,7 @@ def call(*arguments: str) -> Any:
         (("tests",), "quick"),
         (("tests/java",), "not slow"),
         (("tests/core/test_units.py", "tests/cli"), "not slow"),
-        (("tests/core/commit/test_pairs.py::test_pairs",), ""),
+        (("tests/core/transaction/commit/test_pairs.py::test_pairs",), ""),
     ],
 )
 def test_a_call_without_paths_runs_the_quick_tier_and_one_with_paths_more(

@@ -10,8 +10,8 @@ from rich import progress
 from rich.console import Console, RenderableType
 
 from lake.cli.progress.numbers import Estimate, amount_of, left_of, rows_of
-from lake.core.clock import Clock
-from lake.core.progress import Meter, Work
+from lake.core.base.clock import Clock
+from lake.core.base.progress import Meter, Work
 
 # The work of a phase as parts of the bar.
 _PARTS = 1000

@@ -11,9 +11,9 @@ from typing import Any, TextIO, cast
 
 from lake.cli.messages import line_start
 from lake.cli.progress.numbers import Estimate, amount_of, left_of, rows_of
-from lake.core.clock import Clock
-from lake.core.progress import Meter, Progress, Silent
-from lake.core.units import iso_time
+from lake.core.base.clock import Clock
+from lake.core.base.progress import Meter, Progress, Silent
+from lake.core.base.units import iso_time
 
 AUTO, BAR, LINES, JSON, NONE = "auto", "bar", "lines", "json", "none"
 KINDS = (AUTO, BAR, LINES, JSON, NONE)

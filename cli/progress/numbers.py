@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from lake.cli.sentences.words import counted
-from lake.core.clock import Clock
-from lake.core.progress import Work
-from lake.core.units import format_duration, format_size
+from lake.core.base.clock import Clock
+from lake.core.base.progress import Work
+from lake.core.base.units import format_duration, format_size
 
 # The speed is that of the last minute; the time left is not shown before it means something.
 _WINDOW_SECONDS = 60.0

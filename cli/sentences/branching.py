@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, listed, rows_or_less
-from lake.core.outcome import Outcome, Status
+from lake.core.base.outcome import Outcome, Status
 
 _SHOWN_TAGS = 5
 

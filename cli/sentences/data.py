@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
-from lake.core.outcome import MOST_SHOWN, PREVIEW_ROWS, Outcome, Status
-from lake.core.units import format_size, readable_time
+from lake.core.base.outcome import MOST_SHOWN, PREVIEW_ROWS, Outcome, Status
+from lake.core.base.units import format_size, readable_time
 
 # More columns than this are counted in a sentence.
 _MOST_NAMED = 3

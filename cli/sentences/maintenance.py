@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, remaining, rows_or_less
-from lake.core.outcome import Outcome, Status
-from lake.core.units import format_duration, format_size, readable_time
+from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import format_duration, format_size, readable_time
 
 
 def _compact(outcome: Outcome) -> str:

@@ -12,8 +12,8 @@ from lake.cli.sentences.words import (
     remaining,
     rows_or_less,
 )
-from lake.core.outcome import Outcome, Status
-from lake.core.units import format_size
+from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import format_size
 
 
 def _alter(outcome: Outcome) -> str:

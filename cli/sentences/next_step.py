@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lake.cli.sentences.words import Facts
-from lake.core.flink.commits import LAKE_OPERATOR_ID
-from lake.core.outcome import Outcome, Status
+from lake.core.base.outcome import Outcome, Status
+from lake.core.table.flink.commits import LAKE_OPERATOR_ID
 
 # Options that a dry run has, and the command that it prepares has not.
 _OF_DRY_RUNS = frozenset({"--count", "--dry-run"})

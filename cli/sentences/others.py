@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lake.cli.sentences.words import Facts, counted
-from lake.core.outcome import Outcome
+from lake.core.base.outcome import Outcome
 
 
 def _demo(outcome: Outcome) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from lake.cli.sentences import branching, data, maintenance, metadata, others
 from lake.cli.sentences.data import previewed
 from lake.cli.sentences.words import Facts
-from lake.core.outcome import Outcome, Status
+from lake.core.base.outcome import Outcome, Status
 
 
 def sentence(outcome: Outcome, hidden: str = "") -> str:

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lake.commands.parsing import parse_choice, parse_pairs
-from lake.core.errors import BadInputError, InvalidRequestError
-from lake.core.redaction import is_secret
-from lake.core.units import parse_duration_ms, parse_size, parse_time_ms
+from lake.core.base.errors import BadInputError, InvalidRequestError
+from lake.core.base.redaction import is_secret
+from lake.core.base.units import parse_duration_ms, parse_size, parse_time_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lake.core.ingest.options import IngestOptions
-    from lake.core.session import Session
-    from lake.core.watch.kafka.options import KafkaOptions
+    from lake.core.load.continuous.kafka.options import KafkaOptions
+    from lake.core.load.ingest.options import IngestOptions
+    from lake.core.transaction.session import Session
 
 _LARGEST_FILE = 1 << 20
 
@@ -50,14 +50,14 @@ def kafka_options(session: Session, options: IngestOptions, flags: TopicFlags) -
         InvalidRequestError: an option is missing or not valid.
         BadInputError: a file cannot be read.
     """
-    from lake.core.follow.options import OnGap
-    from lake.core.watch.kafka.options import (
+    from lake.core.load.continuous.kafka.options import (
         JSON,
         TIMESTAMP,
         KafkaOptions,
         parse_skipped,
         parse_start,
     )
+    from lake.core.read.continuous.options import OnGap
 
     for flag, value in (("--stream", flags.stream), ("--brokers", flags.brokers)):
         if value is None:
@@ -95,7 +95,7 @@ def kafka_options(session: Session, options: IngestOptions, flags: TopicFlags) -
 
 
 def _conf(session: Session, flags: TopicFlags) -> dict[str, str]:
-    from lake.core.watch.kafka.options import parse_properties
+    from lake.core.load.continuous.kafka.options import parse_properties
 
     shown = parse_pairs(list(flags.kafka_conf or ()), "--kafka-conf")
     session.secrets.update(shown)

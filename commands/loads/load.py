@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lake.core.errors import InvalidRequestError
-from lake.core.outcome import Outcome
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
-    from lake.core.changelog_load.plan import ChangeOptions
-    from lake.core.ingest.options import IngestOptions
-    from lake.core.session import Session
-    from lake.core.upsert.options import UpsertOptions
+    from lake.core.load.changelog_load.plan import ChangeOptions
+    from lake.core.load.ingest.options import IngestOptions
+    from lake.core.load.upsert.options import UpsertOptions
+    from lake.core.transaction.session import Session
 
 
 def load(
@@ -31,13 +31,13 @@ def load(
         by_key: the options of a load by key; None for other loads.
         dry_run: describe the plan only.
     """
-    from lake.core.changelog_load.load import execute_changes, preview_changes
-    from lake.core.changelog_load.plan import ChangeOptions, plan_changelog_load
-    from lake.core.ingest.execute import execute, preview
-    from lake.core.ingest.options import APPEND
-    from lake.core.ingest.plan import plan_ingest
-    from lake.core.upsert.execute import execute_upsert, preview_upsert
-    from lake.core.upsert.plan import plan_upsert, upsert_of_property
+    from lake.core.load.changelog_load.load import execute_changes, preview_changes
+    from lake.core.load.changelog_load.plan import ChangeOptions, plan_changelog_load
+    from lake.core.load.ingest.execute import execute, preview
+    from lake.core.load.ingest.options import APPEND
+    from lake.core.load.ingest.plan import plan_ingest
+    from lake.core.load.upsert.execute import execute_upsert, preview_upsert
+    from lake.core.load.upsert.plan import plan_upsert, upsert_of_property
 
     if by_key is None:
         plan = plan_ingest(session, table, options)

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.commands.loads.load import load
-from lake.core.errors import InvalidRequestError
-from lake.core.outcome import Outcome
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
-    from lake.core.changelog_load.plan import ChangeOptions
-    from lake.core.ingest.options import IngestOptions
-    from lake.core.routing.options import RouteOptions
-    from lake.core.routing.stream import Journal
-    from lake.core.session import Session
-    from lake.core.upsert.options import UpsertOptions
+    from lake.core.load.changelog_load.plan import ChangeOptions
+    from lake.core.load.ingest.options import IngestOptions
+    from lake.core.load.routing.options import RouteOptions
+    from lake.core.load.routing.stream import Journal
+    from lake.core.load.upsert.options import UpsertOptions
+    from lake.core.transaction.session import Session
 
 
 def routing(table: str, route: str | None, max_tables: int | None) -> RouteOptions | None:
@@ -34,7 +34,7 @@ def routing(table: str, route: str | None, max_tables: int | None) -> RouteOptio
         if max_tables is not None:
             raise InvalidRequestError("--max-tables needs --route")
         return None
-    from lake.core.routing.options import MOST_TABLES, RouteOptions
+    from lake.core.load.routing.options import MOST_TABLES, RouteOptions
 
     most = MOST_TABLES if max_tables is None else max_tables
     return RouteOptions(name=table, column=route, max_tables=most)
@@ -69,7 +69,7 @@ class RoutedLoad:
         Raises:
             InvalidRequestError: options contradict each other.
         """
-        from lake.core.routing.execute import run_route
+        from lake.core.load.routing.execute import run_route
 
         session = self.session
 
@@ -77,7 +77,7 @@ class RoutedLoad:
             return load(session, table, once, self.by_key, dry_run=dry_run)
 
         def load_epoch(table: str, once: IngestOptions) -> Outcome:
-            from lake.core.watch.runs import with_new_plans
+            from lake.core.load.continuous.runs import with_new_plans
 
             return with_new_plans(session, lambda: load_once(table, once))
 

@@ -11,22 +11,22 @@ from lake.commands.loads.kafka import TopicFlags, kafka_options
 from lake.commands.loads.load import load
 from lake.commands.loads.route import RoutedLoad
 from lake.commands.parsing import parse_choice
-from lake.core.errors import InvalidRequestError
-from lake.core.options import Option
-from lake.core.outcome import Outcome
-from lake.core.storage.errors import translate_errors
-from lake.core.units import parse_duration_ms, parse_size, parse_time_ms
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.options import Option
+from lake.core.base.outcome import Outcome
+from lake.core.base.units import parse_duration_ms, parse_size, parse_time_ms
+from lake.core.io.storage.errors import translate_errors
 
 if TYPE_CHECKING:
-    from lake.core.changelog_load.plan import ChangeOptions
-    from lake.core.ingest.options import IngestOptions
-    from lake.core.routing.stream import Journal
-    from lake.core.session import Session
-    from lake.core.snapshots.live_files import LiveFiles
-    from lake.core.snapshots.streams import StreamEpoch
-    from lake.core.upsert.options import UpsertOptions
-    from lake.core.watch.kafka.execute import LoadMessages
-    from lake.core.watch.options import WatchOptions
+    from lake.core.load.changelog_load.plan import ChangeOptions
+    from lake.core.load.continuous.kafka.execute import LoadMessages
+    from lake.core.load.continuous.options import WatchOptions
+    from lake.core.load.ingest.options import IngestOptions
+    from lake.core.load.routing.stream import Journal
+    from lake.core.load.upsert.options import UpsertOptions
+    from lake.core.table.snapshots.live_files import LiveFiles
+    from lake.core.table.snapshots.streams import StreamEpoch
+    from lake.core.transaction.session import Session
 
 # The flags that each way to go on has, and those that all of them have.
 _OWN = {
@@ -135,8 +135,13 @@ def run_stream(
         _refuse_with_route(options, flags)
     if flags.follow:
         return _run_copy(session, table, options, by_key, flags, landed=landed, dry_run=dry_run)
-    from lake.core.watch.execute import Steps, preview_watch, run_watch, watch_status
-    from lake.core.watch.schema_changes import count_before_new_schema
+    from lake.core.load.continuous.files.execute import (
+        Steps,
+        preview_watch,
+        run_watch,
+        watch_status,
+    )
+    from lake.core.load.continuous.schema_changes import count_before_new_schema
 
     _refuse_others(options, "--kafka" if flags.watch is None else "--watch")
     compact = _compaction(session, table, options.branch, flags)
@@ -209,7 +214,7 @@ def _run_kafka(
     dry_run: bool,
 ) -> Outcome:
     """Load the messages of a topic."""
-    from lake.core.watch.kafka.execute import preview_topic, run_topic, topic_status
+    from lake.core.load.continuous.kafka.execute import preview_topic, run_topic, topic_status
 
     topic = kafka_options(session, options, flags)
     if flags.status:
@@ -230,9 +235,14 @@ def _run_copy(
     dry_run: bool,
 ) -> Outcome:
     """Load what is added to another table."""
-    from lake.core.follow.options import OnGap, parse_strategy
-    from lake.core.ingest.options import APPEND, OVERWRITE
-    from lake.core.watch.tables import CopyOptions, copy_status, preview_copy, run_copy
+    from lake.core.load.continuous.table.execute import (
+        CopyOptions,
+        copy_status,
+        preview_copy,
+        run_copy,
+    )
+    from lake.core.load.ingest.options import APPEND, OVERWRITE
+    from lake.core.read.continuous.options import OnGap, parse_strategy
 
     _refuse_others(options, "--follow")
     if options.from_table is None or flags.stream is None:
@@ -288,7 +298,7 @@ def _refuse_with_route(options: IngestOptions, flags: StreamFlags) -> None:
     Raises:
         InvalidRequestError: there is one.
     """
-    from lake.core.routing.options import refuse_others
+    from lake.core.load.routing.options import refuse_others
 
     for flag, given in (
         ("--follow", flags.follow),
@@ -308,8 +318,8 @@ def _refuse_with_route(options: IngestOptions, flags: StreamFlags) -> None:
 
 
 def _refuse_others(options: IngestOptions, mode: str) -> None:
-    from lake.core.ingest.options import APPEND
-    from lake.core.ingest.rejects import check_rejects
+    from lake.core.load.ingest.options import APPEND
+    from lake.core.load.ingest.rejects import check_rejects
 
     for flag, given in (
         (f"--{options.mode}", options.mode != APPEND),
@@ -326,8 +336,8 @@ def _refuse_others(options: IngestOptions, mode: str) -> None:
 
 
 def _watch_options(options: IngestOptions, flags: StreamFlags) -> WatchOptions:
-    from lake.core.watch.listing import is_watched
-    from lake.core.watch.options import OnCopy, OnRewrite, WatchOptions, parse_done
+    from lake.core.load.continuous.files.listing import is_watched
+    from lake.core.load.continuous.options import OnCopy, OnRewrite, WatchOptions, parse_done
 
     if flags.stream is None or flags.state is None:
         missing = "--stream" if flags.stream is None else "--state"
@@ -377,16 +387,16 @@ def _compaction(
     when, quiet = flags.then_compact, flags.quiet
     if when is None:
         return None
-    from lake.core.catalogs.catalog import Table
-    from lake.core.compaction.execute import execute
-    from lake.core.compaction.options import compaction_options
-    from lake.core.compaction.plan import plan_compaction
-    from lake.core.compaction.triggers import (
+    from lake.core.maintain.compaction.execute import execute
+    from lake.core.maintain.compaction.options import compaction_options
+    from lake.core.maintain.compaction.plan import plan_compaction
+    from lake.core.maintain.compaction.triggers import (
         compact_when_due,
         parse_trigger,
         why_nothing_was_compacted,
     )
-    from lake.core.locks.table_lock import with_table_lock
+    from lake.core.table.catalogs.catalog import Table
+    from lake.core.transaction.locks.table_lock import with_table_lock
 
     condition = parse_trigger(when, option=Option.THEN_COMPACT)
     reported: list[set[str]] = []

@@ -20,26 +20,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.compaction import execute as compaction
-from lake.core.compaction.options import compaction_options
-from lake.core.compaction.plan import plan_compaction
-from lake.core.errors import NotFoundError, RefusedError
-from lake.core.expiration import execute as expiration
-from lake.core.expiration.plan import plan_expiration
-from lake.core.expiration.retention import RetentionOptions
-from lake.core.exports.destinations import output_to
-from lake.core.ingest import execute as ingest
-from lake.core.ingest.options import IngestOptions
-from lake.core.ingest.plan import plan_ingest
-from lake.core.outcome import Detail, Outcome, Status
-from lake.core.progress import Meter, Silent, shown
-from lake.core.scan import execute as scan
-from lake.core.scan.plan import ScanOptions, ScanPlan, plan_scan
-from lake.core.session import Session
-from lake.core.units import format_duration, format_size
-from lake.core.upsert.execute import execute_upsert
-from lake.core.upsert.options import UpsertOptions
-from lake.core.upsert.plan import plan_upsert
+from lake.core.base.errors import NotFoundError, RefusedError
+from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.progress import Meter, Silent, shown
+from lake.core.base.units import format_duration, format_size
+from lake.core.load.ingest import execute as ingest
+from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.plan import plan_ingest
+from lake.core.load.upsert.execute import execute_upsert
+from lake.core.load.upsert.options import UpsertOptions
+from lake.core.load.upsert.plan import plan_upsert
+from lake.core.maintain.compaction import execute as compaction
+from lake.core.maintain.compaction.options import compaction_options
+from lake.core.maintain.compaction.plan import plan_compaction
+from lake.core.maintain.expiration import execute as expiration
+from lake.core.maintain.expiration.plan import plan_expiration
+from lake.core.maintain.expiration.retention import RetentionOptions
+from lake.core.read.exports.destinations import output_to
+from lake.core.read.scan import execute as scan
+from lake.core.read.scan.plan import ScanOptions, ScanPlan, plan_scan
+from lake.core.transaction.session import Session
 
 TABLE = "nyc.flights"
 FOLDER = "lake-demo"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lake.core.flink.commits import CHECKPOINT_ID, JOB_ID
-from lake.core.snapshots import ancestry
-from lake.core.snapshots.run_ids import COMMAND, OPERATION_ID, RUN_ID, SOURCE, USER
-from lake.core.units import iso_time, natural_number
+from lake.core.base.units import iso_time, natural_number
+from lake.core.table.flink.commits import CHECKPOINT_ID, JOB_ID
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.run_ids import COMMAND, OPERATION_ID, RUN_ID, SOURCE, USER
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

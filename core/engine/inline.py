@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from lake.core.clock import Ids, SystemIds
+from lake.core.base.clock import Ids, SystemIds
+from lake.core.base.errors import EngineError, LakeError
+from lake.core.base.progress import Meter
 from lake.core.engine.task_functions import (
     decode_payload,
     decode_result,
@@ -31,10 +33,8 @@ from lake.core.engine.tasks import (
     TaskResult,
 )
 from lake.core.engine.thread_stream import Pool
-from lake.core.errors import EngineError, LakeError
-from lake.core.progress import Meter
-from lake.core.storage.errors import is_refusal, storage_error
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.errors import is_refusal, storage_error
+from lake.core.io.storage.storage import Storage
 
 _MAX_THREADS = 8
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from lake.core.base.settings import Settings
+from lake.core.base.trust.project_settings import MASTER, REMOTE, WAREHOUSE
+from lake.core.base.trust.withheld import refuse
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.jvm.java import find_java
 from lake.core.engine.tasks import Engine
-from lake.core.settings import Settings
-from lake.core.trust.project_settings import MASTER, REMOTE, WAREHOUSE
-from lake.core.trust.withheld import refuse
 
 # For fewer bytes, the start of a JVM takes longer than the work.
 INLINE_BYTES = 64 * 1024 * 1024

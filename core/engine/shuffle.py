@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from lake.core.plain import PlainData
+from lake.core.base.plain import PlainData
 
 _BLOB_BYTES = 4 * 1024 * 1024
 _WAITING_BYTES = 64 * 1024 * 1024

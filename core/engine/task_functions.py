@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
-from lake.core import errors
+from lake.core.base import errors
+from lake.core.base.errors import EngineError, LakeError
+from lake.core.base.plain import PlainData
+from lake.core.base.redaction import Redactor
 from lake.core.engine.tasks import TaskContext
-from lake.core.errors import EngineError, LakeError
-from lake.core.plain import PlainData
-from lake.core.redaction import Redactor
-from lake.core.storage.errors import storage_error
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.errors import storage_error
+from lake.core.io.storage.storage import Storage
 
 # Spark's workers receive the names of task functions: a name must not select any other code.
 _PACKAGE = "lake.core."

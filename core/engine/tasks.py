@@ -1,7 +1,7 @@
 """The interface of engines: Spark, or this process for small plans.
 
 A task's payload and its results are dataclasses that travel as JSON, and its function is a function of a module
-below `lake.core`. Spark's workers receive the function's name (``"lake.core.compaction.tasks:rewrite"``) and rebuild
+below `lake.core`. Spark's workers receive the function's name (``"lake.core.maintain.compaction.tasks:rewrite"``) and rebuild
 the payload as the type of its first parameter; the driver rebuilds each result as the type that the function yields.
 So only rows are pickled, and the same function runs in this process, in a local Spark and on a cluster.
 """
@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from lake.core.errors import StoppedError
-from lake.core.plain import PlainData
-from lake.core.progress import Meter
-from lake.core.storage.storage import Storage
+from lake.core.base.errors import StoppedError
+from lake.core.base.plain import PlainData
+from lake.core.base.progress import Meter
+from lake.core.io.storage.storage import Storage
 
 Payload = TypeVar("Payload", bound=PlainData | Mapping[str, Any])
 ReducePayload = TypeVar("ReducePayload", bound=PlainData | Mapping[str, Any])

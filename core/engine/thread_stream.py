@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Generic, TypeVar
 
-from lake.core.errors import EngineError
+from lake.core.base.errors import EngineError
 
 T = TypeVar("T")
 # The main thread waits in steps, so that a signal's exception reaches it on every platform.

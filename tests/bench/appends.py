@@ -10,8 +10,8 @@ from expire import History, rows_of
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from support.tables.iceberg_tables import SCHEMA, open_session, write_file
 
-from lake.core.manifests.entries import entries_of
-from lake.core.manifests.schemas import ADDED
+from lake.core.table.manifests.entries import entries_of
+from lake.core.table.manifests.schemas import ADDED
 
 
 def make_appends(warehouse: Path, ids: Iterable[Iterable[int]]) -> None:

@@ -169,9 +169,9 @@ def _comments(rng: Any, rows: int) -> pa.Array:
 
 def make_files(warehouse: Path, files: int, rows: int) -> None:
     """Make ``db.t`` with the given number of files, committed as one append."""
-    from lake.core.commit.commit import CommitRequest, commit_snapshot
-    from lake.core.commit.operations import AppendFiles
-    from lake.core.rows.writer import WriteSettings, open_writer
+    from lake.core.data.rows.writer import WriteSettings, open_writer
+    from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+    from lake.core.transaction.commit.operations import AppendFiles
 
     make_table(warehouse, schema=SCHEMA)
     session = open_session(warehouse)

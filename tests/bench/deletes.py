@@ -76,9 +76,9 @@ def rows_of(number: int, rows: int) -> pa.RecordBatch:
 
 def make(warehouse: Path, files: int, rows: int, version: str) -> list[str]:
     """Make ``db.t`` with data files, committed as one append; return their paths, in the order of the ids."""
-    from lake.core.commit.commit import CommitRequest, commit_snapshot
-    from lake.core.commit.operations import AppendFiles
-    from lake.core.rows.writer import WriteSettings, open_writer
+    from lake.core.data.rows.writer import WriteSettings, open_writer
+    from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+    from lake.core.transaction.commit.operations import AppendFiles
 
     make_table(warehouse, schema=SCHEMA, format_version=version)
     session = open_session(warehouse)

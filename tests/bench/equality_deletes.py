@@ -29,10 +29,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from lake.core.deletes.apply import Deletes, read_rows  # noqa: E402
-from lake.core.manifests.data_files import EQUALITY_DELETES, DataFile  # noqa: E402
-from lake.core.rows.reader import FileSlice, ReadSettings, slices_of  # noqa: E402
-from lake.core.storage.storage import Storage  # noqa: E402
+from lake.core.data.deletes.apply import Deletes, read_rows  # noqa: E402
+from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of  # noqa: E402
+from lake.core.io.storage.storage import Storage  # noqa: E402
+from lake.core.table.manifests.data_files import EQUALITY_DELETES, DataFile  # noqa: E402
 
 _FILE_ROWS = 1_000_000
 
@@ -50,8 +50,8 @@ def make(warehouse: Path, keys: int, rows: int, *, text: bool) -> None:
     """Make ``db.t``, and delete a tenth of its rows by keys, most of which no row has."""
     from support.tables.iceberg_tables import make_table, open_session
 
-    from lake.core.commit.commit import CommitRequest, commit_snapshot
-    from lake.core.commit.operations import AppendFiles, RowDelta
+    from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+    from lake.core.transaction.commit.operations import AppendFiles, RowDelta
 
     make_table(warehouse, schema=schema(text=text), format_version="2")
     session = open_session(warehouse)
@@ -100,7 +100,7 @@ def plan(warehouse: Path, target: Path) -> None:
     """Write the description of one task that reads the whole table."""
     from support.tables.iceberg_tables import open_session
 
-    from lake.core.snapshots.live_files import live_files
+    from lake.core.table.snapshots.live_files import live_files
 
     table = open_session(warehouse).table("db.t")
     head = table.metadata.current_snapshot()

@@ -32,14 +32,14 @@ from compact import copy_of, medians, timed  # noqa: E402
 from manifests import SCHEMA, SPEC, entries  # noqa: E402
 from support.tables.iceberg_tables import make_table, pyiceberg_catalog  # noqa: E402
 
-from lake.core.manifests.api import (  # noqa: E402
+from lake.core.table.manifests.api import (  # noqa: E402
     ManifestContext,
     ManifestListHeader,
     describe_manifest,
     encode_manifest,
     encode_manifest_list,
 )
-from lake.core.manifests.schemas import (  # noqa: E402
+from lake.core.table.manifests.schemas import (  # noqa: E402
     ADDED,
     DELETED,
     ENTRY_COLUMNS,

@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 from appends import make_appends  # noqa: E402
 from compact import medians, timed  # noqa: E402
 
-_IMPORTS = "import lake.cli.main, lake.commands.data.scan, pyarrow.parquet, pyiceberg.catalog.sql"
+_IMPORTS = "import lake.cli.main, lake.commands.scan, pyarrow.parquet, pyiceberg.catalog.sql"
 
 
 def make(warehouse: Path, appends: int, rows: int) -> None:

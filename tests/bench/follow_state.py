@@ -22,18 +22,18 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
 from support.tables.iceberg_tables import make_table  # noqa: E402
 
-from lake.core.clock import SystemClock, SystemIds  # noqa: E402
-from lake.core.follow.handover.splits_file import SplitsHeader, write_splits  # noqa: E402
-from lake.core.follow.handover.state import (  # noqa: E402
+from lake.core.base.clock import SystemClock, SystemIds  # noqa: E402
+from lake.core.data.rows.reader import FileSlice, ReadSettings  # noqa: E402
+from lake.core.io.storage.state_folder import StateFolder  # noqa: E402
+from lake.core.read.continuous.handover.splits_file import SplitsHeader, write_splits  # noqa: E402
+from lake.core.read.continuous.handover.state import (  # noqa: E402
     Destination,
     SavedPosition,
     State,
     StateStore,
 )
-from lake.core.follow.handover.work import WorkHeader, WorkItem  # noqa: E402
-from lake.core.follow.position import Position  # noqa: E402
-from lake.core.rows.reader import FileSlice, ReadSettings  # noqa: E402
-from lake.core.storage.state_folder import StateFolder  # noqa: E402
+from lake.core.read.continuous.handover.work import WorkHeader, WorkItem  # noqa: E402
+from lake.core.read.continuous.position import Position  # noqa: E402
 
 _ID = "00000000-0000-4000-8000-000000000000"
 

@@ -27,9 +27,9 @@ from support.peers.flink_peer import classpath
 from support.peers.java_peer import jars
 from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles, EntryTable, OverwriteFiles
-from lake.core.manifests.schemas import ENTRY_COLUMNS
+from lake.core.table.manifests.schemas import ENTRY_COLUMNS
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles, EntryTable, OverwriteFiles
 
 WRITERS = ("lake", "pyiceberg", "spark", "flink")
 NUMBERS, COLUMNS = 8, 15

@@ -27,7 +27,8 @@ from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, TimestampType
 
-from lake.core.manifests.api import (
+from lake.core.io.storage.storage import Storage
+from lake.core.table.manifests.api import (
     ENTRY_COLUMNS,
     MANIFEST_COLUMNS,
     ManifestContext,
@@ -35,7 +36,6 @@ from lake.core.manifests.api import (
     encode_manifest,
     read_manifests,
 )
-from lake.core.storage.storage import Storage
 
 COLUMNS = 15
 SCHEMA = Schema(

@@ -47,7 +47,7 @@ _JOIN = """
 # Runs lake; its keys exclude no file and no row group.
 _UNPRUNED = """
 import sys
-from lake.core.upsert import key_matching
+from lake.core.load.upsert import key_matching
 real = key_matching.KeyPruner
 key_matching.KeyPruner = lambda keys, schema: real(None, schema)
 key_matching.sent_keys = lambda keys: b""

@@ -30,10 +30,10 @@ from support.peers import java_peer  # noqa: E402
 from support.tables.iceberg_tables import make_table, open_session  # noqa: E402
 from support.tables.replay_plans import take_checkpoint, write_manifest  # noqa: E402
 
-from lake.core.catalogs import pyiceberg_patches  # noqa: E402
-from lake.core.catalogs.catalog import Table  # noqa: E402
-from lake.core.flink.state import FLINK_SINK, ICEBERG_SINK  # noqa: E402
-from lake.core.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES, DataFile  # noqa: E402
+from lake.core.table.catalogs import pyiceberg_patches  # noqa: E402
+from lake.core.table.catalogs.catalog import Table  # noqa: E402
+from lake.core.table.flink.state import FLINK_SINK, ICEBERG_SINK  # noqa: E402
+from lake.core.table.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES, DataFile  # noqa: E402
 
 COLUMNS = 10
 SCHEMA = Schema(

@@ -25,10 +25,10 @@ from support.tables.iceberg_tables import open_session  # noqa: E402
 from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
 from wide_tables import made_once, make_wide  # noqa: E402
 
-from lake.core.manifests.api import read_manifests  # noqa: E402
-from lake.core.manifests.clusters import manifests_per_partition  # noqa: E402
-from lake.core.snapshots import ancestry  # noqa: E402
-from lake.core.snapshots.completeness import read_list  # noqa: E402
+from lake.core.table.manifests.api import read_manifests  # noqa: E402
+from lake.core.table.manifests.clusters import manifests_per_partition  # noqa: E402
+from lake.core.table.snapshots import ancestry  # noqa: E402
+from lake.core.table.snapshots.completeness import read_list  # noqa: E402
 
 _CALL = "CALL lake.system.rewrite_manifests(table => 'db.t')"
 _COMPARED = ("file_path", "record_count", "sequence_number", "snapshot_id", "partition")

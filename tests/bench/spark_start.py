@@ -32,8 +32,8 @@ _LAKE = """
 from lake.core.engine.task_functions import echo
 from lake.core.engine.tasks import Task
 from lake.core.engine.spark.engine import SparkEngine
-from lake.core.settings import Settings
-from lake.core.storage.storage import Storage
+from lake.core.base.settings import Settings
+from lake.core.io.storage.storage import Storage
 engine = SparkEngine(Settings(master="local[2]"))
 assert list(engine.run([Task({})], echo, storage=Storage()))
 print("result", flush=True)
@@ -44,8 +44,8 @@ import time
 from lake.core.engine.task_functions import echo
 from lake.core.engine.tasks import Task
 from lake.core.engine.spark.engine import SparkEngine
-from lake.core.settings import Settings
-from lake.core.storage.storage import Storage
+from lake.core.base.settings import Settings
+from lake.core.io.storage.storage import Storage
 engine = SparkEngine(Settings(master="local[2]"))
 for count in (2, 32, 3000, 2, 32, 3000):
     before = time.monotonic()

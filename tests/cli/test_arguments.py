@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lake.cli.arguments import arrange, suggestion
-from lake.core.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError
 
 ROOT = {"--json": False, "--quiet": False, "-q": False, "-v": False, "--catalog": True, "-h": False}
 SCAN = {"--where": True, "--plan": False, "-h": False, "--help": False}

@@ -8,8 +8,8 @@ from support.cli.command_line import CommandLine
 from lake.cli.app import VERBS, load_verb, root_command
 from lake.cli.arguments import option_table
 from lake.cli.flags import with_flags
-from lake.core.errors import RefusedError
-from lake.core.options import Option, quote_options
+from lake.core.base.errors import RefusedError
+from lake.core.base.options import Option, quote_options
 
 
 def test_an_error_names_options_in_backquotes_for_callers_without_flags() -> None:

@@ -16,10 +16,10 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, open_session
 
-from lake.core import errors
-from lake.core.errors import LakeError
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base import errors
+from lake.core.base.errors import LakeError
+from lake.core.base.settings import Settings
+from lake.core.transaction.session import Session
 
 ERRORS = [
     (errors.InvalidRequestError("m"), 2, "failed", "invalid-request"),

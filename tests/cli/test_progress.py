@@ -23,8 +23,8 @@ from lake.cli.progress.displays import (
     make_progress,
 )
 from lake.cli.progress.numbers import Estimate
-from lake.core.clock import SystemClock
-from lake.core.progress import Meter, Progress, Silent, Work, shown
+from lake.core.base.clock import SystemClock
+from lake.core.base.progress import Meter, Progress, Silent, Work, shown
 
 MB = 1 << 20
 

@@ -13,9 +13,9 @@ from support.tables.iceberg_tables import FixedClock
 from lake.cli.display import Display
 from lake.cli.render import Renderer
 from lake.cli.sentences.sentence import sentence
-from lake.core.errors import CommitUnknownError, LakeError
-from lake.core.outcome import Detail, Outcome, Status
-from lake.core.redaction import Redactor
+from lake.core.base.errors import CommitUnknownError, LakeError
+from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.redaction import Redactor
 
 START = "2027-01-15T08:00:00Z lake compact db.t: "
 HOSTILE = "[red]x[/]\x1b[2J\n:smile: s3://b/[p=1]/y.parquet"

@@ -12,11 +12,11 @@ import pytest
 
 from lake.cli.app import VERBS
 from lake.commands import options
-from lake.core.changelog_load import plan as changelog_load
-from lake.core.exports import formats
-from lake.core.row_deletion import options as row_deletion
-from lake.core.sources import discovery
-from lake.core.upsert import options as upsert
+from lake.core.data.sources import discovery
+from lake.core.load.changelog_load import plan as changelog_load
+from lake.core.load.upsert import options as upsert
+from lake.core.maintain.row_deletion import options as row_deletion
+from lake.core.read.exports import formats
 
 HEAVY = ("numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "requests", "sqlalchemy")
 PROGRAM = """

@@ -18,7 +18,7 @@ PROGRAM = textwrap.dedent(
     """
     import sys, threading, time
     from lake.cli.main import main
-    from lake.core.session import open_session
+    from lake.core.transaction.session import open_session
 
     def slow(settings):
         session = open_session(settings)
@@ -152,7 +152,7 @@ def test_the_entry_point_handles_signals_before_it_imports_anything(
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("module", ["lake.cli.main", "pyarrow", "lake.commands.metadata.snapshots"])
+@pytest.mark.parametrize("module", ["lake.cli.main", "pyarrow", "lake.commands.snapshots"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_lake_is_imported_ends_it_in_one_line(
     tmp_path: Path, module: str, number: int

@@ -21,8 +21,8 @@ from support.cli.command_line import CommandLine
 
 from lake.cli import suggestions
 from lake.cli.suggestions import Request, completed, read_request, refresh, suggest
-from lake.core import session
-from lake.core.trust import folders
+from lake.core.base.trust import folders
+from lake.core.transaction import session
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"pyarrow", "pyiceberg", "pyspark", "pydantic", "typer", "rich", "sqlalchemy"}

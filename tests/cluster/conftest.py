@@ -12,9 +12,9 @@ from support.cli.lasting_engine import Lasting
 from support.servers import spark_cluster
 from support.servers.spark_cluster import ConnectServer, SparkCluster
 
-from lake.core.ingest import plan as planning
-from lake.core.session import Session, open_session
-from lake.core.settings import Settings
+from lake.core.base.settings import Settings
+from lake.core.load.ingest import plan as planning
+from lake.core.transaction.session import Session, open_session
 
 # What the others show too, by another way to the same cluster: for the long run.
 _LONG = {

@@ -10,7 +10,7 @@ from support.servers.spark_cluster import ConnectServer, SparkCluster
 
 from lake.core.engine.task_functions import echo, gather, scatter
 from lake.core.engine.tasks import Engine, Task
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.storage import Storage
 
 CANARY = "canary-7d41b0c9"
 

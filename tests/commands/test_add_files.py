@@ -24,7 +24,7 @@ from support.tables.iceberg_tables import (
     pyiceberg_catalog,
 )
 
-from lake.core.session import Session
+from lake.core.transaction.session import Session
 
 MAPPING = "schema.name-mapping.default"
 

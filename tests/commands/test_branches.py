@@ -21,8 +21,8 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import after, files_below, inject, make_table, pyiceberg_catalog
 from world.reference import Reference
 
-from lake.core.session import Session, open_session
-from lake.core.settings import Settings
+from lake.core.base.settings import Settings
+from lake.core.transaction.session import Session, open_session
 
 Rows = Mapping[int, tuple[str, str]]
 

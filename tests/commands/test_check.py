@@ -11,8 +11,8 @@ from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures, pyiceberg_tables
 from support.tables.flink_fixtures import FlinkFixture
 
-from lake.core.checking import surroundings
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.storage import Storage
+from lake.core.maintain.checking import surroundings
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from support.tables.delete_files import commit_deletes, position_file, vectors
 from support.tables.iceberg_tables import open_session
 from support.tables.metadata_edits import edit_metadata, read_metadata
 
-from lake.core.checking.findings import KINDS
+from lake.core.maintain.checking.findings import KINDS
 
 ROOT = Path(__file__).parents[2]
 _HOUR_MS = 3_600_000

@@ -22,11 +22,11 @@ from support.tables.iceberg_tables import ids_in, open_session, pyiceberg_catalo
 from support.tables.metadata_edits import edit_metadata
 from support.tables.tidy_table import Tidy, of_failed_commit, planted_orphans
 
-from lake.core.errors import StorageError
-from lake.core.orphans import execute, trash
-from lake.core.orphans.options import CleanOptions, Mode
-from lake.core.orphans.plan import plan_cleaning
-from lake.core.storage.storage import Storage
+from lake.core.base.errors import StorageError
+from lake.core.io.storage.storage import Storage
+from lake.core.maintain.orphans import execute, trash
+from lake.core.maintain.orphans.options import CleanOptions, Mode
+from lake.core.maintain.orphans.plan import plan_cleaning
 
 DAY = 24 * 3600
 

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from support.tables.tidy_table import Tidy, planted_orphans
 
-from lake.core.orphans.inventory import read_inventory
-from lake.core.storage.file_names import FileNames
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.file_names import FileNames
+from lake.core.io.storage.storage import Storage
+from lake.core.maintain.orphans.inventory import read_inventory
 
 Write = Callable[[Path, pa.Table], Path]
 

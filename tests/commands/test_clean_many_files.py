@@ -17,9 +17,9 @@ from support.tables.flink_fixtures import FlinkFixture, canonical_rows
 from support.tables.iceberg_tables import SCHEMA, open_session, pyiceberg_catalog
 from support.tables.tidy_table import of_failed_commit
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.manifests.data_files import DataFile
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 
 _FILES, _FOLDERS = 100_000, 50
 _OF_EACH_KIND = 100

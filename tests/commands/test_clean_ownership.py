@@ -13,7 +13,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below, ids_in
 
-from lake.core.rows.file_names import hashed
+from lake.core.data.rows.file_names import hashed
 
 _MONTH = 30 * 24 * 3600
 _DOCUMENTS = (

@@ -19,12 +19,12 @@ from support.tables.iceberg_tables import FixedClock, files_below
 from support.tables.metadata_edits import edit_metadata, java_would_refuse, read_metadata
 from support.tiers import examples
 
-from lake.core.catalogs.selection import open_catalog
-from lake.core.clock import SystemClock
-from lake.core.metadata.commit_times import in_order, is_disordered, latest_ms
-from lake.core.metadata.parser import parsed
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.clock import SystemClock
+from lake.core.base.settings import Settings
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.table.metadata.commit_times import in_order, is_disordered, latest_ms
+from lake.core.table.metadata.parser import parsed
+from lake.core.transaction.session import Session
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000

@@ -49,14 +49,14 @@ from support.tables.iceberg_tables import (
     pyiceberg_catalog,
 )
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.compaction import execute
-from lake.core.errors import StorageError
-from lake.core.rows.writer import WriteSettings, open_writer
-from lake.core.session import Session
-from lake.core.settings import Settings
-from lake.core.types.arrow_schema import arrow_schema
+from lake.core.base.errors import StorageError
+from lake.core.base.settings import Settings
+from lake.core.data.rows.writer import WriteSettings, open_writer
+from lake.core.maintain.compaction import execute
+from lake.core.spec.types.arrow_schema import arrow_schema
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
+from lake.core.transaction.session import Session
 
 PLAN_KEYS = [
     "groups",
@@ -146,7 +146,7 @@ def test_a_dry_run_starts_nothing_and_touches_nothing(warehouse: Path) -> None:
     before = files_below(warehouse)
 
     def open_session(settings: Settings) -> Session:
-        from lake.core import session as sessions
+        from lake.core.transaction import session as sessions
 
         opened = sessions.open_session(settings)
         opened.engine = lambda *_: pytest.fail("a dry run started an engine")  # type: ignore[method-assign]

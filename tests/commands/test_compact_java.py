@@ -13,10 +13,10 @@ from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.rows.writer import WriteSettings, open_writer
-from lake.core.types.arrow_schema import arrow_schema
+from lake.core.data.rows.writer import WriteSettings, open_writer
+from lake.core.spec.types.arrow_schema import arrow_schema
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 
 pytestmark = pytest.mark.java
 

@@ -17,10 +17,10 @@ from support.tables.iceberg_tables import (
     pyiceberg_catalog,
 )
 
-from lake.core.errors import InvalidRequestError
-from lake.core.follow.consumers import protect
-from lake.core.refs.consumers import first_unread
-from lake.core.snapshots import ancestry
+from lake.core.base.errors import InvalidRequestError
+from lake.core.read.continuous.consumers import protect
+from lake.core.table.refs.consumers import first_unread
+from lake.core.table.snapshots import ancestry
 
 NOW = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
 DAY_MS = 86_400_000

@@ -19,9 +19,9 @@ from support.tables.iceberg_tables import (
     pyiceberg_catalog,
 )
 
-from lake.core.errors import InvalidRequestError
-from lake.core.types.type_syntax import parse_columns
-from lake.core.types.type_text import type_text
+from lake.core.base.errors import InvalidRequestError
+from lake.core.spec.types.type_syntax import parse_columns
+from lake.core.spec.types.type_text import type_text
 
 
 def metadata_of(lake: CommandLine, name: str = "db.t") -> TableMetadata:

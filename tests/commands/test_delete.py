@@ -26,7 +26,7 @@ from support.tables.iceberg_tables import (
 )
 from support.tiers import examples
 
-from lake.core.locks.table_lock import with_table_lock
+from lake.core.transaction.locks.table_lock import with_table_lock
 
 Row = tuple[int, str | None, float | None]
 POSITION, COPY = ("--deletes", "position"), ("--deletes", "copy-on-write")
@@ -402,7 +402,7 @@ def _all_files(table: Any) -> list[Any]:
 def _without_lock(work: Callable[[], None]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "lake.core.locks.table_lock.with_table_lock",
+            "lake.core.transaction.locks.table_lock.with_table_lock",
             lambda session, table, work, **_: work(table.refreshed(), session.ids.uuid()),
         )
         work()
@@ -530,7 +530,7 @@ def test_a_deletion_that_fails_leaves_no_file(
     def fails(*_: object, **__: object) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("lake.core.row_deletion.execute.commit_snapshot", fails)
+    monkeypatch.setattr("lake.core.maintain.row_deletion.execute.commit_snapshot", fails)
     assert lake("delete", "db.t", "--where", "value = 1", *mode).exit_code != 0
     assert files_below(lake.warehouse) == before
 

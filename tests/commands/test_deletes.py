@@ -16,7 +16,7 @@ from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 from support.tables.partitioned_tables import add
 from support.tiers import examples
 
-import lake.core.inspection.deleted_rows as inspection
+import lake.core.read.inspection.deleted_rows as inspection
 
 
 def change(lake: CommandLine, row: str, kind: str) -> None:

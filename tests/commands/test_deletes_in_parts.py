@@ -15,14 +15,14 @@ from support.tables.delete_files import commit_deletes, equality_file, position_
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 from support.tiers import examples
 
-import lake.core.compaction.execute as compaction
-import lake.core.delete_conversion.execute as conversion
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.compaction.options import CompactionOptions
-from lake.core.compaction.plan import plan_compaction
-from lake.core.delete_conversion.converted import CONVERTED
-from lake.core.errors import BadInputError
+import lake.core.maintain.compaction.execute as compaction
+import lake.core.maintain.delete_conversion.execute as conversion
+from lake.core.base.errors import BadInputError
+from lake.core.maintain.compaction.options import CompactionOptions
+from lake.core.maintain.compaction.plan import plan_compaction
+from lake.core.maintain.delete_conversion.converted import CONVERTED
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 
 
 def create(lake: CommandLine, *options: str, version: str = "2") -> None:

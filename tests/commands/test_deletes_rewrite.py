@@ -15,11 +15,11 @@ from support.tables.delete_files import commit_deletes, position_file
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 from support.tiers import examples
 
-import lake.core.compaction.execute as compaction
-import lake.core.delete_conversion.execute as conversion
-from lake.core.compaction.options import CompactionOptions
-from lake.core.compaction.plan import plan_compaction
-from lake.core.deletes import writers
+import lake.core.maintain.compaction.execute as compaction
+import lake.core.maintain.delete_conversion.execute as conversion
+from lake.core.data.deletes import writers
+from lake.core.maintain.compaction.options import CompactionOptions
+from lake.core.maintain.compaction.plan import plan_compaction
 
 
 def load(lake: CommandLine, text: str, *options: str) -> None:

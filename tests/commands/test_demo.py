@@ -15,9 +15,9 @@ from support.tables.iceberg_tables import pyiceberg_catalog
 
 from lake.cli.app import VERBS
 from lake.commands.reports import demo_tour
-from lake.core.catalogs.catalog import Table
+from lake.core.base.settings import Settings
 from lake.core.engine.inline import InlineEngine
-from lake.core.settings import Settings
+from lake.core.table.catalogs.catalog import Table
 
 # The demo loads and compacts a table of its own in every test.
 pytestmark = pytest.mark.slow

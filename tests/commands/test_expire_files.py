@@ -20,9 +20,9 @@ from support.tables.iceberg_tables import (
     pyiceberg_catalog,
 )
 
-from lake.core.expiration.execute import execute
-from lake.core.expiration.plan import plan_expiration
-from lake.core.expiration.retention import RetentionOptions
+from lake.core.maintain.expiration.execute import execute
+from lake.core.maintain.expiration.plan import plan_expiration
+from lake.core.maintain.expiration.retention import RetentionOptions
 
 EXPIRE = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
 

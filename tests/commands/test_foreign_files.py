@@ -32,14 +32,14 @@ from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_deletes
 from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
-from lake.core.avro.container import encode_long
-from lake.core.columns.reading_errors import reading_error
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.deletes.row_positions import RowPositions
-from lake.core.errors import RefusedError
-from lake.core.formats.parquet.footer import batches_of_group
-from lake.core.manifests.data_files import POSITION_DELETES, DataFile
+from lake.core.base.errors import RefusedError
+from lake.core.data.columns.reading_errors import reading_error
+from lake.core.data.deletes.row_positions import RowPositions
+from lake.core.data.formats.parquet.footer import batches_of_group
+from lake.core.io.avro.container import encode_long
+from lake.core.table.manifests.data_files import POSITION_DELETES, DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 
 TIMES = [
     datetime.datetime(1, 1, 1, 0, 0, 0, 1),

@@ -1010,7 +1010,7 @@ def test_a_run_id_outlives_its_snapshot_by_30_days(
 def test_hash_gives_each_partition_one_file_and_none_gives_each_task_its_own(
     lake: CommandLine, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
+    monkeypatch.setattr("lake.core.load.ingest.plan._SMALLEST_TASK_BYTES", 1)
     monkeypatch.setattr("lake.core.engine.inline.os.cpu_count", lambda: 2)
     make_table(
         warehouse, schema=Schema(SCHEMA.fields[0], NestedField(2, "day", StringType())), spec=BY_DAY
@@ -1063,7 +1063,7 @@ def test_files_are_rolled_near_the_target_size(
 def test_a_table_is_made_filled_and_overwritten_on_each_engine(
     lake_on: CommandLine, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
+    monkeypatch.setattr("lake.core.load.ingest.plan._SMALLEST_TASK_BYTES", 1)
     first = write_parquet(tmp_path / "a.parquet", EVENTS)
     second = write_csv(tmp_path / "b.csv", EVENTS)
     third = write_json(tmp_path / "c.json", pa.table({"id": [9], "day": ["tue"], "amount": [0.5]}))
@@ -1102,7 +1102,7 @@ def test_each_partition_and_bucket_has_one_writer_on_each_engine(
     lake_on: CommandLine, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four sources are read by tasks of their own, and each of them contains every partition and bucket."""
-    monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
+    monkeypatch.setattr("lake.core.load.ingest.plan._SMALLEST_TASK_BYTES", 1)
     rows = pa.table({"id": list(range(40)), "day": ["mon", "tue"] * 20})
     sources = [write_parquet(tmp_path / f"{name}.parquet", rows) for name in "abcd"]
 
@@ -1117,7 +1117,7 @@ def test_each_partition_and_bucket_has_one_writer_on_each_engine(
 def test_a_bad_row_stops_each_engine_and_leaves_nothing(
     lake_on: CommandLine, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
+    monkeypatch.setattr("lake.core.load.ingest.plan._SMALLEST_TASK_BYTES", 1)
     make_table(warehouse, schema=Schema(NestedField(1, "id", LongType(), required=True)))
     good = write_parquet(tmp_path / "a.parquet", pa.table({"id": list(range(1000))}))
     bad = tmp_path / "b.csv"

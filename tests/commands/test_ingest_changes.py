@@ -21,13 +21,13 @@ from support.tables.change_logs import Model, shown, write_log
 from support.tables.iceberg_tables import files_below, make_table, open_session, pyiceberg_catalog
 from support.tiers import examples
 
-from lake.core.changelog_load.load import execute_changes
-from lake.core.changelog_load.plan import ChangeOptions, plan_changelog_load
-from lake.core.errors import CommitConflictError
-from lake.core.ingest import plan as planning
-from lake.core.ingest.execute import execute
-from lake.core.ingest.options import IngestOptions
-from lake.core.ingest.plan import plan_ingest
+from lake.core.base.errors import CommitConflictError
+from lake.core.load.changelog_load.load import execute_changes
+from lake.core.load.changelog_load.plan import ChangeOptions, plan_changelog_load
+from lake.core.load.ingest import plan as planning
+from lake.core.load.ingest.execute import execute
+from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.plan import plan_ingest
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

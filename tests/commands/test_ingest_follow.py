@@ -10,9 +10,9 @@ import pytest
 from support.cli.command_line import CommandLine, Result
 from support.tables.iceberg_tables import after, inject, open_session, pyiceberg_catalog
 
-from lake.core.metadata.snapshot_updates import RemoveSnapshots
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.settings import Settings
+from lake.core.table.metadata.snapshot_updates import RemoveSnapshots
+from lake.core.transaction.session import Session
 
 
 class Copy:
@@ -411,7 +411,7 @@ def test_metrics_show_the_epoch_the_lag_and_a_failure(copy: Copy) -> None:
 def test_a_service_prints_a_line_at_its_start_and_after_each_commit(
     copy: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lake.core.watch import tables
+    from lake.core.load.continuous.table import execute as tables
 
     copy.load()
     copy.add(3)

@@ -15,10 +15,10 @@ from support.cli.command_line import CommandLine
 from support.tables.change_logs import Row, shown, write_log
 from support.tables.iceberg_tables import files_below, make_table, open_session, pyiceberg_catalog
 
-from lake.core.ingest.options import IngestOptions
-from lake.core.upsert.execute import execute_upsert
-from lake.core.upsert.options import UpsertOptions
-from lake.core.upsert.plan import plan_upsert
+from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.upsert.execute import execute_upsert
+from lake.core.load.upsert.options import UpsertOptions
+from lake.core.load.upsert.plan import plan_upsert
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -19,9 +19,9 @@ from support.tables.iceberg_tables import (
     stopped,
 )
 
-from lake.core.errors import RefusedError
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.errors import RefusedError
+from lake.core.base.settings import Settings
+from lake.core.transaction.session import Session
 
 DAY = [
     {"kind": "login", "user": "a", "at": "2026-01-31T10:00:00Z"},

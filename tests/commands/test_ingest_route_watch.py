@@ -16,16 +16,16 @@ from support.cli.command_line import CommandLine, Result
 from support.faults.killed_runs import SENDING, SENT, killed
 from support.tables.iceberg_tables import pyiceberg_catalog, refused_with
 
-from lake.core.errors import TimedOutError
-from lake.core.snapshots.streams import STREAM
+from lake.core.base.errors import TimedOutError
+from lake.core.table.snapshots.streams import STREAM
 
 # Where a run dies: around each write of the state, which notes what is offered, divided and committed.
-_NOTING = ("lake.core.watch.state", "StateStore.save", "before")
-_BEGINNING = ("lake.core.watch.epochs", "Epochs.begin", "before")
-_BEGUN = ("lake.core.watch.epochs", "Epochs.begin", "after")
-_SETTLING = ("lake.core.watch.epochs", "Epochs.settle", "before")
-_SETTLED = ("lake.core.watch.epochs", "Epochs.settle", "after")
-_MOVED = ("lake.core.watch.disposal", "move", "after")
+_NOTING = ("lake.core.load.continuous.state", "StateStore.save", "before")
+_BEGINNING = ("lake.core.load.continuous.epochs", "Epochs.begin", "before")
+_BEGUN = ("lake.core.load.continuous.epochs", "Epochs.begin", "after")
+_SETTLING = ("lake.core.load.continuous.epochs", "Epochs.settle", "before")
+_SETTLED = ("lake.core.load.continuous.epochs", "Epochs.settle", "after")
+_MOVED = ("lake.core.load.continuous.files.disposal", "move", "after")
 
 
 class Drop:

@@ -40,7 +40,7 @@ from support.tables.iceberg_tables import (
 )
 from support.tiers import examples
 
-from lake.core.flink.commits import LAKE_OPERATOR_ID, job_id_of
+from lake.core.table.flink.commits import LAKE_OPERATOR_ID, job_id_of
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -503,7 +503,7 @@ def test_a_discard_killed_half_way_is_finished_by_the_next_one(
 ) -> None:
     path, before = source(tmp_path, CHANGES), files_below(table.warehouse)
     table.ok("ingest", "db.t", path, *CHANGES, "--stage", "--run-id", RUN)
-    point = ("lake.core.staging.claims", "remove_manifests", "before")
+    point = ("lake.core.transaction.staging.claims", "remove_manifests", "before")
     killed(table, point, "ingest", "db.t", "--discard", RUN)
     assert len(temporary_manifests(table.warehouse)) == 2
 
@@ -517,7 +517,7 @@ def test_a_discard_killed_half_way_is_finished_by_the_next_one(
 def test_a_run_whose_discard_was_killed_is_loaded_again(table: CommandLine, tmp_path: Path) -> None:
     path = source(tmp_path, APPEND)
     table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN)
-    point = ("lake.core.staging.claims", "find_referenced", "before")
+    point = ("lake.core.transaction.staging.claims", "find_referenced", "before")
     killed(table, point, "ingest", "db.t", "--discard", RUN)
 
     document = table.ok("ingest", "db.t", path, "--run-id", RUN)

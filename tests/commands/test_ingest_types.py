@@ -52,10 +52,10 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, pyiceberg_catalog
 from support.tiers import examples
 
+from lake.core.base.settings import Settings
 from lake.core.engine.inline import InlineEngine
-from lake.core.session import Session, open_session
-from lake.core.settings import Settings
-from lake.core.types.arrow_schema import arrow_type
+from lake.core.spec.types.arrow_schema import arrow_type
+from lake.core.transaction.session import Session, open_session
 
 _BEGIN, _END = dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -244,7 +244,7 @@ def test_every_type_survives_an_exchange(
     lake: CommandLine, case: tuple[Schema, PartitionSpec, pa.Table], kind: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
+        patch.setattr("lake.core.load.ingest.plan._SMALLEST_TASK_BYTES", 1)
         _round_trip(CommandLine(lake.warehouse, open_session=_exchanging), case, kind)
 
 
@@ -275,7 +275,7 @@ def test_every_type_survives_spark(
     lake: CommandLine, case: tuple[Schema, PartitionSpec, pa.Table], kind: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
+        patch.setattr("lake.core.load.ingest.plan._SMALLEST_TASK_BYTES", 1)
         _round_trip(CommandLine(lake.warehouse, engine="spark"), case, kind)
 
 

@@ -17,15 +17,15 @@ import pytest
 from support.cli.command_line import CommandLine, Result
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 
-from lake.core.metadata.snapshot_updates import RemoveSnapshots
-from lake.core.snapshots.streams import STREAM, STREAMS, newest_epoch
-from lake.core.watch import epochs, state
+from lake.core.load.continuous import epochs, state
+from lake.core.table.metadata.snapshot_updates import RemoveSnapshots
+from lake.core.table.snapshots.streams import STREAM, STREAMS, newest_epoch
 
 Rows = list[tuple[int, str]]
 # Kills the process around the request that commits the table.
 _MORTAL = """
 import os, signal, sys
-from lake.core.catalogs.catalog import Table
+from lake.core.table.catalogs.catalog import Table
 real = Table.send
 def send(self, *arguments, **options):
     if sys.argv[1] == "after":

@@ -15,18 +15,18 @@ from support.cli.command_line import CommandLine
 from support.faults.killed_runs import SENDING, killed
 from support.tables.iceberg_tables import after, inject, open_session, pyiceberg_catalog
 
-from lake.core.flink.commits import CHECKPOINT_ID, JOB_ID, job_id_of
-from lake.core.session import Session
-from lake.core.settings import Settings
-from lake.core.snapshots.streams import STREAM
-from lake.core.staging.operation_files import Staging
-from lake.core.staging.staged_run import StagedRun
+from lake.core.base.settings import Settings
+from lake.core.table.flink.commits import CHECKPOINT_ID, JOB_ID, job_id_of
+from lake.core.table.snapshots.streams import STREAM
+from lake.core.transaction.session import Session
+from lake.core.transaction.staging.operation_files import Staging
+from lake.core.transaction.staging.staged_run import StagedRun
 
 # Where a watch dies: before and after what it writes itself.
-_OFFERED = ("lake.core.watch.epochs", "Epochs._load", "before")
-_RECORDING = ("lake.core.watch.epochs", "Epochs._record", "before")
-_LEDGER = ("lake.core.watch.state", "StateStore.save", "before")
-_MOVED = ("lake.core.watch.disposal", "move", "after")
+_OFFERED = ("lake.core.load.continuous.epochs", "Epochs._load", "before")
+_RECORDING = ("lake.core.load.continuous.epochs", "Epochs._record", "before")
+_LEDGER = ("lake.core.load.continuous.state", "StateStore.save", "before")
+_MOVED = ("lake.core.load.continuous.files.disposal", "move", "after")
 
 
 class Drop:

@@ -14,15 +14,15 @@ from support.cli.command_line import CommandLine, Result
 from support.faults.killed_runs import SENDING, killed
 from support.tables.iceberg_tables import after, inject, open_session, pyiceberg_catalog
 
-from lake.core.errors import NotAuthorisedError
-from lake.core.session import Session
-from lake.core.settings import Settings
-from lake.core.snapshots.streams import StreamEpoch
-from lake.core.sources import discovery
-from lake.core.watch.listing import WatchedFile, offsets_of
-from lake.core.watch.runs import commit_mark
+from lake.core.base.errors import NotAuthorisedError
+from lake.core.base.settings import Settings
+from lake.core.data.sources import discovery
+from lake.core.load.continuous.files.listing import WatchedFile, offsets_of
+from lake.core.load.continuous.runs import commit_mark
+from lake.core.table.snapshots.streams import StreamEpoch
+from lake.core.transaction.session import Session
 
-_OFFERED = ("lake.core.watch.epochs", "Epochs._load", "before")
+_OFFERED = ("lake.core.load.continuous.epochs", "Epochs._load", "before")
 
 
 class Drop:
@@ -448,7 +448,7 @@ def test_the_status_names_what_waits_and_what_is_stuck(drop: Drop) -> None:
 def test_a_service_prints_a_line_at_its_start_and_after_each_commit(
     drop: Drop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lake.core.watch import execute
+    from lake.core.load.continuous.files import execute
 
     drop.put("b.csv", 2)
     words = [word for word in drop.words() if word != "--once"]

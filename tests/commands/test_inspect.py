@@ -14,8 +14,8 @@ from pyiceberg.transforms import YearTransform
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_catalog
 
-from lake.core.inspection import deletes_table
-from lake.core.manifests import read
+from lake.core.read.inspection import deletes_table
+from lake.core.table.manifests import read
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from support.cli.command_line import CommandLine
 
-from lake.core.sources.batches import typed_batches
-from lake.core.sources.discovery import Source
-from lake.core.storage.storage import Storage
+from lake.core.data.sources.batches import typed_batches
+from lake.core.data.sources.discovery import Source
+from lake.core.io.storage.storage import Storage
 
 MIB = 1024 * 1024
 # The first bytes of what Zstandard wrote.

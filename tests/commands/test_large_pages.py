@@ -12,7 +12,7 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_catalog
 from support.tables.parquet_footers import with_unpacked_size
 
-from lake.core.formats.parquet.batch_sizes import batch_rows
+from lake.core.data.formats.parquet.batch_sizes import batch_rows
 
 MIB = 1024 * 1024
 

@@ -11,7 +11,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_catalog
 
-from lake.core.locations import public_form
+from lake.core.base.locations import public_form
 
 LOADED = "the same files were loaded before"
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import after, inject, open_session, pyiceberg_catalog
 
-from lake.core.errors import CommitConflictError
-from lake.core.manifest_rewrite import execute as rewriting
-from lake.core.manifest_rewrite.plan import ManifestOptions
-from lake.core.manifests.clusters import by_partition, even_pieces
-from lake.core.storage.storage import Storage
+from lake.core.base.errors import CommitConflictError
+from lake.core.io.storage.storage import Storage
+from lake.core.maintain.manifest_rewrite import execute as rewriting
+from lake.core.maintain.manifest_rewrite.plan import ManifestOptions
+from lake.core.table.manifests.clusters import by_partition, even_pieces
 
 
 class Spread:

@@ -22,11 +22,11 @@ from support.tables.iceberg_tables import (
     pyiceberg_catalog,
 )
 
-from lake.core.clock import SystemClock
-from lake.core.locks import local
-from lake.core.locks.local import HeldLock, Owner, take, this_process
-from lake.core.session import Session, open_session
-from lake.core.settings import Settings
+from lake.core.base.clock import SystemClock
+from lake.core.base.settings import Settings
+from lake.core.transaction.locks import local
+from lake.core.transaction.locks.local import HeldLock, Owner, take, this_process
+from lake.core.transaction.session import Session, open_session
 
 COMMANDS = [
     ("compact", "db.t", "--rewrite-all"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lake.commands.parsing import parse_choice, parse_names, parse_pairs
-from lake.core.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError
 
 
 def test_pairs_are_split_at_the_first_equals_sign() -> None:

@@ -31,9 +31,9 @@ from support.tables.iceberg_tables import (
 )
 from support.tiers import examples
 
-from lake.core.catalogs import pyiceberg_patches
-from lake.core.upsert import dedup_tasks, match_tasks
-from lake.core.upsert import execute as upsert_execution
+from lake.core.load.upsert import dedup_tasks, match_tasks
+from lake.core.load.upsert import execute as upsert_execution
+from lake.core.table.catalogs import pyiceberg_patches
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

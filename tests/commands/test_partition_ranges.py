@@ -11,9 +11,9 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.manifests.data_files import DataFile
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 
 FAR = 7_826_400_000_000_000_000
 MOST = Decimal("99999999999999999999999999999999999999")

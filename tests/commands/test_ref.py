@@ -11,7 +11,7 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import after, ids_in, pyiceberg_catalog
 from support.tables.metadata_edits import edit_metadata
 
-from lake.core.snapshots import ancestry
+from lake.core.table.snapshots import ancestry
 
 
 def add(lake: CommandLine, number: int, *options: object) -> int:

@@ -18,10 +18,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below, pyiceberg_catalog
 
-from lake.core.sources.acceptance import Acceptance, RejectedRows
-from lake.core.sources.batches import source_batches
-from lake.core.sources.discovery import Source
-from lake.core.storage.storage import Storage
+from lake.core.data.sources.acceptance import Acceptance, RejectedRows
+from lake.core.data.sources.batches import source_batches
+from lake.core.data.sources.discovery import Source
+from lake.core.io.storage.storage import Storage
 
 GOOD = b"id,name,n\n0,a,1\n"
 BAD = b"""id,name,n

@@ -9,9 +9,9 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below, ids_in, open_session, pyiceberg_catalog
 
-from lake.core.ingest.execute import execute
-from lake.core.ingest.options import REPLACE, IngestOptions
-from lake.core.ingest.plan import plan_ingest
+from lake.core.load.ingest.execute import execute
+from lake.core.load.ingest.options import REPLACE, IngestOptions
+from lake.core.load.ingest.plan import plan_ingest
 
 BY_DAY = ("--create", "--partition-by", "day")
 

@@ -27,12 +27,12 @@ from support.tables.iceberg_tables import (
 )
 from support.tables.metadata_edits import Plain, edit_metadata, metadata_path, read_metadata
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.errors import NotAuthorisedError, StorageError, TimedOutError
-from lake.core.manifests.data_files import DataFile
-from lake.core.repair import execute as repairing
-from lake.core.storage.storage import Storage
+from lake.core.base.errors import NotAuthorisedError, StorageError, TimedOutError
+from lake.core.io.storage.storage import Storage
+from lake.core.maintain.repair import execute as repairing
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 
 _ERRORS = [(TimedOutError, 10), (NotAuthorisedError, 9), (StorageError, 7)]
 

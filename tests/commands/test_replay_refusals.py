@@ -16,12 +16,12 @@ from support.cli.command_line import CommandLine
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows, shared
 from support.tables.iceberg_tables import FixedClock, pyiceberg_catalog
 
-from lake.core.catalogs.selection import open_catalog
-from lake.core.errors import LakeError, NotAuthorisedError, TimedOutError
-from lake.core.flink.manifest_names import END_OF_INPUT
-from lake.core.replay import checkpoint_selection
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.errors import LakeError, NotAuthorisedError, TimedOutError
+from lake.core.base.settings import Settings
+from lake.core.load.replay import checkpoint_selection
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.table.flink.manifest_names import END_OF_INPUT
+from lake.core.transaction.session import Session
 
 Flink = Callable[[str], FlinkFixture]
 

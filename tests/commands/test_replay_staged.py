@@ -15,8 +15,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import ids_in, make_table, pyiceberg_catalog
 
-from lake.core.flink.commits import job_id_of
-from lake.core.process_identity import process_name
+from lake.core.base.process_identity import process_name
+from lake.core.table.flink.commits import job_id_of
 
 KEYED = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -322,7 +322,7 @@ def kill_before_commit(lake: CommandLine, run_id: str | None) -> list[Path]:
     words = ["--warehouse", str(lake.warehouse), "ingest", "db.t", str(source), *named]
     code = (
         "import os, sys\n"
-        "from lake.core.ingest import load\n"
+        "from lake.core.load.ingest import load\n"
         "load.commit_snapshot = lambda *a, **k: os._exit(9)\n"
         "from lake.cli.main import main\n"
         f"main({words!r})\n"

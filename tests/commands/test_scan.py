@@ -15,7 +15,7 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, pyiceberg_catalog
 
-from lake.core.formats.parquet import footer, reader
+from lake.core.data.formats.parquet import footer, reader
 
 NESTED = Schema(
     NestedField(1, "id", IntegerType(), required=False),

@@ -21,8 +21,8 @@ from support.tables import flink_fixtures
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows
 from support.tables.iceberg_tables import make_table
 
-from lake.core.changelog.plan import plan_changelog
-from lake.core.scan.plan import ScanOptions
+from lake.core.read.changelog.plan import plan_changelog
+from lake.core.read.scan.plan import ScanOptions
 
 Flink = Callable[[str], FlinkFixture]
 CHANGES = ["_change_type", "_change_ordinal", "_commit_snapshot_id"]
@@ -345,7 +345,7 @@ def test_only_row_groups_that_lost_rows_are_read(
     history.delete_positions(0, {4}, [])
     # The check of column chunks opens row groups and reads nothing.
     monkeypatch.setattr(
-        "lake.core.formats.parquet.chunk_checks.ChunkChecks._describe", lambda *_: None
+        "lake.core.data.formats.parquet.chunk_checks.ChunkChecks._describe", lambda *_: None
     )
     read: list[list[int]] = []
     real = pq.ParquetFile.iter_batches

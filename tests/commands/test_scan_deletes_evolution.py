@@ -37,10 +37,10 @@ from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_deletes, equality_file, position_file
 from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
-from lake.core.catalogs.catalog import Table
-from lake.core.manifests.api import files_of
-from lake.core.snapshots.live_files import live_files
-from lake.core.types.arrow_schema import arrow_type
+from lake.core.spec.types.arrow_schema import arrow_type
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.manifests.api import files_of
+from lake.core.table.snapshots.live_files import live_files
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False),

@@ -20,8 +20,8 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Time
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, open_session, write_file
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 NAMED = ["a", "b", "c"]

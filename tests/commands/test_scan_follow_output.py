@@ -21,18 +21,18 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table
 
-from lake.core.clock import SystemClock, SystemIds
-from lake.core.errors import CorruptFileError, StorageError, TimedOutError
-from lake.core.follow import execute
-from lake.core.follow.discovery import Discovery
-from lake.core.follow.handover import epochs, hand_over
-from lake.core.follow.handover.splits_file import SplitsFile, SplitsHeader, write_splits
-from lake.core.follow.handover.state import SavedPosition
-from lake.core.follow.handover.work import WorkHeader, WorkItem
-from lake.core.follow.position import Position
-from lake.core.rows.reader import FileSlice, ReadSettings
-from lake.core.storage.flock import locked
-from lake.core.storage.state_folder import StateFolder
+from lake.core.base.clock import SystemClock, SystemIds
+from lake.core.base.errors import CorruptFileError, StorageError, TimedOutError
+from lake.core.data.rows.reader import FileSlice, ReadSettings
+from lake.core.io.storage.flock import locked
+from lake.core.io.storage.state_folder import StateFolder
+from lake.core.read.continuous import execute
+from lake.core.read.continuous.discovery import Discovery
+from lake.core.read.continuous.handover import epochs, hand_over
+from lake.core.read.continuous.handover.splits_file import SplitsFile, SplitsHeader, write_splits
+from lake.core.read.continuous.handover.state import SavedPosition
+from lake.core.read.continuous.handover.work import WorkHeader, WorkItem
+from lake.core.read.continuous.position import Position
 
 
 @pytest.fixture

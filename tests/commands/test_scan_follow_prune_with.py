@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 
-from lake.core.errors import StorageError
-from lake.core.follow.handover import hand_over
+from lake.core.base.errors import StorageError
+from lake.core.read.continuous.handover import hand_over
 
 STORES = "db.stores where country = 'NZ'"
 

@@ -21,12 +21,12 @@ from support.tables.iceberg_tables import files_below, ids_in
 from support.tables.metadata_edits import metadata_path, read_metadata
 from world.reference import local
 
-from lake.core.catalogs.hadoop import HadoopCatalog
-from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
-from lake.core.errors import LakeError, NotAuthorisedError, StorageError, TimedOutError
-from lake.core.garbage import other_histories, other_tables
-from lake.core.garbage.reachability import Reachability
-from lake.core.storage.storage import Storage
+from lake.core.base.errors import LakeError, NotAuthorisedError, StorageError, TimedOutError
+from lake.core.io.storage.storage import Storage
+from lake.core.table.catalogs.hadoop import HadoopCatalog
+from lake.core.table.catalogs.pyiceberg_catalog import PyIcebergBackend
+from lake.core.transaction.garbage import other_histories, other_tables
+from lake.core.transaction.garbage.reachability import Reachability
 
 _EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
 _PURGE = ("--purge", "--yes")
@@ -644,7 +644,10 @@ def test_commits_that_are_made_during_the_planning_are_not_those_of_another_cata
 ) -> None:
     load(lake)
     lake.ok("compact", "db.t", "--rewrite-all")
-    module = {"expire": "lake.core.expiration.plan", "clean": "lake.core.orphans.plan"}[verb]
+    module = {
+        "expire": "lake.core.maintain.expiration.plan",
+        "clean": "lake.core.maintain.orphans.plan",
+    }[verb]
     real = Reachability
 
     def others_commit(*arguments: Any) -> Reachability:

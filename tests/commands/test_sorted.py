@@ -16,16 +16,16 @@ from pyiceberg.transforms import IdentityTransform
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below, open_session, pyiceberg_catalog
 
-from lake.core.compaction import rewrite
+from lake.core.base.settings import Settings
+from lake.core.data.rows import sorted_writer
+from lake.core.data.sorting import external_sort
 from lake.core.engine.inline import InlineEngine
-from lake.core.ingest import plan as planning
-from lake.core.rows import sorted_writer
-from lake.core.session import Session
-from lake.core.session import open_session as open_real_session
-from lake.core.settings import Settings
-from lake.core.snapshots.ancestry import branch_head
-from lake.core.snapshots.live_files import live_files as live_files_of
-from lake.core.sorting import external_sort
+from lake.core.load.ingest import plan as planning
+from lake.core.maintain.compaction import rewrite
+from lake.core.table.snapshots.ancestry import branch_head
+from lake.core.table.snapshots.live_files import live_files as live_files_of
+from lake.core.transaction.session import Session
+from lake.core.transaction.session import open_session as open_real_session
 
 Row = dict[str, Any]
 NAMES = ("file_path", "first_row_id")

@@ -18,11 +18,11 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below, ids_in, inject
 
-from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.selection import open_catalog
-from lake.core.errors import TimedOutError
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.errors import TimedOutError
+from lake.core.base.settings import Settings
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.transaction.session import Session
 
 ROWS = 2_000_000
 

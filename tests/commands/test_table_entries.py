@@ -15,9 +15,9 @@ from support.faults.killed_runs import killed
 from support.tables.iceberg_tables import files_below, ids_in, open_session, pyiceberg_catalog
 from support.tables.metadata_edits import edit_metadata, metadata_path
 
-from lake.core.catalogs.pyiceberg_catalog import PyIcebergBackend
-from lake.core.session import Session
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.storage import Storage
+from lake.core.table.catalogs.pyiceberg_catalog import PyIcebergBackend
+from lake.core.transaction.session import Session
 
 
 def add(lake: CommandLine, *numbers: int, name: str = "db.t") -> None:
@@ -315,7 +315,7 @@ def test_a_killed_purge_in_a_hadoop_catalog_is_repeated(
 ) -> None:
     add(folders, 1)
     add(folders, 2)
-    point = ("lake.core.storage.storage", "_delete_local", moment)
+    point = ("lake.core.io.storage.storage", "_delete_local", moment)
     killed(folders, point, "drop", "db.t", "--purge", "--yes", location=location)
     if (moment, location) == ("after", "v2.metadata.json"):
         # The last file is gone, and with it the table.
@@ -482,7 +482,7 @@ def test_a_killed_purge_has_printed_where_it_goes_on(lake: CommandLine, moment: 
     add(lake, 1)
     add(lake, 2)
     files = files_below(lake.warehouse)
-    point = ("lake.core.storage.storage", "Storage.delete", moment)
+    point = ("lake.core.io.storage.storage", "Storage.delete", moment)
     printed = killed(lake, point, "--json", "drop", "db.t", "--purge", "--yes")
     assert names(lake) == []
     assert (files_below(lake.warehouse) >= files) == (moment == "before")

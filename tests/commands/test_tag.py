@@ -21,9 +21,9 @@ from support.tables.iceberg_tables import (
 )
 from support.tables.metadata_edits import edit_metadata, metadata_path
 
-from lake.core.errors import InvalidRequestError
-from lake.core.refs.periods import FORMATS, Calendar
-from lake.core.session import Session
+from lake.core.base.errors import InvalidRequestError
+from lake.core.table.refs.periods import FORMATS, Calendar
+from lake.core.transaction.session import Session
 
 UTC = dt.UTC
 NOW = dt.datetime(2026, 3, 10, 12, 30, tzinfo=UTC)

@@ -22,7 +22,7 @@ from unittest.mock import patch
 import pytest
 from support.cli.command_line import CommandLine, Result
 
-from lake.core.catalogs import catalog, sql
+from lake.core.table.catalogs import catalog, sql
 
 OLD = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
 NOBODY = 65534
@@ -291,7 +291,7 @@ def test_a_missing_folder_for_temporary_files_is_reported_as_such(
 def test_a_clock_that_is_decades_behind_expires_nothing(lake: CommandLine, table: Path) -> None:
     before = files(table)
     early = 1_000_000_000_000
-    with patch("lake.core.clock.SystemClock.now_ms", lambda _: early):
+    with patch("lake.core.base.clock.SystemClock.now_ms", lambda _: early):
         done = lake.ok("expire", "db.t", "--older-than", "1d", "--retain-last", "1")
 
     assert done["status"] == "nothing-to-do"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.cli.command_line import CommandLine, Result
 
-from lake.core.trust import folders
+from lake.core.base.trust import folders
 
 STRANGER = 4711
 

@@ -16,8 +16,8 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below, ids_in, pyiceberg_catalog
 from support.tables.metadata_edits import edit_metadata, metadata_path, read_metadata
 
-from lake.core.expiration import execute
-from lake.core.garbage import other_histories
+from lake.core.maintain.expiration import execute
+from lake.core.transaction.garbage import other_histories
 
 _EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
 _DELETING = {

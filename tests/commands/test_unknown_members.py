@@ -14,16 +14,16 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.metadata_edits import metadata_path
 
-from lake.core.avro.container import Block, read_container, write_container
-from lake.core.catalogs.hadoop import HadoopBackend
-from lake.core.catalogs.sql import SqlBackend
-from lake.core.manifests.api import (
+from lake.core.io.avro.container import Block, read_container, write_container
+from lake.core.io.storage.storage import Storage
+from lake.core.table.catalogs.hadoop import HadoopBackend
+from lake.core.table.catalogs.sql import SqlBackend
+from lake.core.table.manifests.api import (
     MANIFEST_SCHEMA,
     ManifestListHeader,
     encode_manifest_list,
     read_manifest_list,
 )
-from lake.core.storage.storage import Storage
 
 # A value whose digits a parser would change, and one that a model would.
 VALUE = (

@@ -20,12 +20,12 @@ from pyiceberg.types import (
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, open_session
 
-from lake.core.catalogs import pyiceberg_patches
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.manifests.data_files import DataFile
-from lake.core.rows.reader import FileSlice
-from lake.core.types.specification_types import GeographyType, GeometryType, VariantType
+from lake.core.data.rows.reader import FileSlice
+from lake.core.spec.types.specification_types import GeographyType, GeometryType, VariantType
+from lake.core.table.catalogs import pyiceberg_patches
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 
 VARIANT = pa.struct(
     [

@@ -46,14 +46,14 @@ from support.tables.iceberg_tables import (
 )
 from support.tiers import examples
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import RowDelta
-from lake.core.ingest.execute import execute as execute_ingest
-from lake.core.ingest.load import Load
-from lake.core.ingest.options import IngestOptions
-from lake.core.ingest.plan import plan_ingest
-from lake.core.upsert import dedup_tasks, match_tasks
-from lake.core.upsert import execute as upsert_execution
+from lake.core.load.ingest.execute import execute as execute_ingest
+from lake.core.load.ingest.load import Load
+from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.plan import plan_ingest
+from lake.core.load.upsert import dedup_tasks, match_tasks
+from lake.core.load.upsert import execute as upsert_execution
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import RowDelta
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -741,9 +741,9 @@ def test_sources_and_tables_of_many_files_on_each_engine(
         for number in range(6)
     ]
     lake_on.ok("ingest", "db.t", *old)
-    monkeypatch.setattr("lake.core.ingest.plan._SMALLEST_TASK_BYTES", 1)
+    monkeypatch.setattr("lake.core.load.ingest.plan._SMALLEST_TASK_BYTES", 1)
     monkeypatch.setattr(upsert_execution, "_BUCKET_ROWS", 20)
-    monkeypatch.setattr("lake.core.upsert.key_matching._TASK_ROWS", 25)
+    monkeypatch.setattr("lake.core.load.upsert.key_matching._TASK_ROWS", 25)
     new = [
         source(tmp_path, [(number * 10 + at, f"p{at % 2}", 1.0) for at in range(8)])
         for number in range(2, 8)

@@ -24,8 +24,8 @@ from support.tables.iceberg_tables import (
 )
 from support.tiers import examples
 
-from lake.core.upsert import dedup_tasks, match_tasks
-from lake.core.upsert import execute as upsert_execution
+from lake.core.load.upsert import dedup_tasks, match_tasks
+from lake.core.load.upsert import execute as upsert_execution
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

@@ -86,7 +86,7 @@ def test_more_than_a_hundred_keys_choose_buckets(lake: CommandLine, tmp_path: Pa
 def test_keys_beyond_the_limit_choose_files_by_their_range(
     lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lake.core.upsert.target_keys._LIMIT_BYTES", 20)
+    monkeypatch.setattr("lake.core.load.upsert.target_keys._LIMIT_BYTES", 20)
     rows = load(lake, tmp_path, "uuid")
     assert damage_all_but(lake, rows, {1, 2}) == FILES - 1
     changed = rows.take([1, 2]).set_column(1, "v", pa.array([1, 1], pa.int64()))

@@ -15,24 +15,24 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from support.tables.iceberg_tables import FixedClock, open_session, pyiceberg_catalog
 
-from lake.core.catalogs.other import OtherBackend
-from lake.core.changelog.plan import plan_changelog
-from lake.core.changelog_load.plan import ChangeOptions, plan_changelog_load
-from lake.core.compaction.options import compaction_options
-from lake.core.compaction.plan import plan_compaction
-from lake.core.expiration.plan import plan_expiration
-from lake.core.expiration.retention import RetentionOptions
-from lake.core.ingest.execute import execute
-from lake.core.ingest.options import IngestOptions
-from lake.core.ingest.plan import IngestPlan, plan_ingest
-from lake.core.outcome import Status
-from lake.core.replay.options import ReplayOptions
-from lake.core.replay.plan import plan_replay
-from lake.core.scan.plan import ScanOptions, plan_scan
-from lake.core.session import Session
-from lake.core.upsert.execute import execute_upsert
-from lake.core.upsert.options import UpsertOptions
-from lake.core.upsert.plan import UpsertPlan, plan_upsert
+from lake.core.base.outcome import Status
+from lake.core.load.changelog_load.plan import ChangeOptions, plan_changelog_load
+from lake.core.load.ingest.execute import execute
+from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.plan import IngestPlan, plan_ingest
+from lake.core.load.replay.options import ReplayOptions
+from lake.core.load.replay.plan import plan_replay
+from lake.core.load.upsert.execute import execute_upsert
+from lake.core.load.upsert.options import UpsertOptions
+from lake.core.load.upsert.plan import UpsertPlan, plan_upsert
+from lake.core.maintain.compaction.options import compaction_options
+from lake.core.maintain.compaction.plan import plan_compaction
+from lake.core.maintain.expiration.plan import plan_expiration
+from lake.core.maintain.expiration.retention import RetentionOptions
+from lake.core.read.changelog.plan import plan_changelog
+from lake.core.read.scan.plan import ScanOptions, plan_scan
+from lake.core.table.catalogs.other import OtherBackend
+from lake.core.transaction.session import Session
 
 _WRITES = (
     "commit_table",

@@ -25,9 +25,9 @@ from hostile.tables import (
     Truth,
     rows_of,
 )
-from lake.core.catalogs.selection import open_catalog
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.settings import Settings
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.transaction.session import Session
 
 READS = (
     "plan",

@@ -28,13 +28,13 @@ def _module(path: str) -> ModuleType:
 
 
 class Checkpoints:
-    """Checkpoints with bytes changed at random, fifty at a time; see `tests/core/flink/test_damage.py`."""
+    """Checkpoints with bytes changed at random, fifty at a time; see `tests/core/table/flink/test_damage.py`."""
 
     count = 10**9
     at_once = 50
 
     def __init__(self, _folder: Path) -> None:
-        self._damage = _module("core/flink/test_damage.py")
+        self._damage = _module("core/table/flink/test_damage.py")
 
     def attempt(self, number: int) -> str:
         damage, chance = self._damage, random.Random(f"checkpoint {number}")

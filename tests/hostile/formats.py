@@ -26,10 +26,10 @@ from support.tables.random_rows import read, read_settings, shown, write, write_
 
 from hostile.guard import WrongError
 from hostile.parquet_edits import flipped
-from lake.core.avro.container import Block, encode_long, write_container
-from lake.core.errors import CorruptFileError, RefusedError
-from lake.core.rows.reader import FileSlice
-from lake.core.types.arrow_schema import arrow_schema
+from lake.core.base.errors import CorruptFileError, RefusedError
+from lake.core.data.rows.reader import FileSlice
+from lake.core.io.avro.container import Block, encode_long, write_container
+from lake.core.spec.types.arrow_schema import arrow_schema
 
 _SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -135,8 +135,8 @@ class Bombs:
 
 
 def _count(file: FileSlice, schema: Schema) -> int:
-    from lake.core.rows.reader import read_batches
-    from lake.core.storage.storage import Storage
+    from lake.core.data.rows.reader import read_batches
+    from lake.core.io.storage.storage import Storage
 
     batches = read_batches(Storage(), file, read_settings(schema))
     return sum(batch.num_rows for batch in batches)

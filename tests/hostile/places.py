@@ -16,7 +16,7 @@ from hostile import edits
 from hostile.commands import Commands
 from hostile.guard import WrongError
 from hostile.tables import BrokenTable, broken_table
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.storage import Storage
 
 _COMMANDS = (
     "scan",

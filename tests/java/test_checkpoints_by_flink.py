@@ -9,9 +9,9 @@ import pytest
 from support.peers.flink_peer import FlinkPeer, Job
 from support.tables.flink_fixtures import FlinkFixture
 
-from lake.core.flink.checkpoint import read_checkpoint
-from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.storage import Storage
+from lake.core.table.flink.checkpoint import read_checkpoint
+from lake.core.table.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
 
 pytestmark = pytest.mark.java
 

@@ -9,8 +9,8 @@ from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 
-from lake.core.follow.consumers import protect
-from lake.core.refs.consumers import first_unread
+from lake.core.read.continuous.consumers import protect
+from lake.core.table.refs.consumers import first_unread
 
 pytestmark = pytest.mark.java
 

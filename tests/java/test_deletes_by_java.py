@@ -20,11 +20,11 @@ from support.peers.java_peer import JavaPeer
 from support.tables.delete_files import commit_deletes, equality_file, position_file, vectors
 from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
 
-from lake.core.catalogs.catalog import Table
-from lake.core.deletes.apply import Deletes
-from lake.core.rows.reader import ReadSettings, read_batches
-from lake.core.scan.plan import ScanOptions, plan_scan
-from lake.core.types.arrow_schema import LAST_UPDATED, ROW_ID
+from lake.core.data.deletes.apply import Deletes
+from lake.core.data.rows.reader import ReadSettings, read_batches
+from lake.core.read.scan.plan import ScanOptions, plan_scan
+from lake.core.spec.types.arrow_schema import LAST_UPDATED, ROW_ID
+from lake.core.table.catalogs.catalog import Table
 
 pytestmark = pytest.mark.java
 

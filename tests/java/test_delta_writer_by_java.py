@@ -17,10 +17,7 @@ from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 from support.tables.random_rows import batch_of
 
-from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import RowDelta
-from lake.core.deletes.delta_writer import (
+from lake.core.data.deletes.delta_writer import (
     DELETE,
     INSERT,
     RETRACT,
@@ -31,8 +28,11 @@ from lake.core.deletes.delta_writer import (
     DeltaSettings,
     DeltaWriter,
 )
-from lake.core.rows.writer import WriteSettings
-from lake.core.session import Session
+from lake.core.data.rows.writer import WriteSettings
+from lake.core.table.catalogs.catalog import Table
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import RowDelta
+from lake.core.transaction.session import Session
 
 pytestmark = pytest.mark.java
 

@@ -13,7 +13,8 @@ import pytest
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from support.peers.java_peer import JavaPeer
 
-from lake.core.manifests.api import (
+from lake.core.spec.types.single_values import partition_struct, partition_type
+from lake.core.table.manifests.api import (
     ADDED,
     DELETED,
     ENTRY_COLUMNS,
@@ -25,7 +26,6 @@ from lake.core.manifests.api import (
     encode_manifest,
     encode_manifest_list,
 )
-from lake.core.types.single_values import partition_struct, partition_type
 
 pytestmark = pytest.mark.java
 

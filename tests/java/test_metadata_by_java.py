@@ -15,9 +15,9 @@ from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import FixedClock
 from support.tables.metadata_edits import edit_metadata, java_would_refuse, read_metadata
 
-from lake.core.catalogs.selection import open_catalog
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.settings import Settings
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.transaction.session import Session
 
 pytestmark = pytest.mark.java
 

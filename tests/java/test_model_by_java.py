@@ -33,8 +33,8 @@ from support.tables.delete_files import commit_deletes, equality_file, position_
 from support.tables.iceberg_tables import open_session
 from support.tiers import examples
 
-from lake.core.catalogs.catalog import Table
-from lake.core.snapshots.live_files import live_files
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.snapshots.live_files import live_files
 
 pytestmark = pytest.mark.java
 
@@ -252,7 +252,7 @@ class CommandsAndModel(RuleBasedStateMachine):
 
 
 def _partition_of(table: Table, path: str) -> tuple[bytes | None, ...]:
-    from lake.core.manifests.api import files_of
+    from lake.core.table.manifests.api import files_of
 
     snapshot = table.metadata.current_snapshot()
     assert snapshot is not None

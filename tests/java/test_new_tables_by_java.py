@@ -11,7 +11,7 @@ from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import pyiceberg_catalog
 
-from lake.core.types.arrow_schema import RESERVED_NAMES
+from lake.core.spec.types.arrow_schema import RESERVED_NAMES
 
 pytestmark = pytest.mark.java
 

@@ -11,9 +11,9 @@ from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 from support.tables.metadata_edits import edit_metadata, read_metadata
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.manifests.data_files import DataFile
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 
 pytestmark = pytest.mark.java
 _LATER = "TIMESTAMP '2100-01-01 00:00:00'"

@@ -16,7 +16,7 @@ from support.tables.flink_fixtures import FlinkFixture, canonical_rows, lent
 from support.tables.iceberg_tables import pyiceberg_catalog
 from support.tables.replay_plans import plan_of, session_on
 
-from lake.core.replay.execute import execute
+from lake.core.load.replay.execute import execute
 
 pytestmark = pytest.mark.java
 

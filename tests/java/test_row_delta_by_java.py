@@ -10,9 +10,10 @@ from support.peers.java_peer import JavaPeer
 from support.tables.delete_files import equality_file, position_file, vectors
 from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog, write_file
 
-from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import (
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import (
     AppendFiles,
     DeleteKey,
     Operation,
@@ -20,8 +21,7 @@ from lake.core.commit.operations import (
     RewriteFiles,
     RowDelta,
 )
-from lake.core.manifests.data_files import DataFile
-from lake.core.session import Session
+from lake.core.transaction.session import Session
 
 pytestmark = pytest.mark.java
 

@@ -177,9 +177,9 @@ def test_deletes_that_java_committed_meanwhile_are_never_undone(
     """Two commits between plan and swap: looking at the head alone would miss the first."""
     from support.tables.iceberg_tables import after, inject, open_session
 
-    from lake.core.compaction.execute import execute
-    from lake.core.compaction.options import CompactionOptions
-    from lake.core.compaction.plan import plan_compaction
+    from lake.core.maintain.compaction.execute import execute
+    from lake.core.maintain.compaction.options import CompactionOptions
+    from lake.core.maintain.compaction.plan import plan_compaction
 
     warehouse = tmp_path / "w"
     lake = CommandLine(warehouse, engine="inline")

@@ -16,10 +16,10 @@ from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import make_table, open_session, write_file
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.formats.parquet.writer import row_group_start
-from lake.core.scan.plan import ScanOptions, plan_scan
+from lake.core.data.formats.parquet.writer import row_group_start
+from lake.core.read.scan.plan import ScanOptions, plan_scan
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 
 pytestmark = pytest.mark.java
 

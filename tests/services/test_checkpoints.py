@@ -6,9 +6,9 @@ import pytest
 from support.servers.s3_server import S3
 from support.tables.flink_fixtures import shared
 
-from lake.core.errors import BadInputError, CorruptFileError, NotFoundError
-from lake.core.flink.checkpoint import read_checkpoint
-from lake.core.storage.storage import Storage
+from lake.core.base.errors import BadInputError, CorruptFileError, NotFoundError
+from lake.core.io.storage.storage import Storage
+from lake.core.table.flink.checkpoint import read_checkpoint
 
 
 @pytest.fixture

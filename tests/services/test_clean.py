@@ -11,8 +11,8 @@ import pytest
 from support.cli.service_line import Service
 from support.servers.s3_server import S3
 
-from lake.core.storage import store_listing
-from lake.core.storage.storage import Storage
+from lake.core.io.storage import store_listing
+from lake.core.io.storage.storage import Storage
 
 AGE = ("--older-than", "0s", "--unsafe-retention", "--max-share", "100%")
 

@@ -17,9 +17,9 @@ from support.faults.faulty_proxy import Proxy
 from support.servers.s3_server import S3
 from support.servers.server_process import HOST
 
-from lake.core.errors import BadInputError, StorageError
-from lake.core.storage.s3 import completed
-from lake.core.storage.storage import Storage
+from lake.core.base.errors import BadInputError, StorageError
+from lake.core.io.storage.s3 import completed
+from lake.core.io.storage.storage import Storage
 
 AWS = ("ENDPOINT_URL", "ENDPOINT_URL_S3", "REGION", "DEFAULT_REGION", "PROFILE", "SESSION_TOKEN")
 KEYS = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SHARED_CREDENTIALS_FILE", "CA_BUNDLE")

@@ -29,8 +29,8 @@ from support.servers.kafka_server import KafkaServer
 from support.servers.server_process import HOST, free_port
 from support.tables.iceberg_tables import ids_in, inject, open_session, pyiceberg_catalog
 
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.settings import Settings
+from lake.core.transaction.session import Session
 
 PASSWORD = "canary-kafka-41c2d7"
 WRONG = "canary-kafka-wrong-9e"
@@ -38,7 +38,7 @@ _NAMES = itertools.count()
 # Kills the process around the request that commits the table.
 _MORTAL = """
 import os, signal, sys
-from lake.core.catalogs.catalog import Table
+from lake.core.table.catalogs.catalog import Table
 real = Table.send
 def send(self, *arguments, **options):
     if sys.argv[1] == "before":
@@ -52,8 +52,8 @@ sys.exit(main(sys.argv[2:]))
 # Kills the process in the writing of the first data file, or after an epoch, before it reads on.
 _MORTAL_ELSEWHERE = """
 import os, signal, sys
-from lake.core.storage.storage import Storage
-from lake.core.watch.kafka.execute import _TopicLoad
+from lake.core.io.storage.storage import Storage
+from lake.core.load.continuous.kafka.execute import _TopicLoad
 def killing(owner, name, when=lambda *_: True):
     real = getattr(owner, name)
     def call(self, *arguments, **options):
@@ -72,7 +72,7 @@ sys.exit(main(sys.argv[2:]))
 # Kills the process around the request that commits the table, or around the moment when the rejects appear.
 _MORTAL_WITH_REJECTS = """
 import os, signal, sys
-from lake.core.catalogs.catalog import Table
+from lake.core.table.catalogs.catalog import Table
 moment, place = sys.argv[1:3]
 def killing(owner, name, is_meant):
     real = getattr(owner, name)

@@ -11,11 +11,11 @@ from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Proxy, refused, reset
 from support.servers.s3_server import S3
 
-from lake.core.clock import Backoff
-from lake.core.locks import s3 as lock_object
-from lake.core.locks.local import Owner, this_process
-from lake.core.locks.s3 import S3Lock, take
-from lake.core.storage.storage import Storage
+from lake.core.base.clock import Backoff
+from lake.core.io.storage.storage import Storage
+from lake.core.transaction.locks import s3 as lock_object
+from lake.core.transaction.locks.local import Owner, this_process
+from lake.core.transaction.locks.s3 import S3Lock, take
 
 HERE = this_process("compact", "op-1")
 DEAD = Owner("elsewhere", 1, "elsewhere 1 0", "expire", "op-0")

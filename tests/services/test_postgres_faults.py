@@ -13,10 +13,10 @@ from support.servers.postgres_server import Postgres
 from support.servers.server_process import HOST, free_port
 from support.tables.iceberg_tables import inject
 
-from lake.core.catalogs.selection import open_catalog
-from lake.core.session import Session
-from lake.core.session import open_session as open_real_session
-from lake.core.settings import Settings
+from lake.core.base.settings import Settings
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.transaction.session import Session
+from lake.core.transaction.session import open_session as open_real_session
 
 
 def test_a_database_that_dies_once_the_commit_is_in_takes_no_file_along(

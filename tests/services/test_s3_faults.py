@@ -30,11 +30,11 @@ from support.faults.faulty_proxy import (
 )
 from support.servers.s3_server import S3
 
-from lake.core.clock import Backoff
-from lake.core.garbage import file_deletion
-from lake.core.storage import s3 as s3_requests
-from lake.core.storage import storage as storage_module
-from lake.core.storage.storage import Storage
+from lake.core.base.clock import Backoff
+from lake.core.io.storage import s3 as s3_requests
+from lake.core.io.storage import storage as storage_module
+from lake.core.io.storage.storage import Storage
+from lake.core.transaction.garbage import file_deletion
 
 OLD = ("--older-than", "0s", "--unsafe-retention")
 
@@ -178,8 +178,8 @@ def test_a_host_that_is_not_there_ends_every_command_at_once(
 
 _READS = """
 import json, sys
-from lake.core.errors import LakeError
-from lake.core.storage import storage as module
+from lake.core.base.errors import LakeError
+from lake.core.io.storage import storage as module
 module.ARROW_TRIES = 2
 storage = module.Storage(json.loads(sys.stdin.read()))
 for _ in range(3):

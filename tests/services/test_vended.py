@@ -13,8 +13,8 @@ from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
 from support.tables.iceberg_tables import FixedClock
 
-from lake.core.catalogs import pyiceberg_catalog
-from lake.core.storage.credentials import CredentialProvider
+from lake.core.io.storage.credentials import CredentialProvider
+from lake.core.table.catalogs import pyiceberg_catalog
 
 # The token expires after this number of requests to the store: every second one of the commands in this process, some
 # of the commands on Spark. Each command sends its kinds of requests at other numbers.

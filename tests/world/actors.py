@@ -10,8 +10,8 @@ from random import Random
 
 import pyarrow.parquet as pq
 
-from lake.core.errors import BadInputError
-from lake.core.outcome import Outcome
+from lake.core.base.errors import BadInputError
+from lake.core.base.outcome import Outcome
 from world import branching, flink, foreign, staging, upkeep
 from world.branching import some_branch
 from world.model import (

@@ -8,10 +8,10 @@ from random import Random
 
 from pyiceberg.table.snapshots import Snapshot
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.flink.commits import LAKE_OPERATOR_ID
-from lake.core.outcome import Outcome, Status
+from lake.core.base.outcome import Outcome, Status
+from lake.core.table.flink.commits import LAKE_OPERATOR_ID
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 from world import foreign
 from world.model import Operation, State, adding
 from world.simulation import DAY_MS, MAIN, PARTS, World, history_of

@@ -21,7 +21,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel
 
-from lake.core.metadata.commit_marks import marked
+from lake.core.table.metadata.commit_marks import marked
 
 LOAD = "load table"
 # The mark in the names of the metadata files that commits write.

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from support.cli.command_line import CommandLine, Result
 from support.tables.iceberg_tables import files_below, ids_in, pyiceberg_catalog
 
-from lake.core.clock import SystemClock
-from lake.core.session import Session, open_session
-from lake.core.settings import Settings
+from lake.core.base.clock import SystemClock
+from lake.core.base.settings import Settings
+from lake.core.transaction.session import Session, open_session
 from world.catalog_faults import FaultyCatalog
 from world.clock_faults import CLOCK, FaultyClock
 from world.faults import FAULTS

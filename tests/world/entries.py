@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lake.core.errors import LakeError
-from lake.core.outcome import Outcome, Status
+from lake.core.base.errors import LakeError
+from lake.core.base.outcome import Outcome, Status
 from world.model import Operation, adding
 from world.reference import missing
 from world.simulation import TABLE, World

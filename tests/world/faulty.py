@@ -22,7 +22,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lake.core.storage import atomic_files, local_folders, storage
+from lake.core.io.storage import atomic_files, local_folders, storage
 
 CANARY = "canary-5e2f91"
 # Text that servers and proxies include in their errors.

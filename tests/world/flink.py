@@ -33,12 +33,12 @@ from support.tables.checkpoint_writer import (
 from support.tables.delete_files import equality_file
 from support.tables.replay_plans import write_manifest
 
-from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import CommitRequest, commit_snapshots
-from lake.core.commit.operations import AppendFiles, RowDelta, SnapshotStep
-from lake.core.commit.operations import Operation as TableOperation
-from lake.core.errors import CommitConflictError
-from lake.core.manifests.data_files import DataFile
+from lake.core.base.errors import CommitConflictError
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshots
+from lake.core.transaction.commit.operations import AppendFiles, RowDelta, SnapshotStep
+from lake.core.transaction.commit.operations import Operation as TableOperation
 from world import foreign
 from world.model import ID, Effect, Model, Operation, State, adding, upserting
 from world.simulation import DAY_MS, PARTS, World

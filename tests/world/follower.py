@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyiceberg.table.metadata import TableMetadata
 
-from lake.core.errors import CommitUnknownError, InvalidRequestError, LakeError
-from lake.core.outcome import Outcome
+from lake.core.base.errors import CommitUnknownError, InvalidRequestError, LakeError
+from lake.core.base.outcome import Outcome
 from world.model import Operation
 from world.simulation import CONSUMER, World
 

@@ -21,12 +21,12 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import StringType
 from support.tables.delete_files import equality_file, position_file, vectors
 
-from lake.core import locations
-from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles, DeleteKey, RowDelta
-from lake.core.commit.operations import Operation as TableOperation
-from lake.core.manifests.data_files import DataFile
+from lake.core.base import locations
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles, DeleteKey, RowDelta
+from lake.core.transaction.commit.operations import Operation as TableOperation
 from world.model import ID, NAMES, VALUE, Operation, adding, replacing, without
 from world.reference import POSITIONS, Entry, vector
 from world.simulation import DAY_MS, ELSEWHERE, MAIN, PARTS, World

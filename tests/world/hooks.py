@@ -20,15 +20,15 @@ import pyiceberg.table.update as updates
 from pyiceberg.table import snapshots
 from support.faults.store_time import store_time_of_commands
 
-from lake.core.avro.container import Block
-from lake.core.definition import drop
-from lake.core.errors import LakeError
-from lake.core.garbage import other_histories
-from lake.core.locks import table_lock
-from lake.core.manifests import decode
-from lake.core.orphans import trash
-from lake.core.storage import atomic_files, storage
-from lake.core.storage.storage import Storage
+from lake.core.base.errors import LakeError
+from lake.core.io.avro.container import Block
+from lake.core.io.storage import atomic_files, storage
+from lake.core.io.storage.storage import Storage
+from lake.core.maintain.definition import drop
+from lake.core.maintain.orphans import trash
+from lake.core.table.manifests import decode
+from lake.core.transaction.garbage import other_histories
+from lake.core.transaction.locks import table_lock
 from world.catalog import MARK
 
 Hook = Callable[[str, str], None]
@@ -51,7 +51,7 @@ def hooked(before: Hook, after: Hook | None = None) -> Iterator[None]:
     """Call a hook with the name and the location, before (and after) each call of storage."""
     with (
         patch.object(storage, "ThreadPoolExecutor", _OneByOne),
-        patch("lake.core.storage.background_writer.ThreadPoolExecutor", _OneByOne),
+        patch("lake.core.io.storage.background_writer.ThreadPoolExecutor", _OneByOne),
     ):
         patches = [
             patch.object(Storage, name, _wrapped(getattr(Storage, name), kind, before, after))

@@ -14,11 +14,11 @@ from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import SetStatisticsUpdate
 from support.tables.replay_plans import take_checkpoint, write_manifest
 
-from lake.core.catalogs.catalog import Table
-from lake.core.commit.attempt import ChangeSet, commit_changes
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import AppendFiles
-from lake.core.flink.state import FLINK_SINK
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.flink.state import FLINK_SINK
+from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles
 from world.foreign import data_files
 from world.places import KINDS, TABLE, Place
 

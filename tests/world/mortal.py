@@ -30,12 +30,13 @@ from unittest.mock import patch
 from support.faults.store_time import store_time_of_commands
 
 from lake.cli.app import load_verb
-from lake.core.clock import SystemClock
-from lake.core.follow.handover import discovered, epochs, hand_over
-from lake.core.follow.handover.state import StateStore
-from lake.core.storage.storage import Storage
-from lake.core.watch import disposal, state
-from lake.core.watch.epochs import Epochs
+from lake.core.base.clock import SystemClock
+from lake.core.io.storage.storage import Storage
+from lake.core.load.continuous import state
+from lake.core.load.continuous.epochs import Epochs
+from lake.core.load.continuous.files import disposal
+from lake.core.read.continuous.handover import discovered, epochs, hand_over
+from lake.core.read.continuous.handover.state import StateStore
 
 BEFORE, AFTER = "before", "after"
 _TESTS = Path(__file__).parent.parent
@@ -134,8 +135,8 @@ def serve() -> None:
         load_verb(verb)
     for name in (
         *("lake.cli.main", "pyiceberg.catalog.sql", "datafusion", "pyarrow.parquet"),
-        "lake.core.follow.execute",
-        "lake.core.watch.execute",
+        "lake.core.read.continuous.execute",
+        "lake.core.load.continuous.files.execute",
     ):
         importlib.import_module(name)
     asleep: dict[int, int] = {}
@@ -220,13 +221,13 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.engine.default import DefaultDialect
 
-    from lake.core.catalogs.hadoop import HadoopCatalog
-    from lake.core.catalogs.rest import BoundedRestCatalog
-    from lake.core.catalogs.sql import SqlBackend
-    from lake.core.locks import local
-    from lake.core.orphans import trash
-    from lake.core.storage import atomic_files, moves
-    from lake.core.storage.s3 import S3
+    from lake.core.io.storage import atomic_files, moves
+    from lake.core.io.storage.s3 import S3
+    from lake.core.maintain.orphans import trash
+    from lake.core.table.catalogs.hadoop import HadoopCatalog
+    from lake.core.table.catalogs.rest import BoundedRestCatalog
+    from lake.core.table.catalogs.sql import SqlBackend
+    from lake.core.transaction.locks import local
     from world import hooks
 
     count = [0]
@@ -352,7 +353,7 @@ def _imaged_steps(images: Path, words: Sequence[str]) -> AbstractContextManager[
     """Record what a power cut would leave: of a follow also its state and output, beside the warehouse."""
     from pyiceberg.catalog.sql import SqlCatalog
 
-    from lake.core.catalogs.hadoop import HadoopCatalog
+    from lake.core.table.catalogs.hadoop import HadoopCatalog
 
     warehouse = Path(words[words.index("--warehouse") + 1])
     if "--follow" in words:

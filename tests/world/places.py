@@ -19,10 +19,10 @@ from unittest.mock import patch
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from support.cli.command_line import CommandLine
 
-from lake.core.catalogs import pyiceberg_patches
-from lake.core.catalogs.selection import open_catalog
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.settings import Settings
+from lake.core.table.catalogs import pyiceberg_patches
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.transaction.session import Session
 from world.reference import local
 
 TABLE = "db.t"

@@ -7,10 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from lake.core import process_identity
+from lake.core.base import process_identity
 
-_NAMED = ("lake.core.ingest.recovery", "lake.core.staging.claims", "lake.core.locks.local")
-_ASKED = ("lake.core.staging.claims", "lake.core.locks.local", "lake.core.locks.s3")
+_NAMED = (
+    "lake.core.load.ingest.recovery",
+    "lake.core.transaction.staging.claims",
+    "lake.core.transaction.locks.local",
+)
+_ASKED = (
+    "lake.core.transaction.staging.claims",
+    "lake.core.transaction.locks.local",
+    "lake.core.transaction.locks.s3",
+)
 
 
 class Processes:

@@ -16,11 +16,11 @@ from typing import Any
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
-from lake.core.commit.operations import AppendFiles, RowDelta
-from lake.core.commit.operations import Operation as TableOperation
-from lake.core.errors import CommitConflictError, LakeError, NotFoundError, RefusedError
-from lake.core.flink.commits import LAKE_OPERATOR_ID
-from lake.core.outcome import Outcome
+from lake.core.base.errors import CommitConflictError, LakeError, NotFoundError, RefusedError
+from lake.core.base.outcome import Outcome
+from lake.core.table.flink.commits import LAKE_OPERATOR_ID
+from lake.core.transaction.commit.operations import AppendFiles, RowDelta
+from lake.core.transaction.commit.operations import Operation as TableOperation
 from world import branching, entries, foreign
 from world.model import (
     ID,

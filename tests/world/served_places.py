@@ -20,7 +20,7 @@ from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
 
-from lake.core.settings import Settings
+from lake.core.base.settings import Settings
 from world.places import LOCAL, Place, PlacedFile
 from world.reference import local
 

@@ -31,15 +31,15 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lake.cli.app import State, root_command
 from lake.cli.progress.displays import NONE
-from lake.core import locations
-from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.other import OtherBackend
+from lake.core.base import locations
+from lake.core.base.errors import CommitConflictError, CommitUnknownError, LakeError
+from lake.core.base.outcome import Outcome, Status
+from lake.core.base.settings import Settings
 from lake.core.engine.inline import InlineEngine
-from lake.core.errors import CommitConflictError, CommitUnknownError, LakeError
-from lake.core.flink.commits import LAKE_OPERATOR_ID
-from lake.core.outcome import Outcome, Status
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.catalogs.other import OtherBackend
+from lake.core.table.flink.commits import LAKE_OPERATOR_ID
+from lake.core.transaction.session import Session
 from world import hooks
 from world.catalog import LOAD, SimCatalog
 from world.model import Expiry, Model, Operation, adding, state_of

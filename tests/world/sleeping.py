@@ -14,7 +14,7 @@ from pathlib import Path
 from pyiceberg.table.update import AssertTableUUID, SetSnapshotRefUpdate
 from support.tables.iceberg_tables import pyiceberg_catalog
 
-from lake.core.catalogs import pyiceberg_patches
+from lake.core.table.catalogs import pyiceberg_patches
 from world.crashes import Crashes, Found, Point, Rows
 from world.killed import COMMANDS, GONE, NOTHING, rows
 from world.mortal import BEFORE, End, Mortals

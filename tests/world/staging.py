@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from lake.core.errors import LakeError
-from lake.core.flink.commits import job_id_of
-from lake.core.outcome import Outcome
+from lake.core.base.errors import LakeError
+from lake.core.base.outcome import Outcome
+from lake.core.table.flink.commits import job_id_of
 from world.branching import some_branch
 from world.model import ID, Effect, Operation, adding, upserting
 from world.simulation import DAY_MS, PARTS, World

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from lake.core.errors import CommitConflictError
+from lake.core.base.errors import CommitConflictError
 from world import foreign
 from world.expiring import Expiring
 from world.simulation import Config, World

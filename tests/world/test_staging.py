@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from lake.core.outcome import Outcome
+from lake.core.base.outcome import Outcome
 from world import foreign, staging
 from world.expiring import Expiring
 from world.model import Operation

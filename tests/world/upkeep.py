@@ -13,8 +13,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 
-from lake.core.errors import LakeError
-from lake.core.outcome import Outcome
+from lake.core.base.errors import LakeError
+from lake.core.base.outcome import Outcome
 from world import foreign
 from world.branching import some_branch
 from world.model import PART, VALUE, Model, Operation, adding, without

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyiceberg.table.snapshots import Snapshot
 
-from lake.core.errors import CommitUnknownError, LakeError, RefusedError
-from lake.core.outcome import Outcome
+from lake.core.base.errors import CommitUnknownError, LakeError, RefusedError
+from lake.core.base.outcome import Outcome
 from world.model import VALUE, Effect, Model, Operation, State, adding, upserting
 from world.simulation import PARTS, World
 

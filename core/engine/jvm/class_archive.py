@@ -18,9 +18,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lake.core.clock import Clock, SystemClock
+from lake.core.base.clock import Clock, SystemClock
 from lake.core.engine.jvm.java import Java
-from lake.core.storage.flock import locked
+from lake.core.io.storage.flock import locked
 
 _CACHE = "LAKE_CACHE_DIR"
 _MS_PER_DAY = 24 * 3600 * 1000

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from lake.core.errors import EngineError
+from lake.core.base.errors import EngineError
 
 OLDEST = 17
 # Hadoop's classes in PySpark up to 4.1 fail from Java 24 on, which has no security manager.

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lake.core.clock import Clock, SystemClock
+from lake.core.base.clock import Clock, SystemClock
+from lake.core.base.errors import EngineError
 from lake.core.engine.jvm.java import Java
-from lake.core.errors import EngineError
 
 _POLL_SECONDS = 0.01
 _TAIL_BYTES = 16 * 1024

@@ -11,7 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lake.core.clock import SystemClock
+from lake.core.base.clock import SystemClock
+from lake.core.base.errors import EngineError, LakeError
 from lake.core.engine.jvm.class_archive import ClassArchive, build_lock, remove_unused
 from lake.core.engine.jvm.java import Java, find_java
 from lake.core.engine.jvm.process import FAST_OPTIONS
@@ -22,8 +23,7 @@ from lake.core.engine.spark.pyspark_internals import forget_server
 from lake.core.engine.spark.session import Attempt, archive_for, start_directly
 from lake.core.engine.task_functions import echo, gather, name_of, scatter
 from lake.core.engine.tasks import Task
-from lake.core.errors import EngineError, LakeError
-from lake.core.storage.credentials import Credentials
+from lake.core.io.storage.credentials import Credentials
 
 _LOWEST_PRIORITY = 19
 # The timeout of each step. With the lowest priority, it may wait long on a busy machine.

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lake.core.base.redaction import Redactor
+from lake.core.base.units import natural_number
 from lake.core.engine.inline import usable_cores
-from lake.core.properties.values import whole
-from lake.core.redaction import Redactor
-from lake.core.units import natural_number
+from lake.core.spec.properties.values import whole
 
 _MEMORY = "spark.driver.memory"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"

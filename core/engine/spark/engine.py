@@ -11,7 +11,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from lake.core.clock import Clock, Ids, SystemClock, SystemIds
+from lake.core.base.clock import Clock, Ids, SystemClock, SystemIds
+from lake.core.base.errors import EngineError
+from lake.core.base.progress import Meter
+from lake.core.base.settings import Settings
 from lake.core.engine.spark import plans
 from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.spark.jobs import ConnectJobs, DriverJobs, Jobs, Piece
@@ -32,12 +35,9 @@ from lake.core.engine.tasks import (
     TaskResult,
 )
 from lake.core.engine.thread_stream import Pool
-from lake.core.errors import EngineError
-from lake.core.progress import Meter
-from lake.core.settings import Settings
-from lake.core.storage.credentials import CredentialProvider, Credentials
-from lake.core.storage.errors import is_refusal
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.credentials import CredentialProvider, Credentials
+from lake.core.io.storage.errors import is_refusal
+from lake.core.io.storage.storage import Storage
 
 _JOIN_SECONDS = 5.0
 # Spark checks for cancelled tasks every 2 s, and kills their workers 2 s later.

@@ -18,7 +18,7 @@ from lake.core.engine.spark.worker import (
 )
 from lake.core.engine.task_functions import encode_value
 from lake.core.engine.tasks import Task
-from lake.core.storage.credentials import Credentials
+from lake.core.io.storage.credentials import Credentials
 
 # A job costs some hundredths of a second: small tasks share one, but each core gets several for balance.
 _JOB_BYTES = 8 * 1024 * 1024

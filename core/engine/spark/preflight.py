@@ -6,9 +6,9 @@ import os
 import socket
 from urllib.parse import urlsplit
 
+from lake.core.base.errors import EngineError
+from lake.core.base.options import Option
 from lake.core.engine.spark.pyspark_internals import spark_errors
-from lake.core.errors import EngineError
-from lake.core.options import Option
 
 _ANSWER_SECONDS = 10.0
 # The timeout of the protocol's first messages; a starting server may be slow.

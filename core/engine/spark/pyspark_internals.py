@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lake.core.errors import EngineError
-from lake.core.options import Option
+from lake.core.base.errors import EngineError
+from lake.core.base.options import Option
 
 _MESSAGE_LIMIT = 400
 # Spark's message about a Python process that ended without an error.

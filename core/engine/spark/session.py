@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from lake.core.base.errors import EngineError
 from lake.core.engine.jvm.class_archive import ClassArchive
 from lake.core.engine.jvm.java import Java, find_java
 from lake.core.engine.jvm.process import FAST_OPTIONS, Gateway, Jvm, OutputTail
@@ -33,7 +34,6 @@ from lake.core.engine.spark.pyspark_internals import (
     silence_shutdown,
     spark_errors,
 )
-from lake.core.errors import EngineError
 
 _STOP_SECONDS = 10.0
 _START_SECONDS = 120.0

@@ -7,9 +7,9 @@ import tempfile
 import threading
 from pathlib import Path
 
+from lake.core.base.errors import EngineError
 from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.spark.session import Attempt, Running, connect, start
-from lake.core.errors import EngineError
 
 # The main thread waits in steps, so that it handles signals on every platform.
 _WAIT_SECONDS = 0.2

@@ -12,8 +12,8 @@ import struct
 from contextlib import suppress
 from typing import Self
 
-from lake.core.clock import Clock, SystemClock
-from lake.core.progress import Meter
+from lake.core.base.clock import Clock, SystemClock
+from lake.core.base.progress import Meter
 
 _VALUES = struct.Struct("<Qd")
 _TASK, _REDUCER = ".task", ".reducer"

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lake.core.base.errors import EngineError, LakeError
 from lake.core.engine.spark.task_reports import TaskReport
 from lake.core.engine.spark.worker_locks import working
 from lake.core.engine.task_functions import (
@@ -28,9 +29,8 @@ from lake.core.engine.task_functions import (
     resolve,
 )
 from lake.core.engine.tasks import TaskContext
-from lake.core.errors import EngineError, LakeError
-from lake.core.storage.credentials import CredentialProvider, Credentials
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.credentials import CredentialProvider, Credentials
+from lake.core.io.storage.storage import Storage
 
 # The input and output schemas of each step of a job, for Spark and for Arrow.
 TASK_ROWS = (

@@ -12,9 +12,9 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from lake.core.clock import Clock, SystemClock
-from lake.core.errors import EngineError
-from lake.core.storage.flock import locked
+from lake.core.base.clock import Clock, SystemClock
+from lake.core.base.errors import EngineError
+from lake.core.io.storage.flock import locked
 
 _STOP = "stop"
 _POLL_SECONDS = 0.01

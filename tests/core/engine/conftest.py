@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.faults import engine_drill
 
+from lake.core.base.settings import Settings
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.engine.tasks import Engine
-from lake.core.settings import Settings
 
 WORKER_PATH = Path(engine_drill.__file__).parent / "worker_path"
 sys.modules["lake.core.drill"] = engine_drill

@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 from support.faults import engine_drill as drill
 
+from lake.core.base.errors import (
+    CorruptFileError,
+    EngineError,
+    LakeError,
+    NotFoundError,
+    RefusedError,
+)
+from lake.core.base.settings import Settings
+from lake.core.data.sorting.range_partitioning import SampledKeys
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.engine.task_functions import echo, resolve
 from lake.core.engine.tasks import Engine, Task, TaskFunction, TaskResult
-from lake.core.errors import CorruptFileError, EngineError, LakeError, NotFoundError, RefusedError
-from lake.core.settings import Settings
-from lake.core.sorting.range_partitioning import SampledKeys
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.storage import Storage
 
 CANARY = "canary-8f3a6c1b"
 
@@ -158,7 +164,8 @@ def test_only_functions_that_workers_can_import_from_the_core_are_run(
 
 
 @pytest.mark.parametrize(
-    "name", ["os:getcwd", "lake.cli.main:main", "lake.core.nothing:here", "lake.core.units:x", ""]
+    "name",
+    ["os:getcwd", "lake.cli.main:main", "lake.core.nothing:here", "lake.core.base.units:x", ""],
 )
 def test_a_name_selects_only_functions_of_the_core(name: str) -> None:
     with pytest.raises(EngineError, match="task function"):

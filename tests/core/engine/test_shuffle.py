@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from support.faults import engine_drill as drill
 from support.tiers import examples
 
+from lake.core.base.errors import CorruptFileError, EngineError, NotFoundError
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.engine.tasks import Engine, MapFunction, ReduceFunction, Task
-from lake.core.errors import CorruptFileError, EngineError, NotFoundError
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.storage import Storage
 
 Sent = list[list[tuple[int, str]]]
 

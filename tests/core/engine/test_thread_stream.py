@@ -7,8 +7,8 @@ from collections.abc import Generator
 
 import pytest
 
+from lake.core.base.errors import EngineError
 from lake.core.engine.thread_stream import Pool
-from lake.core.errors import EngineError
 
 
 def test_all_values_of_all_pieces_come_once() -> None:

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from lake.cli.main import main
-from lake.core.clock import SystemClock
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.clock import SystemClock
+from lake.core.base.settings import Settings
+from lake.core.transaction.session import Session
 from support.cli.lasting_engine import end_shared_spark, session_on_shared_spark
 from support.tables.iceberg_tables import Fault, inject, open_session
 
 _OWN_SPARK = {"--engine", "--master", "--remote", "--spark-conf"}
 
-# A reference to an option that did not become a flag (lake/core/options.py); JSON escapes the mark.
+# A reference to an option that did not become a flag (lake/core/base/options.py); JSON escapes the mark.
 _REFERENCE = re.compile(r"(\ufdd0|\\ufdd0)[a-z_]+")
 
 

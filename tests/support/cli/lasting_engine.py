@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lake.core.base.progress import Meter
+from lake.core.base.settings import Settings
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.engine.tasks import (
     MapFunction,
@@ -15,10 +17,8 @@ from lake.core.engine.tasks import (
     TaskFunction,
     TaskResult,
 )
-from lake.core.progress import Meter
-from lake.core.session import Session, open_session
-from lake.core.settings import Settings
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.storage import Storage
+from lake.core.transaction.session import Session, open_session
 
 
 class Lasting:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lake.core import errors
+from lake.core.base import errors
+from lake.core.data.sorting.range_partitioning import SampledKeys
 from lake.core.engine.tasks import TaskContext
-from lake.core.sorting.range_partitioning import SampledKeys
 
 # The functions' module: engines accept functions of the core only.
 __name__ = "lake.core.drill"

@@ -32,10 +32,10 @@ setattr(owner, last, deadly)
 from lake.cli.main import main
 sys.exit(main(sys.argv[4:]))
 """
-LAYING_DOWN = ("lake.core.staging.operation_files", "publish_manifests", "before")
-BETWEEN = ("lake.core.storage.storage", "Storage.write", "after")
-SENDING = ("lake.core.catalogs.catalog", "Table.send", "before")
-SENT = ("lake.core.catalogs.catalog", "Table.send", "after")
+LAYING_DOWN = ("lake.core.transaction.staging.operation_files", "publish_manifests", "before")
+BETWEEN = ("lake.core.io.storage.storage", "Storage.write", "after")
+SENDING = ("lake.core.table.catalogs.catalog", "Table.send", "before")
+SENT = ("lake.core.table.catalogs.catalog", "Table.send", "after")
 
 
 def killed(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lake.core.errors import NotFoundError
-from lake.core.storage.storage import MAX_METADATA_BYTES, Storage
+from lake.core.base.errors import NotFoundError
+from lake.core.io.storage.storage import MAX_METADATA_BYTES, Storage
 
 
 class MemoryStorage(Storage):

@@ -21,8 +21,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import NoSuchTableError
 
-from lake.core.clock import Backoff
-from lake.core.storage import storage
+from lake.core.base.clock import Backoff
+from lake.core.io.storage import storage
 from support.cli.service_line import Service, csv
 from support.faults import faulty_proxy as faults
 from support.faults.faulty_proxy import Fault, Proxy

@@ -11,7 +11,7 @@ def applies(delete: Any, data: Any, deletes: Sequence[Any], global_specs: Collec
     """Whether a delete file applies to a data file.
 
     Args:
-        delete: the delete file, with the attributes of `lake.core.manifests.data_files.DeleteFile`.
+        delete: the delete file, with the attributes of `lake.core.table.manifests.data_files.DeleteFile`.
         data: the data file: its path, spec, partition and data sequence number.
         deletes: all live delete files.
         global_specs: ids of the specs that make no partitions.

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import (
+from lake.core.spec.types import transform_syntax
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import (
     AppendFiles,
     DeleteKey,
     Operation,
@@ -19,8 +21,6 @@ from lake.core.commit.operations import (
     RewriteFiles,
     RowDelta,
 )
-from lake.core.manifests.data_files import DataFile
-from lake.core.types import transform_syntax
 from support.tables.delete_files import equality_file, position_file, vectors
 from support.tables.iceberg_tables import (
     SCHEMA,

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import CommitRequest, commit_snapshot
-from lake.core.commit.operations import RowDelta
-from lake.core.deletes.puffin import PuffinWriter
-from lake.core.deletes.row_positions import RowPositions
-from lake.core.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
-from lake.core.session import Session
-from lake.core.settings import Settings
-from lake.core.storage.storage import Storage
+from lake.core.base.settings import Settings
+from lake.core.data.deletes.puffin import PuffinWriter
+from lake.core.data.deletes.row_positions import RowPositions
+from lake.core.io.storage.storage import Storage
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.manifests.data_files import EQUALITY_DELETES, POSITION_DELETES, DataFile
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.operations import RowDelta
+from lake.core.transaction.session import Session
 from support.tables.iceberg_tables import open_session
 
 _PATH, _POS = 2147483546, 2147483545

@@ -16,11 +16,11 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.selection import open_catalog
-from lake.core.manifests.data_files import DataFile
-from lake.core.session import Session
-from lake.core.settings import Settings
+from lake.core.base.settings import Settings
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.session import Session
 
 # Is given a commit as a function without arguments, and may call it or not.
 Fault = Callable[[Callable[[], Any]], Any]

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lake.core.scan.partner_keys import KeyOptions, partner_keys
-from lake.core.scan.plan import ScanOptions, plan_scan
+from lake.core.read.scan.partner_keys import KeyOptions, partner_keys
+from lake.core.read.scan.plan import ScanOptions, plan_scan
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import open_session
 

@@ -22,8 +22,8 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestampType
 
-from lake.core.catalogs import pyiceberg_patches
-from lake.core.metadata.format_upgrades import UpgradeToVersion3
+from lake.core.table.catalogs import pyiceberg_patches
+from lake.core.table.metadata.format_upgrades import UpgradeToVersion3
 from support.tables.foreign_course import NAME, Course, arrow, made
 from support.tables.iceberg_tables import pyiceberg_catalog
 

@@ -68,9 +68,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lake.core.expressions.like import Like, NotLike
-from lake.core.manifests.schemas import ENTRY_COLUMNS
-from lake.core.types.bounds import comparable_type, truncate_lower, truncate_upper
+from lake.core.spec.expressions.like import Like, NotLike
+from lake.core.spec.types.bounds import comparable_type, truncate_lower, truncate_upper
+from lake.core.table.manifests.schemas import ENTRY_COLUMNS
 
 DAY = 86_400_000_000
 MICROS = [0, -1, 1, -DAY, DAY, -DAY - 1, 40 * DAY, 17_501 * DAY + 3_600_000_001, -400 * DAY + 7]

@@ -38,11 +38,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lake.core.manifests.data_files import DataFile
-from lake.core.rows.reader import FileSlice, ReadSettings, read_batches
-from lake.core.rows.writer import WriteSettings, open_writer
-from lake.core.storage.storage import Storage
-from lake.core.types.arrow_schema import arrow_schema, arrow_type
+from lake.core.data.rows.reader import FileSlice, ReadSettings, read_batches
+from lake.core.data.rows.writer import WriteSettings, open_writer
+from lake.core.io.storage.storage import Storage
+from lake.core.spec.types.arrow_schema import arrow_schema, arrow_type
+from lake.core.table.manifests.data_files import DataFile
 
 _YEAR = 366 * 86_400_000_000
 

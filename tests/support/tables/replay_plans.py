@@ -9,22 +9,22 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from lake.core.catalogs.catalog import Table
-from lake.core.catalogs.selection import open_catalog
-from lake.core.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
-from lake.core.manifests.api import ManifestContext, encode_manifest, entries_of, read_manifest
-from lake.core.manifests.data_files import DATA, DataFile
-from lake.core.manifests.schemas import ADDED, ENTRY_COLUMNS
-from lake.core.replay.model import (
-    PENDING,
-    FoundCheckpoint,
-    PendingJob,
-    ReplayPlan,
-    TemporaryManifest,
+from lake.core.base.settings import Settings
+from lake.core.load.replay.model import PENDING, FoundCheckpoint, PendingJob, ReplayPlan
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.table.flink.state import DYNAMIC_SINK, FLINK_SINK, ICEBERG_SINK
+from lake.core.table.manifests.api import (
+    ManifestContext,
+    encode_manifest,
+    entries_of,
+    read_manifest,
 )
-from lake.core.session import Session
-from lake.core.settings import Settings
-from lake.core.snapshots import ancestry
+from lake.core.table.manifests.data_files import DATA, DataFile
+from lake.core.table.manifests.schemas import ADDED, ENTRY_COLUMNS
+from lake.core.table.snapshots import ancestry
+from lake.core.transaction.session import Session
+from lake.core.transaction.staging.temporary_manifests import TemporaryManifest
 from support.tables.checkpoint_writer import (
     byte_array,
     collector,

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyiceberg.table import Table as IcebergTable
 
-from lake.core.catalogs.catalog import Table
-from lake.core.commit.commit import CommitRequest, Committed, commit_snapshot
-from lake.core.commit.operations import AppendFiles, Operation
+from lake.core.table.catalogs.catalog import Table
+from lake.core.transaction.commit.commit import CommitRequest, Committed, commit_snapshot
+from lake.core.transaction.commit.operations import AppendFiles, Operation
 from support.tables.iceberg_tables import (
     FixedClock,
     files_below,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lake.core.clock import SystemClock
+from lake.core.base.clock import SystemClock
 from lake.core.engine.jvm import class_archive as archives
 from lake.core.engine.jvm.class_archive import (
     ClassArchive,

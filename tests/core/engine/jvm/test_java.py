@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from lake.core.base.errors import EngineError
+from lake.core.base.settings import Settings
 from lake.core.engine.jvm import java
 from lake.core.engine.jvm.java import find_java
 from lake.core.engine.selection import choose_engine
-from lake.core.errors import EngineError
-from lake.core.settings import Settings
 
 
 def make(folder: Path, version: str, *, release: bool = True) -> Path:
@@ -120,7 +120,7 @@ def test_pyspark_is_loaded_only_by_a_start() -> None:
     code = (
         "import sys\n"
         "from lake.core.engine.selection import choose_engine\n"
-        "from lake.core.settings import Settings\n"
+        "from lake.core.base.settings import Settings\n"
         "choose_engine('inline', 0, Settings())\n"
         "choose_engine('spark', 0, Settings()).stop()\n"
         "print(sorted({'pyspark', 'py4j'} & set(sys.modules)))\n"

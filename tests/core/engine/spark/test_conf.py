@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lake.core.base.settings import Settings
 from lake.core.engine.inline import usable_cores
 from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.spark.engine import SparkEngine
-from lake.core.settings import Settings
 
 FOLDER = Path("/tmp/lake-x")
 

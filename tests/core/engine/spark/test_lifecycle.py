@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 from support.faults import engine_drill as drill
 
+from lake.core.base.errors import EngineError
+from lake.core.base.options import quote_options
+from lake.core.base.settings import Settings
 from lake.core.engine import task_functions
 from lake.core.engine.jvm.class_archive import ClassArchive
 from lake.core.engine.jvm.java import find_java
@@ -30,10 +33,7 @@ from lake.core.engine.spark.session import archive_for
 from lake.core.engine.spark.worker import TASK_ROWS
 from lake.core.engine.task_functions import name_of
 from lake.core.engine.tasks import Task
-from lake.core.errors import EngineError
-from lake.core.options import quote_options
-from lake.core.settings import Settings
-from lake.core.storage.storage import Storage
+from lake.core.io.storage.storage import Storage
 
 pytestmark = pytest.mark.spark
 
@@ -216,8 +216,8 @@ def test_no_word_of_java_reaches_the_terminal(tmp_path: Path) -> None:
         "from lake.core.engine.task_functions import echo\n"
         "from lake.core.engine.tasks import Task\n"
         "from lake.core.engine.spark.engine import SparkEngine\n"
-        "from lake.core.settings import Settings\n"
-        "from lake.core.storage.storage import Storage\n"
+        "from lake.core.base.settings import Settings\n"
+        "from lake.core.io.storage.storage import Storage\n"
         "engine = SparkEngine(Settings(master='local[1]'))\n"
         "print(len(list(engine.run([Task({})], echo, storage=Storage()))))\n"
         "engine.stop()\n"
@@ -239,8 +239,8 @@ def test_nothing_survives_a_driver_that_is_killed(tmp_path: Path) -> None:
         "from lake.core.drill import write_on\n"
         "from lake.core.engine.tasks import Task\n"
         "from lake.core.engine.spark.engine import SparkEngine\n"
-        "from lake.core.settings import Settings\n"
-        "from lake.core.storage.storage import Storage\n"
+        "from lake.core.base.settings import Settings\n"
+        "from lake.core.io.storage.storage import Storage\n"
         "engine = SparkEngine(Settings(master='local[2]'))\n"
         "engine.start_in_background()\n"
         "print(engine._launch.running().jvm.process.pid, flush=True)\n"

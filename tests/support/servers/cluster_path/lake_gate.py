@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 FOLDER = Path(os.environ.get("LAKE_GATE", "/nonexistent"))
-MODULE = "lake.core.storage.storage"
+MODULE = "lake.core.io.storage.storage"
 
 
 class GateFinder(importlib.abc.MetaPathFinder):

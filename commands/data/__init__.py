@@ -1,1 +1,0 @@
-"""Verbs that read a table's rows or add rows to it."""

@@ -1,1 +1,0 @@
-"""Verbs that maintain a table: they rewrite, remove or commit what is already there."""

@@ -1,1 +1,0 @@
-"""Verbs that read or change a table's metadata only."""

@@ -1,0 +1,81 @@
+"""`lake snapshots`: list a table's snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from lake.commands.context import session_of
+from lake.commands.options import Branch, TableArgument
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.units import readable_time
+from lake.core.table.snapshots.ancestry import branch_head
+
+# --verbose prints all columns; these fit a terminal.
+_SHORT = ("snapshot_id", "committed_at", "operation", "files", "rows", "refs")
+_JOB_DIGITS = 7  # enough of a Flink job's id to distinguish jobs
+
+
+def snapshots(
+    context: typer.Context,
+    table: TableArgument,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also show snapshots outside the branch.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", help="Show the newest N snapshots only.")
+    ] = None,
+    branch: Branch = "main",
+) -> Outcome:
+    """Show a table's snapshots, newest first."""
+    from lake.commands.reports.snapshot_listing import list_snapshots
+
+    if limit is not None and limit < 0:
+        raise InvalidRequestError(f"--limit must not be negative: {limit}")
+    session = session_of(context)
+    metadata = session.table(table).metadata
+    head = branch_head(metadata, branch)
+    rows = list_snapshots(metadata, branch=branch, everything=everything, limit=limit)
+    verbose = session.settings.verbose
+    by_flink = any(row["job_id"] for row in rows)
+    names = [*_SHORT, *(["flink"] if by_flink else [])]
+    shown = [[*_short(row), *([_checkpoint(row)] if by_flink else [])] for row in rows]
+    if verbose and rows:
+        names, shown = list(rows[0]), [_all(row) for row in rows]
+    return Outcome(
+        command="snapshots",
+        table=table,
+        branch=branch,
+        status=Status.DONE,
+        base_snapshot_id=head.snapshot_id if head else None,
+        result={"snapshots": rows},
+        details=[Detail("snapshots", names, shown)],
+    )
+
+
+def _all(row: Mapping[str, Any]) -> list[Any]:
+    return [*({**row, "refs": ", ".join(row["refs"])}.values())]
+
+
+def _short(row: Mapping[str, Any]) -> list[Any]:
+    return [
+        row["snapshot_id"],
+        readable_time(row["committed_at"]) if row["committed_at"] else None,
+        row["operation"],
+        _change(row["added_files"], row["removed_files"]),
+        _change(row["added_rows"], row["removed_rows"]),
+        ", ".join(row["refs"]),
+    ]
+
+
+def _checkpoint(row: Mapping[str, Any]) -> str:
+    job, number = row["job_id"], row["checkpoint_id"]
+    return " ".join(([job[:_JOB_DIGITS]] if job else []) + ([f"chk-{number}"] if number else []))
+
+
+def _change(added: int | None, removed: int | None) -> str:
+    parts = [f"{sign}{count:,}" for sign, count in (("+", added), ("-", removed)) if count]
+    return " ".join(parts) or "0"

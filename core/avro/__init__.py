@@ -1,5 +1,0 @@
-"""Avro object container files and their records as Arrow columns.
-
-Belongs here: blocks, codecs, bounded decoding and encoding by field id. Does not belong here: what a manifest
-is (`lake.core.manifests`), or data files (`lake.core.formats.avro`).
-"""

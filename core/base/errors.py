@@ -1,0 +1,177 @@
+"""The error hierarchy; each class has the exit code that cron sees.
+
+Several classes may share a code; a code has one meaning for the reader of cron's mail.
+An exception that is not a `ReportedError` is a defect of lake: Python's exit code 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, ClassVar
+
+from lake.core.base.options import quote_options
+
+
+class ReportedError(BaseException):
+    """What ends a command early, with a message for the user and, if possible, a hint what to do next.
+
+    Args:
+        message: what happened, with the values that matter; lower case, no full stop.
+        hint: what the user can do about it, as a separate sentence.
+
+    Both refer to options by members of `Option`; `str` of an error contains the options' names in backquotes.
+    `operation_id` names the commit whose outcome is unknown, if there is one. `result` contains what the command had
+    done before it failed, with the keys of `Outcome.result`; None if it had done nothing.
+    """
+
+    exit_code: ClassVar[int] = 1
+    kind: ClassVar[str] = "defect"
+    status: ClassVar[str] = "failed"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(quote_options(message))
+        self.message = message
+        self.hint = hint
+        self.operation_id: str | None = None
+        self.result: Mapping[str, Any] | None = None
+
+
+class LakeError(ReportedError, Exception):
+    """A failure."""
+
+
+class InvalidRequestError(LakeError):
+    """An option cannot be parsed or contradicts another."""
+
+    exit_code = 2
+    kind = "invalid-request"
+
+
+class RefusedError(LakeError):
+    """A safety rule forbids the operation; nothing was changed."""
+
+    exit_code = 3
+    kind = "refused"
+    status = "refused"
+
+
+class CommitConflictError(LakeError):
+    """Another writer committed first and the plan no longer holds; nothing was changed."""
+
+    exit_code = 4
+    kind = "conflict"
+    status = "conflict"
+
+
+class ConflictingFilesError(CommitConflictError):
+    """Another writer changed files that the plan was going to replace; `paths` names them."""
+
+    def __init__(self, message: str, paths: frozenset[str], *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.paths = paths
+
+
+class CommitUnknownError(LakeError):
+    """The catalog did not answer: the commit may have succeeded, so no file was removed."""
+
+    exit_code = 5
+    kind = "unknown"
+    status = "unknown"
+
+
+class BadInputError(LakeError):
+    """Something given to lake cannot be read or is not valid."""
+
+    exit_code = 7
+    kind = "bad-input"
+
+
+class NotATableError(BadInputError):
+    """The name refers to a view."""
+
+
+class NotFoundError(BadInputError):
+    """A table, snapshot, branch, column or source does not exist."""
+
+    kind = "not-found"
+
+
+def unknown_column(name: str, columns: Sequence[str]) -> NotFoundError:
+    """Return the error for a name that no column has, with a similar name if there is one."""
+    similar = get_close_matches(name, columns, n=1) or [
+        known for known in columns if known.casefold() == name.casefold()
+    ]
+    meant = f"did you mean {similar[0]}? " if similar else ""
+    return NotFoundError(f"no column named {name}", hint=f"{meant}columns: {', '.join(columns)}")
+
+
+class CorruptFileError(BadInputError):
+    """A file's bytes contradict the table's metadata or the file's format."""
+
+    kind = "corrupt"
+
+
+class OutOfRangeError(CorruptFileError):
+    """Numbers in a table's metadata do not fit the types that the specification gives them.
+
+    Args:
+        message: what happened.
+        found: the place and a description of each number.
+    """
+
+    def __init__(self, message: str, found: Sequence[tuple[str, str]]) -> None:
+        super().__init__(message)
+        self.found = found
+
+
+class StorageError(LakeError):
+    """A disk or object store fails (full, broken or unreachable), or a system resource is exhausted."""
+
+    exit_code = 7
+    kind = "storage"
+
+
+class LockedError(LakeError):
+    """Another run holds the table's lock, and waiting for it timed out."""
+
+    exit_code = 8
+    kind = "locked"
+
+
+class NotAuthorisedError(LakeError):
+    """The catalog or the storage refused the credentials."""
+
+    exit_code = 9
+    kind = "not-authorised"
+
+
+class TimedOutError(LakeError):
+    """An operation exceeded its time limit."""
+
+    exit_code = 10
+    kind = "timed-out"
+
+
+class EngineError(LakeError):
+    """The engine could not start, or lost a task because of a defect or a machine failure."""
+
+    kind = "engine"
+
+
+class StoppedError(ReportedError):
+    """The user or the system asked lake to stop; exit code 128 + the signal's number.
+
+    It is not an `Exception`, because it can be raised at any point: code that goes on after a failure, here or in a
+    library, must not go on after a stop.
+    """
+
+    kind = "stopped"
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__("stopped; no partial change is visible")
+        self.signal_number = signal_number
+
+
+# The same request may succeed later: these errors say nothing about what was asked for.
+TRANSIENT_ERRORS = (StorageError, TimedOutError)

@@ -1,0 +1,123 @@
+"""The result of a command, in the one form that is printed and that scripts read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+from lake.core.base.options import Option
+
+T = TypeVar("T")
+# The number of rows of a table that are shown without a limit, and the most that are shown with one: they are in
+# memory as objects.
+PREVIEW_ROWS, MOST_SHOWN = 20, 10_000
+
+
+# Commands that change something when they are done, and whose outcomes have neither an operation nor a snapshot.
+_CHANGE_WITHOUT_ID = frozenset(
+    {
+        *("alter", "clean", "consumers", "create", "demo", "drop", "ref", "register", "rename"),
+        *("rollback", "tag"),
+    }
+)
+
+
+class Status(StrEnum):
+    """How a command ended, as in the JSON output."""
+
+    DONE = "done"
+    NOTHING_TO_DO = "nothing-to-do"
+    DRY_RUN = "dry-run"
+    PARTIAL = "partial"
+    REFUSED = "refused"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
+    ALREADY_RUNNING = "already-running"
+    FAILED = "failed"
+    SUSPECT = "suspect"
+    DAMAGED = "damaged"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of an outcome: 0; 6 if only a part was done or a check has warnings; 7 if it found errors."""
+        if self is Status.DAMAGED:
+            return 7
+        return 6 if self in {Status.PARTIAL, Status.SUSPECT} else 0
+
+
+class Detail(NamedTuple):
+    """A table to print above the summary.
+
+    Args:
+        title: what the table shows.
+        columns: the names of the columns.
+        rows: a JSON-ready value for each column.
+        types: the columns' types, if the rows are data; empty in a report.
+        vertical: whether a row is a block of lines on a terminal, because its texts are long.
+        first: the names of columns that a narrow terminal shows before all others.
+        root: a location; a terminal shows paths below it relative to it.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    types: Sequence[str] = ()
+    vertical: bool = False
+    first: Sequence[str] = ()
+    root: str = ""
+
+
+def first_rows(
+    rows: Sequence[T], most: int, noun: str, *, every: bool
+) -> tuple[Sequence[T], list[str]]:
+    """Return the rows of a report to print, and a note of those that are left out.
+
+    Args:
+        rows: all rows.
+        most: the number of rows that are printed.
+        noun: what the rows are, in the plural.
+        every: print all rows.
+    """
+    hidden = 0 if every else max(len(rows) - most, 0)
+    note = f"{hidden:,} more {noun} are not shown ({Option.VERBOSE} shows all)"
+    return rows[: len(rows) - hidden], [note] if hidden else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of one command.
+
+    `plan` and `result` contain exactly the keys of the command's documented JSON. `details` and `notes`, the lines
+    below these tables, are for people only.
+    """
+
+    command: str
+    table: str
+    status: Status
+    branch: str | None = None
+    operation_id: str | None = None
+    base_snapshot_id: int | None = None
+    snapshot_ids: Sequence[int] = ()
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    details: Sequence[Detail] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the status."""
+        return self.status.exit_code
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the command has changed a table, a catalog or files other than its own output.
+
+        Verbs that only read have no operation and no snapshot of their own, nor do `drop` and its like, which change
+        entries and files.
+        """
+        if self.status not in {Status.DONE, Status.PARTIAL}:
+            return False
+        return bool(self.snapshot_ids or self.operation_id) or self.command in _CHANGE_WITHOUT_ID

@@ -1,4 +1,0 @@
-"""The row changes between two snapshots.
-
-Loading a change log does not belong here (`lake.core.changelog_load`).
-"""

@@ -1,5 +1,0 @@
-"""Whether a table's metadata and files are whole and consistent: findings with codes.
-
-Belongs here: the checks, and the findings they report. Does not belong here: changes of the table
-(`lake.core.commit`).
-"""

@@ -1,5 +1,0 @@
-"""Column values, and the description of a data file's columns, for all file formats.
-
-This package contains column mapping by field id, type promotion, nullability, defaults, metrics and text encoding.
-Code for the bytes of one file format belongs in `lake.core.formats`.
-"""

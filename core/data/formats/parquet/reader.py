@@ -1,0 +1,83 @@
+"""Read rows from a Parquet file by row groups, in batches of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from lake.core.base import locations
+from lake.core.base.errors import CorruptFileError
+from lake.core.data.columns.column_mapping import ColumnMapping
+from lake.core.data.columns.data_file import Leaves, check_count
+from lake.core.data.columns.file_slice import FileSlice
+from lake.core.data.columns.int96 import schema_of_file
+from lake.core.data.columns.row_ranges import RowRange, row_ranges
+from lake.core.data.formats.parquet.batch_sizes import batch_rows
+from lake.core.data.formats.parquet.footer import batches_of_group, check_group, open_parquet
+from lake.core.data.formats.parquet.page_sizes import refuse_large_pages
+from lake.core.data.formats.parquet.row_groups import leaf_indexes, matching_ranges, row_groups_of
+
+_MAX_ROW_GROUPS = 100_000
+
+
+class ParquetRows:
+    """An open Parquet file; see `lake.core.data.columns.data_file.RowFile`."""
+
+    def __init__(self, source: Any, file: FileSlice) -> None:
+        # Remote files are fetched one row group at a time, in a few large requests.
+        remote = not locations.parse(file.path).is_local
+        self._source = source
+        self._parquet, self._checks = open_parquet(source, file.path, pre_buffer=remote)
+        check_count(file, self._parquet.metadata.num_rows)
+        if self._parquet.metadata.num_row_groups > _MAX_ROW_GROUPS:
+            raise CorruptFileError(f"{file.path} has too many row groups")
+        self.schema = schema_of_file(self._parquet)
+
+    def batches(
+        self, columns: ColumnMapping, leaves: Leaves | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows with the file's types, each batch with the position of its first row."""
+        settings = columns.settings
+        ranges = row_ranges(self._pieces(columns.file), columns.file)
+        chooses = settings.row_filter is not None or settings.keys is not None
+        if chooses and len(ranges) > 1:
+            ranges = matching_ranges(self._parquet, self._checks, ranges, settings, columns.found)
+        for row_range in ranges:
+            if leaves is None or leaves(row_range.start, row_range.rows):
+                yield from self._of_range(row_range, columns)
+
+    def _pieces(self, file: FileSlice) -> list[tuple[int, int]]:
+        """Return the offset of the first byte and the number of rows of each row group."""
+        metadata = self._parquet.metadata
+        rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
+            raise CorruptFileError(
+                f"{file.path} has {metadata.num_rows} rows, but its row groups have {sum(rows)}"
+            )
+        if file.start == 0 and file.length is None:
+            return [(0, count) for count in rows]
+        return list(row_groups_of(metadata, self._checks))
+
+    def _of_range(
+        self, row_range: RowRange, columns: ColumnMapping
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows of a row group, and check their number against the footer."""
+        names = columns.names
+        path, group = columns.file.path, row_range.piece
+        check_group(self._parquet, self._checks, path, group, names)
+        leaves = leaf_indexes(self._parquet, names)
+        most_bytes = columns.settings.batch_bytes
+        refuse_large_pages(self._parquet, self._source, path, group, leaves)
+        size = batch_rows(self._parquet, self._source, group, leaves, most_bytes, path=path)
+        position, end = row_range.start - row_range.skip, row_range.start + row_range.rows
+        for batch in batches_of_group(self._parquet, path, group, names, size):
+            skip = max(0, row_range.start - position)
+            rows = batch.slice(skip, max(0, end - position - skip))
+            if rows.num_rows:
+                yield position + skip, rows
+            position += batch.num_rows
+            if position >= end:
+                return
+        raise CorruptFileError(f"{path} has {end - position} fewer rows than its footer says")

@@ -1,0 +1,165 @@
+"""Write a Parquet file with the options of a table's properties, and return its manifest entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.types import (
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    UUIDType,
+)
+
+from lake.core.base.errors import BadInputError
+from lake.core.data.columns import metrics
+from lake.core.data.columns.data_file import NewFile
+from lake.core.data.columns.nullability import fill_masked
+from lake.core.data.formats.parquet.options import writer_options
+from lake.core.io.storage.storage import Storage
+from lake.core.spec.properties.table_properties import PARQUET_ROW_GROUP_BYTES
+from lake.core.spec.types.arrow_schema import arrow_schema
+from lake.core.table.manifests.data_files import DataFile
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+
+@dataclass(slots=True)
+class ParquetFormat:
+    """The settings of Parquet files with one schema; see `lake.core.data.columns.data_file.FileFormat`.
+
+    Args:
+        schema: the columns of the files.
+        properties: the table's properties that begin with ``write.``.
+        metadata: fields to write to every file's footer.
+        repeated: columns with dictionary arrays.
+    """
+
+    schema: Schema
+    properties: Mapping[str, str]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    repeated: Sequence[str] = ()
+    arrow: pa.Schema = field(init=False)
+    columns: list[metrics.Leaf] = field(init=False)
+    modes: dict[int, metrics.Mode] = field(init=False)
+    options: dict[str, Any] = field(init=False)
+    piece_bytes: int = field(init=False)
+    ending = ".parquet"
+
+    def __post_init__(self) -> None:
+        self.arrow = pa.schema(
+            [
+                item.with_type(pa.dictionary(pa.int32(), item.type))
+                if item.name in self.repeated
+                else item
+                for item in _file_schema(self.schema)
+            ]
+        )
+        self.columns = metrics.leaves(self.schema)
+        self.modes = metrics.modes(self.schema, self.properties)
+        self.options = writer_options(self.schema, self.properties)
+        self.piece_bytes = PARQUET_ROW_GROUP_BYTES.of(self.properties)
+
+    def create(self, storage: Storage, path: str) -> ParquetFile:
+        """Create a file."""
+        return ParquetFile(storage, self, path)
+
+
+class ParquetFile(NewFile):
+    """A Parquet file that is being written."""
+
+    def __init__(self, storage: Storage, file_format: ParquetFormat, path: str) -> None:
+        super().__init__(storage, path)
+        self._format = file_format
+        self._footer: list[Any] = []
+        self._nans = metrics.NanCounter(file_format.columns)
+        self._writer = pq.ParquetWriter(
+            self._sink, file_format.arrow, metadata_collector=self._footer, **file_format.options
+        )
+
+    def write(self, table: pa.Table) -> None:
+        """Write a row group."""
+        self._nans.add(table)
+        table = fill_masked(table)
+        if table.schema != self._format.arrow:
+            table = table.cast(self._format.arrow)
+        try:
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        except pa.ArrowInvalid as error:
+            raise BadInputError(f"rows do not match the table's schema: {error}") from error
+
+    def close(self, **described: Any) -> DataFile:
+        """Finish the file, make it durable and return its entry with the given additional fields."""
+        if self._format.metadata:
+            self._writer.add_key_value_metadata(self._format.metadata)
+        self._writer.close()
+        size = self._persist()
+        footer, file_format = self._footer[0], self._format
+        found = metrics.footer_metrics(
+            footer, file_format.columns, file_format.modes, self._nans.counts
+        )
+        return DataFile(
+            path=self._path,
+            record_count=footer.num_rows,
+            size_bytes=size,
+            column_sizes=found.column_sizes,
+            value_counts=found.value_counts,
+            null_value_counts=found.null_value_counts,
+            nan_value_counts=found.nan_value_counts,
+            lower_bounds=found.lower_bounds,
+            upper_bounds=found.upper_bounds,
+            split_offsets=tuple(
+                row_group_start(footer.row_group(index)) for index in range(footer.num_row_groups)
+            ),
+            **described,
+        )
+
+    def abandon(self) -> None:
+        """Stop writing."""
+        # After an error inside a row group, a footer cannot be written.
+        with suppress(RuntimeError, OSError, pa.ArrowException):
+            self._writer.close()
+        super().abandon()
+
+
+def row_group_start(group: Any) -> int:
+    """Return the offset of a row group's first byte."""
+    first = group.column(0)
+    start = first.data_page_offset
+    if first.has_dictionary_page and 0 < first.dictionary_page_offset < start:
+        start = first.dictionary_page_offset
+    return int(start)
+
+
+def _file_schema(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema to write: that of lake's batches, with UUIDs as the extension type."""
+    pairs = zip(arrow_schema(schema), schema.fields, strict=True)
+    return pa.schema([_file_field(item, field) for item, field in pairs])
+
+
+def _file_field(item: pa.Field, field: NestedField) -> pa.Field:
+    return item.with_type(_file_type(item.type, field.field_type))
+
+
+def _file_type(found: pa.DataType, kind: IcebergType) -> pa.DataType:
+    if isinstance(kind, UUIDType):
+        return pa.uuid()
+    if isinstance(kind, StructType):
+        pairs = zip(found, kind.fields, strict=True)
+        return pa.struct([_file_field(item, field) for item, field in pairs])
+    if isinstance(kind, ListType):
+        return pa.list_(_file_field(found.value_field, kind.element_field))
+    if isinstance(kind, MapType):
+        return pa.map_(
+            _file_field(found.key_field, kind.key_field),
+            _file_field(found.item_field, kind.value_field),
+        )
+    return found

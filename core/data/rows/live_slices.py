@@ -1,0 +1,41 @@
+"""Live data files of a snapshot in the form in which files are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lake.core.data.columns.file_slice import FileSlice, slices_of
+from lake.core.table.snapshots.live_files import LiveFiles
+
+Int64s = npt.NDArray[np.int64]
+_TASK_ROWS = 4_000_000
+_TASK_FILES = 500
+
+
+def slices_at(found: LiveFiles, numbers: Int64s) -> list[FileSlice]:
+    """Return data files by their numbers, ascending."""
+    specs = found.table.metadata.specs()
+    files: list[FileSlice] = []
+    base = 0
+    for spec_id, entries in found.by_spec.items():
+        own = numbers[(numbers >= base) & (numbers < base + entries.num_rows)] - base
+        chosen = entries.take(pa.array(own))
+        files += slices_of(chosen, spec=specs[spec_id], schema=found.schema)
+        base += entries.num_rows
+    return files
+
+
+def parts_by_rows(files: Sequence[FileSlice], parallelism: int) -> Iterator[slice]:
+    """Yield adjacent data files, with about as many rows for each of the tasks that run at once."""
+    most = min(_TASK_ROWS, -(-sum(file.record_count for file in files) // parallelism))
+    start = taken = 0
+    for place, file in enumerate(files):
+        if place > start and (taken + file.record_count > most or place - start >= _TASK_FILES):
+            yield slice(start, place)
+            start, taken = place, 0
+        taken += file.record_count
+    yield slice(start, len(files))

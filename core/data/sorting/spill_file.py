@@ -1,0 +1,63 @@
+"""A temporary file for batches of rows. It has no name, so the system frees it however the process ends."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import IO
+
+import pyarrow as pa
+
+from lake.core.base.errors import StorageError
+
+
+class BatchSpool:
+    """Stores batches on disk, numbered in the order of arrival.
+
+    Args:
+        rows: what the rows are, for messages.
+    """
+
+    def __init__(self, rows: str) -> None:
+        self._rows = rows
+        self._file: IO[bytes] | None = None
+        # The offset and the size of each batch.
+        self._extents: list[tuple[int, int]] = []
+        self.widest = 0
+
+    def __len__(self) -> int:
+        return len(self._extents)
+
+    def write(self, batch: pa.RecordBatch) -> int:
+        """Write a batch and return its number.
+
+        Raises:
+            StorageError: there is not enough space.
+        """
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="lake-rows-", buffering=0)  # noqa: SIM115
+            start = self._file.seek(0, 2)
+            with pa.ipc.new_stream(self._file, batch.schema) as writer:
+                writer.write_batch(batch)
+            length = self._file.tell() - start
+        except OSError as error:
+            raise StorageError(
+                f"{self._rows} cannot be written to {tempfile.gettempdir()}: {error}",
+                hint="set TMPDIR to a folder with more room",
+            ) from error
+        self._extents.append((start, length))
+        self.widest = max(self.widest, length)
+        return len(self) - 1
+
+    def read(self, number: int) -> pa.RecordBatch:
+        """Read a batch."""
+        if self._file is None:
+            raise ValueError("nothing was written")
+        start, length = self._extents[number]
+        self._file.seek(start)
+        return pa.ipc.open_stream(pa.py_buffer(self._file.read(length))).read_next_batch()
+
+    def close(self) -> None:
+        """Free the disk space."""
+        if self._file is not None:
+            self._file.close()

@@ -1,4 +1,0 @@
-"""`lake ingest`: load files into a table in one commit.
-
-Does not belong here: loads that replace rows by key (`lake.core.upsert`, `lake.core.changelog_load`).
-"""

@@ -1,0 +1,198 @@
+"""The folder in which a command that continues where it stopped keeps its state, on a local disk.
+
+The folder contains a file `lock`: the kernel's lock on it lets one run at a time work with the state, and ends with
+the process. Files are replaced whole and survive a power failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from lake.core.base import locations
+from lake.core.base.clock import Clock, Ids
+from lake.core.base.errors import CorruptFileError, InvalidRequestError, LockedError, StorageError
+from lake.core.base.options import Option
+from lake.core.base.process_identity import host_name, process_name, still_runs
+from lake.core.base.units import format_time
+from lake.core.io.storage import atomic_files
+from lake.core.io.storage.errors import translate_errors
+from lake.core.io.storage.flock import locked
+
+LOCK = "lock"
+_LARGEST_OWNER = 4096
+_LOOK_SECONDS = 0.5
+_SWAP_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """A folder of state.
+
+    Args:
+        path: its absolute path on this machine.
+        clock: the clock that waits for another run.
+        ids: makes the names of temporary files.
+    """
+
+    path: str
+    clock: Clock
+    ids: Ids
+
+    @classmethod
+    def at(cls, location: str, *, clock: Clock, ids: Ids) -> StateFolder:
+        """Return the folder at a location; nothing is created.
+
+        Raises:
+            InvalidRequestError: it is not on a local disk.
+        """
+        parsed = locations.parse(location)
+        if not parsed.is_local:
+            raise InvalidRequestError(
+                f"{Option.STATE} {location} is not a folder on this machine",
+                hint="choose a folder on a local disk: a lock in it excludes a second run",
+            )
+        return cls(os.path.abspath(parsed.path), clock, ids)
+
+    def file(self, name: str) -> str:
+        """Return the path of a file in the folder."""
+        return os.path.join(self.path, name)
+
+    @contextmanager
+    def held(self, command: str, wait_ms: int | None = None) -> Iterator[bool]:
+        """Hold the folder's lock during a block; create the folder if it is missing.
+
+        Args:
+            command: the command that works with the state, for other runs.
+            wait_ms: how long to wait for another run; None to yield False at once if another run holds the lock.
+
+        Raises:
+            LockedError: another run held the lock for the whole time.
+            StorageError: the folder cannot be created, or its file system does not support locks.
+        """
+        with translate_errors(self.path):
+            atomic_files.make_folders(self.path)
+            # An earlier run may have been killed before it flushed the name.
+            atomic_files.flush(os.path.dirname(self.path))
+            descriptor = os.open(self.file(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            with ExitStack() as lock:
+                acquired = self._acquire(lock, descriptor, wait_ms or 0)
+                if not acquired and wait_ms is not None:
+                    raise LockedError(
+                        f"another run worked with {self.path} for longer than {Option.WAIT_MS}"
+                    )
+                if acquired:
+                    self._sign(descriptor, command)
+                    atomic_files.sweep(self.path)
+                yield acquired
+        finally:
+            os.close(descriptor)
+
+    def _sign(self, descriptor: int, command: str) -> None:
+        """Write into the lock's file who holds it, for other runs."""
+        owner = {
+            "command": command,
+            "host": host_name(),
+            "pid": os.getpid(),
+            "since": format_time(self.clock.now_ms()),
+            "process": process_name(),
+        }
+        with translate_errors(self.file(LOCK)):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(owner).encode(), 0)
+
+    def owner(self) -> dict[str, Any]:
+        """Return the command, host, pid and start of the run that holds the lock; empty if they are not known."""
+        try:
+            data = self.read(LOCK, limit=_LARGEST_OWNER) or b""
+            found = json.loads(data)
+        except (CorruptFileError, ValueError, RecursionError):
+            return {}
+        if not isinstance(found, dict):
+            return {}
+        owner = {name: found.get(name) for name in ("command", "host", "since", "pid")}
+        process = found.get("process")
+        texts = (process, owner["command"], owner["host"], owner["since"])
+        is_known = all(isinstance(text, str) for text in texts) and type(owner["pid"]) is int
+        # Between its start and its signature, a run has the lock with the signature of the last one.
+        return owner if is_known and still_runs(str(process)) is not False else {}
+
+    def _acquire(self, lock: ExitStack, descriptor: int, wait_ms: int) -> bool:
+        until = self.clock.monotonic() + wait_ms / 1000
+        while True:
+            try:
+                lock.enter_context(locked(descriptor, wait=False))
+            except BlockingIOError:
+                remaining = until - self.clock.monotonic()
+                if remaining <= 0:
+                    return False
+                self.clock.sleep(min(remaining, _LOOK_SECONDS))
+            except OSError as error:
+                raise StorageError(
+                    f"{self.path}: the file system does not support locks: {error.strerror}",
+                    hint=f"choose another folder with {Option.STATE}",
+                ) from error
+            else:
+                return True
+
+    def read(self, name: str, *, limit: int) -> bytes | None:
+        """Return a file's contents; None if there is no such file.
+
+        Raises:
+            CorruptFileError: it has more than ``limit`` bytes.
+        """
+        with translate_errors(self.file(name)):
+            try:
+                with open(self.file(name), "rb") as file:
+                    data = file.read(limit + 1)
+            except FileNotFoundError:
+                return None
+        if len(data) > limit:
+            raise CorruptFileError(f"{self.file(name)} has more than {limit} bytes")
+        return data
+
+    def replace(
+        self, name: str, data: bytes, *, expected: Callable[[], bool] | None = None
+    ) -> bool:
+        """Replace a file's contents durably, or create it.
+
+        Args:
+            name: the file's name.
+            data: the new contents.
+            expected: whether the old contents are as this process knows them, asked while no other process can
+                replace the file; None to replace it in any case.
+
+        Returns:
+            False if the old contents were not as expected; nothing was changed then.
+        """
+        with translate_errors(self.file(name)), self._swapping(expected is not None):
+            if expected is not None and not expected():
+                return False
+            atomic_files.replace(self.file(name), data, ids=self.ids)
+        return True
+
+    @contextmanager
+    def _swapping(self, alone: bool) -> Iterator[None]:  # noqa: FBT001
+        if not alone:
+            yield
+            return
+        try:
+            with atomic_files.sole_writer(self.path, _SWAP_SECONDS, self.clock):
+                yield
+        except atomic_files.NotCreatedError as error:
+            raise StorageError(str(error)) from error
+
+    def names(self) -> list[str]:
+        """Return the names of the files in the folder."""
+        with translate_errors(self.path):
+            return sorted(os.listdir(self.path))
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it exists."""
+        with suppress(OSError):
+            os.unlink(self.file(name))

@@ -1,0 +1,787 @@
+"""Read, write and delete files by location; one object per set of storage properties.
+
+PyIceberg's PyArrow FileIO builds the file systems, so its storage properties apply. Locations are parsed by
+`lake.core.base.locations`, because that FileIO truncates a name at ``#`` or ``?``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache, partial, wraps
+from itertools import islice
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from lake.core.base import locations as paths
+from lake.core.base.clock import Backoff
+from lake.core.base.errors import (
+    BadInputError,
+    CorruptFileError,
+    LakeError,
+    NotFoundError,
+    StorageError,
+)
+from lake.core.io.storage.atomic_files import flush
+from lake.core.io.storage.credentials import CredentialProvider, Credentials
+from lake.core.io.storage.errors import (
+    distrusted,
+    is_distrust,
+    is_muffled,
+    is_refusal,
+    translate_errors,
+)
+from lake.core.io.storage.local_folders import file_status, local_entries, local_files
+from lake.core.io.storage.s3 import (
+    ARROW_TRIES,
+    BACKOFF,
+    S3,
+    UNTRIED,
+    ShouldContinue,
+    UnsupportedError,
+    always,
+    completed,
+    is_certified,
+    is_plain,
+    require_reachable,
+)
+from lake.core.io.storage.store_listing import LISTING, StoreListing
+
+MAX_METADATA_BYTES = 512 * 1024 * 1024
+_BATCH_FILES = 65_536
+_DELETE_THREADS = 16
+_LOOK_UP_THREADS = 32
+_MESSAGE_LENGTH = 400
+# Smaller objects are read whole when they are opened.
+_WHOLE_BYTES = 256 * 1024
+# Google's client would retry for a quarter of an hour.
+_RETRY_SECONDS = 60
+# The part size of Arrow's multipart uploads.
+_PUT_BYTES = 5 * 1024 * 1024
+# Opens a folder to access its entries, for which the folder need not be readable.
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+_T = TypeVar("_T")
+
+
+def read_up_to(source: Any, size: int) -> bytes:
+    """Read bytes of an open file into zeroed memory; an empty result is the end of the file.
+
+    When a request fails, Arrow's S3 client (26.0, AWS SDK 1.11) parses the read buffer as the XML of the error,
+    including its uninitialised rest, and crashes on XML without an element.
+    """
+    data = bytearray(size)
+    return bytes(memoryview(data)[: source.readinto(data)])
+
+
+def _retry_with_fresh_credentials(call: _Call) -> _Call:
+    """Retry a storage call that was refused once, with credentials that the catalog vends then.
+
+    A read that fails for an unknown reason is retried if the store was only busy; see `is_muffled`.
+    """
+
+    def asked(self: Storage, *arguments: Any, **named: Any) -> Any:
+        for _ in range(ARROW_TRIES):
+            try:
+                return call(self, *arguments, **named)
+            except (LakeError, OSError) as error:
+                if not (is_muffled(error) and self.is_readable(arguments[0])):
+                    raise
+        return call(self, *arguments, **named)
+
+    @wraps(call)
+    def again(self: Storage, *arguments: Any, **named: Any) -> Any:
+        number, _ = self.renewed.current()
+        try:
+            return asked(self, *arguments, **named)
+        except (LakeError, OSError) as error:
+            if not (is_refusal(error) and self.renewed.renew(number)):
+                raise
+        return asked(self, *arguments, **named)
+
+    return again  # type: ignore[return-value]
+
+
+@dataclass(slots=True)
+class DeleteOutcome:
+    """The result of deleting files; a file that did not exist counts as deleted."""
+
+    deleted: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    untried: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A stored file: its length in bytes, and its last change in ms since 1970 (None if unknown)."""
+
+    location: str
+    length: int
+    modified_ms: int | None
+
+
+class Storage:
+    """Reads, writes and deletes files by location.
+
+    Args:
+        properties: storage properties of PyIceberg's FileIO. They may contain secrets: they are never printed,
+            and are sent to executors in a binary column only.
+        renewed: instead of properties, credentials that are renewed during a run.
+        roots: folders below which nothing is deleted through a symbolic link.
+        backoff: the waits between requests that a busy store refuses.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        renewed: CredentialProvider | None = None,
+        roots: Sequence[str] = (),
+        backoff: Backoff = BACKOFF,
+    ) -> None:
+        self._roots = [
+            _local_path(root).rstrip("/") for root in roots if paths.parse(root).is_local
+        ]
+        self.renewed = renewed or CredentialProvider(Credentials(dict(properties or {})))
+        # One object per bucket: bulk deletes group locations by it.
+        self._bucket = lru_cache(maxsize=16)(partial(_bucket_with, backoff))
+        self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
+
+    def __repr__(self) -> str:
+        return "Storage(…)"
+
+    @property
+    def credentials(self) -> Credentials:
+        """The current credentials."""
+        return self.renewed.current()[1]
+
+    def resolve(self, location: str) -> tuple[Any, str]:
+        """Return the PyArrow file system of a location, and the path in it."""
+        parsed = paths.parse(location)
+        properties = {} if parsed.is_local else self.credentials.at(location)
+        key = tuple(sorted(properties.items()))
+        filesystem = self._filesystem(parsed.scheme, parsed.authority, key)
+        if parsed.scheme in {"file", "hdfs", "viewfs"}:
+            return filesystem, parsed.path
+        return filesystem, f"{parsed.authority}{parsed.path}"
+
+    def s3(self, location: str) -> tuple[S3, str] | None:
+        """Return the bucket and the key of an object; None if only Arrow's client supports it."""
+        parsed = paths.parse(location)
+        key = parsed.path[1:]
+        if parsed.scheme != "s3" or not is_plain(key):
+            return None
+        properties = tuple(sorted(self.credentials.at(location).items()))
+        bucket = self._bucket(parsed.authority, properties)
+        return (bucket, key) if bucket else None
+
+    def is_readable(self, location: str) -> bool:
+        """Whether an object can be read, after a wait for a busy store; False if it is not known."""
+        try:
+            reached = self.s3(location)
+            return reached is not None and reached[0].get(reached[1], 1) is not None
+        except (OSError, UnsupportedError):
+            return False
+
+    @_retry_with_fresh_credentials
+    def ask_s3(self, location: str, ask: Callable[[S3, str], _T]) -> _T:
+        """Call ``ask`` with an object's bucket and key, and return its result.
+
+        Raises:
+            UnsupportedError: only Arrow's client supports the object, or the store does not support the request.
+            StoreError: the store refused the request or did not answer.
+        """
+        reached = self.s3(location)
+        if reached is None:
+            raise UnsupportedError(location)
+        return ask(*reached)
+
+    @_retry_with_fresh_credentials
+    def open_input(self, location: str, *, follow_link: bool = False) -> Any:
+        """Open a file for random access (a `pyarrow.NativeFile`).
+
+        Args:
+            location: the file's.
+            follow_link: whether to follow a symbolic link. Sources may be links; a link in place of a table's
+                file could contain other rows.
+
+        Raises:
+            BadInputError: it is a link, a folder, a pipe or a device; opening one could block forever.
+            NotFoundError: there is no such file.
+        """
+        filesystem, path = self.resolve(location)
+        with translate_errors(location):
+            if isinstance(filesystem, pafs.LocalFileSystem):
+                require_file(location, os.stat(path, follow_symlinks=follow_link))
+                return filesystem.open_input_file(path)
+            source = filesystem.open_input_file(path)
+            size = source.size()
+            if size > _WHOLE_BYTES:
+                return source
+            # One request instead of several, which is repeated if the store is busy.
+            with source:
+                data = read_up_to(source, size)
+            return pa.BufferReader(data) if len(data) == size else filesystem.open_input_file(path)
+
+    @_retry_with_fresh_credentials
+    def open_output(self, location: str) -> Any:
+        """Open a new file for writing (a `pyarrow.NativeFile`); local folders are created."""
+        filesystem, path = self.resolve(location)
+        with translate_errors(location):
+            if isinstance(filesystem, pafs.LocalFileSystem):
+                _make_folders(os.path.dirname(path))
+            return filesystem.open_output_stream(path)
+
+    @_retry_with_fresh_credentials
+    def size(self, location: str) -> int:
+        """Return a file's length in bytes.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        filesystem, path = self.resolve(location)
+        with translate_errors(location):
+            info = filesystem.get_file_info(path)
+        if info.type == pafs.FileType.Unknown:
+            raise NotFoundError(f"{location} is not a regular file")
+        if info.type != pafs.FileType.File:
+            raise NotFoundError(f"no such file: {location}")
+        return int(info.size)
+
+    def exists(self, location: str) -> bool:
+        """Whether a file exists."""
+        try:
+            self.size(location)
+        except NotFoundError:
+            return False
+        return True
+
+    @_retry_with_fresh_credentials
+    def read(self, location: str, *, limit: int = MAX_METADATA_BYTES) -> bytes:
+        """Return a whole file of metadata.
+
+        Raises:
+            CorruptFileError: it is longer than ``limit`` bytes.
+            NotFoundError: there is no such file.
+        """
+        with translate_errors(location), self.open_input(location) as source:
+            length = source.size()
+            if length > limit:
+                raise CorruptFileError(
+                    f"{location} has {length} bytes, more than the limit of {limit}"
+                )
+            data = read_up_to(source, length)
+        if len(data) != length:
+            raise StorageError(f"{location}: the storage returned {len(data)} of {length} bytes")
+        return data
+
+    @_retry_with_fresh_credentials
+    def read_part(self, location: str, start: int, size: int) -> bytes:
+        """Return bytes of a file, fewer than requested at the end of the file.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        with translate_errors(location), self.open_input(location) as source:
+            source.seek(start)
+            return read_up_to(source, size)
+
+    @_retry_with_fresh_credentials
+    def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
+        """Write a whole file and, on a local disk, flush it so that it survives a power failure."""
+        with translate_errors(location):
+            if self._put(location, data):
+                return
+            with self.open_output(location) as sink:
+                sink.write(data)
+        if durable:
+            self.persist(location)
+
+    def _put(self, location: str, data: bytes | pa.Buffer) -> bool:
+        """Write a small object with one request instead of three, if possible."""
+        reached = self.s3(location) if len(data) <= _PUT_BYTES else None
+        if reached is None:
+            return False
+        bucket, key = reached
+        try:
+            bucket.put(key, bytes(data))
+        except UnsupportedError:
+            return False
+        return True
+
+    def persist(self, location: str) -> None:
+        """Flush a written local file and its folder to the disk; other stores do so on close."""
+        parsed = paths.parse(location)
+        if not parsed.is_local:
+            return
+        with translate_errors(location):
+            flush(parsed.path)
+            flush(os.path.dirname(parsed.path))
+
+    @_retry_with_fresh_credentials
+    def is_folder(self, location: str) -> bool:
+        """Whether a location is a folder; in an object store, one that is not empty."""
+        filesystem, path = self.resolve(location)
+        with translate_errors(location):
+            return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
+
+    @_retry_with_fresh_credentials
+    def make_folder(self, location: str) -> None:
+        """Create a folder and its missing parents."""
+        filesystem, path = self.resolve(location)
+        with translate_errors(location):
+            if isinstance(filesystem, pafs.LocalFileSystem):
+                _make_folders(path)
+            else:
+                filesystem.create_dir(path, recursive=True)
+
+    def open_local_folder(self, location: str) -> int:
+        """Open a local folder without following links below the roots; the caller closes the descriptor.
+
+        Raises:
+            OSError: the folder does not exist, or a part of its path below a root is a link.
+        """
+        return _open_folder(_local_path(location), self._roots)
+
+    def make_local_folder(self, location: str) -> None:
+        """Create a local folder and its missing parents, none of them through a link below the roots.
+
+        Raises:
+            OSError: a part of its path is a link or a file.
+        """
+        path = _local_path(location)
+        above = path
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        os.close(_open_folder(above, self._roots))
+        _make_folders(path)
+
+    def remove_empty_folders(self, location: str) -> None:
+        """Remove a local folder and the folders below it, those that are empty; in an object store there are none."""
+        if not paths.parse(location).is_local:
+            return
+        for folder, _, _ in os.walk(_local_path(location), topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)
+
+    def list_folder(self, folder: str) -> list[tuple[str, bool]]:
+        """Return the sorted names in a folder, each with whether it is a folder; empty if the folder is missing."""
+        parsed = paths.parse(folder)
+        if parsed.is_local:
+            with translate_errors(folder):
+                return local_entries(parsed.path)
+        infos = self._listed(folder, recursive=False)
+        return sorted((info.base_name, info.type == pafs.FileType.Directory) for info in infos)
+
+    def list_files(self, folder: str) -> list[StoredFile]:
+        """Return the files in a folder, by name, without links; empty if the folder is missing."""
+        parsed = paths.parse(folder)
+        if parsed.is_local:
+            files = self._local_files(folder, local_files(parsed.path, below=False))
+        else:
+            infos = self._listed(folder, recursive=False)
+            files = (
+                _stored(paths.join(folder, info.base_name), info)
+                for info in infos
+                if info.type == pafs.FileType.File
+            )
+        return sorted(files, key=lambda file: file.location)
+
+    def look_up(self, locations: Iterable[str]) -> dict[str, StoredFile | None]:
+        """Return the size and time of files, with concurrent requests.
+
+        Returns:
+            None for a file that does not exist, or that is a symbolic link.
+        """
+        wanted = list(dict.fromkeys(locations))
+        if all(paths.parse(location).is_local for location in wanted):
+            # A thread costs more than the system call that it would make.
+            return {location: self._look_up(location) for location in wanted}
+        with ThreadPoolExecutor(_LOOK_UP_THREADS) as pool:
+            return dict(zip(wanted, pool.map(self._look_up, wanted), strict=True))
+
+    def _look_up(self, location: str) -> StoredFile | None:
+        parsed = paths.parse(location)
+        return _local_file(location, parsed.path) if parsed.is_local else self._ask(location)
+
+    @_retry_with_fresh_credentials
+    def _ask(self, location: str) -> StoredFile | None:
+        filesystem, path = self.resolve(location)
+        with translate_errors(location):
+            info = filesystem.get_file_info(path)
+        return _stored(location, info) if info.type == pafs.FileType.File else None
+
+    def find(self, folder: str, name_part: str) -> list[str]:
+        """Return the files below a folder whose names contain a text; empty if the folder is missing.
+
+        Links are not followed: their targets do not belong to the table.
+        """
+        return [
+            location
+            for batch in self.each_batch(folder)
+            for location in batch["path"].to_pylist()
+            if name_part in location.rpartition("/")[2]
+        ]
+
+    def find_files(self, folder: str) -> list[StoredFile]:
+        """Return all files below a folder; none if it is missing. Links are neither returned nor followed."""
+        parsed = paths.parse(folder)
+        if parsed.is_local:
+            return list(self._local_files(folder, local_files(parsed.path)))
+        return [
+            StoredFile(*row)
+            for batch in self.each_batch(folder)
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        ]
+
+    def each_batch(self, folder: str, *, files: int = 0) -> Iterator[pa.Table]:
+        """Yield all files below a folder as columns (`LISTING`); none if it is missing.
+
+        Links are neither yielded nor followed. Sizes and times of local files are NULL, as each would take a system
+        call; `look_up` returns them. On local disks, few files are in memory at once.
+
+        Args:
+            folder: the folder.
+            files: how many files are expected; many are listed in a store by several requests at a time.
+        """
+        parsed = paths.parse(folder)
+        if parsed.is_local:
+            start = _start(folder)
+            with translate_errors(folder):
+                for names in _batches(local_files(parsed.path)):
+                    located = [f"{start}{path}" for path in names] if start else names
+                    unknown = pa.nulls(len(names), pa.int64())
+                    yield pa.table([pa.array(located, pa.string()), unknown, unknown], LISTING)
+            return
+        listing = StoreListing(self._listed, lambda parent: self.resolve(parent)[1], files)
+        yield from _rebatched(listing.below(folder))
+
+    def _local_files(self, folder: str, found: Iterable[str]) -> Iterator[StoredFile]:
+        """Yield local files with the beginning of their folder's location, those that still exist."""
+        start = _start(folder)
+        with translate_errors(folder):
+            for path in found:
+                file = _local_file(f"{start}{path}", path)
+                if file is not None:
+                    yield file
+
+    @_retry_with_fresh_credentials
+    def _listed(self, folder: str, *, recursive: bool) -> list[Any]:
+        """Return what is in a folder of a store."""
+        filesystem, path = self.resolve(folder)
+        selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
+        with translate_errors(folder):
+            return list(filesystem.get_file_info(selector))
+
+    def end_uploads(self, folder: str, name_part: str) -> None:
+        """Abort the unfinished uploads of files below a folder whose names contain a text.
+
+        Only S3 has such uploads; errors of the store are ignored.
+        """
+        reached = self.s3(f"{folder.rstrip('/')}/")
+        if reached is None:
+            return
+        bucket, prefix = reached
+        with suppress(OSError, UnsupportedError):
+            bucket.abort_uploads(prefix, name_part)
+
+    def delete(
+        self,
+        locations: Iterable[str],
+        *,
+        should_continue: ShouldContinue = always,
+        most_single: int | None = None,
+    ) -> DeleteOutcome:
+        """Delete files in parallel; a file that does not exist counts as deleted, a failure is reported.
+
+        Args:
+            locations: the files to delete.
+            should_continue: called before each request; once it returns False, the remaining files are not tried.
+            most_single: how many of the files that take a request each are tried; None for no limit.
+        """
+        wanted = list(dict.fromkeys(locations))
+        number, _ = self.renewed.current()
+        failed = self._delete_each(wanted, should_continue, most_single)
+        refused = [location for location, why in failed.items() if is_refusal(OSError(why))]
+        if refused and self.renewed.renew(number):
+            again = self._delete_each(refused, should_continue, most_single)
+            failed = {k: why for k, why in failed.items() if k not in refused} | again
+        untried = [location for location, why in failed.items() if why == UNTRIED]
+        deleted = [location for location in wanted if location not in failed]
+        return DeleteOutcome(deleted, {k: v for k, v in failed.items() if v != UNTRIED}, untried)
+
+    def _delete_each(
+        self, wanted: Sequence[str], should_continue: ShouldContinue, most_single: int | None
+    ) -> dict[str, str]:
+        """Delete files and return the reasons of failures by location."""
+        failed, single = self._delete_in_bulk(wanted, should_continue)
+        if most_single is not None:
+            failed |= dict.fromkeys(single[most_single:], UNTRIED)
+            single = single[:most_single]
+        # A thread costs more than one system call, and scheduling a delete costs more than a local delete.
+        size = -(-len(single) // _DELETE_THREADS) or 1
+        slices = [single[start : start + size] for start in range(0, len(single), size)]
+        with ThreadPoolExecutor(len(slices) or 1) as pool:
+            each = pool.map if slices[1:] else map
+            for failures in each(
+                partial(self._delete_all, should_continue=should_continue), slices
+            ):
+                failed.update(failures)
+        return failed
+
+    def _delete_in_bulk(
+        self, wanted: Sequence[str], should_continue: ShouldContinue
+    ) -> tuple[dict[str, str], list[str]]:
+        """Delete objects with bulk requests; return the failures, and the locations to delete one by one."""
+        buckets: dict[S3, dict[str, str]] = {}
+        single = []
+        for location in wanted:
+            reached = None if location.startswith(("/", "file:")) else self._reached(location)
+            if reached is None:
+                single.append(location)
+            else:
+                buckets.setdefault(reached[0], {})[reached[1]] = location
+        failed: dict[str, str] = {}
+        for bucket, keys in buckets.items():
+            try:
+                by_key = bucket.delete_all(list(keys), should_continue)
+            except UnsupportedError:
+                single += keys.values()
+            else:
+                failed |= {keys[key]: why for key, why in by_key.items()}
+        return failed, single
+
+    def _reached(self, location: str) -> tuple[S3, str] | None:
+        try:
+            return self.s3(location)
+        except BadInputError:
+            return None
+
+    def _delete_all(
+        self, locations: Sequence[str], should_continue: ShouldContinue
+    ) -> dict[str, str]:
+        results = {location: self._delete_one(location, should_continue) for location in locations}
+        return {location: failure for location, failure in results.items() if failure is not None}
+
+    def _delete_one(self, location: str, should_continue: ShouldContinue = always) -> str | None:
+        try:
+            if paths.parse(location).is_local:
+                return _delete_local(_local_path(location), self._roots, should_continue)
+            filesystem, path = self.resolve(location)
+            if not should_continue():
+                return UNTRIED
+            filesystem.delete_file(path)
+        except FileNotFoundError:
+            return None
+        except (OSError, BadInputError, pa.ArrowException) as error:
+            return str(error)[:_MESSAGE_LENGTH]
+        return None
+
+
+def require_file(location: str, status: os.stat_result) -> None:
+    """Check that a local location is a regular file, not a link.
+
+    Raises:
+        BadInputError: it is a link, a folder, a pipe or a device.
+    """
+    if stat.S_ISLNK(status.st_mode):
+        raise BadInputError(
+            f"{location} is a symbolic link, not a file",
+            hint="replace the link by the file; links to folders are followed, links to a table's files are not",
+        )
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInputError(f"{location} is not a file")
+
+
+def _make_folders(path: str) -> None:
+    """Create a local folder and its missing parents, flushed so that they survive a power failure."""
+    missing = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(folder)
+        flush(os.path.dirname(folder))
+
+
+@lru_cache(maxsize=16)
+def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
+    return S3.of(completed(dict(properties)), name)
+
+
+def _bucket_with(backoff: Backoff, name: str, properties: tuple[tuple[str, str], ...]) -> S3 | None:
+    bucket = _open_bucket(name, properties)
+    return bucket.waiting(backoff) if bucket else None
+
+
+def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str, str]]) -> Any:
+    if scheme == "file":
+        return pafs.LocalFileSystem()
+    from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
+
+    settings = completed(dict(properties))
+    if scheme == "s3":
+        require_reachable(settings)
+    try:
+        filesystem = PyArrowFileIO(settings).fs_by_scheme(scheme, authority or None)
+    except ValueError as error:
+        raise BadInputError(f"{scheme}:// locations are not supported") from error
+    except (TypeError, ImportError, OSError, pa.ArrowException) as error:
+        why = (str(error).strip().splitlines() or [""])[0][:_MESSAGE_LENGTH]
+        raise BadInputError(
+            f"cannot open {scheme}://{authority}: {why}",
+            hint="check the storage settings of the catalog's configuration and the packages on this machine",
+        ) from error
+    return filesystem if "s3.retry-strategy-impl" in settings else with_limits(filesystem)
+
+
+def with_limits(filesystem: Any) -> Any:
+    """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return filesystem
+    wanted = {
+        "retry_time_limit": timedelta(seconds=_RETRY_SECONDS),
+        "tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE"),
+    }
+    make, arguments = filesystem.__reduce__()
+    settings = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
+    more = {key: value for key, value in wanted.items() if value and key in settings}
+    if filesystem.type_name == "s3":
+        _require_trust(make, {**settings, **more})
+        # The settings of an existing file system do not contain it.
+        more["retry_strategy"] = pafs.AwsDefaultS3RetryStrategy(max_attempts=ARROW_TRIES)
+    return make({**settings, **more}) if more else filesystem
+
+
+def _require_trust(make: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> None:
+    """Check that Arrow accepts a store's certificate, before requests are repeated for minutes.
+
+    Arrow may trust other authorities than Python does, so its own answer decides.
+
+    Raises:
+        StorageError: it does not.
+    """
+    endpoint = str(settings.get("endpoint_override") or "")
+    proxy = (settings.get("proxy_options") or {}).get("host")
+    if proxy or is_certified(endpoint, str(settings.get("tls_ca_file_path") or "")):
+        return
+    once = make({**settings, "retry_strategy": pafs.AwsDefaultS3RetryStrategy(max_attempts=1)})
+    try:
+        once.get_file_info("certificate")
+    except OSError as error:
+        if is_distrust(error):
+            raise distrusted(endpoint) from error
+
+
+def _stored(location: str, info: Any) -> StoredFile:
+    changed = info.mtime_ns
+    return StoredFile(location, int(info.size), None if changed is None else changed // 1_000_000)
+
+
+def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
+    remaining = iter(items)
+    while batch := list(islice(remaining, _BATCH_FILES)):
+        yield batch
+
+
+def _rebatched(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of tables in tables of `_BATCH_FILES` rows; the last one may have fewer."""
+    waiting, count = list[pa.Table](), 0
+    for table in tables:
+        waiting.append(table)
+        count += table.num_rows
+        if count >= _BATCH_FILES:
+            joined = pa.concat_tables(waiting)
+            whole = count - count % _BATCH_FILES
+            for start in range(0, whole, _BATCH_FILES):
+                yield joined.slice(start, _BATCH_FILES).combine_chunks()
+            waiting, count = [joined.slice(whole)], count - whole
+    if count:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _local_file(location: str, path: str) -> StoredFile | None:
+    """Return a local file's size and time; None if there is none, or it is a link."""
+    with translate_errors(location):
+        status = file_status(path)
+    if status is None:
+        return None
+    return StoredFile(location, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _start(folder: str) -> str:
+    """Return what precedes the path in the location of a local folder, such as ``file://``."""
+    path = paths.parse(folder).path
+    return folder[: len(folder) - len(path)] if folder.endswith(path) else ""
+
+
+def _local_path(location: str) -> str:
+    return paths.parse(paths.canonical(location)).path
+
+
+def _delete_local(path: str, roots: Sequence[str], should_continue: ShouldContinue) -> str | None:
+    folder, name = os.path.split(path)
+    descriptor = _open_folder(folder, roots)
+    try:
+        # A link itself is removed, not its target.
+        if stat.S_ISDIR(os.lstat(name, dir_fd=descriptor).st_mode):
+            raise OSError(errno.EISDIR, "is a folder", path)
+        # Checked at the last moment: the thread may have been suspended together with the process.
+        if not should_continue():
+            return UNTRIED
+        os.unlink(name, dir_fd=descriptor)
+        # Hadoop's local file system stores a checksum file next to each file.
+        with suppress(OSError):
+            os.unlink(f".{name}.crc", dir_fd=descriptor)
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _open_folder(folder: str, roots: Sequence[str]) -> int:
+    """Open a folder without following links below its root; links above the root are the owner's choice (V13).
+
+    A link that replaces the folder afterwards does not affect the open descriptor.
+    """
+    root = min((root for root in roots if _is_below(folder, root)), key=len, default=None)
+    if root is None:
+        if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):
+            raise OSError(errno.ELOOP, "a symbolic link leads out of the table", folder)
+        return os.open(folder, _FOLDER)
+    descriptor = os.open(root or "/", _FOLDER)
+    for part in filter(None, folder.removeprefix(root).split("/")):
+        try:
+            below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+        except NotADirectoryError as error:
+            raise OSError(
+                errno.ELOOP, "a part of the path is a link or a file, not a folder", folder
+            ) from error
+        finally:
+            os.close(descriptor)
+        descriptor = below
+    return descriptor
+
+
+def _is_below(folder: str, root: str) -> bool:
+    return f"{folder}/".startswith(f"{root}/")
+
+
+def _link_below_table(folder: str) -> bool:
+    """Whether one of the last parts of a folder's path is a link (above it, links are the owner's choice)."""
+    # A table's files are at most this deep below it: data or metadata, then partition folders.
+    for _ in range(8):
+        if os.path.islink(folder):
+            return True
+        if os.path.basename(folder) in {"data", "metadata"}:
+            return False
+        folder = os.path.dirname(folder)
+    return False

@@ -1,0 +1,534 @@
+"""Load what is added to another table, epoch by epoch: rows and the position in one snapshot of the target.
+
+The position is in the summary of each epoch's snapshot, so no other state exists. If the target is rolled back, the
+position goes back with it, and the rows come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lake.core.base.errors import LakeError, NotFoundError, RefusedError, ReportedError
+from lake.core.base.options import Option
+from lake.core.base.outcome import Outcome, Status
+from lake.core.load.continuous.monitor import Monitor
+from lake.core.load.continuous.options import check_stream
+from lake.core.load.continuous.runs import (
+    Stopped,
+    Totals,
+    between_epochs,
+    commit_mark,
+    compacted,
+    with_new_plans,
+)
+from lake.core.read.continuous.discovery import Discovery, discover
+from lake.core.read.continuous.options import FollowOptions, OnGap
+from lake.core.read.continuous.position import Position, Strategy, effect_of_skipping
+from lake.core.read.continuous.report import Lag, gap_warnings, lag_of
+from lake.core.read.scan.plan import ScanPlan
+from lake.core.spec.properties.table_properties import UPSERT_ENABLED
+from lake.core.table.catalogs.names import with_new_name
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.branch_notes import history_of, key_of
+from lake.core.table.snapshots.live_files import LiveFiles, no_files
+from lake.core.table.snapshots.streams import STREAM, STREAM_NOTES, StreamEpoch, newest_epoch
+from lake.core.transaction.session import Session
+
+if TYPE_CHECKING:
+    from lake.core.table.catalogs.catalog import Table
+
+_TABLE = "table_uuid"
+
+
+class LoadFiles(Protocol):
+    """Loads files of the source as an epoch, and returns what that did."""
+
+    def __call__(
+        self, files: LiveFiles, epoch: StreamEpoch, *, replaced: int | None = None
+    ) -> Outcome:
+        """Load files.
+
+        Args:
+            files: the files.
+            epoch: the epoch.
+            replaced: the head of the target whose rows they replace; None to add rows.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """The options of a load that follows a table.
+
+    Args:
+        source: the table to follow.
+        stream: the stream's id.
+        branch: the branch of the target.
+        interval_ms: how often to look for new rows, in milliseconds.
+        on_gap: what to do about a gap in the source's history.
+        once: load what is there and end.
+        starting: where a new stream starts; None for all rows of the source.
+        start: start with what was added after this snapshot of the source.
+        inclusive: load what `start` itself added, too.
+        start_at_ms: start with the first snapshot of this time or later.
+        metrics_path: a file of metrics, replaced at each look; None to write none.
+        quiet: print no line at the start and after commits.
+
+    Raises:
+        InvalidRequestError: a value is not valid or contradicts another.
+    """
+
+    source: str
+    stream: str
+    branch: str = ancestry.MAIN
+    interval_ms: int = 60_000
+    on_gap: OnGap = OnGap.FAIL
+    once: bool = False
+    starting: Strategy | None = None
+    start: str | None = None
+    inclusive: bool = False
+    start_at_ms: int | None = None
+    metrics_path: str | None = None
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        check_stream(self.stream)
+        _ = self.follow
+
+    @property
+    def follow(self) -> FollowOptions:
+        """How the source is followed."""
+        chosen = (self.starting, self.start, self.start_at_ms)
+        return FollowOptions(
+            starting=Strategy.TABLE if chosen == (None, None, None) else self.starting,
+            start=self.start,
+            inclusive=self.inclusive,
+            start_at_ms=self.start_at_ms,
+            on_gap=self.on_gap,
+        )
+
+
+def preview_copy(session: Session, table: str, options: CopyOptions) -> Outcome:
+    """Describe what the next epoch would load; nothing is written."""
+    copy = _Copy(session, table, options)
+    found = copy.next_discovery(None)
+    return copy.outcome(Status.DRY_RUN, plan=copy.plan(found))
+
+
+def copy_status(session: Session, table: str, options: CopyOptions) -> Outcome:
+    """Report where a load that follows a table is; nothing is written.
+
+    A gap, at which the next run would end, makes the outcome suspect.
+
+    Raises:
+        RefusedError: the position of the stream is not known, or belongs to another table.
+    """
+    copy = _Copy(session, table, options)
+    copy.look()
+    lag = copy.lag()
+    gap = None if lag is None else lag.gap
+    outcome = copy.outcome(Status.DONE if gap is None else Status.SUSPECT, plan=copy.place())
+    return replace(
+        outcome,
+        result=copy.standing(),
+        warnings=gap_warnings(lag, options.source, ancestry.MAIN),
+    )
+
+
+def run_copy(
+    session: Session,
+    table: str,
+    options: CopyOptions,
+    load: LoadFiles,
+    compact: Callable[[], Outcome] | None,
+) -> Outcome:
+    """Load what was added to the source, epoch by epoch.
+
+    Raises:
+        GapError: history of the source that was not loaded does not exist any more.
+        RefusedError: the position of the stream is not known, or belongs to another table.
+        CommitUnknownError: the outcome of an epoch is unknown; the next run finds out.
+    """
+    copy = _Copy(session, table, options)
+    with session.interrupts.several_commits():
+        try:
+            return copy.run(load, compact)
+        except ReportedError as error:
+            if copy.totals.epochs:
+                error.result = {**copy.facts(), **(error.result or {})}
+            with suppress(LakeError):
+                copy.show(failed=True)
+            raise
+
+
+@dataclass(slots=True)
+class _Copy:
+    session: Session
+    table: str
+    options: CopyOptions
+    totals: Totals = field(default_factory=Totals)
+    compactions: int = 0
+    gaps: list[dict[str, Any]] = field(default_factory=list)
+    stopped_by: str | None = None
+    position: Position | None = None
+    base_snapshot_id: int | None = None
+    # Where snapshots without rows end that follow the newest epoch.
+    _passed: tuple[Position | None, Position] | None = None
+    _epoch: int = 0
+    # Whether all rows of the last discovery were rejected.
+    _rejected: bool = False
+    _source: Table | None = None
+
+    def run(self, load: LoadFiles, compact: Callable[[], Outcome] | None) -> Outcome:
+        """Load discovery after discovery."""
+        plan: dict[str, Any] = {}
+        try:
+            with between_epochs():
+                target = self._target()
+                found = self.next_discovery(target)
+            plan = self.plan(found)
+            self.show()
+            waiting = self._waiting()
+            self.monitor.say(
+                f"following {self.options.source} as stream {self.options.stream} after epoch {self._epoch}; "
+                f"snapshots waiting: {waiting}",
+                epoch=self._epoch,
+                lag_snapshots=waiting,
+            )
+            if self._epoch:
+                # A killed run may have committed the last epoch and not compacted after it.
+                self.compactions += compacted(self.session, compact)
+            while True:
+                if found is not None:
+                    self._take_and_show(found, load)
+                    self.compactions += compacted(self.session, compact)
+                with between_epochs():
+                    self.session.interrupts.checkpoint()
+                    if found is None or found.reached_target:
+                        if self.options.once:
+                            self.stopped_by = "once"
+                            break
+                        self.session.clock.sleep(self.options.interval_ms / 1000)
+                    found = self.next_discovery(target)
+                self.show()
+        except Stopped:
+            self.stopped_by = "signal"
+        return self.outcome(plan=plan)
+
+    def _target(self) -> int | None:
+        if not self.options.once:
+            return None
+        source = self._source_table()
+        return ancestry.head_id(source.metadata, ancestry.MAIN)
+
+    # The position
+
+    def next_discovery(self, target: int | None) -> Discovery | None:
+        """Return what follows the position in the target; None if there is nothing."""
+        source, now_ms = self.look(), self.session.clock.now_ms()
+        return discover(source, self.position, self.options.follow, now_ms=now_ms, target=target)
+
+    def look(self) -> Table:
+        """Load the source, and determine the position in it."""
+        self._source = source = self._source_table()
+        saved = self._position(source)
+        if self._passed is not None and self._passed[0] == saved:
+            saved = self._passed[1]
+        self.position = saved
+        return source
+
+    def _position(self, source: Table) -> Position | None:
+        """Return the position of the stream's newest epoch in the target; None if it has none.
+
+        Raises:
+            RefusedError: it is not known, or belongs to another table.
+        """
+        table, newest = self._newest()
+        self._epoch = newest.number if newest else 0
+        if table is not None and not self.totals.epochs:
+            self.base_snapshot_id = ancestry.head_id(table.metadata, self.options.branch)
+        if newest is None:
+            if table is not None:
+                self._require_no_epoch(table)
+            return None
+        try:
+            position = Position.from_plain(newest.offsets)
+        except ValueError:
+            position = None
+        if position is None or newest.offsets.get(_TABLE) != str(source.metadata.table_uuid):
+            raise RefusedError(
+                f"{newest} of {self.table} was not loaded from {self.options.source} as it is now",
+                hint=f"the source is another table with that name; choose another {Option.STREAM}",
+            )
+        return position
+
+    def _source_table(self) -> Table:
+        """Load the source; the stream's position belongs to its UUID.
+
+        Raises:
+            NotFoundError: it does not exist; if it has another name now, the error says so.
+        """
+        try:
+            return self.session.table(self.options.source)
+        except NotFoundError as error:
+            _, newest = self._newest()
+            uuid = newest.offsets.get(_TABLE) if newest else None
+            if not isinstance(uuid, str):
+                raise
+            raise with_new_name(error, self.session.catalog, self.options.source, uuid) from error
+
+    def _require_no_epoch(self, table: Table) -> None:
+        """Check that a stream without an epoch in the branch's history has never had one there."""
+        stream, metadata = self.options.stream, table.metadata
+        noted = STREAM_NOTES.notes(metadata, self.options.branch).get(key_of(stream))
+        history = list(history_of(metadata, self.options.branch))
+        if noted and history and not ancestry.is_first(metadata, history[-1]):
+            raise RefusedError(
+                f"the position of stream {stream} in {self.table} is not known: branch {self.options.branch} was "
+                "rolled back, and older snapshots have expired",
+                hint=f"empty the table, or load what is missing and choose another {Option.STREAM}",
+            )
+        if noted and not self._starts_with_table:
+            raise RefusedError(
+                f"the start of stream {stream} in {self.table} is not known: branch {self.options.branch} was rolled "
+                "back to a snapshot before the stream's first epoch",
+                hint=f"choose another {Option.STREAM}, and its start",
+            )
+
+    @property
+    def _starts_with_table(self) -> bool:
+        return self.options.follow.first.strategy is Strategy.TABLE
+
+    def _newest(self) -> tuple[Table | None, StreamEpoch | None]:
+        """Return the target, and the newest epoch of the stream in it."""
+        table = self._table()
+        branch, stream = self.options.branch, self.options.stream
+        return table, newest_epoch(table, branch, stream) if table else None
+
+    def _table(self) -> Table | None:
+        try:
+            return self.session.table(self.table)
+        except NotFoundError:
+            return None
+
+    # Epochs
+
+    def _take_and_show(self, found: Discovery, load: LoadFiles) -> None:
+        """Load a discovery, and show what that did."""
+        epochs, files = self.totals.epochs, self.totals.files
+        self._take(found, load)
+        self._epoch += self.totals.epochs - epochs
+        self.show()
+        if self.totals.epochs > epochs:
+            files, waiting = self.totals.files - files, self._waiting()
+            self.monitor.say(
+                f"epoch {self._epoch}: files: {files:,}; snapshots waiting: {waiting}",
+                epoch=self._epoch,
+                files=files,
+                lag_snapshots=waiting,
+            )
+
+    def _take(self, found: Discovery, load: LoadFiles) -> None:
+        """Load a discovery; if another run of the stream was faster, nothing happens."""
+        if found.gap is not None:
+            self.gaps.append(found.gap.to_plain())
+            effect = effect_of_skipping(found.gap, "loaded")
+            self.session.warn(
+                f"gap {found.gap.kind} in {self.options.source} after {found.gap.position}: "
+                f"{'all of its rows are loaded' if found.replaces else effect}; "
+                f"the load goes on after {found.gap.resumed_at}"
+            )
+        if found.skipped:
+            self.session.warn(
+                f"{len(found.skipped)} snapshots of {self.options.source} are not appends, and their changes are not "
+                f"loaded: {found.skipped[0].snapshot_id} ({found.skipped[0].operation})"
+            )
+        before = self.position if self._passed is None else self._passed[0]
+        files = self._files(found)
+        self._rejected = False
+        is_loaded = files is not None and self._load(found, files, load)
+        self._passed = None if is_loaded else (before, found.end)
+        self.position = found.end
+        if is_loaded or self._has_later_epoch():
+            return
+        # Without an epoch, the next run would start later, find the gap again, or reject the rows again.
+        is_start = before is None and not self._starts_with_table
+        if found.gap is not None or is_start or self._rejected:
+            self._mark(found, load)
+            self._passed = None
+
+    def _files(self, found: Discovery) -> LiveFiles | None:
+        """Return the files to load; None if there are none."""
+        if isinstance(found.plan, ScanPlan):
+            return found.plan.found
+        return self._no_files() if self._replaces(found) else None
+
+    def _no_files(self) -> LiveFiles:
+        return no_files(self._looked_at)
+
+    @property
+    def _looked_at(self) -> Table:
+        """The source as it was at the last discovery."""
+        if self._source is None:
+            raise LakeError("nothing was discovered yet")
+        return self._source
+
+    def _replaces(self, found: Discovery) -> bool:
+        """Whether rows replace those of earlier epochs; a new stream has none."""
+        return found.replaces and self.position is not None
+
+    def _load(self, found: Discovery, files: LiveFiles, load: LoadFiles) -> bool:
+        """Load files as the next epoch, and return whether this run committed it."""
+        epoch = self._next_epoch(found)
+
+        def attempt() -> Outcome:
+            replaced = self._require_own_rows() if self._replaces(found) else None
+            return load(files, epoch, replaced=replaced)
+
+        outcome = with_new_plans(self.session, attempt)
+        if outcome.status is Status.NOTHING_TO_DO:
+            self._rejected = bool(outcome.result.get("rows_rejected"))
+            return False
+        self.totals.add(outcome, files.count)
+        return True
+
+    def _next_epoch(self, found: Discovery) -> StreamEpoch:
+        offsets = {**found.end.to_plain(), _TABLE: str(self._looked_at.metadata.table_uuid)}
+        return StreamEpoch(self.options.stream, self._epoch + 1, offsets)
+
+    def _has_later_epoch(self) -> bool:
+        """Whether the target has an epoch after the position: another run of the stream may be faster."""
+        _, newest = self._newest()
+        return newest is not None and newest.number > self._epoch
+
+    def _mark(self, found: Discovery, load: LoadFiles) -> None:
+        """Commit an epoch without rows, whose position is where the next run continues."""
+        epoch, table = self._next_epoch(found), self._table()
+        if table is None:
+            self.totals.add(load(self._no_files(), epoch), 0)
+        else:
+            self.totals.mark(commit_mark(self.session, table, self.options.branch, epoch))
+
+    def _require_own_rows(self) -> int | None:
+        """Return the head of the target; check that all retained snapshots of it are the stream's, or compactions.
+
+        Raises:
+            RefusedError: another writer changed the target: its changes would be lost.
+        """
+        table, stream = self.session.table(self.table), self.options.stream
+        if UPSERT_ENABLED.of(table.properties) and table.schema.identifier_field_ids:
+            raise RefusedError(
+                f"{Option.ON_GAP} table cannot replace the rows of {self.table} by key, which its property "
+                f"{UPSERT_ENABLED.name} asks for",
+                hint=f"{Option.ON_GAP} skip goes on with the snapshots that are left",
+            )
+        for snapshot in history_of(table.metadata, self.options.branch):
+            summary = snapshot.summary
+            epoch = StreamEpoch.of_text(
+                summary.additional_properties.get(STREAM) if summary else None
+            )
+            is_own = epoch is not None and epoch.stream == stream
+            if not is_own and ancestry.operation_of(snapshot) != "replace":
+                raise RefusedError(
+                    f"{Option.ON_GAP} table replaces all rows of {self.table}, but snapshot "
+                    f"{snapshot.snapshot_id} is not one of stream {stream}",
+                    hint=f"{Option.ON_GAP} skip keeps the rows and goes on; or load {self.options.source} into "
+                    "another table",
+                )
+        return ancestry.head_id(table.metadata, self.options.branch)
+
+    # The outcome
+
+    @property
+    def monitor(self) -> Monitor:
+        """Shows the progress."""
+        return Monitor.of(self.session, self.table, self.options)
+
+    def lag(self) -> Lag | None:
+        """Return what the source has after the position; None if there is no position yet."""
+        if self._source is None:
+            return None
+        return lag_of(self._source.metadata, ancestry.MAIN, self.position)
+
+    def _waiting(self) -> str:
+        """Return how many snapshots wait, as text."""
+        lag = self.lag()
+        return "unknown" if lag is None or lag.snapshots is None else f"{lag.snapshots:,}"
+
+    def standing(self) -> dict[str, Any]:
+        """Return where the stream is."""
+        lag = self.lag()
+        return {
+            "epoch": self._epoch,
+            "position": self.position.to_plain() if self.position else None,
+            "lag": lag.to_plain() if lag else None,
+            "gap": lag.gap.to_plain() if lag and lag.gap else None,
+        }
+
+    def show(self, *, failed: bool = False) -> None:
+        """Replace the file of metrics."""
+        facts, lag = self.facts(), self.lag()
+        self.monitor.looked(
+            {
+                "epoch": self._epoch,
+                **({f"lag_{name}": value for name, value in lag.to_plain().items()} if lag else {}),
+                "gap": int(lag is not None and lag.gap is not None),
+                "gaps": len(self.gaps),
+                "epochs_total": facts["epochs"],
+                "rows_total": facts.get("rows_written") or 0,
+                "rows_rejected_total": facts.get("rows_rejected") or 0,
+            },
+            failed=failed,
+        )
+
+    def plan(self, found: Discovery | None) -> dict[str, Any]:
+        """Return the plan as it is shown."""
+        files = found.plan.found if found and isinstance(found.plan, ScanPlan) else None
+        return {
+            **self.place(),
+            "snapshots": len(found.snapshots) if found else 0,
+            "files": files.count if files else 0,
+            "bytes": files.bytes if files else 0,
+        }
+
+    def place(self) -> dict[str, Any]:
+        """Return what is loaded, and up to where it is."""
+        return {
+            "source": self.options.source,
+            "stream": self.options.stream,
+            "epoch": self._epoch,
+            "position": self.position.to_plain() if self.position else None,
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """Return the result."""
+        facts, lag = self.totals.facts(), self.lag()
+        del facts["files_set_aside"]
+        return {
+            **facts,
+            "position": self.position.to_plain() if self.position else None,
+            "lag": lag.to_plain() if lag else None,
+            "gaps": self.gaps,
+            "compactions": self.compactions,
+            "stopped_by": self.stopped_by,
+        }
+
+    def outcome(self, status: Status | None = None, *, plan: dict[str, Any]) -> Outcome:
+        """Return the outcome of the run."""
+        if status is None:
+            is_changed = self.compactions or self.totals.epochs
+            status = Status.DONE if is_changed else Status.NOTHING_TO_DO
+            status = Status.PARTIAL if self.gaps else status
+        return Outcome(
+            command="ingest",
+            table=self.table,
+            branch=self.options.branch,
+            status=status,
+            operation_id=self.totals.operation_id,
+            base_snapshot_id=self.base_snapshot_id,
+            snapshot_ids=(self.totals.snapshot_id,) if self.totals.snapshot_id else (),
+            plan=plan,
+            result={} if status is Status.DRY_RUN else self.facts(),
+        )

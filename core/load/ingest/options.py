@@ -1,0 +1,227 @@
+"""The options of a load."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import UnknownType
+
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.options import Option
+from lake.core.data.sources.acceptance import NeededColumns
+from lake.core.data.sources.text_format import AS_SHOWN, TextFormat
+from lake.core.spec.properties.table_properties import DISTRIBUTIONS
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.live_files import LiveFiles
+from lake.core.table.snapshots.streams import StreamEpoch
+from lake.core.transaction.commit.guards import Guard, RunGuard, StreamGuard
+
+APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE, UPSERT = (
+    "append",
+    "overwrite",
+    "overwrite-where",
+    "replace-partitions",
+    "upsert",
+)
+REPLACING = frozenset({OVERWRITE, OVERWRITE_WHERE, REPLACE})
+# The value of `missing`: NULL, or the column's write default.
+DEFAULT = "default"
+_MOST_WRITERS = 10_000
+_DIGEST = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Which columns of the table a source must have, because its rows replace rows of the table.
+
+    Args:
+        columns: the columns; None for all.
+        key: the key's columns, which have errors of their own; empty for the schema's identifier fields.
+        sequence: the sequence column, which has too; None for none.
+        kinds: the column of a change log that contains the row kind; None if rows are not changes.
+        whole_kinds: the row kinds, in lower case, whose rows need the columns.
+    """
+
+    columns: Sequence[str] | None = None
+    key: Sequence[str] = ()
+    sequence: str | None = None
+    kinds: str | None = None
+    whole_kinds: tuple[str, ...] = ()
+
+    def of(self, schema: Schema) -> NeededColumns:
+        """Return the needed columns of a table; a column of the type unknown has no values to lose."""
+        fields = [item for item in schema.fields if not isinstance(item.field_type, UnknownType)]
+        names = [x.name for x in fields if self.columns is None or x.name in self.columns]
+        key = self.key or [
+            str(schema.find_column_name(item)) for item in schema.identifier_field_ids
+        ]
+        others = {self.sequence, *(name.partition(".")[0] for name in key), *key}
+        return NeededColumns(
+            names=tuple(name for name in names if name not in others),
+            kinds=self.kinds,
+            whole_kinds=self.whole_kinds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """The options of a load.
+
+    Args:
+        sources: files, globs, folders and URLs; ``-`` for standard input.
+        stdin: a local file with the contents of standard input, if it is a source.
+        from_table: a table whose rows are loaded instead of files.
+        table_files: those of its files to load; None for all of its main branch.
+        format: the format of the files; None to recognise it by their names.
+        create: create the table if it does not exist.
+        partition_by: partition transforms of a new table.
+        sort_by: sort order of a new table.
+        properties: properties of a new table.
+        evolve: add new columns of the source to the table.
+        mode: append, or what the rows replace: `OVERWRITE`, `OVERWRITE_WHERE`, `REPLACE`, or rows with equal keys.
+        where: filter of the rows that `OVERWRITE_WHERE` replaces.
+        distribution: how rows are distributed among writers; None for the table's property.
+        target_bytes: size of a data file in bytes; None for the table's property.
+        run_id: an id by which a repetition of this load is recognised.
+        epoch: the epoch of a stream that this load is, by which a repetition is recognised; None for other loads.
+        branch: the branch to load into.
+        changes_column: a column of the source that contains the row kind; it is not loaded.
+        stage: write all files and commit nothing.
+        allow_empty: let a source without rows replace the table's rows.
+        text: how text files are written.
+        rejects: a local path for rows that cannot be loaded; if None, such a row is an error. See `rejects_file`.
+        max_rejects: the largest number of such rows; None for any.
+        write_parallelism: the number of tasks that write data files; None to choose it by the size of the source.
+        places: for files whose rows come from elsewhere, what rejected rows show as file and as number of a row.
+        added: for files that have more columns in a file beside them, that file; see `Source.added`.
+        replaced_head: the head that an overwrite was decided for; another one is a conflict. None for any.
+        no_upsert: append also to a table whose property says that loads replace rows by key.
+        left_out: columns of the files that are not loaded.
+        partial: let the source lack required columns, for rows that are completed from the table.
+        missing: what replaced rows have in columns that the source lacks: `DEFAULT`; None to refuse such a source.
+        needs: the columns that the source must have; None if it may lack any.
+        union_columns: whether files may have different columns.
+        origin: what the history of the table shows as sources, if those are temporary files.
+
+    Raises:
+        InvalidRequestError: a value is not allowed or contradicts another.
+    """
+
+    sources: Sequence[str] = ()
+    stdin: str | None = None
+    from_table: str | None = None
+    table_files: LiveFiles | None = None
+    format: str | None = None
+    create: bool = False
+    partition_by: str | None = None
+    sort_by: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    evolve: bool = False
+    mode: str = APPEND
+    where: str | None = None
+    distribution: str | None = None
+    target_bytes: int | None = None
+    run_id: str | None = None
+    epoch: StreamEpoch | None = None
+    branch: str = ancestry.MAIN
+    changes_column: str | None = None
+    stage: bool = False
+    allow_empty: bool = False
+    text: TextFormat = AS_SHOWN
+    rejects: str | None = None
+    max_rejects: int | None = None
+    places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
+    added: Mapping[str, str] = field(default_factory=dict)
+    replaced_head: int | None = None
+    write_parallelism: int | None = None
+    no_upsert: bool = False
+    left_out: Collection[str] = ()
+    partial: bool = False
+    missing: str | None = None
+    needs: Needs | None = None
+    union_columns: bool = False
+    origin: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not self.sources and not self.from_table:
+            raise InvalidRequestError("nothing to load", hint=f"give files, or {Option.FROM_TABLE}")
+        if self.sources and self.from_table:
+            raise InvalidRequestError(f"files and {Option.FROM_TABLE} contradict each other")
+        if self.from_table and self.format:
+            raise InvalidRequestError(
+                f"{Option.FROM_TABLE} and {Option.FORMAT} contradict each other"
+            )
+        self._check_rejects()
+        if self.from_table and self.text != AS_SHOWN:
+            raise InvalidRequestError(
+                f"{Option.FROM_TABLE} and options of text files contradict each other"
+            )
+        if self.changes_column and not self.text.header:
+            raise InvalidRequestError(
+                f"{Option.CHANGES_COLUMN} needs files with a header: it names a column of the file"
+            )
+        if (self.partition_by or self.sort_by or self.properties) and not self.create:
+            raise InvalidRequestError(
+                f"{Option.PARTITION_BY}, {Option.SORT_BY} and {Option.PROPERTIES} need {Option.CREATE}"
+            )
+        if self.distribution not in {None, *DISTRIBUTIONS}:
+            raise InvalidRequestError(
+                f"{Option.DISTRIBUTION} {self.distribution!r} is not one of none, hash, range"
+            )
+        self._check_missing()
+        if self.write_parallelism is not None:
+            _check_parallelism(self.write_parallelism)
+        if self.run_id is not None and not self.run_id.strip():
+            raise InvalidRequestError(f"{Option.RUN_ID} is empty")
+        if self.allow_empty and self.mode not in {OVERWRITE, OVERWRITE_WHERE}:
+            raise InvalidRequestError(
+                f"{Option.ALLOW_EMPTY} needs {Option.OVERWRITE} or {Option.OVERWRITE_WHERE}"
+            )
+        if self.stage and (self.create or self.mode in REPLACING):
+            option = Option.CREATE if self.create else Option(self.mode.replace("-", "_"))
+            raise InvalidRequestError(
+                f"{Option.STAGE} and {option} contradict each other",
+                hint=f"{Option.STAGE} supports appends to an existing table, and changes by key that do not read "
+                "the table's rows",
+            )
+
+    @property
+    def guard(self) -> Guard | None:
+        """What shows that the load is committed; None if no repetition of it is recognised."""
+        if self.epoch is not None:
+            return StreamGuard(self.epoch)
+        return None if self.run_id is None else RunGuard(self.run_id)
+
+    @property
+    def rejects_file(self) -> str | None:
+        """The file for rows that cannot be loaded: each epoch of a stream has its own.
+
+        A repetition of an epoch writes the same file. An epoch of the same number with other rows writes another one:
+        so no file is replaced that contains rows of a committed epoch.
+        """
+        if self.rejects is None or self.epoch is None:
+            return self.rejects
+        stem, suffix = os.path.splitext(self.rejects)
+        digest = hashlib.sha256(self.epoch.text.encode()).hexdigest()[:_DIGEST]
+        return f"{stem}-epoch-{self.epoch.number:010d}-{digest}{suffix}"
+
+    def _check_missing(self) -> None:
+        if self.missing not in {None, DEFAULT}:
+            raise InvalidRequestError(f"{Option.MISSING} {self.missing!r} is not {DEFAULT}")
+
+    def _check_rejects(self) -> None:
+        if self.max_rejects is not None and self.rejects is None:
+            raise InvalidRequestError(f"{Option.MAX_REJECTS} needs {Option.REJECTS}")
+        if self.max_rejects is not None and self.max_rejects < 0:
+            raise InvalidRequestError(f"{Option.MAX_REJECTS} {self.max_rejects} is negative")
+
+
+def _check_parallelism(number: int) -> None:
+    if not 1 <= number <= _MOST_WRITERS:
+        raise InvalidRequestError(
+            f"{Option.WRITE_PARALLELISM} {number} is not between 1 and {_MOST_WRITERS:,}"
+        )

@@ -1,0 +1,715 @@
+"""Plan an ingest: its source files, columns and distribution. Reads headers, writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lake.core.base.errors import (
+    BadInputError,
+    CommitConflictError,
+    InvalidRequestError,
+    LakeError,
+    NotFoundError,
+    RefusedError,
+)
+from lake.core.base.locations import canonical, parse, public_form
+from lake.core.base.options import Option
+from lake.core.base.process_identity import user_name
+from lake.core.base.progress import Meter, shown
+from lake.core.base.units import iso_time
+from lake.core.data.columns.defaults import defaulted_fields
+from lake.core.data.deletes.writers import check_delete_files
+from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.data.rows.writer import WriteSettings
+from lake.core.data.schemas import new_tables
+from lake.core.data.schemas.new_tables import NewTable
+from lake.core.data.schemas.source_checks import SourceColumns
+from lake.core.data.sorting.sort_keys import RowOrder, described_order
+from lake.core.data.sources.csv_files import delimiter_of
+from lake.core.data.sources.discovery import CSV, Source, find_sources
+from lake.core.data.sources.text_format import UTF_8
+from lake.core.data.sources.type_notes import TypeNote
+from lake.core.engine.selection import engine_name
+from lake.core.load.ingest.options import (
+    APPEND,
+    OVERWRITE,
+    OVERWRITE_WHERE,
+    REPLACING,
+    UPSERT,
+    IngestOptions,
+)
+from lake.core.load.ingest.rejects import RejectSettings, check_rejects
+from lake.core.load.ingest.source_columns import (
+    absent_columns,
+    asked_version,
+    check_names,
+    columns_of_files,
+    merged_columns,
+    missing_columns,
+    missing_defaults,
+    new_columns,
+    refuse_lacking,
+    source_storage,
+    target_schema,
+    with_text_formats,
+    without_column,
+)
+from lake.core.load.ingest.units import Unit, slices_of_table, units_of_files, units_of_slices
+from lake.core.spec.expressions.filters import bind_filter
+from lake.core.spec.expressions.parser import parse_filter
+from lake.core.spec.properties.table_properties import (
+    DELETE_ISOLATION,
+    DISTRIBUTION,
+    HASH,
+    MERGE_DISTRIBUTION,
+    NONE,
+    RANGE,
+    UPSERT_ENABLED,
+    Use,
+    warnings,
+)
+from lake.core.spec.types.arrow_schema import arrow_schema, moved_schema
+from lake.core.spec.types.sort_orders import partition_fields, table_order
+from lake.core.spec.types.transform_syntax import column_name
+from lake.core.spec.types.unsupported_columns import refuse_unsupported
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.live_files import LiveFiles, live_files
+from lake.core.table.snapshots.referenced_files import find_referenced
+from lake.core.table.snapshots.run_ids import COMMAND, SOURCE, SOURCE_DIGEST, USER, find_on_branch
+from lake.core.transaction.commit.preconditions import check_commits, require_writable
+from lake.core.transaction.removals import NOT_KNOWN, Removals, removals_of
+from lake.core.transaction.session import Session
+from lake.core.transaction.staging.claims import expired_base, find_staged_run
+from lake.core.transaction.staging.staged_run import StagedRun, shown_run
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.schema import Schema
+
+_DIGEST = 16
+# The number of sources that a snapshot's summary names.
+_NAMED = 3
+_SMALLEST_TASK_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestPlan:
+    """A decided ingest.
+
+    Args:
+        options: what was asked.
+        table: the target; its `creating` is not empty when it will be made.
+        new_table: the table that will be made.
+        schema: what rows are written as: the table's, or with new columns behind.
+        units: what is read.
+        source: the live files of the table whose rows are read, if it is one.
+        distribution: ``none``, ``hash`` or ``range``.
+        order: in which each task's rows are written, if any.
+        sort_order_id: the table's sort order, if that is it.
+        engine: the name of the engine that will run it.
+        formats: the sources' formats.
+        source_files: how many files there are.
+        condition: rows that an overwrite replaces; None for all.
+        removals: what an overwrite removes; None if it is not known yet, or nothing is removed.
+        removed: paths of live files that go whole.
+        rewritten: live files of which some rows may stay, None for none.
+        also_read_bytes: about what is read of the table beside these.
+        base_snapshot_id: the branch's head that all this was decided on.
+        defaults: write defaults, as JSON by full name, of the columns that a source lacks.
+        missing: the columns that a source lacks.
+        absent: those of them that every source lacks.
+        type_notes: why columns of text files are inferred as text.
+        already: an earlier run of the same id has landed, so there is nothing to do.
+        run: what an earlier run of the same id has left, if anything.
+        digest: identifies the files; None for other sources, and for epochs of streams.
+    """
+
+    options: IngestOptions
+    table: Table
+    schema: Schema
+    new_table: NewTable | None = None
+    units: Sequence[Unit] = ()
+    source: LiveFiles | None = None
+    distribution: str = NONE
+    order: RowOrder | None = None
+    sort_order_id: int | None = None
+    engine: str = "inline"
+    formats: Sequence[str] = ()
+    source_files: int = 0
+    condition: BooleanExpression | None = None
+    removals: Removals | None = None
+    removed: Sequence[str] = ()
+    rewritten: LiveFiles | None = None
+    also_read_bytes: int = 0
+    base_snapshot_id: int | None = None
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
+    type_notes: Sequence[TypeNote] = ()
+    already: bool = False
+    run: StagedRun | None = None
+    digest: str | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the source need not be read: the run has landed, or only lacks its commit."""
+        return self.already or (self.run is not None and self.run.problem is None)
+
+    @property
+    def is_stageable(self) -> bool:
+        """Whether files of the table as it is are all that will be committed."""
+        return not self.table.creating and not self.evolves
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of all sources and of the table's files that are read."""
+        sources = sum(unit.input_bytes for unit in self.units)
+        rewritten = self.rewritten.bytes if self.rewritten else 0
+        return sources + rewritten + self.also_read_bytes
+
+    @property
+    def divisible_bytes(self) -> int:
+        """The input bytes, by which the engine is chosen; 0 if one task reads all of them.
+
+        Spark gives such a load its start only, which takes longer than most loads of one file.
+        """
+        alone = len(self.units) <= 1 and not self.rewritten and not self.also_read_bytes
+        return 0 if alone else self.input_bytes
+
+    @property
+    def text_files(self) -> list[Source]:
+        """The sources that are text files."""
+        sources = [unit.read.source for unit in self.units]
+        return [source for source in sources if source is not None and source.is_text]
+
+    @property
+    def evolves(self) -> bool:
+        """Whether the table gets new columns."""
+        return self.schema is not self.table.schema and self.schema != self.table.schema
+
+    def reading(self, units: Sequence[Unit]) -> ReadSettings | None:
+        """Return how units of another table are read, None for other sources."""
+        if self.source is None:
+            return None
+        numbers = sorted({unit.number for unit in units if unit.number is not None})
+        deletes = self.source.deletes_of(np.array(numbers, np.int64))
+        return ReadSettings.of(self.source.table, deletes=deletes)
+
+    def files_to_rewrite(self) -> list[tuple[FileSlice, ReadSettings]]:
+        """Return the live files of which some rows may stay, each with how it is read: with row ids, if any."""
+        if self.rewritten is None:
+            return []
+        specs, projection = self.table.metadata.specs(), self.moved_schema
+        files = [
+            file
+            for spec_id, entries in self.rewritten.by_spec.items()
+            for file in slices_of(entries, spec=specs[spec_id], schema=self.table.schema)
+        ]
+        return [
+            (
+                file,
+                ReadSettings.of(
+                    self.table,
+                    schema=self.schema,
+                    projection=projection,
+                    deletes=self.rewritten.deletes_of(np.array([number])),
+                ),
+            )
+            for number, file in enumerate(files)
+        ]
+
+    @property
+    def moved_schema(self) -> Schema:
+        """What rows of the table are written as when they move to another file."""
+        return moved_schema(self.schema, self.table.metadata)
+
+    def settings(self, operation_id: str) -> WriteSettings:
+        """Return how rows are written as they come."""
+        return WriteSettings.of(
+            self.table, operation_id, target_bytes=self.options.target_bytes, schema=self.schema
+        )
+
+    def reject_settings(self, operation_id: str) -> RejectSettings | None:
+        """Return how rows that cannot be loaded are set aside; None if the first of them is an error."""
+        if self.options.rejects is None:
+            return None
+        return RejectSettings(
+            folder=self.table.data_location,
+            name=f"lake-rejects-{operation_id}",
+            limit=self.options.max_rejects,
+            with_columns=self.options.mode not in {APPEND, *REPLACING},
+        )
+
+    def ordered_settings(self, operation_id: str) -> WriteSettings:
+        """Return how rows are written by those who sort them, if they are to be sorted."""
+        settings = self.settings(operation_id)
+        return replace(settings, order=self.order, sort_order_id=self.sort_order_id)
+
+
+def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> IngestPlan:
+    """Look at sources and table and decide; nothing is written.
+
+    Raises:
+        BadInputError: a source cannot be read or does not fit the table.
+        RefusedError: the table cannot be written.
+    """
+    existing, earlier = existing_table(session, identifier, options), None
+    if existing is not None:
+        require_writable(existing, options.branch)
+        ancestry.branch_head(existing.metadata, options.branch)
+        earlier = _earlier(session, existing, options)
+        if earlier.is_settled:
+            if not earlier.already and not options.stage:
+                session.warn(
+                    f"{_shown_load(options)} was written before: its source is not read again"
+                )
+            return earlier
+        if options.replaced_head not in {None, earlier.base_snapshot_id}:
+            raise CommitConflictError(f"another writer changed {identifier}: nothing was changed")
+    if options.rejects_file is not None:
+        check_rejects(options.rejects_file, may_exist=options.epoch is not None)
+    if options.from_table:
+        plan = _plan_from_table(session, identifier, existing, options, options.from_table)
+    else:
+        plan = _plan_from_files(session, identifier, existing, options)
+    if options.stage and not plan.is_stageable:
+        raise InvalidRequestError(
+            f"{Option.STAGE} and {Option.EVOLVE} contradict each other if the source has new columns",
+            hint="a staged load cannot add columns to the table",
+        )
+    _check_properties(session, plan)
+    plan = _with_removals(plan)
+    if plan.rewritten is not None or options.mode not in {APPEND, *REPLACING}:
+        # Rows that move to new files, or are replaced by key, would lose their values there.
+        refuse_unsupported(plan.schema)
+    if plan.rewritten is not None:
+        for ignored in warnings(plan.table.properties, [Use.OVERWRITE]):
+            session.warn(ignored)
+    distribution = _distribution(session, plan.table, options)
+    order, sort_order_id = _order(session, plan, distribution)
+    return replace(
+        plan,
+        run=earlier.run if earlier else None,
+        distribution=distribution,
+        order=order,
+        sort_order_id=sort_order_id,
+        engine=engine_name(session.settings.engine, plan.divisible_bytes, session.settings),
+    )
+
+
+def _check_properties(session: Session, plan: IngestPlan) -> None:
+    """Check the table's properties that the load depends on; warn about those that it does not honour."""
+    properties, mode = plan.table.properties, plan.options.mode
+    settings = plan.settings("")
+    settings.check_data_files()
+    if plan.table.creating:
+        check_commits(properties)
+        check_delete_files(settings)
+    if mode in REPLACING:
+        DELETE_ISOLATION.of(properties)
+    if mode == APPEND:
+        UPSERT_ENABLED.of(properties)
+    for ignored in warnings(properties, [Use.WRITE, Use.LOAD]):
+        session.warn(ignored)
+
+
+def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPlan:
+    """Return the plan's part that depends on an earlier run with the same id."""
+    guard, now_ms = options.guard, session.clock.now_ms()
+    already = guard is not None and guard.is_held(table, options.branch, now_ms)
+    run = _lying_there(session, table, options)
+    if run is not None and options.epoch is not None and not already:
+        run = _with_expiry(table, options.branch, run)
+    return IngestPlan(
+        options=options,
+        table=table,
+        schema=table.schema,
+        already=already,
+        run=run,
+        base_snapshot_id=_head_id(table, options.branch),
+    )
+
+
+def _with_expiry(table: Table, branch: str, run: StagedRun) -> StagedRun:
+    """Return an epoch's staged run, with a problem if snapshots since it was written have expired.
+
+    A branch's notes of its streams do not grow old, so such an epoch was not committed, and can be written again.
+    """
+    expired = expired_base(table, branch, run.marks) if run.problem is None else None
+    if expired is None:
+        return run
+    wanted = {canonical(file.path) for file in run.files}
+    is_referenced = bool(find_referenced(table.storage, table.metadata, wanted))
+    return run if is_referenced else replace(run, problem=expired)
+
+
+def _lying_there(session: Session, table: Table, options: IngestOptions) -> StagedRun | None:
+    name = options.epoch or options.run_id
+    if name is None:
+        return None
+    try:
+        return find_staged_run(table, name)
+    except (LakeError, OSError) as error:
+        session.warn(f"whether {shown_run(name)} was written before cannot be seen: {error}")
+        return None
+
+
+def _shown_load(options: IngestOptions) -> str:
+    return shown_run(options.epoch or options.run_id or "")
+
+
+def existing_table(session: Session, identifier: str, options: IngestOptions) -> Table | None:
+    """Return the table to load into; None if it does not exist and may be created.
+
+    Raises:
+        NotFoundError: it does not exist, and the options do not create it.
+        InvalidRequestError: a branch other than main of a new table.
+    """
+    try:
+        return session.table(identifier)
+    except NotFoundError as error:
+        if not options.create:
+            raise NotFoundError(
+                error.message, hint=f"add {Option.CREATE} to create the table"
+            ) from error
+    if options.branch != ancestry.MAIN:
+        raise InvalidRequestError(f"a new table has no branch {options.branch}: its first is main")
+    return None
+
+
+# From another table
+
+
+def _plan_from_table(
+    session: Session,
+    identifier: str,
+    existing: Table | None,
+    options: IngestOptions,
+    source_name: str,
+) -> IngestPlan:
+    chosen = options.table_files
+    source = session.table(source_name) if chosen is None else chosen.table
+    refuse_unsupported(source.schema)
+    columns = SourceColumns(source_name, arrow_schema(source.schema))
+    if (kinds := options.changes_column) is not None:
+        _refuse_kinds(existing, kinds)
+        columns = without_column(columns, kinds)
+    if existing is None and any(defaulted_fields(source.schema.fields)):
+        session.warn(f"the new table does not get the write defaults of {source_name}")
+    table, new = existing, None
+    if table is None:
+        new = _new_table(session, options, _schema_like(source, options))
+        table = new.stage(session.catalog, identifier, make_namespace=False)
+    head = ancestry.branch_head(source.metadata, ancestry.MAIN)
+    schema = target_schema(session, table, [columns], options)
+    refuse_lacking(table, [columns], options)
+    found = chosen or (None if head is None else live_files(source, head))
+    files = [] if found is None else slices_of_table(found)
+    return IngestPlan(
+        options=options,
+        table=table,
+        new_table=new,
+        schema=schema,
+        units=units_of_slices(files),
+        source=found,
+        formats=["table"],
+        source_files=len(files),
+        base_snapshot_id=_head_id(table, options.branch),
+        defaults=missing_defaults(table.schema, [columns]),
+        missing=missing_columns(table.schema, [columns]),
+        absent=absent_columns(table.schema, [columns]),
+    )
+
+
+def _schema_like(source: Table, options: IngestOptions) -> Schema:
+    """Return the schema of a new table for the rows of another."""
+    version, schema = asked_version(options), source.schema
+    if options.changes_column is not None:
+        schema = new_tables.schema_without(schema, options.changes_column)
+    for name in schema.column_names:
+        kind = schema.find_type(name)
+        if kind.minimum_format_version() > version:
+            raise RefusedError(
+                f"column {name} of {source.identifier} is of the type {kind}, which tables of format version "
+                f"{version} do not have",
+                hint=f"use {Option.PROPERTIES} format-version={kind.minimum_format_version()}",
+            )
+    return new_tables.schema_like(schema)
+
+
+def _refuse_kinds(existing: Table | None, kinds: str) -> None:
+    """Refuse a column of the row kind that the table has too."""
+    if existing and kinds in {item.name for item in existing.schema.fields}:
+        raise InvalidRequestError(
+            f"{Option.CHANGES_COLUMN} {kinds} is a column of the table: it cannot also contain "
+            "the row kind"
+        )
+
+
+# From files
+
+
+def _plan_from_files(
+    session: Session, identifier: str, existing: Table | None, options: IngestOptions
+) -> IngestPlan:
+    storage = source_storage(session, existing)
+    names = [options.stdin if name == "-" and options.stdin else name for name in options.sources]
+    known = existing.schema if existing else None
+    notes: list[TypeNote] = []
+    with shown(session.progress, Meter("listing and checking files")):
+        found = find_sources(storage, names, options.format)
+        files = with_text_formats(session, storage, found, known, options)
+        columns = columns_of_files(storage, files, known, notes, options)
+    for note in notes:
+        session.warn(note.text)
+    if existing is None:
+        check_names(session, files, columns, None, options)
+    for name in options.left_out:
+        columns = [without_column(one, name) for one in columns]
+    if (kinds := options.changes_column) is not None:
+        _refuse_kinds(existing, kinds)
+        columns = [without_column(one, kinds) for one in columns]
+    table, new = existing, None
+    if table is None:
+        if not any(len(one.columns) for one in columns):
+            raise BadInputError("the source is empty: it has no columns to make a table of")
+        schema = new_columns(session, columns, asked_version(options)).schema_of(
+            merged_columns(columns)
+        )
+        new = _new_table(session, options, schema)
+        table = new.stage(session.catalog, identifier, make_namespace=False)
+    schema = target_schema(session, table, columns, options)
+    if existing is not None:
+        check_names(session, files, columns, known, options)
+    refuse_lacking(table, columns, options)
+    return IngestPlan(
+        options=options,
+        table=table,
+        new_table=new,
+        schema=schema,
+        units=units_of_files(storage, files),
+        formats=list(dict.fromkeys(file.format for file in files)),
+        source_files=len(files),
+        base_snapshot_id=_head_id(table, options.branch),
+        defaults=missing_defaults(table.schema, columns),
+        missing=missing_columns(table.schema, columns),
+        absent=absent_columns(table.schema, columns, files),
+        type_notes=notes,
+        digest=_digest(session, existing, files, options),
+    )
+
+
+def _digest(
+    session: Session, existing: Table | None, files: Sequence[Source], options: IngestOptions
+) -> str | None:
+    """Return what identifies the files of a load; warn if a snapshot of the branch contains the same ones."""
+    if options.epoch is not None or options.origin or options.stdin is not None:
+        return None
+    facts = sorted(f"{canonical(file.path)}\0{file.size_bytes}\0{_time_ns(file)}" for file in files)
+    digest = hashlib.sha256("\n".join(facts).encode(errors="surrogatepass")).hexdigest()[:_DIGEST]
+    if existing is not None and options.mode == APPEND:
+        found = find_on_branch(existing.metadata, options.branch, {SOURCE_DIGEST: digest})
+        if found is not None:
+            session.warn(
+                f"the same files were loaded before, in snapshot {found.snapshot_id} of "
+                f"{iso_time(found.timestamp_ms)}: their rows are added once more ({Option.RUN_ID} loads them once)"
+            )
+    return digest
+
+
+def _time_ns(file: Source) -> int | None:
+    """Return the time of a local file; an object is identified by its name and size."""
+    place = parse(file.path)
+    try:
+        return os.stat(place.path).st_mtime_ns if place.is_local else None
+    except OSError:
+        return None
+
+
+def origin_of(plan: IngestPlan) -> dict[str, str]:
+    """Return what the summary of the load's snapshot says about its source, command and user; it has no secrets."""
+    options = plan.options
+    names = list(options.origin) or [name for name, _ in options.places.values()]
+    names = names or list(options.sources) or [options.from_table or ""]
+    shown = ["standard input" if name == "-" else public_form(name) for name in names[:_NAMED]]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    way = "" if options.mode == APPEND else f" ({options.mode})"
+    found = {SOURCE: f"{', '.join(shown)}{more}", COMMAND: f"ingest{way}", USER: user_name()}
+    return {**found, **({SOURCE_DIGEST: plan.digest} if plan.digest else {})}
+
+
+def _new_table(session: Session, options: IngestOptions, schema: Schema) -> NewTable:
+    return new_tables.new_table(
+        schema,
+        partition_by=options.partition_by,
+        sort_by=options.sort_by,
+        properties=options.properties,
+        warn=session.warn,
+    )
+
+
+# From tables and from files
+
+
+def _head_id(table: Table, branch: str) -> int | None:
+    head = None if table.creating else ancestry.branch_head(table.metadata, branch)
+    return head.snapshot_id if head else None
+
+
+def _distribution(session: Session, table: Table, options: IngestOptions) -> str:
+    partitioned = not table.spec.is_unpartitioned()
+    asked = options.distribution
+    if asked is None and options.mode == UPSERT:
+        asked = MERGE_DISTRIBUTION.of(table.properties)
+    wanted = asked or DISTRIBUTION.of(table.properties)
+    if wanted == RANGE and options.mode in {APPEND, *REPLACING}:
+        if not partitioned and not table.metadata.sort_order().fields:
+            raise InvalidRequestError(
+                "range distribution needs a sort order or a partition spec: "
+                f"{table.identifier} has neither",
+                hint=f"{Option.DISTRIBUTION} none writes rows in the order of the source",
+            )
+        return RANGE
+    if wanted == RANGE:
+        session.warn("rows that are changed by key are distributed by hash instead of by range")
+    if wanted == HASH and not partitioned and options.distribution:
+        session.warn("the table is unpartitioned: hash distribution shuffles nothing")
+    if wanted == NONE or not partitioned:
+        return NONE
+    return HASH
+
+
+def _order(
+    session: Session, plan: IngestPlan, distribution: str
+) -> tuple[RowOrder | None, int | None]:
+    """Return the order in which each task writes, and the id of the table's sort order if it is that.
+
+    Source: Iceberg's SparkWriteUtil: rows are grouped by partition, and sorted by the table's order within it.
+    """
+    metadata = plan.table.metadata
+    fields = table_order(metadata, plan.schema)
+    if fields is None:
+        session.warn(
+            f"{plan.table.identifier} has a sort order that lake does not know: files are unsorted"
+        )
+    partitions = partition_fields(plan.table.spec)
+    if fields:
+        return RowOrder(fields=(*partitions, *fields)), metadata.default_sort_order_id
+    if distribution == RANGE:
+        return RowOrder(fields=partitions), None
+    return None, None
+
+
+def _with_removals(plan: IngestPlan) -> IngestPlan:
+    """Find the live files that an overwrite removes or rewrites."""
+    options, table = plan.options, plan.table
+    condition = None
+    if options.where is not None:
+        condition = bind_filter(parse_filter(options.where), plan.schema)
+        plan = replace(plan, condition=condition)
+    head = None if table.creating else ancestry.branch_head(table.metadata, options.branch)
+    if options.mode not in {OVERWRITE, OVERWRITE_WHERE} or head is None:
+        return plan
+    whole, partly = live_files(table, head, condition).split(condition)
+    if partly.count:
+        # Refused now, not when rows are moved.
+        moved_schema(plan.schema, table.metadata)
+    return replace(
+        plan,
+        removals=removals_of(whole, partly),
+        removed=whole.paths,
+        rewritten=partly if partly.count else None,
+    )
+
+
+def tasks_for(plan: IngestPlan, parallelism: int) -> list[list[Unit]]:
+    """Combine adjacent units into tasks, to use all cores if it is worth it and to write files near the target size.
+
+    A small input becomes one task, because each task writes a separate file.
+    """
+    total = sum(unit.weight for unit in plan.units)
+    wanted = wanted_tasks(plan, parallelism)
+    groups: list[list[Unit]] = []
+    taken = 0
+    for unit in plan.units:
+        if not groups or taken >= total * len(groups) / wanted:
+            groups.append([])
+        groups[-1].append(unit)
+        taken += unit.weight
+    return groups
+
+
+def wanted_tasks(plan: IngestPlan, parallelism: int) -> int:
+    """Return the number of writing tasks: it uses all cores if worth it, with files near the target size."""
+    if plan.options.write_parallelism is not None:
+        return plan.options.write_parallelism
+    total = sum(unit.weight for unit in plan.units)
+    target = plan.settings("").target_bytes
+    for_cores = min(parallelism, -(-total // _SMALLEST_TASK_BYTES))
+    return max(1, for_cores, -(-total // target))
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
+def _loaded_run(plan: IngestPlan) -> dict[str, Any]:
+    """Return when the run was loaded; None for what expired with its snapshot."""
+    options = plan.options
+    found = options.guard.find(plan.table.metadata, options.branch) if options.guard else None
+    return {
+        "run_id": options.epoch.stream if options.epoch else options.run_id,
+        "snapshot_id": str(found.snapshot_id) if found else None,
+        "committed_at": iso_time(found.timestamp_ms) if found else None,
+    }
+
+
+def describe(plan: IngestPlan) -> dict[str, Any]:
+    """Return the plan for the outcome."""
+    return {
+        "mode": plan.options.mode,
+        "creates_table": bool(plan.table.creating),
+        "sources": list(plan.options.sources) or [plan.options.from_table],
+        "files": plan.source_files,
+        "bytes": sum(unit.input_bytes for unit in plan.units),
+        "format": ", ".join(plan.formats) or None,
+        "delimiters": _distinct(
+            delimiter_of(file) for file in plan.text_files if file.format == CSV
+        ),
+        "encodings": _distinct(file.text.encoding or UTF_8 for file in plan.text_files),
+        "schema": [
+            {"name": item.name, "type": str(item.field_type), "required": item.required}
+            for item in plan.schema.fields
+        ],
+        "new_columns": [
+            name for name in plan.schema.column_names if name not in plan.table.schema.column_names
+        ],
+        "type_notes": [
+            {"column": item.column, "file": item.path, "row": item.row, "value": item.value}
+            for item in plan.type_notes
+        ],
+        "filled_columns": [] if plan.options.partial else sorted(plan.missing),
+        "write_defaults": [
+            {"name": name, "value": json.loads(text)} for name, text in plan.defaults.items()
+        ],
+        "partition_spec": [
+            f"{item.transform}({column_name(plan.schema, item.source_id)}) as {item.name}"
+            for item in plan.table.spec.fields
+        ],
+        "distribution": plan.distribution,
+        **({"sorted_by": described_order(plan.order, plan.schema)} if plan.order else {}),
+        "engine": plan.engine,
+        "removed_files": 0,
+        "rewritten_files": 0,
+        **({"loaded_run": _loaded_run(plan)} if plan.already else {}),
+        **(NOT_KNOWN if plan.options.mode in REPLACING and not plan.table.creating else {}),
+        **(plan.removals.facts() if plan.removals else {}),
+    }

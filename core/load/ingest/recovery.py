@@ -1,0 +1,288 @@
+"""Staged runs: published before their commit, finished by a later run with the same id, or discarded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lake.core.base import locations as paths
+from lake.core.base.errors import CommitConflictError, InvalidRequestError, RefusedError
+from lake.core.base.options import Option
+from lake.core.base.outcome import Outcome, Status
+from lake.core.base.process_identity import process_name
+from lake.core.load.ingest.plan import IngestPlan, describe
+from lake.core.load.ingest.result import Landed, LoadResult, load_outcome
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.referenced_files import find_referenced
+from lake.core.transaction.commit.commit import CommitRequest, Committed, commit_snapshot
+from lake.core.transaction.commit.guards import Guard, RunGuard
+from lake.core.transaction.commit.operations import AppendFiles, RowDelta
+from lake.core.transaction.session import Session
+from lake.core.transaction.spec_conditions import check_specs, same_spec, sole_spec
+from lake.core.transaction.staging.claims import (
+    claim_for_commit,
+    discard_run,
+    discarding,
+    expired_base,
+    find_staged_run,
+    remove_leftovers,
+)
+from lake.core.transaction.staging.operation_files import Staging
+from lake.core.transaction.staging.staged_run import (
+    RunMarks,
+    RunName,
+    StagedRun,
+    job_and_checkpoint,
+    shown_run,
+)
+
+if TYPE_CHECKING:
+    from lake.core.table.catalogs.catalog import Table
+
+
+def guard_of(plan: IngestPlan, operation_id: str) -> Guard:
+    """Return what shows that a load is committed: the user's run id, the stream's epoch, else the operation id.
+
+    A replay stores the operation id in the table even if the user did not give a run id.
+    """
+    return plan.options.guard or RunGuard(operation_id)
+
+
+def publish_manifests(
+    staging: Staging,
+    plan: IngestPlan,
+    data: Sequence[DataFile],
+    deletes: Sequence[DataFile] = (),
+) -> None:
+    """Write manifests of the run's files, from which another process can commit them until they are committed.
+
+    If the commit creates the table or adds columns, another process could not commit the files, so none are written.
+    """
+    if not plan.is_stageable:
+        return
+    epoch = plan.options.epoch
+    marks = RunMarks(
+        run_id=plan.options.run_id or (epoch.stream if epoch else staging.operation_id),
+        epoch=epoch,
+        operation_id=staging.operation_id,
+        branch=plan.options.branch,
+        base_snapshot_id=plan.base_snapshot_id,
+        writer="" if plan.options.stage else process_name(),
+        written_ms=staging.session.clock.now_ms(),
+    )
+    staging.publish_manifests(StagedRun(marks=marks, data=data, deletes=deletes))
+
+
+def as_staged(outcome: Outcome, staging: Staging) -> Outcome:
+    """Add the ids by which a replay refers to the run to the outcome."""
+    names = _names(staging.run.marks.name) if staging.run else {}
+    return replace(outcome, result={**outcome.result, **names})
+
+
+def _names(name: RunName) -> dict[str, Any]:
+    job_id, checkpoint_id = job_and_checkpoint(name)
+    run_id = name if isinstance(name, str) else name.stream
+    return {"run_id": run_id, "job_id": job_id, "checkpoint_id": str(checkpoint_id)}
+
+
+def settle(session: Session, plan: IngestPlan) -> Outcome | None:
+    """Finish an earlier run with the same id; None if the source must be read.
+
+    Raises:
+        RefusedError: it is unknown whether the earlier run's files are committed.
+        CommitConflictError: another process is discarding the run, or other writers won every attempt.
+        CommitUnknownError: the catalog did not answer; no file is deleted.
+    """
+    marks = plan.run.marks if plan.run else None
+    own = marks is not None and (not marks.is_known or marks.branch == plan.options.branch)
+    if plan.already:
+        if plan.run is not None and own and not _is_held(session, plan, plan.run):
+            _discard_leftovers(session, plan.table, plan.run)
+        return _outcome(plan, Status.NOTHING_TO_DO)
+    if plan.run is None:
+        return None
+    if not own:
+        _refuse_branch(plan, plan.run)
+    _refuse_other_kind(plan, plan.run)
+    if plan.run.problem is not None:
+        session.warn(f"the source is loaded again: {plan.run.problem}")
+        _discard_leftovers(session, plan.table, plan.run)
+        return None
+    if plan.options.stage:
+        outcome = _outcome(plan, Status.NOTHING_TO_DO)
+        return replace(outcome, result={**outcome.result, **_names(plan.run.marks.name)})
+    return _finish(session, plan, plan.run)
+
+
+def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) -> Outcome:
+    """Delete the files of a staged run; committed files are kept.
+
+    Raises:
+        RefusedError: another process may be committing the run.
+    """
+    table = session.table(identifier)
+    run = find_staged_run(table, run_id)
+    names = _names(run.marks.name if run else run_id)
+    if run is None:
+        done = _ran_anywhere(table, run_id, session.clock.now_ms())
+        session.warn(f"run {run_id} is committed" if done else f"no run {run_id} is staged")
+    if run is None or dry_run:
+        return Outcome(
+            command="ingest",
+            table=identifier,
+            status=Status.NOTHING_TO_DO if run is None else Status.DRY_RUN,
+            plan={**names, "data_files": len(run.data), "delete_files": len(run.deletes)}
+            if run
+            else {},
+            result={**names, "removed_files": 0},
+        )
+    discarded = discard_run(session, table, run.marks)
+    if discarded.committed:
+        session.warn(f"{discarded.committed} files of run {run_id} are committed: they stay")
+    if discarded.failed:
+        session.warn(
+            f"{len(discarded.failed)} files could not be deleted, e.g. {discarded.failed[0]}"
+        )
+    status = Status.PARTIAL if discarded.failed else Status.DONE
+    return Outcome(
+        command="ingest",
+        table=identifier,
+        status=Status.NOTHING_TO_DO if discarded.committed and not discarded.files else status,
+        result={**names, "removed_files": discarded.files},
+    )
+
+
+def _ran_anywhere(table: Table, run_id: str, now_ms: int) -> bool:
+    return any(
+        RunGuard(run_id).is_held(table, name, now_ms)
+        for name in {ancestry.MAIN, *table.metadata.refs}
+    )
+
+
+def _refuse_branch(plan: IngestPlan, run: StagedRun) -> None:
+    name, branch = run.marks.name, run.marks.branch
+    raise InvalidRequestError(
+        f"{shown_run(name)} was written for branch {branch}, not {plan.options.branch}",
+        hint=f"{Option.BRANCH} {branch} commits it there; {discarding(name)}",
+    )
+
+
+def _refuse_other_kind(plan: IngestPlan, run: StagedRun) -> None:
+    """Refuse the first epoch of a stream that has the name of a staged run: their manifests have one name."""
+    name = run.marks.name
+    if run.marks.is_known and isinstance(name, str) is (plan.options.epoch is not None):
+        raise RefusedError(
+            f"{shown_run(name)} of {plan.table.identifier} is not committed, and has the name of the stream",
+            hint=f"commit it with lake replay, or {Option.DISCARD} {name} removes it; or choose another "
+            f"{Option.STREAM}",
+        )
+
+
+def _discard_leftovers(session: Session, table: Table, run: StagedRun) -> None:
+    # If another process is working on the run, that process does the rest.
+    with suppress(RefusedError):
+        discard_run(session, table, run.marks)
+
+
+def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
+    """Commit a staged run, unless a snapshot contains it already."""
+    guard, table, branch = run.marks.guard, plan.table, plan.options.branch
+    if _is_held(session, plan, run):
+        return _outcome(plan, Status.NOTHING_TO_DO)
+    expired = expired_base(table, branch, run.marks)
+    if expired is not None:
+        raise RefusedError(
+            f"{expired}: it is unknown whether the run was committed",
+            hint=discarding(run.marks.name),
+        )
+    head = ancestry.branch_head(table.metadata, branch)
+    if head is not None and run.deletes:
+        check_specs(table, head)
+    operation_id = session.ids.uuid()
+    try:
+        committed = _commit(session, plan, run, operation_id)
+    except CommitConflictError:
+        # Another process may have committed the run between the check and this commit.
+        if guard.is_held(table.refreshed(), branch, session.clock.now_ms()):
+            return _outcome(plan, Status.NOTHING_TO_DO)
+        raise
+    _warn_of_leftovers(
+        session, remove_leftovers(committed.table, run, by_other=not committed.already)
+    )
+    if committed.already:
+        return _outcome(plan, Status.NOTHING_TO_DO, committed=committed)
+    return replace(_outcome(plan, Status.DONE, run, committed), operation_id=operation_id)
+
+
+def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: str) -> Committed:
+    guard = run.marks.guard
+    request = CommitRequest(
+        operation_id=operation_id,
+        branch=plan.options.branch,
+        guard=guard,
+        requirements=same_spec(plan.table, run.deletes[0].spec_id) if run.deletes else (),
+    )
+    with (
+        claim_for_commit(session, plan.table, [run.marks.name]),
+        session.interrupts.last_commit(),
+    ):
+        operation = _operation(plan.table, run)
+        return commit_snapshot(session, plan.table, operation, request, summary=guard.summary)
+
+
+def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
+    """Whether snapshots contain all files of a run; if so, the rest of the run is removed.
+
+    Raises:
+        RefusedError: snapshots contain some of the files only.
+    """
+    wanted = {paths.canonical(file.path) for file in run.files}
+    held = find_referenced(plan.table.storage, plan.table.metadata, wanted)
+    if wanted and held == wanted:
+        _warn_of_leftovers(session, remove_leftovers(plan.table, run, by_other=False))
+        return True
+    if held and not plan.already:
+        raise RefusedError(
+            f"{len(held)} of the {len(wanted)} files of {shown_run(run.marks.name)} are committed",
+            hint=discarding(run.marks.name),
+        )
+    return False
+
+
+def _warn_of_leftovers(session: Session, locations: Sequence[str]) -> None:
+    if locations:
+        session.warn(f"{locations[0]} could not be removed; its files are committed")
+
+
+def _operation(table: Table, run: StagedRun) -> AppendFiles | RowDelta:
+    if not run.deletes:
+        return AppendFiles(added=run.data)
+    return RowDelta(
+        added=run.data,
+        deletes=run.deletes,
+        base_snapshot_id=run.marks.base_snapshot_id,
+        validates=False,
+        sole_spec=sole_spec(table, run.deletes[0].spec_id),
+    )
+
+
+def _outcome(
+    plan: IngestPlan,
+    status: Status,
+    run: StagedRun | None = None,
+    committed: Committed | None = None,
+) -> Outcome:
+    data, deletes = (run.data, run.deletes) if run else ((), ())
+    rows = sum(file.record_count for file in data)
+    result = LoadResult(
+        data=data,
+        deletes=deletes,
+        rows_written=rows,
+        # A load that deletes by key alone does not know what was there.
+        rows_inserted=None if deletes else rows,
+        rows_updated=None if deletes else 0,
+    )
+    return load_outcome(plan, describe(plan), status, Landed(result, committed))

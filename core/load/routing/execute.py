@@ -1,0 +1,379 @@
+"""Load the rows of files into many tables, one commit after the other; a repetition with the same id ends it."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.schema import Schema
+
+from lake.core.base.errors import (
+    CommitUnknownError,
+    InvalidRequestError,
+    LakeError,
+    NotFoundError,
+    RefusedError,
+    StoppedError,
+)
+from lake.core.base.options import Option
+from lake.core.base.outcome import Detail, Outcome, Status, first_rows
+from lake.core.data.schemas.source_checks import SourceColumns, check_sources
+from lake.core.data.sources.discovery import ARROW
+from lake.core.data.sources.text_format import AS_SHOWN
+from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.rejects import (
+    check_rejects,
+    rejects_schema,
+    remove_rejects,
+    write_rejects,
+)
+from lake.core.load.routing.options import RouteOptions, refuse_others
+from lake.core.load.routing.split import Split, left_out, split_source
+from lake.core.load.routing.stream import Journal
+from lake.core.load.routing.targets import Target
+from lake.core.table.snapshots.streams import contains_epoch
+
+if TYPE_CHECKING:
+    from lake.core.load.changelog_load.plan import ChangeOptions
+    from lake.core.load.upsert.options import UpsertOptions
+    from lake.core.table.catalogs.catalog import Table
+    from lake.core.transaction.session import Session
+
+# Loads files into one table.
+LoadTable = Callable[[str, IngestOptions], Outcome]
+_SHOWN = 20
+
+
+@dataclass(slots=True)
+class _Run:
+    """The tables that were loaded so far, as in the JSON output."""
+
+    tables: list[dict[str, Any]] = field(default_factory=list)
+    snapshots: list[int] = field(default_factory=list)
+
+    def result(self, split: Split) -> dict[str, Any]:
+        return {
+            "tables": self.tables,
+            "rows_read": split.rows_read,
+            "rows_written": sum(item["rows"] for item in self.tables if item["error"] is None),
+            "rows_rejected": split.rejects.rows,
+        }
+
+    @property
+    def failed(self) -> int:
+        return sum(item["error"] is not None for item in self.tables)
+
+    @property
+    def may_have_committed(self) -> bool:
+        unknown = any(
+            item["error"] and item["error"]["kind"] == CommitUnknownError.kind
+            for item in self.tables
+        )
+        return bool(self.snapshots) or unknown
+
+
+def run_route(
+    session: Session,
+    options: IngestOptions,
+    route: RouteOptions,
+    by_key: UpsertOptions | ChangeOptions | None,
+    load: LoadTable,
+    *,
+    journal: Journal | None = None,
+    dry_run: bool,
+) -> Outcome:
+    """Divide the rows of files by a column, and load each part into its own table.
+
+    Args:
+        session: the session.
+        options: the files, and what is asked of each load.
+        route: how rows are divided.
+        by_key: the options of loads by key; None for appends.
+        load: loads files into one table, or plans it for a dry run.
+        journal: notes which tables contain the epoch of a stream; None for other loads.
+        dry_run: describe what would be loaded only.
+
+    Raises:
+        BadInputError: a file cannot be read, or a row cannot be loaded and is not set aside; nothing was loaded.
+        RefusedError: there are too many tables, or one contains the stream's epoch of another run; nothing was
+            loaded.
+        InvalidRequestError: options contradict each other.
+    """
+    refuse_others(options)
+    run = _Run()
+    with tempfile.TemporaryDirectory(prefix="lake-route-") as folder:
+        _check_rejects(options, folder)
+        split = split_source(session, options, route, by_key, folder)
+        targets = [target for target in split.targets if target.rows or target.error is not None]
+        _warn(session, options, split, targets)
+        with nullcontext() if dry_run else _rejects(options, split, folder, run):
+            if journal is not None:
+                for target in targets:
+                    _contains_epoch(target.table, options)
+                journal.begin([target.identifier for target in targets])
+            _load_all(session, options, split, targets, load, run, journal)
+    outcome = _outcome(session, options, route, split, run)
+    return _as_plan(outcome) if dry_run else outcome
+
+
+def _load_all(
+    session: Session,
+    options: IngestOptions,
+    split: Split,
+    targets: Sequence[Target],
+    load: LoadTable,
+    run: _Run,
+    journal: Journal | None,
+) -> None:
+    same = _Same(session, targets)
+    with session.interrupts.several_commits():
+        for target in targets:
+            try:
+                session.interrupts.checkpoint()
+                same.refuse(target)
+                if journal is not None and target.identifier in journal.settled:
+                    run.tables.append(_settled(target))
+                else:
+                    _load_one(options, target, load, run)
+                    if journal is not None:
+                        _settle(session, journal, target, options)
+                same.note(target)
+            except StoppedError as error:
+                error.result = run.result(split)
+                raise
+            except LakeError as error:
+                session.warn(f"{target.identifier} was not loaded: {error.message}")
+                run.tables.append(_failed(target, error))
+    if run.failed and run.snapshots and options.guard is None:
+        session.warn(
+            "the same command would load the rows of the other tables again, because it has no "
+            f"{Option.RUN_ID}: load the tables that failed alone"
+        )
+
+
+def _load_one(options: IngestOptions, target: Target, load: LoadTable, run: _Run) -> None:
+    if target.error is not None:
+        raise target.error
+    if target.table is not None:
+        found = SourceColumns("the source", target.source_columns())
+        check_sources(target.table.schema, [found], evolve=options.evolve)
+    once = replace(
+        options,
+        sources=target.files,
+        stdin=None,
+        format=ARROW,
+        text=AS_SHOWN,
+        rejects=None,
+        max_rejects=None,
+        left_out=left_out(target, options),
+        origin=options.origin or options.sources,
+    )
+    outcome = load(target.identifier, once)
+    run.snapshots += outcome.snapshot_ids
+    run.tables.append(_loaded(target, outcome))
+
+
+def _settle(session: Session, journal: Journal, target: Target, options: IngestOptions) -> None:
+    """Note a table that was loaded, after a check that another run of the stream was not faster."""
+    # A table all of whose rows were rejected is not created.
+    with suppress(NotFoundError):
+        _contains_epoch(session.table(target.identifier), options)
+    journal.settle(target.identifier)
+
+
+def _contains_epoch(table: Table | None, options: IngestOptions) -> bool:
+    return options.epoch is not None and contains_epoch(table, options.branch, options.epoch)
+
+
+class _Same:
+    """Finds names that a catalog which ignores case gives to one table: its second load would look repeated."""
+
+    def __init__(self, session: Session, targets: Sequence[Target]) -> None:
+        self._session = session
+        self._loaded: dict[str, str] = {}
+        folded = Counter(target.identifier.casefold() for target in targets)
+        self._similar = {name for name, count in folded.items() if count > 1}
+
+    def refuse(self, target: Target) -> None:
+        """Refuse a table that was loaded under another name.
+
+        Raises:
+            RefusedError: it was.
+        """
+        other = self._loaded.get(self._uuid(target))
+        if other is not None:
+            raise RefusedError(
+                f"{target.identifier} is the same table as {other}: the catalog ignores case",
+                hint="write the values in one case",
+            )
+
+    def note(self, target: Target) -> None:
+        """Remember a table that was loaded."""
+        if uuid := self._uuid(target):
+            self._loaded[uuid] = target.identifier
+
+    def _uuid(self, target: Target) -> str:
+        if target.identifier.casefold() not in self._similar:
+            return ""
+        try:
+            return str(self._session.table(target.identifier).metadata.table_uuid)
+        except NotFoundError:
+            return ""
+
+
+# Rows that no table receives
+
+
+def _check_rejects(options: IngestOptions, folder: str) -> None:
+    """Refuse a path that rejected rows cannot be written to; a repeated run may find its own file there."""
+    path = options.rejects
+    if path is not None and options.epoch is not None:
+        check_rejects(path, may_exist=True)
+    elif path is not None:
+        repeated = options.run_id is not None and os.path.isfile(path)
+        check_rejects(_second_path(path, folder) if repeated else path)
+
+
+def _second_path(path: str, folder: str) -> str:
+    return os.path.join(folder, f"repeated{os.path.splitext(path)[1]}")
+
+
+@contextmanager
+def _rejects(options: IngestOptions, split: Split, folder: str, run: _Run) -> Iterator[None]:
+    """Write the rejected rows before the block commits; remove them if it commits nothing."""
+    path, created = options.rejects_file, False
+    if path is not None and options.epoch is not None:
+        # A repetition of an epoch rejects the same rows; a killed run may have left a part of the file.
+        remove_rejects(path)
+    if path is not None and split.rejects.rows:
+        created = _write_rejects(path, split, folder)
+    if options.epoch is not None:
+        # An epoch of rejected rows alone is complete too.
+        yield
+        return
+    try:
+        yield
+    finally:
+        if path is not None and created and not run.may_have_committed:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def _write_rejects(path: str, split: Split, folder: str) -> bool:
+    """Write the rejected rows to a file; return False if an earlier run has written the same rows there.
+
+    Raises:
+        InvalidRequestError: the file has other content.
+    """
+    there = os.path.lexists(path)
+    draft = _second_path(path, folder) if there else path
+    schema = rejects_schema(Schema(), with_columns=False)
+    write_rejects(split.source.storage, schema, split.rejects.files, draft)
+    if there and not filecmp.cmp(draft, path, shallow=False):
+        raise InvalidRequestError(
+            f"{path} already exists, with other rows than this run rejects",
+            hint=f"choose a new file for {Option.REJECTS}",
+        )
+    return not there
+
+
+# The outcome
+
+
+def _warn(
+    session: Session, options: IngestOptions, split: Split, targets: Sequence[Target]
+) -> None:
+    """Warn of what is inferred about columns that a table gets."""
+    source = split.source
+    if any(target.table is None and target.error is None for target in targets):
+        for warning in source.warnings:
+            session.warn(warning)
+    made = {
+        name
+        for target in targets
+        for name in target.source_columns().names
+        if target.table is None or (options.evolve and name not in target.table.schema.column_names)
+    }
+    for note in source.notes:
+        if note.column in made:
+            session.warn(note.text)
+
+
+def _loaded(target: Target, outcome: Outcome) -> dict[str, Any]:
+    plan, status = outcome.plan, outcome.status
+    changes = status is not Status.NOTHING_TO_DO
+    earlier = (plan.get("loaded_run") or {}).get("snapshot_id")
+    rows = target.rows if status is Status.DRY_RUN else outcome.result.get("rows_written", 0)
+    return {
+        "table": target.identifier,
+        "snapshot_id": str(outcome.snapshot_ids[-1]) if outcome.snapshot_ids else earlier,
+        "rows": rows if changes else 0,
+        "created": bool(plan.get("creates_table")) and changes,
+        "new_columns": list(plan.get("new_columns") or ()) if changes else [],
+        "status": str(status),
+        "error": None,
+    }
+
+
+def _settled(target: Target) -> dict[str, Any]:
+    """Return what is reported of a table that an earlier run has loaded."""
+    return {**_failed(target, LakeError("")), "status": str(Status.NOTHING_TO_DO), "error": None}
+
+
+def _failed(target: Target, error: LakeError) -> dict[str, Any]:
+    return {
+        "table": target.identifier,
+        "snapshot_id": None,
+        "rows": 0,
+        "created": False,
+        "new_columns": [],
+        "status": error.status,
+        "error": {"kind": error.kind, "message": error.message, "hint": error.hint},
+    }
+
+
+def _outcome(
+    session: Session, options: IngestOptions, route: RouteOptions, split: Split, run: _Run
+) -> Outcome:
+    source, statuses = split.source, {item["status"] for item in run.tables}
+    if run.failed:
+        status = Status.PARTIAL
+    elif statuses <= {Status.NOTHING_TO_DO}:
+        status = Status.NOTHING_TO_DO
+    else:
+        status = Status.DONE
+    columns = ["table", "rows", "status", "new columns"]
+    shown, notes = first_rows(run.tables, _SHOWN, "tables", every=session.settings.verbose)
+    rows = [
+        [item["table"], item["rows"], item["status"], ", ".join(item["new_columns"])]
+        for item in shown
+    ]
+    return Outcome(
+        command="ingest",
+        table=route.name,
+        branch=options.branch,
+        status=status,
+        snapshot_ids=run.snapshots,
+        plan={
+            "route": route.column,
+            "max_tables": route.max_tables,
+            "files": len(source.files),
+            "bytes": sum(file.size_bytes for file in source.files),
+            "run_id": options.run_id,
+        },
+        result=run.result(split),
+        details=[Detail("tables", columns, rows)],
+        notes=notes,
+    )
+
+
+def _as_plan(outcome: Outcome) -> Outcome:
+    """Return the outcome of a dry run, whose result is what it plans."""
+    plan = {**outcome.plan, **outcome.result}
+    return replace(outcome, status=Status.DRY_RUN, plan=plan, result={})

@@ -1,0 +1,196 @@
+"""Set a branch back to an earlier snapshot, and report what goes out of sight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from lake.core.base.errors import NotFoundError, RefusedError
+from lake.core.base.options import Option
+from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.units import format_time, iso_time
+from lake.core.maintain.branching.commit import BRANCH, RefChange, commit_refs
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.flink.commits import JOB_ID
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.completeness import read_list
+from lake.core.table.snapshots.run_ids import RUN_ID
+from lake.core.table.snapshots.streams import STREAM, StreamEpoch
+from lake.core.table.snapshots.summary import declared_totals
+
+if TYPE_CHECKING:
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.transaction.session import Session
+
+# How many snapshots a message lists.
+_LISTED = 3
+_COLUMNS = ("snapshot_id", "committed_at", "operation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackPlan:
+    """A branch and the snapshot that becomes its head.
+
+    Args:
+        table: the table that the plan was made for.
+        branch: the branch.
+        head: its head.
+        target: the snapshot that becomes its head.
+        hidden: the snapshots that are then in the history of no branch and have no tag, newest first.
+        is_ancestor: whether the target is in the branch's history.
+    """
+
+    table: Table
+    branch: str
+    head: Snapshot
+    target: Snapshot
+    hidden: Sequence[Snapshot]
+    is_ancestor: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the branch already is at the snapshot."""
+        return self.head.snapshot_id == self.target.snapshot_id
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan by its names in the output."""
+        before, after = declared_totals(self.head), declared_totals(self.target)
+        return {
+            "from_snapshot": str(self.head.snapshot_id),
+            "to_snapshot": str(self.target.snapshot_id),
+            "rows_before": before["rows"],
+            "rows_before_at_most": before["rows_at_most"],
+            "rows_after": after["rows"],
+            "rows_after_at_most": after["rows_at_most"],
+            "hidden_snapshots": [str(item.snapshot_id) for item in self.hidden],
+        }
+
+
+def earlier_snapshots(table: Table, *, branch: str) -> str:
+    """Return the newest snapshots to which a branch can be set back, as one line for people.
+
+    Raises:
+        NotFoundError: there is no such branch.
+    """
+    head = ancestry.head_id(table.metadata, branch)
+    found = [
+        f"{branch}~{number} is {item.snapshot_id} ({format_time(item.timestamp_ms)})"
+        for number, item in enumerate(islice(ancestry.ancestors(table.metadata, head), _LISTED + 1))
+    ][1:]
+    return "; ".join([*found, f"`lake snapshots {table.identifier}` lists all snapshots"])
+
+
+def plan_rollback(table: Table, ref: str, *, branch: str, anywhere: bool) -> RollbackPlan:
+    """Find the snapshot and what goes out of sight.
+
+    Args:
+        table: the table.
+        ref: the snapshot: its id, a tag, a branch, or ``@`` and a time.
+        branch: the branch to set.
+        anywhere: whether the snapshot may be outside of the branch's history.
+
+    Raises:
+        NotFoundError: there is no such snapshot or branch, the branch is empty, or the manifest list is missing.
+        RefusedError: the snapshot is not in the branch's history, or the branch is a consumer's.
+        CorruptFileError: the snapshot's manifest list cannot be read.
+    """
+    metadata = table.metadata
+    if ancestry.is_consumer(branch):
+        raise RefusedError(f"{branch} records the progress of a reader, and receives no commits")
+    head = ancestry.branch_head(metadata, branch)
+    if head is None:
+        raise NotFoundError(f"branch {branch} of {table.identifier} has no snapshots")
+    target = ancestry.resolve(metadata, ref, branch=branch)
+    history = list(ancestry.ancestors(metadata, head.snapshot_id))
+    is_ancestor = any(item.snapshot_id == target.snapshot_id for item in history)
+    if not is_ancestor and not anywhere:
+        raise RefusedError(
+            f"snapshot {target.snapshot_id} is not in the history of branch {branch}",
+            hint=f"add {Option.ANYWHERE} to set the branch to it anyway",
+        )
+    # The branch could not be read if the snapshot's files were deleted.
+    read_list(table.storage, metadata, target)
+    others = {name: item.snapshot_id for name, item in metadata.refs.items() if name != branch}
+    seen = ancestry.reachable(metadata, (target.snapshot_id, *others.values()))
+    hidden = [item for item in history if item.snapshot_id not in seen]
+    return RollbackPlan(
+        table=table, branch=branch, head=head, target=target, hidden=hidden, is_ancestor=is_ancestor
+    )
+
+
+def execute(session: Session, plan: RollbackPlan, *, dry_run: bool) -> Outcome:
+    """Set the branch to the snapshot.
+
+    Raises:
+        CommitConflictError: the branch was changed meanwhile; nothing was changed.
+        CommitUnknownError: the commit may have succeeded.
+    """
+    if plan.is_empty:
+        return _outcome(plan, Status.NOTHING_TO_DO)
+    if dry_run:
+        return _outcome(plan, Status.DRY_RUN)
+    ref = plan.table.metadata.refs.get(plan.branch)
+    change = RefChange(
+        name=plan.branch,
+        kind=BRANCH,
+        before=plan.head.snapshot_id,
+        after=plan.target.snapshot_id,
+        max_ref_age_ms=ref.max_ref_age_ms if ref else None,
+        max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
+        min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
+    )
+    commit_refs(session, plan.table, [change])
+    return _outcome(plan, Status.DONE)
+
+
+def _outcome(plan: RollbackPlan, status: Status) -> Outcome:
+    rows = [
+        [
+            str(item.snapshot_id),
+            iso_time(item.timestamp_ms),
+            item.summary.operation.value if item.summary else None,
+        ]
+        for item in plan.hidden
+    ]
+    done = status is Status.DONE
+    return Outcome(
+        command="rollback",
+        table=plan.table.identifier,
+        branch=plan.branch,
+        status=status,
+        base_snapshot_id=plan.head.snapshot_id,
+        plan=plan.facts(),
+        result=plan.facts() if done else {},
+        warnings=_warnings(plan) if not plan.is_empty else [],
+        details=[Detail("snapshots that go out of sight", _COLUMNS, rows)] if rows else [],
+    )
+
+
+def _warnings(plan: RollbackPlan) -> list[str]:
+    """Return whose commits go out of sight, because their writers load the rows again, or do not."""
+    summaries = [item.summary.additional_properties if item.summary else {} for item in plan.hidden]
+    runs = sum(RUN_ID in item for item in summaries)
+    streams = sorted(
+        {epoch.stream for item in summaries if (epoch := StreamEpoch.of_text(item.get(STREAM)))}
+    )
+    own = {RUN_ID, STREAM}
+    jobs = sorted({item[JOB_ID] for item in summaries if JOB_ID in item and not own & item.keys()})
+    warnings = []
+    if runs:
+        warnings.append(
+            f"{runs} loads with a run id go out of sight: the same run ids load their rows again"
+        )
+    if streams:
+        warnings.append(
+            f"epochs of stream {', '.join(streams)} go out of sight: a stream of files or messages does not load "
+            "them again by itself"
+        )
+    if jobs:
+        warnings.append(
+            f"commits of Flink job {', '.join(jobs)} go out of sight: a job that goes on from a newer checkpoint "
+            "does not commit them again"
+        )
+    return warnings

@@ -1,0 +1,483 @@
+"""Read all metadata that a table references, and report what contradicts it; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.base.arrow import one_array
+from lake.core.base.errors import (
+    BadInputError,
+    CommitConflictError,
+    NotFoundError,
+    OutOfRangeError,
+)
+from lake.core.base.outcome import Detail, Outcome, Status, first_rows
+from lake.core.base.progress import Meter, shown
+from lake.core.io.avro.container import runs
+from lake.core.io.storage.location_columns import normalize_locations
+from lake.core.maintain.checking import entries, footers, values
+from lake.core.maintain.checking.findings import (
+    ERROR,
+    MOST_DESCRIBED,
+    NOTE,
+    WARNING,
+    Finding,
+    Findings,
+    Level,
+)
+from lake.core.maintain.checking.lists import list_findings, row_findings
+from lake.core.maintain.checking.manifest_headers import ManifestHeaders
+from lake.core.maintain.checking.snapshot_contents import (
+    LIVE,
+    Contents,
+    is_live,
+    live_files,
+    path_hashes,
+    paths_of,
+)
+from lake.core.maintain.checking.stored_files import StoredFiles
+from lake.core.maintain.checking.surroundings import Outside, surrounding_findings
+from lake.core.maintain.checking.table_metadata import table_findings
+from lake.core.table.manifests.api import (
+    read_list_additions,
+    read_manifest_list,
+    read_manifests,
+    weight_of,
+)
+from lake.core.table.manifests.data_files import DATA
+from lake.core.table.manifests.schemas import MANIFEST_SCHEMA
+from lake.core.table.snapshots.completeness import (
+    FileCounts,
+    RunningCounts,
+    missing_files_message,
+    verify_manifest_list,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.table.catalogs.catalog import Table
+    from lake.core.transaction.session import Session
+
+# Checks of a table whose snapshots expire meanwhile.
+_ATTEMPTS = 3
+# Findings of files that a commit or an expiry may have removed meanwhile.
+_MAY_HAVE_GONE = ("G002", "G003", "S002", "S003")
+# The most findings that people see unless they want all.
+_SHOWN = 100
+_WINDOW_BYTES = 32 * 1024 * 1024
+# Files with these findings end the process when their values are read, or cannot be read.
+_NOT_READABLE = {"D001", "D002", "D003", "D006", "D007"}
+_FILE = ("file_path", "file_size_in_bytes")
+_VECTOR = (*_FILE, "content_offset")
+_TOGETHER = {
+    "E005": "applies to no data file of snapshot {}",
+    "E006": "does not apply to the data files of snapshot {} with its own sequence number",
+    "N002": "has row ids that another file of snapshot {} has too",
+    "V003": "contains one of several deletion vectors of one data file in snapshot {}",
+    "V004": "is ignored in snapshot {}: its data file has a deletion vector",
+    "V005": "contains a deletion vector of a data file that snapshot {} does not contain",
+    "V006": "contains a deletion vector that is older than its data file in snapshot {}",
+}
+
+
+def check_table(session: Session, table: Table, level: Level) -> Outcome:
+    """Check a table: refs, snapshots, manifest lists, manifests, entries, statistics; files and footers if wanted.
+
+    Manifests are read in windows of a bounded size, each manifest once. If files are missing and snapshots expired
+    meanwhile, the table as it is then is checked instead.
+
+    Raises:
+        CommitConflictError: snapshots expired during each check, so what is missing may have been theirs.
+        StorageError: the storage does not answer.
+    """
+    for _ in range(_ATTEMPTS):
+        check = _Check(table, level)
+        with shown(session.progress, Meter("checking")):
+            found = Findings.of(check.run())
+        if not found.count(ERROR) and not any(found.counts[code] for code in _MAY_HAVE_GONE):
+            break
+        now = table.refreshed()
+        if _referenced(table) <= _referenced(now):
+            break
+        table = now
+    else:
+        raise CommitConflictError(
+            f"snapshots of {table.identifier} expired during each of {_ATTEMPTS} checks",
+            hint="run the command again while no snapshots expire",
+        )
+    return _outcome(
+        session,
+        table.identifier,
+        level,
+        found,
+        table.metadata.current_snapshot_id,
+        {
+            "snapshots": len(table.metadata.snapshots),
+            "manifests": check.manifests.num_rows,
+            "entries": check.entries,
+            "files": check.files,
+        },
+    )
+
+
+def check_numbers(
+    session: Session, identifier: str, level: Level, error: OutOfRangeError
+) -> Outcome:
+    """Report numbers by which a table cannot be loaded; nothing else of it is read."""
+    found = Findings.of(Finding("C008", place, text) for place, text in error.found)
+    nothing = dict.fromkeys(("snapshots", "manifests", "entries", "files"), 0)
+    return _outcome(session, identifier, level, found, None, nothing)
+
+
+def _outcome(
+    session: Session,
+    identifier: str,
+    level: Level,
+    found: Findings,
+    snapshot_id: int | None,
+    read: Mapping[str, int],
+) -> Outcome:
+    errors, warnings = found.count(ERROR), found.count(WARNING)
+    status = Status.DAMAGED if errors else Status.SUSPECT if warnings else Status.DONE
+    rows = found.rows()
+    columns = ("code", "severity", "place", "message", "effect", "remedy")
+    described, hidden = first_rows(rows, _SHOWN, "findings", every=session.settings.verbose)
+    table_rows = [[row[key] for key in columns] for row in described]
+    return Outcome(
+        command="check",
+        table=identifier,
+        status=status,
+        base_snapshot_id=snapshot_id,
+        result={
+            "level": level.name.lower(),
+            "findings": rows,
+            "errors": errors,
+            "warnings": warnings,
+            "notes": found.count(NOTE),
+            **read,
+        },
+        details=[Detail("findings", columns, table_rows, vertical=True)] if rows else [],
+        notes=hidden,
+    )
+
+
+def _referenced(table: Table) -> set[int | str]:
+    """Return the snapshots and the earlier metadata files."""
+    metadata = table.metadata
+    return {
+        *(item.snapshot_id for item in metadata.snapshots),
+        *(item.metadata_file for item in metadata.metadata_log),
+    }
+
+
+def _without(live: pa.Table, damaged: Sequence[Finding]) -> pa.Table:
+    places = pa.array({item.place for item in damaged}, pa.string())
+    return live.filter(pc.invert(pc.is_in(live["file_path"], value_set=places)))
+
+
+class _Check:
+    """The state of one check."""
+
+    def __init__(self, table: Table, level: Level) -> None:
+        self.table = table
+        self.level = level
+        self.metadata = table.metadata
+        self.manifests = MANIFEST_SCHEMA.empty_table()
+        self.entries = 0
+        # The number of different files whose presence was checked.
+        self.files = 0
+        self._stored = StoredFiles(table)
+        self._seen = np.empty(0, np.uint64)
+        self._footers = footers.Footers(table)
+        self._values = values.Values(table)
+        self._ends: list[footers.DeletedEnds] = []
+        self._entries = entries.EntryChecks(table.metadata)
+        self._headers = ManifestHeaders(table.metadata)
+        self._outside = Outside(table)
+        # The indices in `manifests` of each head whose list could be read, and of all of these heads.
+        self._lists: dict[int, Any] = {}
+        self._of_heads = np.zeros(0, np.int64)
+        self._unread: set[int] = set()
+        # Why columns of a manifest have ids of other columns, by the manifest's index.
+        self._reused: dict[int, str] = {}
+        self._has_deletes = False
+        self._live = LIVE.empty_table()
+
+    def run(self) -> Iterator[Finding]:
+        """Yield the findings, from the metadata down to files."""
+        yield from table_findings(self.metadata)
+        yield from surrounding_findings(self.table)
+        yield from self._manifest_lists()
+        yield from self._manifest_files()
+        yield from self._heads()
+        yield from self._end_findings()
+        yield from self._outside.findings()
+
+    def _manifest_lists(self) -> Iterator[Finding]:
+        owners: dict[str, list[Snapshot]] = {}
+        for snapshot in self.metadata.snapshots:
+            owners.setdefault(snapshot.manifest_list, []).append(snapshot)
+        heads = {ref.snapshot_id for ref in self.metadata.refs.values()}
+        seen: dict[str, int] = {}
+        parts, unreadable = [], list[str]()
+        running, newest = RunningCounts(), 0
+        indices = np.zeros(0, np.int64)
+        for found in read_list_additions(self.table.storage, list(owners), unreadable):
+            is_new = []
+            start = 0
+            paths = normalize_locations(found.rows["manifest_path"]).to_pylist()
+            sequence_numbers = found.rows["sequence_number"].to_numpy()
+            counts = running.of(found)
+            for number, location in enumerate(found.locations):
+                end = start + found.sizes[number]
+                is_new += [path not in seen for path in paths[start:end]]
+                own = np.array([seen.setdefault(path, len(seen)) for path in paths[start:end]], int)
+                own_newest = max(sequence_numbers[start:end].tolist(), default=0)
+                if found.inherited[number]:
+                    own = np.concatenate((indices, own))
+                    own_newest = max(newest, own_newest)
+                rows = found.rows.slice(start, end - start)
+                start, indices, newest = end, own, own_newest
+                for snapshot in owners[location]:
+                    if snapshot.snapshot_id in heads:
+                        self._lists[snapshot.snapshot_id] = indices
+                    yield from self._list(snapshot, newest, counts[number])
+                    yield from list_findings(snapshot, rows)
+            parts.append(
+                found.rows.select(MANIFEST_SCHEMA.names).filter(pa.array(is_new, pa.bool_()))
+            )
+        self.manifests = pa.concat_tables([self.manifests, *parts])
+        yield from row_findings(self.metadata, self.manifests)
+        for location in unreadable:
+            yield self._unreadable(location)
+
+    def _list(self, snapshot: Snapshot, newest: int, counts: FileCounts) -> Iterator[Finding]:
+        place = snapshot.manifest_list
+        if newest > (snapshot.sequence_number or 0):
+            text = (
+                f"a manifest has sequence number {newest}, the snapshot {snapshot.sequence_number}"
+            )
+            yield Finding("L004", place, text)
+        elif missing_files_message(self.metadata, snapshot, counts):
+            storage = self.table.storage
+            try:
+                # Asks the entries too: summaries and counts of some writers are wrong without damage.
+                rows = read_manifest_list(storage, place)
+                verify_manifest_list(storage, self.metadata, snapshot, rows)
+            except BadInputError as error:
+                yield Finding("L003", place, error.message)
+
+    def _unreadable(self, location: str) -> Finding:
+        try:
+            read_manifest_list(self.table.storage, location)
+        except NotFoundError as error:
+            return Finding("L001", location, error.message)
+        except BadInputError as error:
+            return Finding("L002", location, error.message)
+        return Finding("L002", location, "two reads of the list differ")
+
+    def _manifest_files(self) -> Iterator[Finding]:
+        specs = self.metadata.specs()
+        rows = self.manifests.to_pylist()
+        known: tuple[list[int], list[int]] = ([], [])
+        for index, row in enumerate(rows):
+            if row["partition_spec_id"] in specs:
+                known[row["content"] != DATA].append(index)
+            else:
+                self._unread.add(index)
+                text = f"partition spec {row['partition_spec_id']} does not exist"
+                yield Finding("M003", row["manifest_path"], text)
+        self._has_deletes = bool(known[1])
+        self._of_heads = np.unique(np.concatenate([self._of_heads, *self._lists.values()]))
+        for indices in known:
+            for window in runs(indices, lambda index: weight_of(rows[index]), _WINDOW_BYTES):
+                yield from self._window(window, rows)
+
+    def _window(self, window: list[int], rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+        try:
+            yield from self._read(window, rows)
+        except BadInputError:
+            # At least one is damaged: read each separately, so that the finding names it.
+            for index in window:
+                place = rows[index]["manifest_path"]
+                try:
+                    yield from self._read([index], rows)
+                except NotFoundError as error:
+                    self._unread.add(index)
+                    yield Finding("M001", place, error.message)
+                except BadInputError as error:
+                    self._unread.add(index)
+                    yield Finding("M002", place, error.message)
+
+    def _read(self, window: list[int], rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
+        """Check some manifests that contain data files, or some that contain delete files."""
+        chosen = self.manifests.take(pa.array(window, pa.int64()))
+        of_deletes = rows[window[0]]["content"] != DATA
+        headers: dict[str, Mapping[str, bytes]] = {}
+        read = read_manifests(
+            self.table.storage,
+            chosen,
+            self.metadata,
+            columns=self._columns(of_deletes=of_deletes),
+            headers=headers,
+        )
+        found: list[Finding] = []
+        for index in window:
+            header = headers[rows[index]["manifest_path"]]
+            found += self._headers.findings(rows[index], header)
+            if message := self._headers.reused_ids(header):
+                self._reused[index] = message
+        parts = []
+        names = chosen["manifest_path"].combine_chunks()
+        own = [rows[index] for index in window]
+        for spec_id, every in read.items():
+            self.entries += every.num_rows
+            live = is_live(every)
+            owners = pc.index_in(live["manifest_path"].cast(pa.string()), value_set=names)
+            owners = one_array(owners).to_numpy().astype(np.int64)
+            found += self._entries.of_files(live)
+            found += self._entries.of_manifests(live, owners, own, spec_id)
+            if of_deletes:
+                found += self._entries.of_deletes(live)
+            self._outside.add(live["file_path"])
+            parts.append(self._kept(live, np.array(window, np.int64)[owners], spec_id))
+            if self.level >= Level.FILES:
+                found += self._entries.of_partitions(live, spec_id)
+                found += self._file_findings(live, spec_id)
+        self._live = pa.concat_tables([self._live, *parts])
+        return found
+
+    def _kept(self, live: pa.Table, manifests: Any, spec_id: int) -> pa.Table:
+        """Return what `_heads` and `_end_findings` need of live entries (`LIVE`).
+
+        Args:
+            live: the entries.
+            manifests: for each, the index of its manifest.
+            spec_id: their spec.
+        """
+        if self.level < Level.ROWS:
+            # Old snapshots may have many times the entries of the heads.
+            of_heads = np.isin(manifests, self._of_heads)
+            # A filter copies all columns.
+            if not of_heads.all():
+                live, manifests = live.filter(pa.array(of_heads)), manifests[of_heads]
+        return live_files(live, manifests, self.metadata, spec_id, scopes=self._has_deletes)
+
+    def _file_findings(self, live: pa.Table, spec_id: int) -> Iterator[Finding]:
+        """Check the files that were not checked before."""
+        hashes, first = np.unique(path_hashes(live, self._identity(live)), return_index=True)
+        is_new = ~np.isin(hashes, self._seen, assume_unique=True)
+        self._seen = np.union1d(self._seen, hashes[is_new])
+        new = live.take(pa.array(np.sort(first[is_new])))
+        self.files += new.num_rows
+        damaged = list(self._stored.findings(new))
+        yield from damaged
+        if self.level >= Level.ROWS:
+            whole = _without(new, damaged)
+            damaged = yield from self._reported(self._footers.reports(whole))
+            if self.level >= Level.DEEP:
+                unread = [item for item in damaged if item.code in _NOT_READABLE]
+                yield from self._reported(self._values.reports(_without(whole, unread), spec_id))
+
+    def _reported(
+        self, reports: Iterator[footers.FooterReport]
+    ) -> Generator[Finding, None, list[Finding]]:
+        """Yield the findings of reports, and return them."""
+        found: list[Finding] = []
+        for report in reports:
+            self._ends += report.ends
+            found += report.findings
+            yield from report.findings
+        return found
+
+    def _identity(self, live: pa.Table) -> tuple[str, ...]:
+        """Return the columns that identify a file: one Puffin file contains many deletion vectors."""
+        return _VECTOR if "content_offset" in live.column_names else _FILE
+
+    def _columns(self, *, of_deletes: bool) -> tuple[str, ...]:
+        columns = (*entries.COLUMNS, *(entries.DELETE_COLUMNS if of_deletes else ()))
+        if self.level >= Level.FILES:
+            columns = (*columns, "lower_bounds", "upper_bounds")
+        if self.level >= Level.ROWS:
+            columns = (*columns, *footers.COLUMNS)
+        return (*columns, *values.COLUMNS) if self.level >= Level.DEEP else columns
+
+    def _end_findings(self) -> Iterator[Finding]:
+        """Compare the last deleted positions with the numbers of rows of their data files."""
+        if not self._ends:
+            return
+        data = self._live.filter(pc.equal(self._live["kind"], 0))
+        known, counts = one_array(data["path"]), one_array(data["records"])
+        for item in self._ends:
+            at = pc.index_in(pa.array(path_hashes(item.last)), value_set=known)
+            rows = counts.take(at)
+            bad = pc.fill_null(pc.greater_equal(item.last["position"], rows), fill_value=False)
+            some = item.last.append_column("rows", rows).filter(bad)
+            for found in some.slice(0, MOST_DESCRIBED).to_pylist():
+                text = (
+                    f"deletes row {found['position']} of {found['file_path']}, "
+                    f"which has {found['rows']} rows"
+                )
+                yield Finding("V002", item.place, text)
+
+    def _heads(self) -> Iterator[Finding]:
+        """Check what the heads of branches and tags contain as a whole."""
+        by_id = {item.snapshot_id: item for item in self.metadata.snapshots}
+        refs = self.metadata.refs.values()
+        branches = {ref.snapshot_id for ref in refs if ref.snapshot_ref_type == "branch"}
+        for snapshot_id in sorted({ref.snapshot_id for ref in refs}):
+            wanted = self._lists.get(snapshot_id)
+            if wanted is None or self._unread.intersection(wanted.tolist()):
+                continue
+            contents = Contents(
+                self._live.filter(
+                    pc.is_in(self._live["manifest"], value_set=pa.array(wanted, pa.int32()))
+                )
+            )
+            if len(twice := contents.duplicates()):
+                yield from self._twice(contents, twice, snapshot_id)
+            yield from contents.totals(by_id[snapshot_id])
+            yield from self._together(contents, snapshot_id)
+            if snapshot_id in branches:
+                for index in self._reused.keys() & set(wanted.tolist()):
+                    place = self.manifests["manifest_path"][index].as_py()
+                    yield Finding("C005", place, self._reused[index])
+
+    def _twice(self, contents: Contents, hashes: Any, snapshot_id: int) -> Iterator[Finding]:
+        # Different paths may have one hash, so the paths are read again.
+        paths = self._paths(contents.manifest[contents.is_data], hashes)
+        owners: dict[str, list[str]] = {}
+        for path, normal in zip(
+            paths, normalize_locations(pa.array(paths, pa.string())).to_pylist(), strict=True
+        ):
+            owners.setdefault(normal, []).append(path)
+        for spelled in owners.values():
+            if len(spelled) > 1:
+                text = f"snapshot {snapshot_id} contains the file twice"
+                yield Finding("E001", spelled[0], text)
+
+    def _together(self, contents: Contents, snapshot_id: int) -> Iterator[Finding]:
+        """Report delete files that contradict data files, and row ids that several files have."""
+        found = contents.deletes(self.metadata)
+        found["N002"] = contents.overlaps()
+        for code, positions in found.items():
+            if len(positions):
+                some = positions[:MOST_DESCRIBED]
+                manifests = contents.manifest[some]
+                for path in dict.fromkeys(self._paths(manifests, contents.path[some])):
+                    yield Finding(code, path, _TOGETHER[code].format(snapshot_id))
+        following = getattr(self.metadata, "next_row_id", None)
+        last = contents.last_row_id()
+        if following is not None and last > following:
+            text = f"it has row ids up to {last - 1}, the table's next row id is {following}"
+            yield Finding("N001", f"snapshot {snapshot_id}", text)
+
+    def _paths(self, manifests: Any, hashes: Any) -> list[str]:
+        rows = self.manifests.take(pa.array(np.unique(manifests)))
+        return paths_of(self.table.storage, rows, self.metadata, hashes)

@@ -1,0 +1,450 @@
+"""Execute a compaction: rewrite groups on the engine, check the new files, commit them as `replace`.
+
+A group whose files another writer changed in the meantime is planned again; it does not delay the other groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from lake.core.base.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    ConflictingFilesError,
+    CorruptFileError,
+    LakeError,
+    RefusedError,
+)
+from lake.core.base.outcome import Detail, Outcome, Status, first_rows
+from lake.core.base.units import format_size
+from lake.core.data.rows.reader import FileSlice
+from lake.core.engine.tasks import Task
+from lake.core.maintain.compaction import dangling_deletes as dangling
+from lake.core.maintain.compaction.dangling_deletes import dangling_deletes
+from lake.core.maintain.compaction.grouping import FileGroup
+from lake.core.maintain.compaction.plan import CompactionPlan, plan_compaction
+from lake.core.maintain.compaction.rewrite import Rewriter, Rewritten
+from lake.core.maintain.compaction.tasks import CompareTask, compare
+from lake.core.maintain.compaction.verify import Disagreement, check_rows, metric_differences
+from lake.core.spec.properties.table_properties import Use, warnings
+from lake.core.table.manifests.api import entries_of
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.live_files import live_files
+from lake.core.transaction.commit.commit import CommitRequest, Committed, commit_snapshot
+from lake.core.transaction.commit.operations import RewriteFiles
+from lake.core.transaction.session import Session
+from lake.core.transaction.staging.failed_attempts import remove_lost_attempts
+from lake.core.transaction.staging.operation_files import staged
+
+_ROUNDS = 2
+# With a busy concurrent writer the head often changes before the commit; rewritten files are worth more attempts.
+_COMMIT_TRIES = 3
+_SHOWN_GROUPS = 50
+# The columns of a dry run's table, by the keys of a group.
+_COLUMNS = {
+    "number": "group",
+    "partition": "partition",
+    "files": "files",
+    "bytes": "bytes",
+    "rows": "rows",
+    "expected_output_files": "output files",
+    "reasons": "reason",
+}
+_LEFT_COLUMNS = ("reason", "partition", "files", "bytes")
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The totals over all commits and both rounds."""
+
+    files_in: int = 0
+    files_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_dropped: int = 0
+    deletes_out: int = 0
+    groups: int = 0
+    failed: int = 0
+    snapshot_ids: list[int] = field(default_factory=list)
+    operation_id: str | None = None
+
+    def add(self, groups: Sequence[Rewritten], committed: Committed, operation_id: str) -> None:
+        """Add the groups of a successful commit."""
+        self.snapshot_ids.append(committed.snapshot_id)
+        self.deletes_out += _removed_deletes(committed)
+        self.operation_id = self.operation_id or operation_id
+        self.groups += len(groups)
+        for item in groups:
+            self.files_in += item.group.files.num_rows
+            self.bytes_in += item.group.bytes
+            self.files_out += len(item.files)
+            self.bytes_out += sum(file.size_bytes for file in item.files)
+            self.rows_in += item.rows + item.dropped
+            self.rows_dropped += item.dropped
+            self.rows_out += sum(file.record_count for file in item.files)
+
+    def facts(self) -> dict[str, int]:
+        """Return the totals for the outcome."""
+        return {
+            "rewritten_files": self.files_in,
+            "added_files": self.files_out,
+            "rewritten_bytes": self.bytes_in,
+            "added_bytes": self.bytes_out,
+            "removed_delete_files": self.deletes_out,
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "rows_dropped_by_deletes": self.rows_dropped,
+            "failed_groups": self.failed,
+        }
+
+
+def _removed_deletes(committed: Committed) -> int:
+    """Return the number of delete files that a commit removed, from its summary."""
+    snapshot = committed.table.metadata.snapshot_by_id(committed.snapshot_id)
+    counters = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    return int(counters.get("removed-delete-files", "0"))
+
+
+def preview(plan: CompactionPlan, *, verbose: bool = False, explain: bool = False) -> Outcome:
+    """Describe a plan without executing it.
+
+    Args:
+        plan: the plan.
+        verbose: list all groups and partitions, instead of the first ones.
+        explain: also list the files that are left alone, by reason and partition.
+    """
+    outcome = _outcome(plan, Status.DRY_RUN)
+    groups = outcome.plan["file_groups"]
+    shown, notes = first_rows(groups, _SHOWN_GROUPS, "groups", every=verbose)
+    # The partition of an unpartitioned table has no name.
+    keys = [key for key in _COLUMNS if key != "partition" or any(item[key] for item in groups)]
+    rows = [
+        [", ".join(item[key]) if key == "reasons" else item[key] for key in keys] for item in shown
+    ]
+    details = [Detail("groups", [_COLUMNS[key] for key in keys], rows)]
+    if explain:
+        # The partitions with the most files are the ones that are asked about.
+        alone = sorted(plan.explained(), key=lambda item: -item[2])
+        partitions, more = first_rows(alone, _SHOWN_GROUPS, "partitions", every=verbose)
+        details.append(Detail("files that are left alone", _LEFT_COLUMNS, partitions))
+        notes = [*notes, *more]
+    return replace(outcome, details=details, notes=notes)
+
+
+def execute(session: Session, plan: CompactionPlan, operation_id: str | None = None) -> Outcome:
+    """Rewrite and commit; groups that conflict with other writers are planned once more.
+
+    Args:
+        session: the invocation's.
+        plan: the groups to rewrite.
+        operation_id: the id of the first commit; None for a new one.
+
+    Raises:
+        CommitConflictError: nothing could be committed.
+        CommitUnknownError: the catalog did not answer; no file was deleted.
+        CorruptFileError: a file contradicts the table's metadata; nothing was committed.
+        LakeError: the rows written differ from the rows read; nothing was committed.
+    """
+    if not plan.groups and not plan.options.remove_dangling_deletes:
+        return _outcome(plan, Status.NOTHING_TO_DO, _Tally())
+    for ignored in warnings(plan.table.properties, [Use.WRITE]):
+        session.warn(ignored)
+    run = _Run(session, plan, operation_id or session.ids.uuid())
+    stopped = False
+    try:
+        with staged(session, plan.table, run.operation_id):
+            run.all_rounds()
+    except CommitUnknownError:
+        raise
+    except LakeError as error:
+        if not run.tally.snapshot_ids:
+            raise
+        # Groups that were committed stay committed; the files of the others were removed.
+        stopped = True
+        session.warn(f"stopped before {run.next_step}: {error.message}")
+        run.tally.failed = len(plan.groups) - run.tally.groups
+    status = Status.PARTIAL if stopped or run.tally.failed else Status.DONE
+    if not run.tally.snapshot_ids:
+        status = Status.NOTHING_TO_DO
+    return _outcome(plan, status, run.tally, run.tally.operation_id)
+
+
+class _Run:
+    """One execution: up to two rounds of rewriting and committing.
+
+    The names of all files that it writes contain one id, which is also the operation id of the first commit.
+    """
+
+    def __init__(self, session: Session, plan: CompactionPlan, operation_id: str) -> None:
+        self.session = session
+        self.plan = plan
+        self.operation_id = operation_id
+        self.tally = _Tally()
+        self.next_step = "all groups were committed"
+        self._table = plan.table
+        self._conflict: CommitConflictError | None = None
+        self._wrong: list[Disagreement] = []
+        self._failed: list[FileGroup] = []
+        self._tasks = 0
+        self._commits = 0
+
+    def all_rounds(self) -> None:
+        """Rewrite and commit, then do so again for the groups that conflicted.
+
+        Raises:
+            CommitConflictError: nothing could be committed.
+        """
+        for _ in range(_ROUNDS):
+            self.session.interrupts.checkpoint()
+            conflicting = self._round()
+            self.tally.failed = len(conflicting)
+            if not conflicting or not self._plan_again(conflicting):
+                break
+        if self._conflict is not None and not self.tally.snapshot_ids:
+            raise self._conflict
+        self._warn_of_metrics()
+        # All reported files that still exist are committed.
+        self.next_step = "the files of lost tasks were removed"
+        remove_lost_attempts(self.session, self._table, self.operation_id, [])
+        if self.plan.options.remove_dangling_deletes:
+            self.next_step = "the delete files that apply to no data file were removed"
+            self._remove_dangling()
+
+    def _round(self) -> list[FileGroup]:
+        """Rewrite and commit all groups of the plan; return those that conflicted."""
+        self._failed = []
+        waiting: list[Rewritten] = []
+        for done in self._checked():
+            self.session.interrupts.checkpoint()
+            waiting.append(done)
+            if len(waiting) >= self._groups_per_commit():
+                self._commit(waiting)
+                waiting = []
+        if waiting:
+            self._commit(waiting)
+        return self._failed
+
+    def _groups_per_commit(self) -> int:
+        return self.plan.options.limits.per_commit(len(self.plan.groups))
+
+    def _plan_again(self, conflicting: Sequence[FileGroup]) -> bool:
+        """Plan the files of conflicting groups on the refreshed table; False if there is nothing to do."""
+        before = {path for group in conflicting for path in group.paths}
+        try:
+            fresh = plan_compaction(
+                self._table.refreshed(), self.plan.options, branch=self.plan.branch
+            )
+        except RefusedError as error:
+            self.session.warn(f"conflicting groups were not planned again: {error.message}")
+            return False
+        groups = [group for group in fresh.groups if before & set(group.paths)]
+        self.plan = replace(fresh, groups=groups)
+        self._table = fresh.table
+        return bool(groups)
+
+    # Rewriting
+
+    def _checked(self) -> Iterator[Rewritten]:
+        """Yield groups that are completely rewritten and have passed the checks."""
+        doubtful: list[tuple[Rewritten, list[Disagreement]]] = []
+        for done in self._rewritten():
+            check_rows(done.group.rows, done.rows, done.files, dropped=done.dropped)
+            differences = metric_differences(
+                done.group.files,
+                done.files,
+                schema=self.plan.table.schema,
+                spec=self.plan.spec,
+                fewer_rows=done.dropped > 0,
+            )
+            certain = any(item.certain for item in differences)
+            if not differences or (self.plan.options.verify and not certain):
+                yield done
+            else:
+                doubtful.append((done, differences))
+        for done, differences in doubtful:
+            self._compare(done, differences)
+            yield done
+
+    def _compare(self, done: Rewritten, differences: Sequence[Disagreement]) -> None:
+        """Compare every value, to decide whether the new rows or the metadata of the old files are wrong.
+
+        Raises:
+            LakeError: the rows differ, or the metadata of the new files does not describe them.
+            CorruptFileError: values that the metadata of the old files counts are read as NULL, because a file does
+                not contain their column.
+        """
+        worst = max(differences, key=lambda item: (item.certain, not item.of_bounds))
+        payload = CompareTask(
+            reading=self.plan.reading(self.plan.deletes(done.group.files)),
+            before=done.slices,
+            after=[FileSlice.of(file) for file in done.files],
+            files=done.files,
+        )
+        engine = self.session.engine(self.plan.input_bytes)
+        missing: set[int] = set()
+        for result in engine.run([Task(payload)], compare, storage=self.plan.table.storage):
+            if not result.value.same:
+                raise LakeError(f"{worst.text}; nothing was committed")
+            missing |= set(result.value.missing)
+            if result.value.described is not None:
+                self._check_new(done, result.value.described)
+        for item in differences:
+            if item.lost_in in missing:
+                raise CorruptFileError(
+                    f"{item.text}, because a file does not contain the column: the table's metadata or the file is "
+                    "wrong",
+                    hint="nothing was committed",
+                )
+        if worst.certain:
+            self._wrong.append(worst)
+
+    def _check_new(self, done: Rewritten, rows: DataFile) -> None:
+        """Compare the metadata of new files with the rows that were read from them.
+
+        Raises:
+            LakeError: the metadata does not describe the rows.
+        """
+        schema, spec = self.plan.table.schema, self.plan.spec
+        read = entries_of([rows], spec=spec, schema=schema, status=1, snapshot_id=0)
+        for item in metric_differences(read, done.files, schema=schema, spec=spec):
+            if item.certain:
+                raise LakeError(f"in the new files, {item.text}; nothing was committed")
+
+    def _warn_of_metrics(self) -> None:
+        """Warn once that bounds or counts of old files were wrong; the rewrite corrected them."""
+        if count := len(self._wrong):
+            groups = "a group of files" if count == 1 else f"{count} groups of files"
+            what = "bounds" if self._wrong[0].of_bounds else "counts"
+            self.session.warn(
+                f"the metadata of {groups} had wrong {what} ({self._wrong[0].text}), so filters may have skipped "
+                f"rows; the {what} of the new files are correct"
+            )
+
+    def _rewritten(self) -> Iterator[Rewritten]:
+        """Yield groups whose tasks have all finished."""
+        rewriter = Rewriter(self.session, self.plan, self.operation_id, self._tasks)
+        try:
+            yield from rewriter.groups(self._groups_per_commit())
+        finally:
+            self._tasks = rewriter.tasks
+
+    # Committing
+
+    def _commit(self, groups: Sequence[Rewritten]) -> None:
+        """Commit groups in one snapshot, without those that conflict."""
+        remaining = list(groups)
+        tries = _COMMIT_TRIES
+        while remaining:
+            try:
+                self._commit_once(remaining)
+            except ConflictingFilesError as error:
+                self._conflict = error
+                failed = [
+                    item for item in remaining if error.paths & set(item.group.paths)
+                ] or remaining
+            except CommitConflictError as error:
+                self._conflict = error
+                tries -= 1
+                failed = [] if tries else remaining
+            else:
+                return
+            self._discard(failed)
+            self._failed += [item.group for item in failed]
+            numbers = {item.group.number for item in failed}
+            remaining = [item for item in remaining if item.group.number not in numbers]
+
+    def _commit_once(self, groups: Sequence[Rewritten]) -> None:
+        # The operation id identifies a commit, so every further commit needs a new one.
+        operation_id = self.session.ids.uuid() if self._commits else self.operation_id
+        self._commits += 1
+        # Refreshed: other writers may have committed while the rows were rewritten.
+        committed = commit_snapshot(
+            self.session,
+            self._table.refreshed(),
+            self._operation(groups),
+            CommitRequest(operation_id=operation_id, branch=self.plan.branch),
+        )
+        self._table = committed.table
+        self.tally.add(groups, committed, operation_id)
+
+    def _operation(self, groups: Sequence[Rewritten]) -> RewriteFiles:
+        base = self.plan.base
+        added = [file for item in groups for file in item.files]
+        removed = [path for item in groups for path in item.group.paths]
+        # Expiry deletes a path that a snapshot removes, even if another snapshot adds it.
+        if base is None or {file.path for file in added} & set(removed):
+            raise LakeError("the rewrite would remove a file that it adds; nothing was committed")
+        keeps = self.plan.options.starting_sequence_number
+        return RewriteFiles(
+            added=added,
+            removed_paths=removed,
+            base_snapshot_id=base.snapshot_id,
+            data_sequence_number=(
+                base.sequence_number if keeps and self._table.metadata.format_version > 1 else None
+            ),
+        )
+
+    def _remove_dangling(self) -> None:
+        """Remove delete files that apply to no data file, in a separate commit on the current head."""
+        self.session.interrupts.checkpoint()
+        table = self._table.refreshed()
+        head = ancestry.branch_head(table.metadata, self.plan.branch)
+        if head is None:
+            return
+        removed = dangling_deletes(
+            live_files(table, head, columns=dangling.COLUMNS, with_deletes=False)
+        )
+        if not removed:
+            return
+        operation_id = self.session.ids.uuid()
+        operation = RewriteFiles(
+            added=[], removed_paths=[], base_snapshot_id=head.snapshot_id, removed_deletes=removed
+        )
+        request = CommitRequest(operation_id=operation_id, branch=self.plan.branch)
+        committed = commit_snapshot(self.session, table, operation, request)
+        self.tally.add([], committed, operation_id)
+
+    def _discard(self, groups: Sequence[Rewritten]) -> None:
+        unused = [file.path for item in groups for file in item.files]
+        if self.plan.table.storage.delete(unused).failed:
+            self.session.warn("some files of groups that were not committed could not be removed")
+
+
+def _more_files(plan: CompactionPlan, tally: _Tally | None) -> list[str]:
+    """Return a warning if a compaction makes, or is expected to make, more files than it removes."""
+    before = sum(group.files.num_rows for group in plan.groups)
+    by_size = sum(group.output_files for group in plan.groups)
+    after = sum(group.expected_files for group in plan.groups)
+    if tally is not None:
+        before, after = tally.files_in, tally.files_out
+    if after <= before:
+        return []
+    cause = f"the target size is {format_size(plan.options.target_bytes)}"
+    if by_size <= before:
+        cause = f"partition spec {plan.spec.spec_id} puts their rows into more partitions"
+    about = "about " if tally is None else ""
+    return [f"the rewrite turns {before:,} files into {about}{after:,}: {cause}"]
+
+
+def _outcome(
+    plan: CompactionPlan,
+    status: Status,
+    tally: _Tally | None = None,
+    operation_id: str | None = None,
+) -> Outcome:
+    return Outcome(
+        command="compact",
+        table=plan.table.identifier,
+        branch=plan.branch,
+        status=status,
+        operation_id=operation_id,
+        base_snapshot_id=plan.base.snapshot_id if plan.base else None,
+        snapshot_ids=tally.snapshot_ids if tally else [],
+        warnings=_more_files(plan, tally),
+        plan=plan.facts(),
+        result=tally.facts() if tally else {},
+    )

@@ -1,0 +1,438 @@
+"""Choose the files that are rewritten together: pure functions over Arrow columns.
+
+Source: Iceberg's SizeBasedFileRewritePlanner and BinPackRewriteFilePlanner. The choice is the same, file by
+file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.maintain.compaction.options import BINPACK, CompactionOptions
+from lake.core.maintain.compaction.partition_counts import Integers
+from lake.core.spec.types.partition_codes import partition_codes
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+
+# A split is this much larger than its share, so that rounding does not produce an extra file.
+_SPLIT_OVERHEAD = 5 * 1024
+_TOLERATED_EXCESS = 1.1
+# Why files are left alone: they have the right size and few deletes; their partition has no other file to rewrite, or
+# too few; the rewrite would produce more files, because of the target size, or because the table's spec has more
+# partitions for their rows than there are files.
+RIGHT_SIZE, ONLY_FILE, FEW_FILES, MORE_FILES = "right-size", "only-file", "few-files", "more-files"
+MORE_PARTITIONS = "more-partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """The rows of a group that one task rewrites.
+
+    Args:
+        first_file: index of the file that contains the first row.
+        end_file: index of the last file that contains a row, plus 1.
+        skip: rows of the first file that belong to the previous range.
+        rows: the number of rows.
+        input_bytes: the range's share of the group's bytes.
+    """
+
+    first_file: int
+    end_file: int
+    skip: int
+    rows: int
+    input_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Files that are rewritten together, in order.
+
+    Args:
+        number: index of the group in the plan.
+        files: one row per file: the columns of its entry except ``partition``, ``spec_id``, ``delete_files``,
+            ``deleted_rows`` (by deletes that apply to this file only), and ``place``, the row of the file in
+            the entries of its spec.
+        output_files: the number of files that Java would write.
+        split_bytes: input bytes for one output file.
+        moves_rows: whether rows may move to a partition other than their file's.
+        partitions: the expected number of partitions to which they move.
+    """
+
+    number: int
+    files: pa.Table
+    output_files: int
+    split_bytes: int
+    moves_rows: bool = False
+    partitions: int = 1
+
+    @property
+    def expected_files(self) -> int:
+        """The number of files that are expected."""
+        return self.output_files + self.partitions - 1
+
+    @property
+    def paths(self) -> list[str]:
+        """The files' paths."""
+        return self.files["file_path"].to_pylist()  # type: ignore[no-any-return]
+
+    @property
+    def bytes(self) -> int:
+        """The total size of the files."""
+        return int(_sizes(self.files).sum())
+
+    @property
+    def rows(self) -> int:
+        """The total number of rows of the files."""
+        return int(_column(self.files, "record_count").sum())
+
+    def reasons(self, options: CompactionOptions) -> list[str]:
+        """Return why the files are rewritten, in the words of the JSON output."""
+        sizes = _sizes(self.files)
+        found = {
+            "small-files": (sizes < options.min_bytes).any(),
+            "large-files": (sizes > options.max_bytes).any(),
+            "deletes": _has_many_deletes(self.files, options).any(),
+        }
+        # Every file is rewritten, so its size is not the reason.
+        if options.takes_every_file:
+            return ["rewrite-all"]
+        return [name for name, holds in found.items() if holds]
+
+    def ranges(self) -> list[RowRange]:
+        """Cut the group's rows, in order, into one range per output file, each of ``split_bytes``.
+
+        Rows that may move to any partition are not cut: each range would write separate files in each partition.
+        """
+        return self.cut(self.split_bytes, 1 if self.moves_rows else self.output_files)
+
+    def cut(self, piece_bytes: int, pieces: int) -> list[RowRange]:
+        """Cut the group's rows, in order, into ``pieces`` ranges of ``piece_bytes``; the last takes the rest."""
+        if self.rows == 0:
+            return [RowRange(0, self.files.num_rows, 0, 0, self.bytes)]
+        bytes_before = np.concatenate([[0], np.cumsum(_sizes(self.files))])
+        rows_before = np.concatenate([[0], np.cumsum(_column(self.files, "record_count"))])
+        inner = np.arange(1, pieces) * min(piece_bytes, self.bytes)
+        cuts = np.interp(inner, bytes_before, rows_before).astype(np.int64)
+        edges = np.unique(np.concatenate([[0], cuts, [rows_before[-1]]]))
+        at_bytes = np.interp(edges, rows_before, bytes_before).astype(np.int64)
+        at_bytes[[0, -1]] = 0, bytes_before[-1]
+        first = np.maximum(np.searchsorted(rows_before, edges[:-1], side="right") - 1, 0)
+        end = np.searchsorted(rows_before, edges[1:], side="left")
+        return [
+            RowRange(
+                first_file=int(first[index]),
+                end_file=int(end[index]),
+                skip=int(edges[index] - rows_before[first[index]]),
+                rows=int(edges[index + 1] - edges[index]),
+                input_bytes=int(at_bytes[index + 1] - at_bytes[index]),
+            )
+            for index in range(len(edges) - 1)
+        ]
+
+
+class Grouping(NamedTuple):
+    """The files that are rewritten, and those that are not.
+
+    Args:
+        groups: the groups to rewrite.
+        remaining: the number of files that `max_files` leaves out.
+        left_alone: the other files by the reason: their ``spec_id``, ``place`` and ``file_size_in_bytes``.
+        more_partitions: the expected number of files that those left alone for this reason would become.
+    """
+
+    groups: list[FileGroup]
+    remaining: int
+    left_alone: Mapping[str, pa.Table]
+    more_partitions: int = 0
+
+
+def plan_groups(
+    by_spec: Mapping[int, pa.Table],
+    options: CompactionOptions,
+    *,
+    table_spec_id: int,
+    output_spec: PartitionSpec,
+    least_bytes: int = 0,
+    expected_partitions: Callable[[Integers], int] | None = None,
+) -> Grouping:
+    """Choose files and group them, the oldest first.
+
+    A group that is expected to become more files is skipped, unless the rewrite splits files that are too large,
+    applies deletes, sorts rows or moves them to a spec that was asked for.
+
+    Args:
+        by_spec: live data files by spec id, canonical entry columns in planning order, with
+            ``delete_files`` and ``deleted_rows``.
+        options: thresholds.
+        table_spec_id: the table's spec. Its files are grouped by partition; files of other specs form one group.
+        output_spec: the spec that files are written with.
+        least_bytes: the minimal size of a written file, see `least_file_bytes`.
+        expected_partitions: returns the number of partitions of ``output_spec`` for the rows of some files, by
+            their index among all files; None if it is 1.
+    """
+    if not by_spec:
+        return Grouping([], 0, {})
+    files, partitions = _numbered(by_spec, table_spec_id)
+    # Sorted by the order of their commits. Columns are copied once, after all groups are known.
+    order = np.argsort(_column(files, "sequence_number"), kind="stable")
+    sizes, has_many_deletes = _sizes(files)[order], _has_many_deletes(files, options)[order]
+    alone: dict[str, list[Integers]] = {
+        reason: [] for reason in (RIGHT_SIZE, ONLY_FILE, FEW_FILES, MORE_FILES, MORE_PARTITIONS)
+    }
+    more_files = 0
+    if not options.takes_every_file:
+        chosen = _wrong_size(sizes, options) | has_many_deletes
+        alone[RIGHT_SIZE].append(order[~chosen])
+        order, sizes, has_many_deletes = order[chosen], sizes[chosen], has_many_deletes[chosen]
+    gains = _gains(files, options, output_spec, least_bytes)[order]
+    groups: list[Integers] = []
+    partitions_of = _counted(expected_partitions, order, _moves(files, output_spec)[order])
+    remaining = len(order) if options.max_files is None else options.max_files
+    left = 0
+    for rows in _by_partition(partitions[order]):
+        for packed in pack(sizes[rows].tolist(), options.max_group_bytes, options.max_group_files):
+            group = rows[packed]
+            outputs = _output_files(sizes[group], options)
+            reason = None
+            if not options.takes_every_file:
+                if not _worth_it(sizes[group], has_many_deletes[group], options):
+                    reason = ONLY_FILE if len(group) == 1 else FEW_FILES
+                elif not gains[group].any():
+                    reason = _becomes_more(outputs, partitions_of(group), len(group))
+            if reason is not None:
+                alone[reason].append(order[group])
+                if reason == MORE_PARTITIONS:
+                    more_files += outputs + partitions_of(group) - 1
+                continue
+            taken = group[:remaining]
+            if len(taken):
+                groups.append(taken)
+            remaining -= len(taken)
+            left += len(group) - len(taken)
+    left_alone = _left_alone(files, alone)
+    if not groups:
+        return Grouping([], left, left_alone, more_files)
+    groups = _in_job_order(groups, sizes, options.job_order)
+    grouped = files.take(pa.array(order[np.concatenate(groups)]))
+    ends = np.cumsum([len(group) for group in groups]).tolist()
+    planned = [
+        _group(
+            number,
+            grouped.slice(end - len(group), len(group)),
+            options,
+            output_spec,
+            partitions_of(group),
+        )
+        for number, (group, end) in enumerate(zip(groups, ends, strict=True))
+    ]
+    return Grouping(planned, left, left_alone, more_files)
+
+
+def _left_alone(files: pa.Table, by_reason: Mapping[str, list[Integers]]) -> dict[str, pa.Table]:
+    shown = files.select(["spec_id", "place", "file_size_in_bytes"])
+    return {
+        reason: shown.take(pa.array(np.concatenate(found)))
+        for reason, found in by_reason.items()
+        if sum(map(len, found))
+    }
+
+
+def output_files(input_bytes: int, options: CompactionOptions) -> int:
+    """Return how many files Java writes for ``input_bytes``: no small remainder, no file above the maximum size."""
+    target = options.target_bytes
+    if input_bytes < target:
+        return 1
+    with_rest = math.ceil(input_bytes / target)
+    without_rest = input_bytes // target
+    if input_bytes % target > options.min_bytes:
+        return with_rest
+    average = input_bytes // without_rest
+    if average < min(_TOLERATED_EXCESS * target, options.write_max_bytes):
+        return without_rest
+    return with_rest
+
+
+def least_file_bytes(columns: int, file_format: str) -> int:
+    """Estimate the bytes of a file with one row, most of which are its footer.
+
+    Args:
+        columns: the number of leaf columns of the schema.
+        file_format: ``parquet``, ``orc`` or ``avro``.
+    """
+    # Measured on files that lake writes.
+    each = 200 if file_format == "parquet" else 50
+    return 100 + each * columns
+
+
+def split_bytes(input_bytes: int, options: CompactionOptions) -> int:
+    """Return how many input bytes Java writes to one output file: full files and one remainder."""
+    share = input_bytes // output_files(input_bytes, options) + _SPLIT_OVERHEAD
+    return min(max(share, options.target_bytes), options.write_max_bytes)
+
+
+def pack(sizes: Sequence[int], most_bytes: int, most_files: int) -> list[slice]:
+    """Pack adjacent files, in order, into bins within both limits; a file larger than a bin gets its own.
+
+    Source: Iceberg's BinPacking.ListPacker.pack with a lookback of 1.
+    """
+    ends: list[int] = []
+    start = total = 0
+    for index, size in enumerate(sizes):
+        if index > start and (total + size > most_bytes or index - start >= most_files):
+            ends.append(index)
+            start, total = index, 0
+        total += size
+    edges = [0, *ends, len(sizes)] if sizes else []
+    return [slice(begin, end) for begin, end in itertools.pairwise(edges)]
+
+
+def _group(
+    number: int,
+    files: pa.Table,
+    options: CompactionOptions,
+    output_spec: PartitionSpec,
+    partitions: int,
+) -> FileGroup:
+    total = _expected_bytes(_sizes(files), options)
+    stays = np.all(_column(files, "spec_id") == output_spec.spec_id)
+    return FileGroup(
+        number,
+        files,
+        output_files(total, options),
+        split_bytes(total, options),
+        moves_rows=not (stays or output_spec.is_unpartitioned()),
+        partitions=partitions,
+    )
+
+
+def _numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
+    """Return all files in one table, each with its index among the files of its spec, and their partitions.
+
+    A partition is a number. Number 0 is the partition whose values are all NULL; files of other specs get it too.
+    """
+    parts, numbers = [], []
+    for spec_id, entries in by_spec.items():
+        count = entries.num_rows
+        place = pa.array(np.arange(count), pa.int64())
+        parts.append(entries.drop_columns(["partition"]).append_column("place", place))
+        own = spec_id == table_spec_id
+        numbers.append(_partition_numbers(entries) if own else np.zeros(count, np.int64))
+    return pa.concat_tables(parts).combine_chunks(), np.concatenate(numbers)
+
+
+def _partition_numbers(entries: pa.Table) -> Integers:
+    """Return a number per file, equal for equal partitions; 0 if all partition values are NULL."""
+    struct = entries.schema.field("partition").type
+    nulls = pa.chunked_array([pa.array([{field.name: None for field in struct}], struct)])
+    codes, null = partition_codes([entries["partition"], nulls])
+    return np.where(codes == null[0], 0, codes + 1)
+
+
+def _by_partition(partitions: Integers) -> Iterator[Integers]:
+    """Yield each partition's rows in order; the partition of the first row comes first."""
+    if not len(partitions):
+        return
+    order = np.argsort(partitions, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(partitions[order])) + 1)
+    yield from sorted(groups, key=lambda rows: int(rows[0]))
+
+
+def _wrong_size(sizes: Integers, options: CompactionOptions) -> npt.NDArray[np.bool_]:
+    return (sizes < options.min_bytes) | (sizes > options.max_bytes)
+
+
+def _has_many_deletes(files: pa.Table, options: CompactionOptions) -> npt.NDArray[np.bool_]:
+    """Return which files have enough deletes to be rewritten for that reason alone."""
+    rows = _column(files, "record_count")
+    deleted = np.minimum(_column(files, "deleted_rows"), rows)
+    too_high = (rows > 0) & (deleted >= options.delete_ratio * rows) & (deleted > 0)
+    return too_high | (_column(files, "delete_files") >= options.delete_file_threshold)
+
+
+def _worth_it(
+    sizes: Integers, has_many_deletes: npt.NDArray[np.bool_], options: CompactionOptions
+) -> bool:
+    count, total = len(sizes), int(sizes.sum())
+    enough_files = count > 1 and count >= options.min_input_files
+    enough_content = count > 1 and total > options.target_bytes
+    return (
+        enough_files or enough_content or total > options.max_bytes or bool(has_many_deletes.any())
+    )
+
+
+def _gains(
+    files: pa.Table, options: CompactionOptions, output_spec: PartitionSpec, least_bytes: int
+) -> npt.NDArray[np.bool_]:
+    """Return which files a rewrite improves even if it produces more files."""
+    if options.strategy != BINPACK:
+        return np.ones(files.num_rows, np.bool_)
+    moved = _moves(files, output_spec) & (options.spec_id is not None)
+    deleted = _column(files, "delete_files") > 0
+    # Each part gets its own footer; the part including the footer must not be too large again.
+    splits = options.target_bytes + least_bytes <= options.max_bytes
+    too_large = (_sizes(files) > options.max_bytes) & splits
+    return np.asarray(moved | deleted | too_large, np.bool_)
+
+
+def _counted(
+    expected_partitions: Callable[[Integers], int] | None,
+    order: Integers,
+    moves: npt.NDArray[np.bool_],
+) -> Callable[[Integers], int]:
+    """Return a function that counts the partitions that a group's files may become; see `plan_groups`."""
+
+    def count(group: Integers) -> int:
+        known = expected_partitions if moves[group].any() else None
+        return 1 if known is None else max(known(order[group]), 1)
+
+    return count
+
+
+def _becomes_more(by_size: int, partitions: int, files: int) -> str | None:
+    """Return the reason if a rewrite is expected to make more files: the target size, or the partitions."""
+    if by_size > files:
+        return MORE_FILES
+    return MORE_PARTITIONS if by_size + partitions - 1 > files else None
+
+
+def _moves(files: pa.Table, output_spec: PartitionSpec) -> npt.NDArray[np.bool_]:
+    return np.asarray(_column(files, "spec_id") != output_spec.spec_id, np.bool_)
+
+
+def _output_files(sizes: Integers, options: CompactionOptions) -> int:
+    return output_files(_expected_bytes(sizes, options), options)
+
+
+def _expected_bytes(sizes: Integers, options: CompactionOptions) -> int:
+    return int(sizes.sum() * options.compression_factor)
+
+
+def _in_job_order(groups: list[Integers], sizes: Integers, order: str) -> list[Integers]:
+    measure, _, direction = order.partition("-")
+    if measure == "none":
+        return groups
+
+    def measured(group: Integers) -> int:
+        return int(sizes[group].sum()) if measure == "bytes" else len(group)
+
+    return sorted(groups, key=measured, reverse=direction == "desc")
+
+
+def _sizes(files: pa.Table) -> Integers:
+    return _column(files, "file_size_in_bytes")
+
+
+def _column(files: pa.Table, name: str) -> Integers:
+    """Return a column of integers; NULL (version 1 has no sequence numbers) is 0."""
+    values: Any = pc.fill_null(files[name], 0).to_numpy()
+    return np.asarray(values, dtype=np.int64)

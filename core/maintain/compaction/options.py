@@ -1,0 +1,242 @@
+"""The options of a compaction, with the names and defaults of Iceberg's rewrite_data_files.
+
+Source: SizeBasedFileRewritePlanner, BinPackRewriteFilePlanner, RewriteDataFiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.options import Option
+from lake.core.base.units import whole_number
+from lake.core.data.sorting.sort_keys import MOST_BYTES, TEXT_BYTES
+from lake.core.spec.properties.table_properties import DATA_FILE_BYTES
+from lake.core.transaction.commit.work_limits import WorkLimits
+
+_MIN_PART, _MAX_PART = 0.75, 1.80
+_UNLIMITED = 2**63 - 1
+BINPACK, SORT, ZORDER = "binpack", "sort", "zorder"
+STRATEGIES = (BINPACK, SORT, ZORDER)
+JOB_ORDERS = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionOptions:
+    """The options of a compaction; `compaction_options` parses them from text.
+
+    Args:
+        strategy: how rows are arranged, one of `STRATEGIES`.
+        by: the order for sort (None: the table's) or the columns for zorder.
+        compression_factor: expected ratio of written bytes to read bytes; for sort and zorder.
+        partitions_per_file: the number of Spark's shuffle partitions per output file; lake sorts any file in parts.
+        text_bytes: the number of leading bytes of a text that zorder uses.
+        most_curve_bytes: maximum length of zorder's interleaved value.
+        target_bytes: size of the files to write.
+        min_bytes: smaller files are rewritten.
+        max_bytes: larger files are rewritten.
+        min_input_files: this many files are rewritten even if they do not fill one file.
+        max_group_bytes: maximum bytes of a group.
+        max_group_files: maximum files of a group.
+        delete_file_threshold: a file with this many delete files is rewritten; 0 rewrites every file.
+        delete_ratio: a file with this ratio of deleted rows is rewritten.
+        rewrite_all: rewrite every file.
+        max_files: maximum number of files that are rewritten in total.
+        job_order: which groups come first, one of `JOB_ORDERS`.
+        partial_progress: commit groups as they finish.
+        max_commits: maximum number of commits with partial progress.
+        starting_sequence_number: give new files the sequence number of the snapshot that the plan is based on.
+        spec_id: partition spec to write with; None takes the table's.
+        where: row filter; only files that may hold matching rows are rewritten.
+        changed_before_ms: only files of partitions that did not change after this time, in ms since 1970; rewrites
+            are not changes. None for all partitions.
+        verify: compare every value before the commit.
+        remove_dangling_deletes: afterwards remove delete files that no longer apply to any data file.
+
+    Raises:
+        InvalidRequestError: a value is out of range or contradicts another.
+    """
+
+    strategy: str = BINPACK
+    by: str | None = None
+    compression_factor: float = 1.0
+    partitions_per_file: int = 1
+    text_bytes: int = TEXT_BYTES
+    most_curve_bytes: int = MOST_BYTES
+    target_bytes: int = DATA_FILE_BYTES.default
+    min_bytes: int = int(DATA_FILE_BYTES.default * _MIN_PART)
+    max_bytes: int = int(DATA_FILE_BYTES.default * _MAX_PART)
+    min_input_files: int = 5
+    max_group_bytes: int = 100 * 1024**3
+    max_group_files: int = _UNLIMITED
+    delete_file_threshold: int = 2**31 - 1
+    delete_ratio: float = 0.3
+    rewrite_all: bool = False
+    max_files: int | None = None
+    job_order: str = "none"
+    partial_progress: bool = False
+    max_commits: int = 10
+    starting_sequence_number: bool = True
+    spec_id: int | None = None
+    where: str | None = None
+    changed_before_ms: int | None = None
+    verify: bool = False
+    remove_dangling_deletes: bool = False
+
+    def __post_init__(self) -> None:
+        self._check_strategy()
+        if not 0 <= self.min_bytes < self.target_bytes < self.max_bytes:
+            raise InvalidRequestError(
+                f"sizes must rise: min {self.min_bytes} < target {self.target_bytes} < "
+                f"max {self.max_bytes}"
+            )
+        positive = {
+            "min-input-files": self.min_input_files,
+            "max-file-group-size-bytes": self.max_group_bytes,
+            "max-file-group-input-files": self.max_group_files,
+            "partial-progress.max-commits": self.max_commits,
+            "max-files-to-rewrite": 1 if self.max_files is None else self.max_files,
+            "shuffle-partitions-per-file": self.partitions_per_file,
+        }
+        for name, value in positive.items():
+            if value < 1:
+                raise InvalidRequestError(f"'{name}' is set to {value} but must be > 0")
+        if self.delete_file_threshold < 0:
+            raise InvalidRequestError(
+                f"'delete-file-threshold' is set to {self.delete_file_threshold} but must be >= 0"
+            )
+        if not 0 < self.delete_ratio <= 1:
+            raise InvalidRequestError(
+                f"'delete-ratio-threshold' is set to {self.delete_ratio} but must be > 0 and <= 1"
+            )
+        if self.job_order not in JOB_ORDERS:
+            raise InvalidRequestError(
+                f"job order {self.job_order!r} is not one of {', '.join(JOB_ORDERS)}"
+            )
+
+    def _check_strategy(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise InvalidRequestError(
+                f"{Option.STRATEGY} {self.strategy!r} is not one of {', '.join(STRATEGIES)}"
+            )
+        if self.strategy == BINPACK and self.by is not None:
+            raise InvalidRequestError(f"{Option.BY} requires {Option.STRATEGY} sort or zorder")
+        if self.strategy == ZORDER and self.by is None:
+            raise InvalidRequestError(
+                f"{Option.STRATEGY} zorder requires columns",
+                hint=f'name them, for example {Option.BY} "a, b"',
+            )
+        positive = {
+            "compression-factor": self.compression_factor,
+            "var-length-contribution": self.text_bytes,
+            "max-output-size": self.most_curve_bytes,
+        }
+        for name, value in positive.items():
+            if not value > 0:
+                raise InvalidRequestError(f"'{name}' is set to {value} but must be > 0")
+
+    @property
+    def limits(self) -> WorkLimits:
+        """How much is rewritten in one run, and in how many commits."""
+        return WorkLimits(
+            max_files=self.max_files,
+            partial_progress=self.partial_progress,
+            max_commits=self.max_commits,
+        )
+
+    @property
+    def takes_every_file(self) -> bool:
+        """Whether every file and group is rewritten regardless of its size."""
+        return self.rewrite_all or self.delete_file_threshold == 0
+
+    @property
+    def write_max_bytes(self) -> int:
+        """The size at which an output file is closed: half way from the target to the maximum."""
+        return self.target_bytes + (self.max_bytes - self.target_bytes) // 2
+
+
+def _whole(text: str) -> int:
+    number = whole_number(text)
+    if number is None:
+        raise ValueError(text)
+    return number
+
+
+def _positive(text: str) -> int:
+    number = _whole(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+# Spark's names -> (field, parser)
+_SPARK: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
+    "target-file-size-bytes": ("target_bytes", _whole),
+    "min-file-size-bytes": ("min_bytes", _whole),
+    "max-file-size-bytes": ("max_bytes", _whole),
+    "min-input-files": ("min_input_files", _whole),
+    "max-file-group-size-bytes": ("max_group_bytes", _whole),
+    "max-file-group-input-files": ("max_group_files", _whole),
+    "delete-file-threshold": ("delete_file_threshold", _whole),
+    "delete-ratio-threshold": ("delete_ratio", float),
+    "rewrite-all": ("rewrite_all", _flag),
+    "max-files-to-rewrite": ("max_files", _whole),
+    "rewrite-job-order": ("job_order", str),
+    "partial-progress.enabled": ("partial_progress", _flag),
+    "partial-progress.max-commits": ("max_commits", _whole),
+    "use-starting-sequence-number": ("starting_sequence_number", _flag),
+    "output-spec-id": ("spec_id", _whole),
+    # Spark's scheduling and caching: accepted because scripts pass them, and ignored.
+    "cache-delete-files": (None, _flag),
+    "max-concurrent-file-group-rewrites": (None, _positive),
+    "partial-progress.max-failed-commits": (None, _whole),
+    "remove-dangling-deletes": ("remove_dangling_deletes", _flag),
+}
+_SORTING: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
+    "compression-factor": ("compression_factor", float),
+    "shuffle-partitions-per-file": ("partitions_per_file", _whole),
+}
+_CURVE: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
+    "var-length-contribution": ("text_bytes", _whole),
+    "max-output-size": ("most_curve_bytes", _whole),
+}
+# Additional options of each strategy.
+_OWN = {BINPACK: {}, SORT: _SORTING, ZORDER: {**_SORTING, **_CURVE}}
+
+
+def compaction_options(
+    chosen: Mapping[str, object], spark: Mapping[str, str], properties: Mapping[str, str]
+) -> CompactionOptions:
+    """Combine options: lake's own options override Spark's names, which override the table's properties.
+
+    Raises:
+        InvalidRequestError: an unknown name, a value of another type, or contradicting sizes.
+    """
+    values: dict[str, object] = {}
+    known = {**_SPARK, **_OWN.get(str(chosen.get("strategy") or BINPACK), {})}
+    for name, text in spark.items():
+        if name not in known:
+            names = ", ".join(sorted(known))
+            raise InvalidRequestError(f"unknown option {name!r}", hint=f"known options: {names}")
+        field, parse = known[name]
+        try:
+            value = parse(text)
+        except ValueError as error:
+            raise InvalidRequestError(f"option {name} cannot be {text!r}") from error
+        if field is not None:
+            values[field] = value
+    values.update({name: value for name, value in chosen.items() if value is not None})
+    if "target_bytes" not in values:
+        values["target_bytes"] = DATA_FILE_BYTES.of(properties)
+    target = values["target_bytes"]
+    if isinstance(target, int) and target > 0:
+        values.setdefault("min_bytes", int(target * _MIN_PART))
+        values.setdefault("max_bytes", int(target * _MAX_PART))
+    return CompactionOptions(**values)  # type: ignore[arg-type]

@@ -1,0 +1,377 @@
+"""Plan a compaction: which files are rewritten together, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.base.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    RefusedError,
+)
+from lake.core.base.options import Option
+from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
+from lake.core.data.rows.writer import WriteSettings
+from lake.core.data.sorting.sort_keys import RowOrder, described_order
+from lake.core.maintain.compaction.grouping import (
+    MORE_PARTITIONS,
+    FileGroup,
+    least_file_bytes,
+    plan_groups,
+)
+from lake.core.maintain.compaction.options import BINPACK, ZORDER, CompactionOptions
+from lake.core.maintain.compaction.partition_counts import Integers, PartitionCounts
+from lake.core.spec.expressions.filters import bind_filter
+from lake.core.spec.expressions.parser import parse_filter
+from lake.core.spec.properties.table_properties import DATA_FORMAT
+from lake.core.spec.types.arrow_schema import moved_schema
+from lake.core.spec.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
+from lake.core.spec.types.transform_syntax import curve_columns, sort_order
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.manifests.data_files import DeleteFile
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.live_files import LiveFiles, live_files
+from lake.core.table.snapshots.partition_activity import activity_of
+from lake.core.table.snapshots.partition_names import PartitionNames, partition_names
+from lake.core.table.snapshots.pruning import FILTER_COLUMNS
+from lake.core.transaction.commit.preconditions import require_writable
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.snapshots import Snapshot
+
+_SIZE = "file_size_in_bytes"
+_BY = f'specify a sort order, for example {Option.BY} "a desc, b"'
+_NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
+_COLUMNS = (
+    "status",
+    "snapshot_id",
+    "sequence_number",
+    "file_sequence_number",
+    "content",
+    "file_path",
+    "file_format",
+    "partition",
+    "record_count",
+    "file_size_in_bytes",
+    "first_row_id",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """A planned compaction of one snapshot of a branch.
+
+    Args:
+        table: the table that the plan was made for.
+        branch: the branch whose head is compacted.
+        base: that head; None for an empty branch.
+        options: the requested options.
+        found: the live files; the groups' ``place`` is an index into their entries by spec.
+        groups: the groups of files that are rewritten together.
+        remaining_files: how many more files would be rewritten without `max_files`.
+        spec: the spec that files are written with.
+        order: sort order of the rows of a partition; None to keep the order in which they are read.
+        sort_order_id: the id of the table's sort order that equals ``order``, if any.
+        left_alone: the live files that are not in a group, by the reason; see `Grouping`.
+        more_partitions: the expected number of files that files left alone for this reason would become.
+        busy_partitions: the partitions that are left out because they changed too recently; None if that is not
+            a condition.
+    """
+
+    table: Table
+    branch: str
+    base: Snapshot | None
+    options: CompactionOptions
+    found: LiveFiles | None
+    groups: Sequence[FileGroup]
+    remaining_files: int
+    spec: PartitionSpec
+    order: RowOrder | None = None
+    sort_order_id: int | None = None
+    left_alone: Mapping[str, pa.Table] = field(default_factory=dict)
+    more_partitions: int = 0
+    busy_partitions: int | None = None
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes to read."""
+        return sum(group.bytes for group in self.groups)
+
+    @property
+    def written_schema(self) -> Schema:
+        """The columns that are copied, including row ids if the table has them."""
+        return moved_schema(self.table.schema, self.table.metadata)
+
+    def writing(self, operation_id: str) -> WriteSettings:
+        """Return the settings for writing files, without the sort order."""
+        return WriteSettings.of(
+            self.table,
+            operation_id,
+            target_bytes=self.options.write_max_bytes,
+            spec=self.spec,
+            schema=self.written_schema,
+        )
+
+    def order_in(self, group: FileGroup) -> RowOrder | None:
+        """Return the order in which a group's rows are written: grouped by partition."""
+        if self.order is None or not group.moves_rows:
+            return self.order
+        return replace(self.order, fields=(*partition_fields(self.spec), *self.order.fields))
+
+    def reading(self, deletes: Sequence[DeleteFile]) -> ReadSettings:
+        """Return the settings for reading files with these deletes, in the table's current schema."""
+        return ReadSettings.of(self.table, projection=self.written_schema, deletes=deletes)
+
+    def deletes(self, files: pa.Table) -> tuple[DeleteFile, ...]:
+        """Return the distinct delete files that may apply to some files (``spec_id``, ``place``)."""
+        if self.found is None:
+            return ()
+        counts = [entries.num_rows for entries in self.found.by_spec.values()]
+        starts = dict(zip(self.found.by_spec, np.cumsum([0, *counts]).tolist(), strict=False))
+        bases = np.array([starts[spec_id] for spec_id in files["spec_id"].to_pylist()], np.int64)
+        return self.found.deletes_of(np.sort(bases + files["place"].to_numpy()))
+
+    def slices(self, group: FileGroup) -> list[FileSlice]:
+        """Return a group's files as slices for tasks, in order."""
+        spec_ids = group.files["spec_id"].to_numpy()
+        places = group.files["place"].to_numpy()
+        slices: list[Any] = [None] * group.files.num_rows
+        for spec_id in np.unique(spec_ids).tolist():
+            rows = np.flatnonzero(spec_ids == spec_id)
+            entries = self._entries(spec_id).take(pa.array(places[rows]))
+            spec = self.table.metadata.specs()[spec_id]
+            of_spec = slices_of(entries, spec=spec, schema=self.table.schema)
+            for row, file in zip(rows, of_spec, strict=True):
+                slices[row] = file
+        return slices
+
+    def _entries(self, spec_id: int) -> pa.Table:
+        return self.found.by_spec[spec_id] if self.found else pa.table({})
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan's figures for the outcome."""
+        places = [group.files.select(["spec_id", "place"]) for group in self.groups]
+        limit = self.options.max_files
+        files = pa.concat_tables([_NO_PLACES, *places], promote_options="permissive")
+        return {
+            "groups": len(self.groups),
+            "input_files": files.num_rows,
+            "input_bytes": self.input_bytes,
+            "input_delete_files": len(self.deletes(files)),
+            "expected_output_files": sum(group.output_files for group in self.groups),
+            **({"sorted_by": described_order(self.order, self.table.schema)} if self.order else {}),
+            **({} if limit is None else {"remaining_files": self.remaining_files}),
+            **({} if self.busy_partitions is None else {"busy_partitions": self.busy_partitions}),
+            "file_groups": self.group_facts(),
+            "left_alone": {
+                reason: {
+                    "files": files.num_rows,
+                    "bytes": pc.sum(files[_SIZE]).as_py(),
+                    **(self._in_more_partitions() if reason == MORE_PARTITIONS else {}),
+                }
+                for reason, files in self.left_alone.items()
+            },
+            "total_data_files": self.found.count if self.found else 0,
+            "total_files_size": self.found.bytes if self.found else 0,
+        }
+
+    def _in_more_partitions(self) -> dict[str, int]:
+        return {"expected_output_files": self.more_partitions, "spec_id": self.spec.spec_id}
+
+    def explained(self) -> list[tuple[str, str, int, int]]:
+        """Return why files are left alone: the reason, the partition, the files in it and their bytes."""
+        known, found = self._partitions(), []
+        for reason, files in self.left_alone.items():
+            spec_ids, sizes = files["spec_id"].to_numpy(), files[_SIZE].to_numpy()
+            places = files["place"].to_numpy()
+            for spec_id in np.unique(spec_ids).tolist():
+                rows = np.flatnonzero(spec_ids == spec_id)
+                named = known[spec_id]
+                codes, inverse = np.unique(named.codes[places[rows]], return_inverse=True)
+                counts = np.bincount(inverse).tolist()
+                totals = np.zeros(len(codes), np.int64)
+                np.add.at(totals, inverse, sizes[rows])
+                names = [named.names[code] for code in codes.tolist()]
+                found += [
+                    (reason, name, count, total)
+                    for name, count, total in zip(names, counts, totals.tolist(), strict=True)
+                ]
+        return found
+
+    def _partitions(self) -> dict[int, PartitionNames]:
+        """Return the names of the live files' partitions, by spec id."""
+        metadata = self.table.metadata
+        by_spec = self.found.by_spec if self.found else {}
+        return {
+            spec_id: partition_names(entries, spec_id, metadata)
+            for spec_id, entries in by_spec.items()
+        }
+
+    def group_facts(self) -> list[dict[str, Any]]:
+        """Return what is known about each group; `partition` is None if its files are in several partitions."""
+        known = self._partitions()
+        return [
+            {
+                "number": group.number,
+                "partition": _common_partition(group, known),
+                "files": group.files.num_rows,
+                "bytes": group.bytes,
+                "rows": group.rows,
+                "expected_output_files": group.output_files,
+                "reasons": group.reasons(self.options),
+            }
+            for group in self.groups
+        ]
+
+
+def plan_compaction(
+    table: Table, options: CompactionOptions, *, branch: str = ancestry.MAIN, shown: bool = False
+) -> CompactionPlan:
+    """Choose the files of a branch's head to rewrite.
+
+    Args:
+        table: the table.
+        options: thresholds.
+        branch: the branch.
+        shown: the plan is only displayed. The files' statistics, which are most of a manifest's bytes, are then
+            read only if there is a filter.
+
+    Raises:
+        RefusedError: the table cannot be written, or contains files that lake cannot rewrite.
+        NotFoundError: there is no such branch, spec or column.
+    """
+    require_writable(table, branch)
+    spec = _output_spec(table, options)
+    order = _order(table, options)
+    head = ancestry.branch_head(table.metadata, branch)
+    condition = None
+    if options.where is not None:
+        condition = bind_filter(parse_filter(options.where), table.schema)
+    moves = len(table.metadata.specs()) > 1 and not spec.is_unpartitioned()
+    needs_bounds = not shown or condition is not None or moves
+    columns = (*_COLUMNS, *FILTER_COLUMNS) if needs_bounds else _COLUMNS
+    found = None if head is None else live_files(table, head, condition, columns=columns)
+    busy = None if options.changed_before_ms is None else 0
+    if found is not None and options.changed_before_ms is not None:
+        found, busy = _without_busy(found, options.changed_before_ms)
+    entries = {} if found is None else _with_delete_counts(found, options)
+    groups, remaining_files, left_alone, more_partitions = plan_groups(
+        entries,
+        options,
+        table_spec_id=table.spec.spec_id,
+        output_spec=spec,
+        least_bytes=_least_file_bytes(table),
+        expected_partitions=_expected_partitions(table, entries, spec),
+    )
+    plan = CompactionPlan(
+        table=table,
+        branch=branch,
+        base=head,
+        options=options,
+        found=found,
+        groups=groups,
+        remaining_files=remaining_files,
+        spec=spec,
+        order=order,
+        sort_order_id=order_id_of(table.metadata, order.fields) if order else None,
+        left_alone=left_alone,
+        more_partitions=more_partitions,
+        busy_partitions=busy,
+    )
+    if groups:
+        plan.writing("").check_data_files()
+    return plan
+
+
+def _expected_partitions(
+    table: Table, entries: Mapping[int, pa.Table], spec: PartitionSpec
+) -> Callable[[Integers], int] | None:
+    if spec.is_unpartitioned() or not set(entries) - {spec.spec_id}:
+        return None
+    return PartitionCounts(entries, spec, table.metadata.specs(), table.schema).expected
+
+
+def _common_partition(group: FileGroup, known: Mapping[int, PartitionNames]) -> str | None:
+    spec_ids, places = group.files["spec_id"].to_numpy(), group.files["place"].to_numpy()
+    names: set[str] = set()
+    for spec_id in np.unique(spec_ids).tolist():
+        partitions = known[spec_id]
+        codes = np.unique(partitions.codes[places[spec_ids == spec_id]])
+        names.update(partitions.names[code] for code in codes[:2].tolist())
+    return names.pop() if len(names) == 1 else None
+
+
+def _order(table: Table, options: CompactionOptions) -> RowOrder | None:
+    """Return the requested order.
+
+    Raises:
+        InvalidRequestError: the table has no sort order, or a column's type cannot be ordered.
+        NotFoundError: a column does not exist.
+        RefusedError: lake does not support the table's sort order.
+    """
+    if options.strategy == BINPACK:
+        return None
+    if options.strategy == ZORDER:
+        return RowOrder(
+            curve=curve_columns(options.by or "", table.schema),
+            text_bytes=options.text_bytes,
+            most_bytes=options.most_curve_bytes,
+        )
+    if options.by is not None:
+        fields: SortFields | None = tuple(sort_order(options.by, table.schema).fields)
+    else:
+        fields = table_order(table.metadata, table.schema)
+    if fields is None:
+        raise RefusedError(f"lake does not support the sort order of {table.identifier}", hint=_BY)
+    if not fields:
+        raise InvalidRequestError(f"{table.identifier} has no sort order", hint=_BY)
+    return RowOrder(fields=fields)
+
+
+def _output_spec(table: Table, options: CompactionOptions) -> PartitionSpec:
+    specs = table.metadata.specs()
+    spec_id = table.spec.spec_id if options.spec_id is None else options.spec_id
+    if spec_id not in specs:
+        known = ", ".join(str(item) for item in sorted(specs))
+        raise NotFoundError(f"the table has no partition spec {spec_id}", hint=f"specs: {known}")
+    return specs[spec_id]
+
+
+def _with_delete_counts(found: LiveFiles, options: CompactionOptions) -> dict[int, pa.Table]:
+    """Return the live data files with the deletes of each counted; see `plan_groups`."""
+    tables = {}
+    for spec_id, entries in found.by_spec.items():
+        counts = deleted = np.zeros(entries.num_rows, np.int64)
+        if found.delete_manifests.num_rows:
+            pairs = found.pairs[spec_id]
+            counts, deleted = pairs.counts.copy(), pairs.deleted_rows
+            # Key bounds exclude some, as in Java; they are compared only if the threshold may be reached.
+            for row in np.flatnonzero(counts >= max(options.delete_file_threshold, 1)):
+                counts[row] = len(pairs.ordinals(np.array([row])))
+        tables[spec_id] = entries.append_column("delete_files", pa.array(counts)).append_column(
+            "deleted_rows", pa.array(deleted)
+        )
+    return tables
+
+
+def _without_busy(found: LiveFiles, before_ms: int) -> tuple[LiveFiles, int]:
+    """Leave out the files of partitions that changed after a time; return how many partitions those are."""
+    kept, busy = {}, 0
+    for spec_id, activity in activity_of(found).items():
+        idle = activity.changed_ms <= before_ms
+        kept[spec_id] = found.by_spec[spec_id].filter(pa.array(idle[activity.codes]))
+        busy += int(np.count_nonzero(~idle))
+    return replace(found, by_spec=kept), busy
+
+
+def _least_file_bytes(table: Table) -> int:
+    leaves = sum(table.schema.find_type(i).is_primitive for i in table.schema.field_ids)
+    return least_file_bytes(leaves, DATA_FORMAT.of(table.properties))

@@ -1,0 +1,268 @@
+"""Rewrite groups of files on the engine: in the order of their rows, or sorted.
+
+A group that fits in one file is sorted by the task that reads it. The rows of a larger group are sent to tasks by
+range of sort key, one range per output file; the ranges are computed from a sample of the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+
+from lake.core.base.errors import LakeError
+from lake.core.base.progress import Meter, showing
+from lake.core.data.rows.reader import FileSlice
+from lake.core.data.rows.writer import WriteSettings
+from lake.core.data.sorting.range_partitioning import SAMPLED_PER_RANGE, SampledKeys, cuts
+from lake.core.engine.tasks import Task
+from lake.core.maintain.compaction.grouping import FileGroup, RowRange
+from lake.core.maintain.compaction.plan import CompactionPlan
+from lake.core.maintain.compaction.tasks import (
+    ReceiveReport,
+    ReceiveTask,
+    RewriteTask,
+    SampleTask,
+    receive,
+    rewrite,
+    sample,
+    send,
+)
+from lake.core.maintain.compaction.verify import hash_together
+from lake.core.spec.types.arrow_schema import top_columns
+from lake.core.table.manifests.data_files import DataFile
+from lake.core.transaction.session import Session
+
+# Groups are shuffled together up to this many bytes, because shuffled rows are stored on the executors' disks.
+_SENT_BYTES = 16 * 1024**3
+# The bytes that one task reads and sends.
+_PIECE_BYTES = 64 * 1024 * 1024
+_SAMPLED_FILES = 64
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """The state of one group's rewrite."""
+
+    group: FileGroup
+    slices: list[FileSlice]
+    unfinished: int
+    files: list[DataFile] = field(default_factory=list)
+    rows: int = 0
+    dropped: int = 0
+
+
+class Rewriter:
+    """Rewrites a plan's groups.
+
+    Args:
+        session: the engine and progress.
+        plan: the groups to rewrite.
+        operation_id: part of every file's name.
+        first_task: the number of its first task, also part of file names.
+    """
+
+    def __init__(
+        self, session: Session, plan: CompactionPlan, operation_id: str, first_task: int
+    ) -> None:
+        self.tasks = first_task
+        self._session = session
+        self._plan = plan
+        self._operation_id = operation_id
+        self._engine = session.engine(plan.input_bytes)
+
+    def groups(self, together: int) -> Iterator[Rewritten]:
+        """Yield groups as they are completely rewritten.
+
+        Args:
+            together: how many groups to rewrite at a time.
+        """
+        direct = [group for group in self._plan.groups if self._is_read_by_its_writer(group)]
+        shuffled = [group for group in self._plan.groups if not self._is_read_by_its_writer(group)]
+        if direct:
+            yield from self._rewrite_directly(direct)
+        for batch in _batches(shuffled, together):
+            yield from self._by_ranges(batch)
+
+    def _is_read_by_its_writer(self, group: FileGroup) -> bool:
+        if self._plan.order is None:
+            return True
+        enough_groups = len(self._plan.groups) >= self._engine.parallelism
+        return group.output_files == 1 and (enough_groups or group.bytes <= _PIECE_BYTES)
+
+    def _rewrite_directly(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
+        plan, progress = self._plan, self._session.progress
+        tasks: list[Task[RewriteTask]] = []
+        owners: list[Rewritten] = []
+        for group in groups:
+            ranges = group.ranges() if plan.order is None else group.cut(group.bytes, 1)
+            slices = plan.slices(group)
+            state = Rewritten(group, slices, len(ranges))
+            owners += [state] * len(ranges)
+            tasks += [self._task(group, slices, rows) for rows in ranges]
+        meter = Meter("rewriting", inputs=[task.input_bytes for task in tasks])
+        results = self._engine.run(tasks, rewrite, storage=plan.table.storage, meter=meter)
+        for result in showing(progress, meter, results):
+            state, report = owners[result.task], result.value
+            state.rows += report.rows
+            state.dropped += report.dropped
+            state.files += report.files
+            state.unfinished -= 1
+            if state.unfinished == 0:
+                yield state
+
+    def _task(
+        self,
+        group: FileGroup,
+        slices: Sequence[FileSlice],
+        rows: RowRange,
+        *,
+        first: int = 0,
+        bounds: Sequence[bytes] = (),
+    ) -> Task[RewriteTask]:
+        plan = self._plan
+        inputs = group.files.slice(rows.first_file, rows.end_file - rows.first_file)
+        payload = RewriteTask(
+            task=self._next_task(),
+            files=_cut(slices, rows),
+            rows=rows.rows,
+            reading=plan.reading(plan.deletes(inputs)),
+            write=self._writing(group),
+            verify=plan.options.verify,
+            first=first,
+            bounds=bounds,
+        )
+        return Task(payload, rows.input_bytes)
+
+    def _next_task(self) -> int:
+        self.tasks += 1
+        return self.tasks - 1
+
+    def _writing(self, group: FileGroup) -> WriteSettings:
+        plan = self._plan
+        settings = plan.writing(self._operation_id)
+        return replace(settings, order=plan.order_in(group), sort_order_id=plan.sort_order_id)
+
+    # By ranges of keys
+
+    def _by_ranges(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
+        """Sort groups that need a shuffle: one task reads a row, another writes it."""
+        states = [Rewritten(group, self._plan.slices(group), 0) for group in groups]
+        bounds = self._bounds(states)
+        senders: list[Task[RewriteTask]] = []
+        receivers: list[ReceiveTask] = []
+        owners: list[Rewritten] = []
+        for state, cut in zip(states, bounds, strict=True):
+            first = len(receivers)
+            pieces = -(-state.group.bytes // _PIECE_BYTES)
+            senders += [
+                self._task(state.group, state.slices, rows, first=first, bounds=cut)
+                for rows in state.group.cut(_PIECE_BYTES, pieces)
+            ]
+            receivers += [self._receiver(state.group) for _ in range(len(cut) + 1)]
+            owners += [state] * (len(cut) + 1)
+        meter = Meter("reading and sorting", inputs=[task.input_bytes for task in senders])
+        reports: list[ReceiveReport] = []
+        results = self._engine.exchange(
+            senders, send, receive, receivers, storage=self._plan.table.storage, meter=meter
+        )
+        for result in showing(self._session.progress, meter, results):
+            self._add_result(owners[result.task], result.value)
+            reports.append(result.value)
+        if self._plan.options.verify:
+            _check_hashes(reports)
+        yield from states
+
+    def _add_result(self, state: Rewritten, report: ReceiveReport) -> None:
+        state.files += report.files
+        state.rows += sum(sender.rows for sender in report.senders)
+        state.dropped += sum(sender.dropped for sender in report.senders)
+
+    def _receiver(self, group: FileGroup) -> ReceiveTask:
+        return ReceiveTask(
+            task=self._next_task(),
+            write=self._writing(group),
+            reading=self._plan.reading(()) if self._plan.options.verify else None,
+        )
+
+    def _bounds(self, states: Sequence[Rewritten]) -> list[list[bytes]]:
+        """Return the bounds between the key ranges of each group, from a sample of its keys."""
+        tasks: list[Task[SampleTask]] = []
+        owners: list[int] = []
+        for index, state in enumerate(states):
+            if state.group.output_files > 1:
+                of_group = self._sample_tasks(state)
+                tasks += of_group
+                owners += [index] * len(of_group)
+        samples: list[list[tuple[int, SampledKeys]]] = [[] for _ in states]
+        meter = Meter("sampling sort keys", inputs=[task.input_bytes for task in tasks])
+        storage = self._plan.table.storage
+        results = self._engine.run(tasks, sample, storage=storage, meter=meter)
+        for result in showing(self._session.progress, meter, results):
+            samples[owners[result.task]].append((result.task, result.value))
+        return [
+            cuts([keys for _, keys in sorted(own, key=itemgetter(0))], state.group.output_files)
+            for own, state in zip(samples, states, strict=True)
+        ]
+
+    def _sample_tasks(self, state: Rewritten) -> list[Task[SampleTask]]:
+        """Return tasks that sample the keys of some files of a group, evenly chosen."""
+        order, group = self._plan.order_in(state.group), state.group
+        if order is None:
+            return []
+        reading = self._plan.reading(())
+        columns = top_columns(reading.projection, order.column_ids)
+        narrow = replace(reading, projection=columns)
+        step = max(1, len(state.slices) // max(_SAMPLED_FILES, group.output_files))
+        chosen = state.slices[::step]
+        size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * group.output_files // len(chosen))
+        return [
+            Task(
+                SampleTask(task=number, files=[file], reading=narrow, order=order, sampled=size),
+                file.size_bytes // max(1, len(reading.projection.fields)),
+            )
+            for number, file in enumerate(chosen)
+        ]
+
+
+def _batches(groups: Sequence[FileGroup], together: int) -> Iterator[list[FileGroup]]:
+    """Combine adjacent groups, up to ``together`` groups and `_SENT_BYTES`."""
+    batch: list[FileGroup] = []
+    for group in groups:
+        if batch and (len(batch) >= together or _bytes([*batch, group]) > _SENT_BYTES):
+            yield batch
+            batch = []
+        batch.append(group)
+    if batch:
+        yield batch
+
+
+def _bytes(groups: Sequence[FileGroup]) -> int:
+    return sum(group.bytes for group in groups)
+
+
+def _check_hashes(reports: Sequence[ReceiveReport]) -> None:
+    """Compare every value that was read with every value that was written.
+
+    Raises:
+        LakeError: they differ.
+    """
+    read = hash_together(
+        sender.content_hash or "" for report in reports for sender in report.senders
+    )
+    written = hash_together(report.content_hash or "" for report in reports)
+    if read != written:
+        raise LakeError(
+            f"the content hash of the rows read is {read}, of the rows written {written}; nothing was committed"
+        )
+
+
+def _cut(slices: Sequence[FileSlice], rows: RowRange) -> list[FileSlice]:
+    """Return the slices of a group's files that a range covers."""
+    files = list(slices[rows.first_file : rows.end_file])
+    if not files:
+        return []
+    files[0] = replace(files[0], skip_rows=rows.skip)
+    before = sum(file.record_count - file.skip_rows for file in files[:-1])
+    files[-1] = replace(files[-1], take_rows=rows.rows - before)
+    return files

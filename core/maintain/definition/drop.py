@@ -1,0 +1,393 @@
+"""Drop a table from its catalog and, on request, delete the files that belong to it.
+
+A catalog with an entry for each table removes the entry first, and then the files are deleted. In a Hadoop catalog
+the metadata files are the table: they are deleted last, so that a purge that was cut off can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lake.core.base import locations
+from lake.core.base.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    NotATableError,
+    NotFoundError,
+    RefusedError,
+    StoppedError,
+)
+from lake.core.base.options import Option
+from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.progress import Meter, shown
+from lake.core.maintain.definition.entries import change_entry
+from lake.core.spec.properties.table_properties import GC_ENABLED
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.catalogs.shared_locations import (
+    names_of_table,
+    refuse_other_databases,
+    require_own_folders,
+)
+from lake.core.transaction.garbage.nested_tables import FOLDERS, NestedTables
+from lake.core.transaction.garbage.other_histories import refuse_continued
+from lake.core.transaction.garbage.other_tables import OtherTables
+from lake.core.transaction.garbage.own_files import own_files
+from lake.core.transaction.garbage.reachability import KINDS, Reachability
+from lake.core.transaction.locks.table_lock import with_table_lock
+from lake.core.transaction.session import Session
+
+_BATCH = 1000
+_ATTEMPTS = 10
+_METADATA = "table metadata"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPlan:
+    """A table to drop.
+
+    Args:
+        table: the table.
+        files: path, kind and bytes of the files to delete, in the order of deletion; None to keep all files.
+        spared: the number of files that the table references and that do not belong to it.
+        unreadable: manifests and manifest lists that cannot be read: the files that they name stay.
+    """
+
+    table: Table
+    files: pa.Table | None
+    spared: int = 0
+    unreadable: tuple[str, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan by its names in the output."""
+        files = self.files
+        return {
+            "location": self.table.metadata.location,
+            "metadata_location": self.table.metadata_location,
+            "snapshots": len(self.table.metadata.snapshots),
+            "purge": files is not None,
+            "files": 0 if files is None else files.num_rows,
+            "bytes": 0 if files is None else int(pc.sum(files["bytes"]).as_py() or 0),
+            "spared_files": self.spared,
+        }
+
+
+def plan_drop(
+    session: Session, table: Table, *, purge: bool, ignore_unreadable: bool = False
+) -> DropPlan:
+    """Find the files that belong to the table.
+
+    The table's files are those that its current metadata and its log of metadata files reference and that are in the
+    table's own folders. Files that nothing references, such as staged runs and Flink checkpoints, are not among them.
+
+    Args:
+        session: the session of the invocation.
+        table: the table.
+        purge: whether its files are deleted.
+        ignore_unreadable: delete files although another table that may own some of them cannot be read.
+
+    Raises:
+        RefusedError: the catalog cannot drop tables, or a safety rule forbids the deletion.
+    """
+    if not session.catalog.has_entries:
+        _check_folder(session, table, purge=purge)
+    if not purge:
+        return DropPlan(table=table, files=None)
+    metadata = table.metadata
+    if session.catalog.has_entries:
+        kept = f"without {Option.PURGE} the table is dropped and its files stay"
+    else:
+        kept = f"move the folder {metadata.location} out of the warehouse: its files stay"
+    if not GC_ENABLED.of(table.properties):
+        raise RefusedError(
+            f"gc.enabled of {table.identifier} is false: its files may belong to other tables",
+            hint=kept,
+        )
+    place = table.metadata_location
+    require_own_folders(metadata, place, table.storage, table.identifier, kept)
+    if names := names_of_table(session.catalog, metadata, place, table.storage, table.identifier):
+        raise RefusedError(
+            f"{table.identifier} shares its files with {', '.join(names[:3])}", hint=kept
+        )
+    refuse_other_databases(table, kept)
+    named = session.catalog.metadata_files(table)
+    refuse_continued(session, table, kept)
+    found = Reachability(table.storage).garbage(metadata, metadata.snapshots, (), whole=True)
+    others = OtherTables(session, table, must_read=not ignore_unreadable)
+    own = own_files(table, found.files, others)
+    ordered = [own.filter(pc.equal(own["kind"], kind)) for kind in KINDS]
+    nested = NestedTables(table.storage, table.roots)
+    documents = [
+        path for path in named if locations.deletable(path, table.roots) and not nested.owns(path)
+    ]
+    if not session.catalog.has_entries and len(documents) < len(named):
+        raise RefusedError(
+            f"{named[-1]} is not below the location in the metadata of {table.identifier}: {metadata.location}",
+            hint=f"give {Option.WAREHOUSE} as it is in that location",
+        )
+    last = pa.table(
+        {
+            "path": documents,
+            "kind": [_METADATA] * len(documents),
+            "bytes": [0] * len(documents),
+        },
+        schema=own.schema,
+    )
+    last = last.filter(pc.invert(others.own(last["path"])))
+    files = pa.concat_tables([*ordered, last])
+    spared = found.files.num_rows + len(named) - files.num_rows
+    return DropPlan(
+        table=table,
+        files=files,
+        spared=spared,
+        unreadable=found.unreadable,
+    )
+
+
+def _check_folder(session: Session, table: Table, *, purge: bool) -> None:
+    """Check that the table of a Hadoop catalog can be dropped.
+
+    Raises:
+        RefusedError: the files would stay, or nothing can be committed to the table.
+    """
+    if not purge:
+        raise RefusedError(
+            f"in a hadoop catalog {table.identifier} is its folder, so it cannot be dropped while its files stay: "
+            f"{table.metadata.location}",
+            hint=f"{Option.PURGE} deletes its files; to keep them, end its writers and move the folder out of the "
+            "warehouse",
+        )
+    session.catalog.refuse_commits(table.identifier, table.metadata)
+
+
+def preview(plan: DropPlan) -> Outcome:
+    """Return a dry run's outcome."""
+    return _outcome(plan, Status.DRY_RUN)
+
+
+def drop(
+    session: Session,
+    table: Table,
+    *,
+    purge: bool,
+    ignore_unreadable: bool = False,
+    wait_ms: int | None = None,
+) -> Outcome:
+    """Drop the table, and delete its files if it is purged.
+
+    Args:
+        session: the session.
+        table: the table as it was loaded.
+        purge: whether its files are deleted.
+        ignore_unreadable: go on although another table, which may own files, cannot be read.
+        wait_ms: how long to wait for another run that works on the table; None not to wait.
+
+    Raises:
+        RefusedError: see `plan_drop`.
+        LockedError: another run works on the table.
+        NotFoundError: the table was dropped or renamed meanwhile; no file was deleted.
+        CommitConflictError: another process registered the table again, or changed a table of a Hadoop catalog, after
+            some of its files were deleted.
+        CommitUnknownError: the table may have been dropped; no file was deleted.
+    """
+    outcome = with_table_lock(
+        session,
+        table,
+        lambda now, _: _execute(
+            session, plan_drop(session, now, purge=purge, ignore_unreadable=ignore_unreadable)
+        ),
+        command="drop",
+        wait_ms=wait_ms,
+    )
+    if outcome.status is Status.DONE and not session.catalog.has_entries:
+        # The lock was in one of the folders. An empty folder would be a namespace.
+        location = table.metadata.location
+        for folder in (*(locations.join(location, name) for name in FOLDERS), location):
+            table.storage.remove_empty_folders(folder)
+    return outcome
+
+
+def _execute(session: Session, plan: DropPlan) -> Outcome:
+    table, catalog = plan.table, session.catalog
+    if table.refreshed().metadata_location != table.metadata_location and plan.files is not None:
+        raise RefusedError(
+            f"{table.identifier} was changed since its files were listed; nothing was changed",
+            hint="end its writers, and run the command again",
+        )
+    if not catalog.has_entries and plan.files is not None:
+        return _purge(session, plan, plan.files)
+    if plan.files is None:
+        # The location that is reported is the one by which the table can be registered again.
+        dropped = _drop_newest(session, table)
+        return _outcome(replace(plan, table=dropped), Status.DONE)
+    if not _drop_entry(session, table):
+        # Another process may have renamed the table, and its files would still be needed.
+        raise CommitUnknownError(
+            f"the catalog did not confirm that it dropped {table.identifier}, so no file was deleted",
+            hint="if the table does not exist under another name, register it again with `lake register "
+            f"{table.identifier} {table.metadata_location}` and repeat the command",
+        )
+    if names := names_of_table(catalog, table.metadata, table.metadata_location, table.storage):
+        raise RefusedError(
+            f"{table.identifier} was dropped, but {', '.join(names[:3])} has the same files: none was deleted"
+        )
+    return _purge(session, plan, plan.files)
+
+
+def _drop_entry(session: Session, table: Table) -> bool:
+    """Remove the table's entry; return whether the catalog confirmed it."""
+    catalog = session.catalog
+    return change_entry(
+        session,
+        f"table {table.identifier}",
+        lambda: catalog.drop(table),
+        lambda: not catalog.exists(table.identifier),
+    )
+
+
+def _drop_newest(session: Session, table: Table) -> Table:
+    """Remove the table's entry; return the table with what other writers committed to it meanwhile.
+
+    Raises:
+        NotFoundError: the table was dropped or renamed, or another one has its name now.
+        CommitConflictError: other writers commit too often.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            _drop_entry(session, table)
+        except CommitConflictError:
+            table = table.refreshed()
+        else:
+            return table
+    _drop_entry(session, table)
+    return table
+
+
+def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
+    table, dropped = plan.table, session.catalog.has_entries
+    again = "run the command again"
+    if dropped:
+        command = f"lake register {table.identifier} {table.metadata_location}"
+        again = f"register the table with `{command}` and repeat the command"
+        # A process that is killed prints nothing, and no catalog remembers the location.
+        session.note(
+            f"deleting the table's files; if this is cut off, go on with `{command}` and the same command",
+            {"metadata_location": table.metadata_location},
+        )
+    failed: list[str] = []
+    meter = Meter("deleting files", tasks=files.num_rows)
+    deleted = 0
+    with shown(session.progress, meter):
+        for kind, paths in _steps(files):
+            if failed and kind == _METADATA:
+                # The metadata still shows which files are left.
+                break
+            for start in range(0, len(paths), _BATCH):
+                try:
+                    session.interrupts.checkpoint()
+                except StoppedError:
+                    session.warn(f"not all files of the table were deleted; to go on, {again}")
+                    raise
+                _require_unchanged(session, plan, deleted)
+                batch = paths[start : start + _BATCH]
+                outcome = table.storage.delete(batch)
+                failed += outcome.failed
+                deleted += len(batch) - len(outcome.failed)
+    if failed:
+        session.warn(
+            f"{len(failed)} files could not be deleted, e.g. {failed[0]}; the metadata file stays: to try again, "
+            f"{again}"
+        )
+    elif not dropped and session.catalog.exists(table.identifier):
+        raise _changed(plan, deleted)
+    status = Status.PARTIAL if failed else Status.DONE
+    return _outcome(plan, status, deleted=deleted, failed=failed)
+
+
+def _require_unchanged(session: Session, plan: DropPlan, deleted: int) -> None:
+    """Check that no process registered the table again, or committed to it in a Hadoop catalog, meanwhile."""
+    table = plan.table
+    if not session.catalog.has_entries:
+        if table.refreshed().metadata_location != table.metadata_location:
+            raise _changed(plan, deleted)
+        return
+    try:
+        now = session.catalog.load(table.identifier)
+    except (NotFoundError, NotATableError):
+        return
+    if now.metadata.table_uuid == table.metadata.table_uuid:
+        raise _stopped(
+            plan,
+            deleted,
+            f"another process registered {table.identifier} again after {deleted} of its files were deleted",
+            hint="if the files are to be deleted, run the command again",
+        )
+
+
+def _changed(plan: DropPlan, deleted: int) -> CommitConflictError:
+    return _stopped(
+        plan,
+        deleted,
+        f"another writer changed {plan.table.identifier} after {deleted} of its files were deleted; the table still "
+        "exists, without these files",
+        hint="end its writers, and run the command again",
+    )
+
+
+def _stopped(plan: DropPlan, deleted: int, message: str, *, hint: str) -> CommitConflictError:
+    error = CommitConflictError(message, hint=hint)
+    error.result = {**plan.facts(), "deleted_files": deleted, "failed_deletes": 0}
+    return error
+
+
+def _steps(files: pa.Table) -> Iterator[tuple[str, list[str]]]:
+    """Yield files with their kind in the order of deletion; a step's files are deleted in parallel.
+
+    The current metadata file is the last one: as long as it exists, the table can be registered and dropped again.
+    """
+    for kind in (*KINDS, _METADATA):
+        paths = files.filter(pc.equal(files["kind"], kind))["path"].to_pylist()
+        last = paths[-1:] if kind == _METADATA else []
+        yield kind, paths[: len(paths) - len(last)]
+        yield kind, last
+
+
+def _outcome(
+    plan: DropPlan, status: Status, *, deleted: int = 0, failed: list[str] | None = None
+) -> Outcome:
+    facts = plan.facts()
+    warnings = []
+    if plan.spared:
+        warnings.append(
+            f"{plan.spared} files stay, because they are outside the table's folders or in a nested table's folders"
+        )
+    if plan.unreadable:
+        warnings.append(
+            f"{len(plan.unreadable)} manifests or manifest lists cannot be read, so the files that they name stay, "
+            f"e.g. those of {plan.unreadable[0]}"
+        )
+    details = []
+    if plan.files is not None and status is Status.DRY_RUN:
+        counts = plan.files.group_by("kind").aggregate([("path", "count"), ("bytes", "sum")])
+        rows = [
+            [row["kind"].replace("_", " "), row["path_count"], row["bytes_sum"] or None]
+            for row in counts.to_pylist()
+        ]
+        details = [Detail("files", ("kind", "files", "bytes"), rows)]
+    done = status in {Status.DONE, Status.PARTIAL}
+    return Outcome(
+        command="drop",
+        table=plan.table.identifier,
+        status=status,
+        base_snapshot_id=plan.table.metadata.current_snapshot_id,
+        plan=facts,
+        result={**facts, "deleted_files": deleted, "failed_deletes": len(failed or ())}
+        if done
+        else {},
+        warnings=warnings,
+        details=details,
+    )

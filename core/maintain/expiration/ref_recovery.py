@@ -1,0 +1,154 @@
+"""Restore refs lost with expired snapshots: no requirement forbids a new ref meanwhile.
+
+The metadata file before the commit, which the metadata log names, contains them. A snapshot is restored with its
+own id as the newest snapshot, without a parent, because sequence numbers must not decrease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.table.snapshots import Summary
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from lake.core.base.errors import BadInputError
+from lake.core.spec.types.format_versions import ROW_LINEAGE_SINCE
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.metadata.commit_times import latest_ms
+from lake.core.table.metadata.files import read_metadata
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.row_lineage import next_row_id
+from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
+from lake.core.transaction.commit.snapshot_producer import next_sequence_number
+from lake.core.transaction.session import Session
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.refs import SnapshotRef
+
+
+def restore_refs(
+    session: Session, table: Table, snapshots: Collection[int], removed_refs: Collection[str]
+) -> Table:
+    """Restore refs to snapshots that a commit removed, except the refs that it was meant to remove.
+
+    Other writers may have committed since. The metadata before the commit is the newest with such a snapshot.
+
+    Raises:
+        LakeError: lost refs cannot be determined now: no file may be deleted.
+    """
+    removed = frozenset(snapshots)
+    for entry in reversed(table.metadata.metadata_log) if removed else ():
+        before = _metadata_at(session, table, entry.metadata_file)
+        if before is None:
+            return table
+        if removed & ancestry.snapshots_by_id(before).keys():
+            return _restore(session, table, before, removed_refs)
+    return table
+
+
+def _restore(
+    session: Session, table: Table, before: TableMetadata, removed_refs: Collection[str]
+) -> Table:
+    lost = {
+        name: ref
+        for name, ref in before.refs.items()
+        if name not in table.metadata.refs
+        and name not in removed_refs
+        and table.metadata.snapshot_by_id(ref.snapshot_id) is None
+        and not _is_aged(session, before, ref)
+    }
+    if not lost:
+        return table
+
+    def prepare(now: Table) -> ChangeSet | None:
+        updates = _restoring(session, now.metadata, before, lost)
+        return ChangeSet(assert_refs(now.metadata), updates) if updates else None
+
+    def is_committed(metadata: TableMetadata) -> object | None:
+        return True if all(name in metadata.refs for name in lost) else None
+
+    repaired = commit_changes(session, table, prepare, is_committed)
+    session.warn(
+        f"restored refs that were created while their snapshots expired: {', '.join(sorted(lost))}"
+    )
+    return repaired
+
+
+def _is_aged(session: Session, before: TableMetadata, ref: SnapshotRef) -> bool:
+    """Whether a ref is older than its own limit: any expiry may have removed it on purpose, and would do so again."""
+    snapshot = before.snapshot_by_id(ref.snapshot_id)
+    if snapshot is None or ref.max_ref_age_ms is None:
+        return False
+    return session.clock.now_ms() - snapshot.timestamp_ms > ref.max_ref_age_ms
+
+
+def assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+    """Require every ref to be unchanged, so that a rollback to an expiring snapshot is a conflict."""
+    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+    refs.setdefault(ancestry.MAIN, metadata.current_snapshot_id)  # type: ignore[arg-type]
+    return (
+        AssertTableUUID(uuid=metadata.table_uuid),
+        *(AssertRefSnapshotId(ref=name, snapshot_id=head) for name, head in sorted(refs.items())),
+    )
+
+
+def _metadata_at(session: Session, table: Table, location: str) -> TableMetadata | None:
+    try:
+        return read_metadata(table.storage, location)
+    except (BadInputError, ValueError, ValidationError):
+        # It will stay unreadable. Errors that may be temporary are raised, and the next run retries.
+        session.warn(
+            f"cannot read {location}, the metadata before this commit: lost refs cannot be restored"
+        )
+        return None
+
+
+def _restoring(
+    session: Session, now: TableMetadata, before: TableMetadata, lost: Mapping[str, SnapshotRef]
+) -> tuple[TableUpdate, ...]:
+    updates: list[TableUpdate] = []
+    present = set(ancestry.snapshots_by_id(now))
+    sequence = next_sequence_number(now) - 1
+    for name, ref in lost.items():
+        if name in now.refs:
+            continue
+        snapshot = before.snapshot_by_id(ref.snapshot_id)
+        if snapshot is None:
+            continue
+        if snapshot.snapshot_id not in present:
+            sequence += 1 if now.format_version > 1 else 0
+            present.add(snapshot.snapshot_id)
+            changed: dict[str, Any] = {
+                "sequence_number": sequence,
+                "parent_snapshot_id": None,
+                "timestamp_ms": max(session.clock.now_ms(), latest_ms(now)),
+            }
+            if now.format_version > 1 and (summary := snapshot.summary) is not None:
+                original = {ancestry.ADDED_AT: str(ancestry.added_at(snapshot))}
+                more = {**summary.additional_properties, **original}
+                changed["summary"] = Summary(summary.operation, **more)
+            if now.format_version >= ROW_LINEAGE_SINCE:
+                # The rows of its manifests have row ids already, and it adds no others.
+                changed |= {"first_row_id": next_row_id(now), "added_rows": 0}
+            updates.append(AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changed)))
+        updates.append(
+            SetSnapshotRefUpdate(
+                ref_name=name,
+                type=ref.snapshot_ref_type,
+                snapshot_id=ref.snapshot_id,
+                max_ref_age_ms=ref.max_ref_age_ms,
+                max_snapshot_age_ms=ref.max_snapshot_age_ms,
+                min_snapshots_to_keep=ref.min_snapshots_to_keep,
+            )
+        )
+    return tuple(updates)

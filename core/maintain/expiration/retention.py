@@ -1,0 +1,321 @@
+"""Decide which snapshots and refs expire, from metadata, options and the current time.
+
+Source: Iceberg's RemoveSnapshots. A snapshot is kept as long as a rule keeps it; each rule is a `KeepReason`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from lake.core.base.errors import (
+    BadInputError,
+    InvalidRequestError,
+    RefusedError,
+)
+from lake.core.base.options import Option
+from lake.core.maintain.expiration.flink_retention import HeldBranch, held_branches
+from lake.core.spec.properties.table_properties import (
+    COMMITTING,
+    GC_ENABLED,
+    MAX_REF_AGE_MS,
+    MAX_SNAPSHOT_AGE_MS,
+    MIN_SNAPSHOTS,
+    check,
+)
+from lake.core.table.refs import consumers
+from lake.core.table.snapshots import ancestry
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.refs import SnapshotRef
+    from pyiceberg.table.snapshots import Snapshot
+
+FLOOR_MS = 24 * 3_600_000
+KEEP_CHECKPOINTS_MS = 7 * 24 * 3_600_000
+
+
+class KeepReason(StrEnum):
+    """Why a snapshot is kept."""
+
+    REFERENCED = "referenced"  # a kept branch or tag points at it
+    RECENT = "recent"  # younger than the maximum age of its branch
+    LAST_N = "last-n"  # among the newest snapshots that its branch must keep
+    UNREFERENCED_RECENT = (
+        "unreferenced-recent"  # on no branch, but younger than the table's maximum age
+    )
+    OTHER_BRANCH = "other-branch"  # only snapshots of one branch were to expire
+    NOT_NAMED = "not-named"  # only named snapshots were to expire
+    CHECKPOINT = "checkpoint"  # a Flink job's restore visits it on the way to its last commit
+    CONSUMER = "consumer"  # a reader of the table has not read it yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOptions:
+    """The options of an expiration.
+
+    Args:
+        older_than_ms: expire snapshots older than this time (ms since 1970); None for the table's property.
+        retain_last: keep at least this many snapshots of each branch; None for the table's property.
+        snapshot_ids: snapshots to expire even if a rule would keep them.
+        unsafe: allow `older_than_ms` to be less than 24 hours ago.
+        branch: expire snapshots of this branch only, and no refs; None for the whole table. Snapshots that
+            other branches share are kept as long as the table's properties keep them there.
+        keep_checkpoints_ms: how long after its last commit a Flink job can be restored; 0 to keep nothing.
+    """
+
+    older_than_ms: int | None = None
+    retain_last: int | None = None
+    snapshot_ids: tuple[int, ...] = ()
+    unsafe: bool = False
+    branch: str | None = None
+    keep_checkpoints_ms: int = KEEP_CHECKPOINTS_MS
+
+    def __post_init__(self) -> None:
+        if self.retain_last is not None and self.retain_last < 1:
+            raise InvalidRequestError(
+                f"{Option.RETAIN_LAST} must be at least 1, not {self.retain_last}"
+            )
+
+    @property
+    def only_named(self) -> bool:
+        """Whether only the named snapshots are to expire."""
+        return bool(self.snapshot_ids) and self.older_than_ms is None and self.retain_last is None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The snapshots and refs to remove, and the reasons why the others are kept.
+
+    Args:
+        expired: the snapshots to expire.
+        removed_refs: the branches and tags to remove.
+        kept: the snapshots to keep, with the reason.
+        held: the branches on which Flink jobs may be restored; snapshots that they need are kept.
+        max_age_ms: younger snapshots are kept, unless they were named.
+    """
+
+    expired: tuple[int, ...]
+    removed_refs: tuple[str, ...]
+    kept: Mapping[int, KeepReason] = field(default_factory=dict)
+    held: tuple[HeldBranch, ...] = ()
+    max_age_ms: int = 0
+
+
+def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> None:
+    """Check the safety rules.
+
+    Raises:
+        RefusedError: garbage collection is off for the table, or the given time is less than 24 hours ago.
+        InvalidRequestError: a property of the table has a value that is not allowed.
+    """
+    check(metadata.properties, COMMITTING)
+    if not GC_ENABLED.of(metadata.properties):
+        raise RefusedError(
+            "cannot expire snapshots: gc.enabled is false, deleting files may corrupt other tables"
+        )
+    older_than = options.older_than_ms
+    if older_than is not None and older_than > now_ms - FLOOR_MS and not options.unsafe:
+        raise RefusedError(
+            f"{Option.OLDER_THAN_MS} is less than 24 hours ago: readers and writers may still use those snapshots",
+            hint=f"choose an older time, or add {Option.UNSAFE} if no reader or writer is active",
+        )
+
+
+def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> Retention:
+    """Decide which snapshots and refs expire.
+
+    Raises:
+        CorruptFileError: a ref points to a snapshot that the table does not have.
+        RefusedError: a named snapshot is the head of a retained ref, or a Flink job needs it.
+    """
+    ancestry.check_refs(metadata)
+    limits = _Limits.of(metadata, options, now_ms)
+    held = _held(metadata, options, now_ms)
+    refs = {name: ref for name, ref in metadata.refs.items() if _stays(metadata, name, ref, limits)}
+    refs |= {
+        item.branch: metadata.refs[item.branch] for item in held if item.branch in metadata.refs
+    }
+    if options.only_named or options.branch is not None:
+        refs = dict(metadata.refs)
+    removed_refs = tuple(sorted(metadata.refs.keys() - refs.keys()))
+    named = frozenset(options.snapshot_ids)
+    _refuse_heads(named, refs)
+    _refuse_held(named, held)
+    unread = _unread(metadata, refs)
+    _refuse_unread(named, unread)
+    kept: dict[int, KeepReason] = {}
+    if options.only_named:
+        kept = {item.snapshot_id: KeepReason.NOT_NAMED for item in metadata.snapshots}
+    else:
+        others = replace(options, older_than_ms=None, retain_last=None)
+        elsewhere = limits if options.branch is None else _Limits.of(metadata, others, now_ms)
+        limits_of = {name: limits if name == options.branch else elsewhere for name in refs}
+        _keep_by_rule(metadata, refs, limits_of, limits.oldest_ms, kept)
+    if options.branch is not None:
+        _keep_others(metadata, options.branch, named, kept)
+    for snapshot_id in (snapshot_id for item in held for snapshot_id in item.path):
+        kept.setdefault(snapshot_id, KeepReason.CHECKPOINT)
+    for snapshot_id in (snapshot_id for ids in unread.values() for snapshot_id in ids):
+        kept.setdefault(snapshot_id, KeepReason.CONSUMER)
+    for snapshot_id in named:
+        kept.pop(snapshot_id, None)
+    if metadata.current_snapshot_id is not None:
+        # Metadata may lack a ref for main.
+        kept.setdefault(metadata.current_snapshot_id, KeepReason.REFERENCED)
+    expired = [item.snapshot_id for item in metadata.snapshots if item.snapshot_id not in kept]
+    return Retention(tuple(expired), removed_refs, kept, held, now_ms - limits.oldest_ms)
+
+
+def _keep_others(
+    metadata: TableMetadata,
+    branch: str,
+    named: frozenset[int],
+    kept: dict[int, KeepReason],
+) -> None:
+    """Keep the snapshots that are not in a branch's history.
+
+    Raises:
+        BadInputError: the user named one of them.
+    """
+    head = ancestry.branch_head(metadata, branch)
+    path = ancestry.ancestors(metadata, head.snapshot_id if head else None)
+    own = {item.snapshot_id for item in path}
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in own:
+            kept.setdefault(snapshot.snapshot_id, KeepReason.OTHER_BRANCH)
+            if snapshot.snapshot_id in named:
+                raise BadInputError(f"snapshot {snapshot.snapshot_id} is not on branch {branch}")
+
+
+def _held(
+    metadata: TableMetadata, options: RetentionOptions, now_ms: int
+) -> tuple[HeldBranch, ...]:
+    if options.keep_checkpoints_ms == 0:
+        return ()
+    return tuple(held_branches(metadata, now_ms - options.keep_checkpoints_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    now_ms: int
+    oldest_ms: int
+    keep: int
+    ref_age_ms: int
+
+    @classmethod
+    def of(cls, metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> _Limits:
+        properties = metadata.properties
+        asked, keep = options.older_than_ms, options.retain_last
+        return cls(
+            now_ms=now_ms,
+            # Snapshots committed during the run are kept, whatever the options are.
+            oldest_ms=now_ms - MAX_SNAPSHOT_AGE_MS.of(properties)
+            if asked is None
+            else min(asked, now_ms),
+            keep=MIN_SNAPSHOTS.of(properties) if keep is None else keep,
+            ref_age_ms=MAX_REF_AGE_MS.of(properties),
+        )
+
+
+def _stays(metadata: TableMetadata, name: str, ref: SnapshotRef, limits: _Limits) -> bool:
+    snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+    if name == ancestry.MAIN or snapshot is None:
+        return True
+    age = limits.now_ms - snapshot.timestamp_ms
+    return age <= (ref.max_ref_age_ms or limits.ref_age_ms)
+
+
+def _refuse_heads(named: frozenset[int], refs: Mapping[str, SnapshotRef]) -> None:
+    for snapshot_id in sorted(named):
+        heads = sorted(name for name, ref in refs.items() if ref.snapshot_id == snapshot_id)
+        if heads:
+            raise RefusedError(
+                f"cannot expire {snapshot_id}: still referenced by {', '.join(heads)}"
+            )
+
+
+def _refuse_held(named: frozenset[int], held: tuple[HeldBranch, ...]) -> None:
+    for item in held:
+        for snapshot_id in sorted(named.intersection(item.path)):
+            # The first checkpoint whose restore visits the snapshot.
+            steps = item.path.index(snapshot_id) + 1
+            commit = next(held.commit for held in item.checkpoints if held.steps >= steps)
+            raise RefusedError(
+                f"cannot expire {snapshot_id}: Flink job {commit.job_id} needs it to find checkpoint "
+                f"{commit.checkpoint_id}, which it committed to {item.branch}",
+                hint=f"add {Option.KEEP_CHECKPOINTS_MS} 0s if the job will not be restored",
+            )
+
+
+def _unread(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> dict[str, set[int]]:
+    """Return the snapshots that consumers need, by the name of the consumer.
+
+    These are the snapshots that the consumer's ref keeps, and those that branches have added since.
+    """
+    branches = consumers.histories(metadata, refs)
+    found: dict[str, set[int]] = {}
+    for item in consumers.find_consumers(metadata):
+        if consumers.ref_of(item.name) not in refs:
+            continue
+        needed = {snapshot.snapshot_id for snapshot in (*item.needed, *item.ahead)}
+        for history in branches.values():
+            newer = consumers.after(history, item.head.snapshot_id)
+            if len(newer) < len(history):
+                needed.update(snapshot.snapshot_id for snapshot in newer)
+        found[item.name] = needed
+    return found
+
+
+def _refuse_unread(named: frozenset[int], unread: Mapping[str, set[int]]) -> None:
+    for name, needed in unread.items():
+        for snapshot_id in sorted(named & needed):
+            raise RefusedError(
+                f"cannot expire {snapshot_id}: consumer {name} needs it",
+                hint=f"if its reader has ended, remove it: {Option.DROPPED_CONSUMER} {name}",
+            )
+
+
+def _moments(chain: Sequence[Snapshot]) -> list[int]:
+    """Return the earliest possible time of each snapshot of a history, newest first.
+
+    A writer's clock may be slow, but a snapshot is not older than its parent.
+    """
+    return list(accumulate((item.timestamp_ms for item in reversed(chain)), max))[::-1]
+
+
+def _keep_by_rule(
+    metadata: TableMetadata,
+    refs: Mapping[str, SnapshotRef],
+    limits_of: Mapping[str, _Limits],
+    unreferenced_ms: int,
+    kept: dict[int, KeepReason],
+) -> None:
+    reachable: set[int] = set()
+    for name, ref in refs.items():
+        limits, chain = limits_of[name], list(ancestry.ancestors(metadata, ref.snapshot_id))
+        if ancestry.is_consumer(name) and ref.snapshot_ref_type == "branch":
+            # What a rollback left only in this history is judged by its age, as without the reader.
+            continue
+        kept[ref.snapshot_id] = KeepReason.REFERENCED
+        if ref.snapshot_ref_type != "branch":
+            reachable.add(ref.snapshot_id)
+            continue
+        reachable.update(item.snapshot_id for item in chain)
+        oldest = (
+            limits.now_ms - ref.max_snapshot_age_ms if ref.max_snapshot_age_ms else limits.oldest_ms
+        )
+        keep = ref.min_snapshots_to_keep or limits.keep
+        for count, (snapshot, moment) in enumerate(zip(chain, _moments(chain), strict=True)):
+            recent = moment >= oldest
+            if count >= keep and not recent:
+                break
+            kept.setdefault(
+                snapshot.snapshot_id, KeepReason.RECENT if recent else KeepReason.LAST_N
+            )
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in reachable and snapshot.timestamp_ms >= unreferenced_ms:
+            kept.setdefault(snapshot.snapshot_id, KeepReason.UNREFERENCED_RECENT)

@@ -1,0 +1,100 @@
+"""Commit rewritten manifests; a plan that another writer invalidated is made again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lake.core.base.errors import CommitConflictError, LakeError
+from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.maintain.manifest_rewrite.plan import ManifestOptions, ManifestPlan, plan_manifests
+from lake.core.table.manifests.clusters import Clustering
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.completeness import read_list
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.preconditions import require_writable
+
+if TYPE_CHECKING:
+    from lake.core.table.catalogs.catalog import Table
+    from lake.core.transaction.session import Session
+
+_ROUNDS = 5
+_COLUMNS = (
+    *("spec_id", "content", "manifests", "manifests_after", "bytes"),
+    *("per_partition", "per_partition_after"),
+)
+
+
+def preview(plan: ManifestPlan) -> Outcome:
+    """Return a dry run's outcome."""
+    return _outcome(plan, Status.DRY_RUN, {})
+
+
+def execute(session: Session, table: Table, options: ManifestOptions, operation_id: str) -> Outcome:
+    """Plan and commit; others may commit meanwhile.
+
+    Raises:
+        CommitConflictError: other writers replaced the manifests each time; nothing was changed.
+        CommitUnknownError: the commit may have succeeded.
+    """
+    require_writable(table, options.branch)
+    for remaining in reversed(range(_ROUNDS)):
+        plan = plan_manifests(table, options, reads_all=False)
+        if plan.is_empty:
+            return _outcome(plan, Status.NOTHING_TO_DO, {})
+        found: dict[tuple[int, int], Clustering] = {}
+
+        def measured(content: int, spec_id: int, clustering: Clustering) -> None:
+            found[content, spec_id] = clustering  # noqa: B023 - called before the next round
+
+        try:
+            done = commit_snapshot(
+                session,
+                table,
+                replace(plan.operation, measured=measured),
+                CommitRequest(operation_id=operation_id, branch=options.branch),
+            )
+        except CommitConflictError:
+            if not remaining:
+                raise
+            table = table.refreshed()
+            operation_id = session.ids.uuid()
+            continue
+        left = _manifests_left(session, done.table, options.branch)
+        groups = [replace(x, clustering=found[x.content, x.spec_id]) for x in plan.groups]
+        plan = replace(plan, groups=groups)
+        result = {"rewritten": plan.facts()["rewritten"], "manifests": left}
+        return _outcome(plan, Status.DONE, result, operation_id, done.snapshot_ids)
+    raise AssertionError("the last round returns or raises")
+
+
+def _manifests_left(session: Session, table: Table, branch: str) -> int | None:
+    """Return the number of manifests of a branch; None, with a warning, if they cannot be read after the commit."""
+    head = ancestry.branch_head(table.metadata, branch)
+    try:
+        return read_list(table.storage, table.metadata, head).num_rows if head else 0
+    except LakeError as error:
+        session.warn(f"the manifests were rewritten, and cannot be counted: {error.message}")
+        return None
+
+
+def _outcome(
+    plan: ManifestPlan,
+    status: Status,
+    result: dict[str, Any],
+    operation_id: str | None = None,
+    snapshot_ids: tuple[int, ...] = (),
+) -> Outcome:
+    rows = [list(group.facts().values()) for group in plan.groups]
+    return Outcome(
+        command="manifests",
+        table=plan.table.identifier,
+        branch=plan.options.branch,
+        status=status,
+        operation_id=operation_id,
+        base_snapshot_id=ancestry.head_id(plan.table.metadata, plan.options.branch),
+        snapshot_ids=snapshot_ids,
+        plan=plan.facts(),
+        result=result,
+        details=[Detail("manifests", _COLUMNS, rows)] if rows else [],
+    )

@@ -1,0 +1,81 @@
+"""The metrics file of a follow, in the text format of Prometheus' node_exporter; replaced whole.
+
+Source: Prometheus, Exposition formats (text-based format).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from lake.core.base.clock import Ids
+from lake.core.io.storage import atomic_files
+from lake.core.io.storage.errors import translate_errors
+
+_PREFIX = "lake_follow_"
+_HELP: Mapping[str, str] = {
+    "lag_snapshots": "Snapshots of the branch after the position.",
+    "lag_rows": "Rows that these snapshots appended.",
+    "lag_ms": "Milliseconds between the snapshot of the position and the head of the branch.",
+    "gap": "1 if rows after the position cannot be read any more, else 0.",
+    "pending_splits": "Splits that were discovered and not handed over.",
+    "pending_rows": "Rows of these splits by metadata.",
+    "pending_bytes": "Bytes of the files of these splits.",
+    "seconds_since_last_discovery": "Seconds since the table was last checked successfully.",
+    "assigned_splits_total": "Splits that were discovered.",
+    "assigned_bytes_total": "Bytes of the files of these splits.",
+    "finished_splits_total": "Splits that were handed over.",
+    "finished_bytes_total": "Bytes of the files of these splits.",
+    "rows_total": "Rows that were handed over.",
+    "epochs_total": "Epochs that were handed over.",
+    "skipped_snapshots_total": "Snapshots that are not appends and were not read.",
+    "gaps_total": "Gaps in the history that were passed over.",
+    "planning_failures_total": "Discoveries that failed.",
+    "watermark_ms": "Watermark after the last epoch, in milliseconds since 1970.",
+    "up": "1 unless the last run failed.",
+}
+
+
+def metrics_text(
+    labels: Mapping[str, str],
+    values: Mapping[str, float | None],
+    *,
+    prefix: str = _PREFIX,
+    helps: Mapping[str, str] = _HELP,
+) -> str:
+    """Return metrics as text; a value of None is left out.
+
+    Args:
+        labels: the labels of all metrics.
+        values: the values by name, without the common prefix.
+        prefix: the common prefix of the names.
+        helps: what each metric is, by name.
+    """
+    named = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    lines = []
+    for name, text in helps.items():
+        value = values.get(name)
+        if value is None:
+            continue
+        metric = f"{prefix}{name}"
+        kind = "counter" if name.endswith("_total") else "gauge"
+        lines += [
+            f"# HELP {metric} {text}",
+            f"# TYPE {metric} {kind}",
+            f"{metric}{{{named}}} {value}",
+        ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def write_metrics(path: str, text: str, *, ids: Ids) -> None:
+    """Replace a metrics file.
+
+    Raises:
+        LakeError: the file cannot be written.
+    """
+    with translate_errors(path):
+        atomic_files.replace(os.path.abspath(path), text.encode(), ids=ids)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,232 @@
+"""List the tables of a catalog, or of all configured catalogs, with the sizes that their newest snapshots declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from lake.core.base.errors import LakeError, NotATableError, NotFoundError
+from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.progress import Meter, shown
+from lake.core.base.units import iso_time
+from lake.core.table.catalogs.configuration import read_configuration
+from lake.core.table.catalogs.errors import catalog_errors
+from lake.core.table.catalogs.names import namespaces_of, require_existing
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.table.snapshots.summary import TOTALS, declared_totals
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lake.core.table.catalogs.catalog import Catalog
+    from lake.core.transaction.session import Session
+
+_THREADS = 16
+_UNKNOWN = ("table_uuid", "location", "format_version", "rows", *TOTALS, "last_commit")
+
+
+def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = False) -> Outcome:
+    """Return the tables whose names match a pattern, and the views by name.
+
+    A table, namespace or catalog that cannot be read becomes a row with its error; the others are still read.
+
+    Args:
+        session: the session.
+        pattern: a glob of names such as ``db.*``, or the name of a namespace; None for all tables.
+        all_catalogs: list the tables of all configured catalogs, not those of the session's catalog.
+
+    Raises:
+        NotFoundError: no namespace, table or view matches the pattern, or the catalog does not exist.
+        LakeError: the session's catalog cannot be read.
+    """
+    rows: list[dict[str, Any]] = []
+    views: list[str] = []
+    namespaces: list[str] = []
+    catalogs = (
+        _all_catalogs(session) if all_catalogs else iter([(session.catalog.name, session.catalog)])
+    )
+    with shown(session.progress, Meter("reading metadata")):
+        for name, catalog in catalogs:
+            prefix = f"{name}." if all_catalogs else ""
+            try:
+                if isinstance(catalog, LakeError):
+                    raise catalog
+                require_existing(catalog)
+                found = _tables_of(catalog, pattern)
+            except LakeError as error:
+                if not all_catalogs:
+                    raise
+                rows.append(_failed(name, "", None, error))
+                continue
+            finally:
+                if not isinstance(catalog, LakeError):
+                    _hide_secrets(session, catalog)
+            rows += found["tables"]
+            views += [f"{prefix}{view}" for view in found["views"]]
+            namespaces += [f"{prefix}{namespace}" for namespace in found["namespaces"]]
+    if pattern and not (rows or views or namespaces):
+        is_glob = any(sign in pattern for sign in "*?[")
+        raise NotFoundError(
+            f"no namespace and no table {'matches' if is_glob else 'is named'} {pattern}",
+            hint="list all tables without a pattern, or give a pattern such as 'db.*'",
+        )
+    failed = [row for row in rows if row["error"] is not None]
+    return Outcome(
+        command="tables",
+        table="",
+        status=Status.PARTIAL if failed else Status.DONE,
+        result={"namespaces": namespaces, "tables": rows, "views": views},
+        details=[_detail(rows, views, with_catalog=all_catalogs)],
+        notes=[_note(row) for row in failed],
+    )
+
+
+def _all_catalogs(session: Session) -> Iterator[tuple[str, Catalog | LakeError]]:
+    """Yield all configured catalogs, or why one of them cannot be used; without any, the session's catalog."""
+    configured = sorted(read_configuration().catalogs)
+    if not configured:
+        yield session.catalog.name, session.catalog
+    for name in configured:
+        try:
+            settings = replace(session.settings, catalog=name, warehouse=None)
+            yield name, open_catalog(settings, session.clock, session.ids)
+        except LakeError as error:
+            yield name, error
+
+
+def _hide_secrets(session: Session, catalog: Catalog) -> None:
+    """Keep what another catalog's configuration and tables contain out of the output."""
+    if catalog is session.catalog:
+        return
+    for number, properties in enumerate((catalog.configured, *catalog.vended)):
+        for key, value in properties.items():
+            session.secrets[f"{catalog.name}.{number}.{key}"] = str(value)
+
+
+def _tables_of(catalog: Catalog, pattern: str | None) -> Mapping[str, list[Any]]:
+    """Return the rows of a catalog's tables, and the names of its views and namespaces.
+
+    Raises:
+        LakeError: the catalog cannot be read.
+    """
+    tables: list[tuple[str, str]] = []
+    rows: list[dict[str, Any]] = []
+    views: list[str] = []
+    namespaces: list[str] = []
+    for space in namespaces_of(catalog):
+        matching = [name for name in space.tables if _matches(name, space.name, pattern)]
+        seen = [name for name in space.views if _matches(name, space.name, pattern)]
+        tables += [(space.name, name) for name in matching]
+        views += seen
+        if matching or seen or _matches(space.name, space.name, pattern):
+            namespaces.append(space.name)
+        if space.error is not None and _may_match(space.name, pattern):
+            rows.append(_failed(catalog.name, space.name, None, space.error))
+    with ThreadPoolExecutor(_THREADS) as threads:
+        loaded = threads.map(lambda item: _row(catalog, *item), tables)
+        for row in loaded:
+            if row is None:
+                continue
+            if isinstance(row, str):
+                views.append(row)
+            else:
+                rows.append(row)
+    return {"tables": rows, "views": sorted(views), "namespaces": namespaces}
+
+
+def _matches(name: str, namespace: str, pattern: str | None) -> bool:
+    """Whether a pattern selects a name: it is a glob of the name, or the name of its namespace."""
+    return pattern is None or pattern == namespace or fnmatchcase(name, pattern)
+
+
+def _may_match(namespace: str, pattern: str | None) -> bool:
+    """Whether a namespace may contain names that a pattern selects."""
+    if pattern is None or pattern == namespace:
+        return True
+    fixed = pattern
+    for sign in "*?[":
+        fixed = fixed.partition(sign)[0]
+    return f"{namespace}.".startswith(fixed) or fixed.startswith(f"{namespace}.")
+
+
+def _row(catalog: Catalog, namespace: str, name: str) -> dict[str, Any] | str | None:
+    """Return a table's row, the name of a view that was listed as a table, or None if it was dropped meanwhile."""
+    try:
+        metadata = catalog.load(name).metadata
+    except NotATableError:
+        return name
+    except NotFoundError as error:
+        # The metadata file of a table that the catalog still lists may be missing.
+        try:
+            with catalog_errors(f"table {name}", catalog):
+                is_listed = catalog.handle.table_exists(tuple(name.split(".")))
+        except LakeError as failure:
+            return _failed(catalog.name, namespace, name, failure)
+        return _failed(catalog.name, namespace, name, error) if is_listed else None
+    except LakeError as error:
+        return _failed(catalog.name, namespace, name, error)
+    return {
+        "catalog": catalog.name,
+        "namespace": namespace,
+        "table": name,
+        "table_uuid": str(metadata.table_uuid),
+        "location": metadata.location,
+        "format_version": metadata.format_version,
+        **sizes_of(metadata),
+        "error": None,
+    }
+
+
+def sizes_of(metadata: TableMetadata) -> dict[str, Any]:
+    """Return the totals that a table's current snapshot declares (`declared_totals`), and its time."""
+    snapshot = metadata.current_snapshot()
+    time = None if snapshot is None else iso_time(snapshot.timestamp_ms)
+    return {**declared_totals(snapshot), "last_commit": time}
+
+
+def _failed(catalog: str, namespace: str, name: str | None, error: LakeError) -> dict[str, Any]:
+    return {
+        "catalog": catalog,
+        "namespace": namespace,
+        "table": name,
+        **dict.fromkeys(_UNKNOWN),
+        "error": {"kind": error.kind, "message": error.message, "hint": error.hint},
+    }
+
+
+def _note(row: Mapping[str, Any]) -> str:
+    place = row["table"] or row["namespace"] or row["catalog"]
+    hint = row["error"]["hint"]
+    return f"{place}: {row['error']['message']}" + (f" ({hint})" if hint else "")
+
+
+def _detail(
+    rows: Sequence[Mapping[str, Any]], views: Iterable[str], *, with_catalog: bool
+) -> Detail:
+    columns = ["table", "format", "rows", "files", "size_bytes", "delete_files", "last_commit"]
+    found = [
+        [
+            row["table"] or f"{row['namespace']}.*".removeprefix("."),
+            f"v{row['format_version']}" if row["error"] is None else row["error"]["kind"],
+            _rows(row),
+            *(row[name] for name in ("files", "bytes", "delete_files", "last_commit")),
+        ]
+        for row in rows
+    ]
+    if with_catalog:
+        columns.insert(0, "catalog")
+        found = [[row["catalog"], *cells] for row, cells in zip(rows, found, strict=True)]
+        listed = [view.partition(".") for view in views]
+        found += [[catalog, view, "view", *[None] * 5] for catalog, _, view in listed]
+    else:
+        found += [[view, "view", *[None] * 5] for view in views]
+    return Detail("tables", columns, found)
+
+
+def _rows(row: Mapping[str, Any]) -> Any:
+    if row["rows"] is not None or row["rows_at_most"] is None:
+        return row["rows"]
+    return f"{row['rows_at_most']:,} or less"

@@ -1,0 +1,205 @@
+"""Run a scan: write its rows to a file, a folder or a stream, or preview them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lake.core.base.errors import CorruptFileError
+from lake.core.base.options import Option
+from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.plain import PlainData
+from lake.core.data.deletes.apply import Deletes, EqualityGroups, read_rows
+from lake.core.data.keys.row_keys import RowKeys
+from lake.core.data.rows.reader import FileSlice, ReadSettings, read_batches
+from lake.core.engine.tasks import Task, TaskContext, TaskFunction
+from lake.core.read.exports import export
+from lake.core.read.exports.destinations import Output
+from lake.core.read.exports.export import Noted, Part, PartReport
+from lake.core.read.scan.plan import ScanPlan
+from lake.core.read.scan.scan_keys import (
+    ROW_GROUPS_SKIPPED,
+    ROWS_WITHOUT_PARTNER,
+    row_keys,
+)
+from lake.core.spec.types.type_text import type_text
+from lake.core.table.snapshots import ancestry
+from lake.core.transaction.session import Session
+
+_SHOWN_SNAPSHOTS = 20
+# Counts the rows that were deleted.
+DROPPED = "dropped"
+
+
+def describe(plan: ScanPlan) -> Outcome:
+    """Return the plan as an outcome; no data is read."""
+    return _outcome(plan, {})
+
+
+def preview(plan: ScanPlan) -> Outcome:
+    """Read the first rows in this process and return them as an outcome."""
+    result, details = previewed(ScanRows(plan))
+    return _outcome(plan, result, details=details)
+
+
+def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
+    """Write all rows.
+
+    Raises:
+        RefusedError: the output is inside the table's folders, or a file's format is not supported.
+        CorruptFileError: a file cannot be read; the output is removed.
+        BadInputError: the output cannot be written.
+    """
+    result, noted = export.emit(session, ScanRows(plan), output)
+    counters = {} if plan.keys is None else key_counters(noted)
+    return _outcome(plan, {**result, **counters})
+
+
+def previewed(source: export.RowSource[Any]) -> tuple[dict[str, Any], list[Detail]]:
+    """Read the first rows; return them as a result and as a table to print."""
+    rows = export.first_rows(source)
+    fields = source.plan.projection.fields
+    names = [field.name for field in fields]
+    types = [type_text(field.field_type) for field in fields]
+    result = {"rows": len(rows), "bytes_written": 0, "files": 0, "preview": rows}
+    return result, [Detail("rows", names, [[row[name] for name in names] for row in rows], types)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask(PlainData):
+    """Read the files of a split and write their rows to a part."""
+
+    part: Part
+    reading: ReadSettings
+    files: Sequence[FileSlice]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRows:
+    """The rows of a scan, in the order of its splits."""
+
+    plan: ScanPlan
+
+    def stream(self, noted: Noted) -> Iterator[pa.RecordBatch]:
+        """Yield all rows."""
+        storage, every = self.plan.table.storage, self.plan.found.equality_deletes()
+        keys = row_keys(self.shared)
+        # Most splits have the same equality deletes.
+        with closing(EqualityGroups(storage, every, self.plan.reading(every))) as groups:
+            for split in self.plan.reads():
+                reading = replace(self.plan.reading(split.deletes), keys=keys)
+                deletes = Deletes(storage, reading, split.slices, groups)
+                for item in split.slices:
+                    yield from read_batches(storage, item, reading, deletes)
+                noted[DROPPED] += deletes.dropped
+        note_keys(keys, noted)
+
+    def tasks(self, part: Callable[[int], Part]) -> Iterator[Task[ScanTask]]:
+        """Yield a task for each split."""
+        for number, split in enumerate(self.plan.reads()):
+            reading = self.plan.reading(split.deletes)
+            payload = ScanTask(part=part(number), reading=reading, files=split.slices)
+            sizes = (item.length or item.size_bytes - item.start for item in split.slices)
+            yield Task(payload, sum(sizes))
+
+    @property
+    def shared(self) -> bytes:
+        """The keys that rows must have; empty for all rows."""
+        return b"" if self.plan.keys is None else self.plan.keys.to_bytes()
+
+    @property
+    def task(self) -> TaskFunction[ScanTask, PartReport]:
+        """The function that writes a part."""
+        return write_part
+
+    def check(self, rows: int, noted: Noted) -> None:
+        """Compare the number of rows read, including deleted ones, with the metadata, if all rows were read.
+
+        Raises:
+            CorruptFileError: the numbers differ.
+        """
+        complete = not self.plan.chooses_rows and self.plan.options.limit is None
+        if complete and rows + noted[DROPPED] != self.plan.records:
+            raise CorruptFileError(
+                f"read {rows + noted[DROPPED]} rows, but the files have {self.plan.records} by their metadata"
+            )
+
+
+def write_part(task: ScanTask, context: TaskContext) -> Iterator[PartReport]:
+    """Task: write a split's rows to one file, or no file if there are no rows."""
+    noted: Noted = Noted()
+    expected = sum(file.take_rows or file.record_count for file in task.files)
+    yield export.write_part(task.part, context, _split_rows(task, context, noted), noted, expected)
+
+
+def _split_rows(task: ScanTask, context: TaskContext, noted: Noted) -> Iterator[pa.RecordBatch]:
+    keys = row_keys(context.shared)
+    reading = replace(task.reading, keys=keys)
+    with closing(Deletes(context.storage, reading, task.files)) as deletes:
+        yield from read_rows(context.storage, task.files, reading, deletes)
+        noted[DROPPED] += deletes.dropped
+    note_keys(keys, noted)
+
+
+def note_keys(keys: RowKeys | None, noted: Noted) -> None:
+    """Add what the keys of a task excluded to the counters of the reader."""
+    if keys is not None:
+        noted[ROW_GROUPS_SKIPPED] += keys.row_groups_skipped
+        noted[ROWS_WITHOUT_PARTNER] += keys.rows_without_partner
+
+
+def key_counters(noted: Mapping[str, int]) -> dict[str, int]:
+    """Return the counters of a scan with keys for its result."""
+    return {name: noted.get(name, 0) for name in (ROW_GROUPS_SKIPPED, ROWS_WITHOUT_PARTNER)}
+
+
+def _outcome(
+    plan: ScanPlan,
+    result: Mapping[str, Any],
+    details: Sequence[Detail] = (),
+) -> Outcome:
+    warnings = []
+    if plan.skipped:
+        skipped = [(item.snapshot_id, ancestry.operation_of(item)) for item in plan.skipped]
+        warnings.append(skipped_message(skipped))
+    if plan.truncated:
+        warnings.append(
+            "older snapshots have expired: the rows that they appended are not in this scan"
+        )
+    warnings += plan.keys.warnings if plan.keys else ()
+    warnings += [f"rows may be missing: {doubt}" for doubt in plan.found.doubts]
+    return Outcome(
+        command="scan",
+        table=plan.table.identifier,
+        branch=plan.options.branch,
+        status=Status.DONE if plan.found.count else Status.NOTHING_TO_DO,
+        base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
+        plan=plan.facts(),
+        result=result,
+        warnings=warnings,
+        details=details,
+    )
+
+
+def skipped_message(snapshots: Sequence[tuple[int, str]]) -> str:
+    """Return a warning about snapshots that an append scan does not show, each with its operation."""
+    shown = ", ".join(
+        f"{number} ({operation})" for number, operation in snapshots[:_SHOWN_SNAPSHOTS]
+    )
+    more = len(snapshots) - _SHOWN_SNAPSHOTS
+    return (
+        f"skipped {_not_appended(len(snapshots))} ({Option.CHANGES} shows the changes): {shown}"
+        + (f" and {more} more" if more > 0 else "")
+    )
+
+
+def _not_appended(number: int) -> str:
+    return (
+        "1 snapshot that is not an append"
+        if number == 1
+        else f"{number} snapshots that are not appends"
+    )

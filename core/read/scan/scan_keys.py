@@ -1,0 +1,172 @@
+"""Keys by which a scan chooses files, row groups and rows: what plans and tasks need of them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
+
+from lake.core.data.deletes.equality import EqualityDeletes
+from lake.core.data.deletes.spilled_equality import RowKeys as KeysOfRows
+from lake.core.data.keys.key_pruning import KeyPruner
+from lake.core.data.keys.key_set import KeySet
+from lake.core.data.keys.row_keys import RowKeys
+
+# The names of the counters of rows and row groups in results.
+ROW_GROUPS_SKIPPED, ROWS_WITHOUT_PARTNER = "row_groups_skipped", "rows_without_partner"
+
+_MEMORY_BYTES = 256 * 1024 * 1024
+_CHUNK_BYTES = 64 * 1024 * 1024
+_LENGTH = struct.Struct(">I")
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanKeys:
+    """The keys of a scan.
+
+    Args:
+        types: the table's columns of the key.
+        keys: the keys, or their ranges.
+        prunes: whether they choose files and row groups.
+        matching: whether rows are tested.
+        path: an Arrow file with all keys, if rows are tested and `keys` does not contain all of them.
+        source: facts about the keys by their names in the output.
+        warnings: what the caller must know about them.
+        reasons: why the keys exclude less than they could.
+    """
+
+    types: Mapping[int, IcebergType]
+    keys: KeySet
+    prunes: bool = True
+    matching: bool = False
+    path: str | None = None
+    source: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    reasons: Sequence[str] = ()
+
+    def pruner(self, schema: Schema) -> KeyPruner:
+        """Return what chooses files and counts them.
+
+        Args:
+            schema: the schema that files are read with.
+        """
+        return KeyPruner(self.keys if self.prunes else None, schema)
+
+    def to_bytes(self, *, whole_files: bool = False) -> bytes:
+        """Return what tasks need, from which `row_keys` makes the keys of a task.
+
+        Args:
+            whole_files: read all row groups.
+        """
+        header = {
+            "matching": self.matching,
+            "path": self.path,
+            "prunes": self.prunes and not whole_files,
+        }
+        return _joined(header, self.keys.to_bytes())
+
+    def facts(self, pruner: KeyPruner) -> dict[str, Any]:
+        """Return the facts of a plan for the output."""
+        return {**self.source, **pruner.counts.facts(), "reasons": [*self.reasons, *pruner.reasons]}
+
+
+def total_pruning(before: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `ScanKeys.facts` of several plans: the sums of their counts, and the last one's keys.
+
+    Args:
+        before: the facts of earlier plans; empty if there is none.
+        facts: those of the next plan.
+    """
+    if not before:
+        return dict(facts)
+    counts = {
+        name: None if None in (value, before[name]) else value + before[name]
+        for name, value in facts.items()
+        if name.endswith(("_before", "_after"))
+    }
+    by = {name: value + before["by"][name] for name, value in facts["by"].items()}
+    reasons = list(dict.fromkeys([*before["reasons"], *facts["reasons"]]))
+    return {**facts, **counts, "by": by, "reasons": reasons}
+
+
+def with_path(shared: bytes, path: str) -> bytes:
+    """Return `ScanKeys.to_bytes`'s result with another path of the file with all keys."""
+    header, keys = _parts(shared)
+    return _joined({**header, "path": path}, keys)
+
+
+def _joined(header: Mapping[str, Any], keys: bytes) -> bytes:
+    data = json.dumps(header).encode()
+    return _LENGTH.pack(len(data)) + data + keys
+
+
+def _parts(shared: bytes) -> tuple[dict[str, Any], bytes]:
+    end = _LENGTH.size + _LENGTH.unpack_from(shared)[0]
+    return json.loads(shared[_LENGTH.size : end]), shared[end:]
+
+
+def row_keys(shared: bytes) -> RowKeys | None:
+    """Return the keys of a task from `ScanKeys.to_bytes`'s result; None if there are none."""
+    if not shared:
+        return None
+    header, data = _parts(shared)
+    keys = _key_set(data)
+    test = None
+    if header["matching"]:
+        test = _test_of_set(data) if header["path"] is None else _Test.load(header["path"])
+    return RowKeys(keys.types, keys if header["prunes"] else None, test)
+
+
+@lru_cache(maxsize=1)
+def _key_set(data: bytes) -> KeySet:
+    """Return a set; the tasks of one scan share it."""
+    return KeySet.from_bytes(data)
+
+
+@lru_cache(maxsize=1)
+def _test_of_set(data: bytes) -> _Test:
+    return _Test.of(_key_set(data).rows.to_batches())
+
+
+class _Test:
+    """Tests rows by all keys; see `lake.core.data.keys.row_keys.KeyTest`.
+
+    Rows with a key are found like rows that equality deletes remove.
+    """
+
+    def __init__(self, index: EqualityDeletes) -> None:
+        self._index = index
+
+    @classmethod
+    def of(cls, keys: Iterable[pa.RecordBatch]) -> Self:
+        return cls(EqualityDeletes.load(((batch, 1) for batch in keys), memory_bytes=_MEMORY_BYTES))
+
+    @classmethod
+    def load(cls, path: str) -> Self:
+        """Read the keys from an Arrow file."""
+        with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
+            return cls.of(file.get_batch(number) for number in range(file.num_record_batches))
+
+    @property
+    def chunk_bytes(self) -> int:
+        """The bytes of the rows that are tested together; 0 for one batch at a time."""
+        return 0 if self._index.in_memory else _CHUNK_BYTES
+
+    def contained(self, keys: Sequence[pa.RecordBatch]) -> list[Mask]:
+        """Return for batches of keys which of them the set contains."""
+        found = [np.zeros(batch.num_rows, np.bool_) for batch in keys]
+        rows = (KeysOfRows(number, 0, 0, batch) for number, batch in enumerate(keys))
+        for number, positions in self._index.deleted_rows(rows):
+            found[number][positions] = True
+        return found

@@ -1,5 +1,0 @@
-"""Repairs of `lake check`: mends damage that can be mended without a guess, in one commit.
-
-Belongs here: which damage can be mended, the plan of each repair, and its commit. Does not belong here: reports of
-damage (`lake.core.checking`) and the manifests of a commit (`lake.core.commit`).
-"""

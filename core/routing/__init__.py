@@ -1,4 +1,0 @@
-"""Loads into many tables: divides the rows of files by a column and loads each part into its own table.
-
-Does not belong here: how one table is loaded (`lake.core.ingest`, `lake.core.upsert`).
-"""

@@ -1,5 +1,0 @@
-"""`lake delete`: the rows that a filter selects leave a table.
-
-Does not belong here: how delete files are written and applied (`lake.core.deletes`), and the removal of partitions by
-their age (`lake.core.partitions`).
-"""

@@ -1,4 +1,0 @@
-"""Read and write the rows of data files in bounded batches, independent of the file format.
-
-Deletes (`lake.core.deletes`) and engines (`lake.core.engine`) do not belong here.
-"""

@@ -1,4 +1,0 @@
-"""Order of rows: sort keys, range partitioning and external sorting.
-
-Does not belong here: equality (`lake.core.keys`).
-"""

@@ -1,0 +1,6 @@
+"""Iceberg's specification as values: types, transforms, filters, table properties.
+
+Nothing here reads a file. What reads or writes metadata belongs to `table`; what reads rows, to `data`.
+
+    predicate = parse_filter("amount > 10 and country = 'NZ'")
+"""

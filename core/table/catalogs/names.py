@@ -1,0 +1,175 @@
+"""List the namespaces, tables and views of a catalog by name; no table is loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
+
+from lake.core.base import locations
+from lake.core.base.errors import TRANSIENT_ERRORS, LakeError, NotFoundError
+from lake.core.base.options import Option
+from lake.core.table.catalogs.errors import catalog_errors
+
+if TYPE_CHECKING:
+    from lake.core.table.catalogs.catalog import Catalog
+
+# Deeper namespaces are not listed: a server might nest them without an end.
+_DEEPEST = 16
+# A table is searched by its UUID among this many: each of them is read.
+_MOST_SEARCHED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace and the full names in it, sorted.
+
+    Args:
+        name: its name; levels are separated by dots.
+        tables: its tables.
+        views: its views; empty if the catalog does not list views.
+        error: why its tables, or the namespaces in it, cannot be listed; None if they are.
+    """
+
+    name: str
+    tables: tuple[str, ...] = ()
+    views: tuple[str, ...] = ()
+    error: LakeError | None = None
+
+    def listed(self) -> tuple[str, ...]:
+        """Return its tables.
+
+        Raises:
+            LakeError: they, or the namespaces in it, cannot be listed.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.tables
+
+
+def require_existing(catalog: Catalog) -> None:
+    """Check that a catalog of files exists: reading a warehouse that was misspelt must not find it empty.
+
+    Raises:
+        NotFoundError: its database does not exist, or the folder that contains its tables.
+    """
+    place = catalog.database
+    if place is None and not catalog.has_entries:
+        folder = locations.parse(str(catalog.configured.get("warehouse", "")))
+        place = folder.path if folder.is_local else None
+    if place is None or os.path.exists(place):
+        return
+    folder_name = place if catalog.database is None else os.path.dirname(place)
+    missing = (
+        f"{folder_name} contains no catalog ({os.path.basename(place)})"
+        if os.path.isdir(folder_name)
+        else f"there is no folder {folder_name}"
+    )
+    raise NotFoundError(
+        f"catalog {catalog.name} does not exist: {missing}",
+        hint=f"check {Option.WAREHOUSE} and {Option.CATALOG}; a load with {Option.CREATE} makes a new one",
+    )
+
+
+def namespaces_of(catalog: Catalog) -> Iterator[Namespace]:
+    """Yield all namespaces of a catalog, each before those in it. A catalog in SQLite is not created.
+
+    Raises:
+        LakeError: the catalog cannot be opened, or does not list its namespaces.
+    """
+    if catalog.database is not None and not os.path.exists(catalog.database):
+        return
+    with catalog_errors(f"catalog {catalog.name}", catalog):
+        pending = sorted(set(catalog.handle.list_namespaces()), reverse=True)
+    while pending:
+        names = pending.pop()
+        found = _listed(catalog, names)
+        if found.error is None and len(names) < _DEEPEST:
+            try:
+                pending += sorted(_children(catalog, names), reverse=True)
+            except TRANSIENT_ERRORS as error:
+                found = replace(found, error=error)
+        yield found
+
+
+def _listed(catalog: Catalog, names: tuple[str, ...]) -> Namespace:
+    name = ".".join(names)
+    try:
+        with catalog_errors(f"namespace {name}", catalog):
+            # A database may contain other values than texts.
+            tables = {".".join(map(str, table)) for table in catalog.handle.list_tables(names)}
+            views = _views(catalog, names)
+    except LakeError as error:
+        return Namespace(name, error=error)
+    # Some catalogs list views among the tables.
+    return Namespace(name, tuple(sorted(tables - views)), tuple(sorted(views)))
+
+
+def _views(catalog: Catalog, names: tuple[str, ...]) -> set[str]:
+    try:
+        return {".".join(map(str, view)) for view in catalog.handle.list_views(names)}
+    except (NotImplementedError, RESTError):
+        # A catalog may not support views, or may not allow every user to list them.
+        return set()
+
+
+def _children(catalog: Catalog, names: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """Return the namespaces in a namespace; none if the catalog has only one level, or refuses to list them.
+
+    Raises:
+        StorageError: the catalog fails.
+        TimedOutError: the catalog is too busy or cannot be reached.
+    """
+    try:
+        with catalog_errors(f"namespace {'.'.join(names)}", catalog):
+            found = catalog.handle.list_namespaces(names)
+    except TRANSIENT_ERRORS:
+        raise
+    except (LakeError, NoSuchNamespaceError, NotImplementedError):
+        return set()
+    # Some catalogs answer with names relative to the namespace, or with all namespaces.
+    return {
+        tuple(child) for child in found if len(child) > len(names) and child[: len(names)] == names
+    }
+
+
+def name_of(catalog: Catalog, uuid: str) -> str | None:
+    """Return the name of the table with a UUID; None if it is not found among a few tables that the catalog lists."""
+    try:
+        listed = catalog.metadata_locations()
+    except LakeError:
+        return None
+    # Tables of other catalogs in the same database have longer names.
+    names = [name for name, _ in listed if " of " not in name]
+    if len(names) > _MOST_SEARCHED:
+        return None
+    for name in names:
+        with suppress(LakeError):
+            if str(catalog.load(name).metadata.table_uuid) == uuid:
+                return name
+    return None
+
+
+def renamed_error(identifier: str, uuid: str, name: str) -> NotFoundError:
+    """Return the error for a table that has another name now."""
+    return NotFoundError(
+        f"table {identifier} does not exist: the table with the UUID {uuid} has the name {name} now",
+        hint=f"give the name {name}: the position belongs to the UUID, and the run goes on",
+    )
+
+
+def with_new_name(
+    error: NotFoundError, catalog: Catalog, identifier: str, uuid: str
+) -> NotFoundError:
+    """Return the error for a missing table whose UUID is known, with the table's name now if it is found."""
+    if name := name_of(catalog, uuid):
+        return renamed_error(identifier, uuid, name)
+    return NotFoundError(
+        error.message,
+        hint="if the table was renamed, give its new name: the position belongs to the UUID "
+        f"{uuid}, and the run goes on",
+    )

@@ -1,0 +1,96 @@
+"""The checkpoints of Flink jobs that a branch contains, determined as the sinks' own restore does it.
+
+Source: Iceberg's SinkUtil.getMaxCommittedCheckpointId.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lake.core.base.units import whole_number
+from lake.core.table.snapshots import ancestry
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+JOB_ID = "flink.job-id"
+OPERATOR_ID = "flink.operator-id"
+CHECKPOINT_ID = "flink.max-committed-checkpoint-id"
+NONE_COMMITTED = -1
+# The table property for the location of the sinks' temporary manifests; the default is the metadata folder.
+MANIFESTS_LOCATION = "flink.manifests.location"
+# The operator id of runs that lake stages: no Flink operator has it, because theirs are hashes and this is text.
+LAKE_OPERATOR_ID = b"lake-staged-rows".hex()
+_HEX = re.compile(r"[0-9a-f]{32}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def job_id_of(name: str) -> str:
+    """Return the id of a run or stream of lake in place of Flink's job id: 32 hexadecimal digits."""
+    plain = name.replace("-", "") if _UUID.fullmatch(name) else name
+    return plain if _HEX.fullmatch(plain) else hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class JobCommit:
+    """A snapshot that was committed by a Flink job, or by a replay on behalf of the job.
+
+    Args:
+        snapshot: the snapshot.
+        job_id: the job.
+        operator_id: its committer; None if an old release did not write it, which means any operator.
+        checkpoint_id: the largest checkpoint in the snapshot.
+    """
+
+    snapshot: Snapshot
+    job_id: str
+    operator_id: str | None
+    checkpoint_id: int
+
+    def is_by(self, job_id: str, operator_id: str) -> bool:
+        """Whether a restore of this job's operator treats the snapshot as its own."""
+        return self.job_id == job_id and self.operator_id in {None, operator_id}
+
+
+def job_commits(metadata: TableMetadata, branch: str) -> Iterator[JobCommit]:
+    """Yield a branch's commits by Flink jobs, newest first, as far as its history is retained.
+
+    Raises:
+        NotFoundError: the branch does not exist.
+    """
+    head = ancestry.branch_head(metadata, branch)
+    for snapshot in ancestry.ancestors(metadata, head.snapshot_id if head else None):
+        commit = job_commit(snapshot)
+        if commit is not None:
+            yield commit
+
+
+def job_commit(snapshot: Snapshot) -> JobCommit | None:
+    """Return the Flink job in a snapshot's summary; None if the summary does not contain a complete entry."""
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    number = whole_number(summary.get(CHECKPOINT_ID, ""))
+    job_id = summary.get(JOB_ID)
+    if job_id is None or number is None:
+        return None
+    return JobCommit(snapshot, job_id, summary.get(OPERATOR_ID), number)
+
+
+def max_committed(metadata: TableMetadata, branch: str, job_id: str, operator_id: str) -> int:
+    """Return the largest checkpoint that a job's operator has committed; `NONE_COMMITTED` if none is known.
+
+    Raises:
+        NotFoundError: the branch does not exist.
+    """
+    return next(
+        (
+            commit.checkpoint_id
+            for commit in job_commits(metadata, branch)
+            if commit.is_by(job_id, operator_id)
+        ),
+        NONE_COMMITTED,
+    )

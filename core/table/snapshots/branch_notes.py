@@ -1,0 +1,369 @@
+"""Notes of what a branch contains: marks of its snapshots that outlive them.
+
+A snapshot's summary contains a mark, such as the id of a run, which is valid while the snapshot is in the branch's
+history. Any engine may expire that snapshot, so each commit to a branch also notes the marks in the branch's history
+in a table property of that branch. Only commits that require the branch's head write the property (and expiry,
+which requires all heads), so no writer overwrites another's notes.
+
+A note remains valid after its snapshot was removed from the metadata, unless the snapshot was rolled back: then the
+branch's oldest retained snapshot is not newer than it, an earlier commit found it retained outside the branch's
+history and removed the note, or the newest logged metadata file with the snapshot has it outside that history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lake.core.base.errors import LakeError
+from lake.core.base.units import whole_number
+from lake.core.table.metadata.files import read_metadata
+from lake.core.table.snapshots import ancestry
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.table.catalogs.catalog import Table
+
+_MAX_ID_LENGTH = 64
+# Snapshot id, sequence number, expired-ms.
+_NUMBERS = 3
+# The summary key of a cherry-picked snapshot for the id of the original one.
+PICKED_FROM = "source-snapshot-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A mark that a commit to a branch noted.
+
+    Args:
+        snapshot_id: the snapshot of the branch that has the mark.
+        sequence_number: the snapshot's; 0 in format version 1.
+        expired_ms: when the snapshot was first found to be expired, in ms since 1970; None while it is retained.
+        value: what the mark says besides its id; JSON-ready.
+    """
+
+    snapshot_id: int
+    sequence_number: int
+    expired_ms: int | None = None
+    value: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoteKind:
+    """A kind of mark, and the table property of its notes.
+
+    Args:
+        property_name: the property, a JSON object of id to ``[snapshot id, sequence number, expired-ms, *value]``
+            without what is missing at the end. For a branch other than main, a dot and the branch's name are
+            appended.
+        marks: returns the id and the value of each of a snapshot's marks by its summary.
+        limit: the largest number of notes of a branch.
+        kept_ms: how long a note is kept after its snapshot expired; None for as long as the limit allows.
+        is_value: whether the value of a note is valid.
+    """
+
+    property_name: str
+    marks: Callable[[Mapping[str, str]], Sequence[tuple[str, tuple[Any, ...]]]]
+    limit: int
+    kept_ms: int | None
+    is_value: Callable[[Sequence[Any]], bool]
+
+    def property_of(self, branch: str) -> str:
+        """Return the property of a branch's notes."""
+        return self.property_name if branch == ancestry.MAIN else f"{self.property_name}.{branch}"
+
+    def branches(self, metadata: TableMetadata) -> list[str]:
+        """Return the branches, including removed ones, that have notes."""
+        start = f"{self.property_name}."
+        named = [key.removeprefix(start) for key in metadata.properties if key.startswith(start)]
+        return [ancestry.MAIN, *named]
+
+    def notes(self, metadata: TableMetadata, branch: str) -> dict[str, Note]:
+        """Return a branch's notes by id; empty if the property is not valid."""
+        found = json_object(metadata.properties.get(self.property_of(branch)))
+        notes = {key: self._note(value) for key, value in found.items()}
+        return {key: note for key, note in notes.items() if note is not None}
+
+    def _note(self, value: Any) -> Note | None:
+        if not isinstance(value, list) or len(value) < _NUMBERS - 1:
+            return None
+        snapshot_id, number, expired_ms, *rest = value if value[_NUMBERS - 1 :] else [*value, None]
+        if type(snapshot_id) is not int or type(number) is not int:
+            return None
+        if not (expired_ms is None or type(expired_ms) is int) or not self.is_value(rest):
+            return None
+        return Note(snapshot_id, number, expired_ms, tuple(rest))
+
+    def marks_of(
+        self, known: Mapping[int, Snapshot], snapshot: Snapshot
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield the marks of a snapshot: its own, and those of the snapshot from which it was cherry-picked."""
+        for one in (snapshot, picked_from(known, snapshot)):
+            summary = one.summary.additional_properties if one and one.summary else {}
+            yield from self.marks(summary)
+
+    def since_ms(self, now_ms: int) -> int | None:
+        """Return the time before which a note is too old; None for no such time."""
+        return None if self.kept_ms is None else now_ms - self.kept_ms
+
+
+def changed_notes(
+    kind: NoteKind,
+    metadata: TableMetadata,
+    branch: str,
+    now_ms: int,
+    *,
+    added: Sequence[Snapshot] = (),
+    expired: Collection[int] = (),
+) -> dict[str, str]:
+    """Return the properties to set in a commit to a branch, so that they note the marks in its history.
+
+    Args:
+        kind: the kind of marks.
+        metadata: the table's before the commit.
+        branch: the branch whose head the commit requires.
+        now_ms: the time in ms since 1970.
+        added: the snapshots that the commit adds to the branch, oldest first.
+        expired: the snapshots that the commit removes.
+
+    Returns:
+        An empty mapping if the notes do not change.
+    """
+    before = kind.notes(metadata, branch)
+    history = [*reversed(added), *history_of(metadata, branch)]
+    expired_ids = frozenset(expired)
+    after: dict[str, Note] = {}
+    known = ancestry.snapshots_by_id(metadata)
+    for snapshot in reversed(history):
+        for name, value in kind.marks_of(known, snapshot):
+            number = snapshot.snapshot_id
+            expired_ms = now_ms if number in expired_ids else None
+            after[key_of(name)] = Note(number, snapshot.sequence_number or 0, expired_ms, value)
+    for key, note in {**_inherited(kind, metadata, branch), **before}.items():
+        if key not in after and may_be_held(note, known, history, kind.since_ms(now_ms)):
+            after[key] = note if note.expired_ms is not None else replace(note, expired_ms=now_ms)
+    newest = sorted(after.items(), key=lambda item: _age(item[1]))[: kind.limit]
+    if dict(newest) == before:
+        return {}
+    return {kind.property_of(branch): _text(dict(reversed(newest)))}
+
+
+def changed_notes_in_expiry(
+    kind: NoteKind,
+    metadata: TableMetadata,
+    expired: Collection[int],
+    now_ms: int,
+    *,
+    removed_refs: Collection[str] = (),
+) -> tuple[dict[str, str], list[str]]:
+    """Return the properties to set and to remove in an expiry, which requires the heads of all branches.
+
+    Args:
+        kind: the kind of marks.
+        metadata: the table's before the commit.
+        expired: the snapshots that the commit removes.
+        now_ms: the time in ms since 1970.
+        removed_refs: the branches and tags that the commit removes.
+    """
+    found: dict[str, str] = {}
+    branches = [name for name in _branches(metadata) if name not in removed_refs]
+    for branch in branches:
+        found |= changed_notes(kind, metadata, branch, now_ms, expired=expired)
+    removals = []
+    for branch in set(kind.branches(metadata)).difference(branches):
+        kept = _notes_of_former(kind, metadata, branch, now_ms)
+        if not kept:
+            removals.append(kind.property_of(branch))
+        elif kept != kind.notes(metadata, branch):
+            found[kind.property_of(branch)] = _text(kept)
+    return found, sorted(removals)
+
+
+def _notes_of_former(
+    kind: NoteKind, metadata: TableMetadata, branch: str, now_ms: int
+) -> dict[str, Note]:
+    """Return the notes of a removed branch that may still show marks that were merged to another one."""
+    known, since = ancestry.snapshots_by_id(metadata), kind.since_ms(now_ms)
+    return {
+        key: replace(note, expired_ms=now_ms if note.expired_ms is None else note.expired_ms)
+        for key, note in kind.notes(metadata, branch).items()
+        if note.snapshot_id not in known and (since is None or (note.expired_ms or now_ms) > since)
+    }
+
+
+def noted(
+    kind: NoteKind, table: Table, branch: str, name: str, since_ms: int | None = None
+) -> list[Note]:
+    """Return the notes that show a mark in a branch's history, of this branch first.
+
+    Args:
+        kind: the kind of mark.
+        table: the table.
+        branch: the branch.
+        name: the mark's id.
+        since_ms: notes of snapshots that expired before this time do not count.
+    """
+    metadata, key = table.metadata, key_of(name)
+    notes = {
+        one: note
+        for one in (branch, *kind.branches(metadata))
+        if (note := kind.notes(metadata, one).get(key)) is not None
+    }
+    if not notes:
+        return []
+    known, history = ancestry.snapshots_by_id(metadata), list(history_of(metadata, branch))
+    picked = {_source_id(snapshot) for snapshot in history}
+    return [
+        note
+        for one, note in notes.items()
+        if note.snapshot_id in picked
+        or (may_be_held(note, known, history, since_ms) and _was_held(table, branch, one, note))
+    ]
+
+
+def _was_held(table: Table, branch: str, noted: str, note: Note) -> bool:
+    """Whether a branch's history contained an expired snapshot that a commit to a branch noted.
+
+    If unknown, the answer is yes for the branch itself: a load that is not repeated is reported, whereas
+    duplicate rows are not noticed.
+    """
+    same = noted == branch or branch in joined(table.metadata, frozenset({noted}))
+    before = _before_expiry(table, note)
+    if before is None:
+        return same
+    histories = (history_of(before, name) for name in {branch, *([noted] if same else [])})
+    return any(item.snapshot_id == note.snapshot_id for history in histories for item in history)
+
+
+def _before_expiry(table: Table, note: Note) -> TableMetadata | None:
+    """Return the newest metadata in the log that has a note's snapshot; None if it is not found."""
+    log = table.metadata.metadata_log
+    found, low, high = None, 0, len(log)
+    # Without sequence numbers (version 1), metadata cannot be ordered relative to the snapshot.
+    while note.sequence_number and low < high:
+        middle = (low + high) // 2
+        try:
+            metadata = read_metadata(table.storage, log[middle].metadata_file)
+        except (LakeError, ValueError):
+            # Old metadata files may have been deleted, the oldest first.
+            low = middle + 1
+            continue
+        if metadata.snapshot_by_id(note.snapshot_id) is not None:
+            found, low = metadata, middle + 1
+        elif getattr(metadata, "last_sequence_number", 0) < note.sequence_number:
+            low = middle + 1
+        else:
+            high = middle
+    return found
+
+
+def _inherited(kind: NoteKind, metadata: TableMetadata, branch: str) -> dict[str, Note]:
+    """Return the notes of other branches whose retained history ends at the same snapshot."""
+    found: dict[str, Note] = {}
+    for name in kind.branches(metadata):
+        if name != branch and branch in joined(metadata, frozenset({name})):
+            found |= kind.notes(metadata, name)
+    return found
+
+
+def may_be_held(
+    note: Note,
+    known: Mapping[int, Snapshot],
+    history: Sequence[Snapshot],
+    since_ms: int | None,
+) -> bool:
+    """Whether a note's snapshot, which is not in a branch's retained history, may be older than it."""
+    if note.snapshot_id in known or not history:
+        return False
+    if since_ms is not None and note.expired_ms is not None and note.expired_ms <= since_ms:
+        return False
+    oldest = history[-1].sequence_number or 0
+    # Version 1 does not have sequence numbers.
+    return not oldest or note.sequence_number < oldest
+
+
+def _age(note: Note) -> tuple[int, int]:
+    """Return the sort key that orders notes from the newest to the oldest."""
+    return -(note.expired_ms or 2**63), -note.sequence_number
+
+
+def key_of(name: str) -> str:
+    """Return the id of a mark as notes contain it: a long one as its digest."""
+    if len(name) <= _MAX_ID_LENGTH:
+        return name
+    return f"sha256:{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+
+
+def _text(notes: Mapping[str, Note]) -> str:
+    return json.dumps({key: _plain(note) for key, note in notes.items()})
+
+
+def _plain(note: Note) -> list[Any]:
+    plain = [note.snapshot_id, note.sequence_number]
+    if note.expired_ms is None and not note.value:
+        return plain
+    return [*plain, note.expired_ms, *note.value]
+
+
+def json_object(text: str | None) -> dict[str, Any]:
+    """Return the JSON object in a property; an empty one for any other text."""
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# Histories
+
+
+def _branches(metadata: TableMetadata) -> list[str]:
+    named = [
+        name
+        for name, ref in metadata.refs.items()
+        if ref.snapshot_ref_type == "branch" and not ancestry.is_consumer(name)
+    ]
+    return list(dict.fromkeys([ancestry.MAIN, *named]))
+
+
+def history_of(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
+    """Yield a branch's retained history, newest first; nothing if there is no such branch."""
+    ref = metadata.refs.get(branch)
+    head = ref.snapshot_id if ref else None
+    if branch == ancestry.MAIN and ref is None:
+        head = metadata.current_snapshot_id
+    return ancestry.ancestors(metadata, head)
+
+
+def picked_from(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Snapshot | None:
+    """Return the retained snapshot from which a snapshot was cherry-picked; None if it was not."""
+    number = _source_id(snapshot)
+    return None if number is None else known.get(number)
+
+
+def _source_id(snapshot: Snapshot) -> int | None:
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    return whole_number(summary.get(PICKED_FROM, ""))
+
+
+def joined(metadata: TableMetadata, branches: frozenset[str]) -> frozenset[str]:
+    """Add the branches that were created from these since: their histories end at the same snapshot."""
+    if branches == {ancestry.MAIN} and len(metadata.refs) <= 1:
+        return branches
+    oldest = {name: _oldest(metadata, name) for name in _branches(metadata)}
+    ends = {oldest[name] for name in branches if name in oldest} - {None}
+    return branches | {name for name, end in oldest.items() if end in ends}
+
+
+def _oldest(metadata: TableMetadata, branch: str) -> int | None:
+    """Return the oldest retained snapshot of a branch whose parent is not retained; None if there is none."""
+    oldest = None
+    for snapshot in history_of(metadata, branch):
+        oldest = snapshot
+    cut = oldest is not None and oldest.parent_snapshot_id is not None
+    return oldest.snapshot_id if oldest is not None and cut else None

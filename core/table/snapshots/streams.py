@@ -1,0 +1,147 @@
+"""The streams that a branch contains: each has committed its epochs up to a number, in order.
+
+A stream is a load that goes on: its epochs 1, 2, 3 … are one snapshot each. A snapshot's summary says which epoch it
+is, and how far the source was read. Only the newest epoch of a stream is noted
+(`lake.core.table.snapshots.branch_notes`), so that a stream that runs for years needs one note.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lake.core.base.errors import RefusedError
+from lake.core.base.options import Option
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.branch_notes import (
+    NoteKind,
+    changed_notes_in_expiry,
+    history_of,
+    json_object,
+    noted,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lake.core.table.catalogs.catalog import Table
+
+# The summary key of an epoch: JSON of its stream, its number, and how far the source was read.
+STREAM = "lake.stream"
+STREAMS = "lake.streams"
+# The key of offsets for the name of the last file.
+LAST = "last"
+MAX_STREAMS = 1_000
+# The value of a note: the number of the epoch, and its offsets.
+_VALUES = 2
+_LARGEST_EPOCH = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEpoch:
+    """An epoch of a stream.
+
+    Args:
+        stream: the stream's id.
+        number: of the epoch, from 1.
+        offsets: how far the source was read after it; JSON-ready.
+    """
+
+    stream: str
+    number: int
+    offsets: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        return f"epoch {self.number} of stream {self.stream}"
+
+    @property
+    def text(self) -> str:
+        """The value of `STREAM` in a summary."""
+        return json.dumps(
+            {"id": self.stream, "epoch": self.number, "offsets": dict(self.offsets)},
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def of_text(cls, text: str | None) -> StreamEpoch | None:
+        """Read an untrusted value of `STREAM`; None if it is not valid."""
+        found = json_object(text)
+        stream, number, offsets = found.get("id"), found.get("epoch"), found.get("offsets")
+        if not isinstance(stream, str) or not _is_value([number, offsets]):
+            return None
+        return cls(stream, int(number or 0), dict(offsets or {}))
+
+
+def _is_value(value: Sequence[Any]) -> bool:
+    return (
+        len(value) == _VALUES
+        and type(value[0]) is int
+        and 0 < value[0] < _LARGEST_EPOCH
+        and isinstance(value[1], dict)
+    )
+
+
+def _marks(summary: Mapping[str, str]) -> Sequence[tuple[str, tuple[Any, ...]]]:
+    epoch = StreamEpoch.of_text(summary.get(STREAM))
+    if epoch is None:
+        return []
+    # A file's name is for people, and too long for a note.
+    offsets = {key: value for key, value in epoch.offsets.items() if key != LAST}
+    return [(epoch.stream, (epoch.number, offsets))]
+
+
+STREAM_NOTES = NoteKind(STREAMS, _marks, MAX_STREAMS, None, _is_value)
+streams_noted_in_expiry = partial(changed_notes_in_expiry, STREAM_NOTES)
+
+
+def find_epoch(
+    metadata: TableMetadata, branch: str, stream: str
+) -> tuple[Snapshot, StreamEpoch] | None:
+    """Return the snapshot of a stream's newest epoch in a branch's retained history, and the epoch."""
+    known = ancestry.snapshots_by_id(metadata)
+    for snapshot in history_of(metadata, branch):
+        for name, value in STREAM_NOTES.marks_of(known, snapshot):
+            if name == stream:
+                return snapshot, StreamEpoch(stream, *value)
+    return None
+
+
+def contains_epoch(table: Table | None, branch: str, epoch: StreamEpoch) -> bool:
+    """Whether a branch of a table contains an epoch.
+
+    Args:
+        table: the table; None if there is none.
+        branch: the branch.
+        epoch: the epoch, with what it has read.
+
+    Raises:
+        RefusedError: the branch has this or a later epoch of a run that has read something else.
+    """
+    newest = newest_epoch(table, branch, epoch.stream) if table is not None else None
+    if table is None or newest is None or newest.number < epoch.number:
+        return False
+    if newest.number > epoch.number or _compared(newest) != _compared(epoch):
+        raise RefusedError(
+            f"branch {branch} of {table.identifier} has {newest} of another run, with other files",
+            hint=f"two state folders cannot have one stream: choose another {Option.STREAM}",
+        )
+    return True
+
+
+def _compared(epoch: StreamEpoch) -> dict[str, Any]:
+    return {key: value for key, value in epoch.offsets.items() if key != LAST}
+
+
+def newest_epoch(table: Table, branch: str, stream: str) -> StreamEpoch | None:
+    """Return a stream's newest epoch in a branch's history, even if its snapshot expired; None if there is none."""
+    found = find_epoch(table.metadata, branch, stream)
+    if found is not None:
+        return found[1]
+    epochs = [
+        StreamEpoch(stream, *note.value) for note in noted(STREAM_NOTES, table, branch, stream)
+    ]
+    return max(epochs, key=lambda epoch: epoch.number, default=None)

@@ -1,0 +1,415 @@
+"""Send a change to the catalog until it is committed or certainly cannot be, and determine the outcome.
+
+A change is sent again only after the catalog reported that it did not happen and the table shows no trace of it.
+After any other error the outcome is unknown: the table is searched for the change, and if it is not found, nothing
+is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyiceberg import exceptions as errors
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+
+from lake.core.base import locations
+from lake.core.base.errors import (
+    BadInputError,
+    CommitConflictError,
+    CommitUnknownError,
+    LakeError,
+    NotAuthorisedError,
+    NotFoundError,
+    RefusedError,
+    StoppedError,
+)
+from lake.core.base.interrupts import uninterrupted
+from lake.core.io.storage.file_names import unnamed
+from lake.core.spec.properties.table_properties import (
+    COMMIT_RETRY,
+    DELETE_OLD_METADATA,
+    GC_ENABLED,
+    STATUS_CHECK,
+)
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.catalogs.errors import first_line, unwritten_error, words
+from lake.core.table.metadata import files as metadata_files
+from lake.core.table.metadata.commit_times import is_disordered
+from lake.core.table.metadata.text import unknown_members
+from lake.core.transaction.commit.preconditions import check_commits, require_writable
+from lake.core.transaction.commit.retry import RetryPolicy
+from lake.core.transaction.run_context import RunContext
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+_SHOWN = 200
+# Classes of errors, as `isinstance` accepts them.
+_ErrorClasses = type[Exception] | tuple[type[Exception], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """One request to the catalog.
+
+    Args:
+        requirements: conditions on the table.
+        updates: changes of the table.
+        files: files that the change makes live, or that are needed once it is committed; protected from deletion.
+    """
+
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+    files: Sequence[str] = ()
+
+    def is_in(self, metadata: TableMetadata) -> bool:
+        """Whether metadata contains a snapshot that this change adds."""
+        added = {
+            item.snapshot.snapshot_id
+            for item in self.updates
+            if isinstance(item, AddSnapshotUpdate)
+        }
+        return any(item.snapshot_id in added for item in metadata.snapshots)
+
+
+def commit_changes(
+    context: RunContext,
+    table: Table,
+    prepare: Callable[[Table], ChangeSet | None],
+    find_commit: Callable[[TableMetadata], object | None],
+) -> Table:
+    """Send a change until it is committed or certainly cannot be, and return the table after it.
+
+    Args:
+        context: clock, ids and the register of protected files.
+        table: the table for the first attempt; it is reloaded for the later ones.
+        prepare: builds the request for the current table; None means that nothing is left to do. It is
+            called again after each conflict, and validates again.
+        find_commit: finds this change in metadata; None if it is not there.
+
+    Raises:
+        RefusedError: see `require_writable`; or a server would drop members that lake does not know.
+        CommitConflictError: the catalog refused every attempt, and the table shows no trace of the change.
+        CommitUnknownError: a response is missing and no trace was found (yet).
+    """
+    require_writable(table)
+    _warn_of_times(context, table)
+    policy = RetryPolicy.of(table.properties, COMMIT_RETRY)
+    started = context.clock.monotonic()
+    for attempt in range(1, policy.retries + 2):
+        if attempt > 1 and find_commit(table.metadata) is not None:
+            return table
+        # None of this may fail after the request was sent.
+        check_commits(table.properties)
+        try:
+            request = prepare(table)
+        except NotFoundError:
+            # An expiry deletes the files of a head that other commits have replaced: continue with theirs.
+            now = None if table.creating or attempt > policy.retries else table.refreshed()
+            if now is None or now.metadata_location == table.metadata_location:
+                raise
+            table = now
+            continue
+        if request is None:
+            return table
+        _require_kept(table, request.updates)
+        after, refusal = _Attempt(context, table, find_commit).send_uninterrupted(request)
+        if after is not None:
+            return after
+        elapsed_ms = (context.clock.monotonic() - started) * 1000
+        is_last = attempt > policy.retries or (elapsed_ms > policy.total_ms and attempt > 1)
+        if is_last or table.creating:
+            raise CommitConflictError(
+                f"the catalog refused the commit to {table.identifier} after {attempt} "
+                f"{'try' if attempt == 1 else 'tries'}: {refusal}",
+                hint="nothing was changed; run the command again",
+            )
+        policy.backoff(context).wait(attempt)
+        table = table.refreshed()
+    raise CommitConflictError(f"the commit to {table.identifier} was never attempted")
+
+
+def _warn_of_times(context: RunContext, table: Table) -> None:
+    """Warn about a table that Iceberg Java does not load, if the commit cannot correct it."""
+    if not table.catalog.makes_metadata and is_disordered(table.metadata):
+        context.warn(
+            f"the times in the metadata of {table.identifier} go back by more than a minute: Iceberg Java does not "
+            "load such a table, and only its catalog's server can correct them"
+        )
+
+
+def _require_kept(table: Table, updates: tuple[TableUpdate, ...]) -> None:
+    """Refuse to send a server an element that lacks members of the one that it replaces.
+
+    Raises:
+        RefusedError: the table has members that lake does not know, and the change replaces them.
+    """
+    if table.creating or table.catalog.makes_metadata:
+        return
+    lost = unknown_members(table.metadata, updates)
+    if lost:
+        raise RefusedError(
+            f"the change to {table.identifier} would drop unknown members: {', '.join(lost)[:_SHOWN]}",
+            hint="make this change with the engine that wrote them",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attempt at a change, whose outcome is committed, refused or unknown.
+
+    Args:
+        context: clock, ids and the register of protected files.
+        table: the table for which the change was prepared.
+        find_commit: finds the change in metadata; None if it is not there.
+    """
+
+    context: RunContext
+    table: Table
+    find_commit: Callable[[TableMetadata], object | None]
+
+    def send_uninterrupted(self, request: ChangeSet) -> tuple[Table | None, str]:
+        """Send once, and determine the outcome before a stop can interrupt; see `_send`."""
+        context = self.context
+        owned = {locations.canonical(file) for file in request.files}
+        after, refusal, unknown = None, "", None
+        try:
+            with uninterrupted():
+                context.protected_files.update(owned)
+                try:
+                    after, refusal = self._send(request)
+                except CommitUnknownError as error:
+                    unknown = error
+                except LakeError:
+                    context.protected_files.difference_update(owned)
+                    raise
+                if after is not None:
+                    if refusal and not request.is_in(after.metadata):
+                        # Another process made the same change with files of its own.
+                        context.protected_files.difference_update(owned)
+                    context.interrupts.committed()
+                    _drop_old_metadata(context, self.table, after)
+                elif unknown is None:
+                    context.protected_files.difference_update(owned)
+        except (StoppedError, KeyboardInterrupt) as stop:
+            if after is None and unknown is None:
+                raise
+            # The stop came too late for a commit that succeeded or may have: it is raised at the next checkpoint.
+            context.interrupts.defer(stop)
+        if unknown is not None:
+            raise unknown
+        return after, refusal
+
+    def _send(self, request: ChangeSet) -> tuple[Table | None, str]:
+        """Send once; return the table after it, or None and the refusal if it certainly did not happen."""
+        table = self.table
+        try:
+            response = table.send(request.requirements, request.updates, self.context.clock)
+        except LakeError as error:
+            # Raised before anything changed, except when a server redirects: a proxy may redirect after it has
+            # forwarded the commit.
+            is_local = table.catalog.writes_metadata or not table.catalog.is_served
+            return self._confirm_refusal(error, certain=Exception if is_local else ())
+        except (
+            errors.CommitFailedException,
+            errors.TableAlreadyExistsError,
+            errors.TooManyRequestsError,
+        ) as error:
+            # A proxy that sends a request twice turns a success into a conflict: only the table shows which.
+            return self._find_after_refusal(error), first_line(error)
+        except (
+            errors.UnauthorizedError,
+            errors.ForbiddenError,
+            errors.AuthorizationExpiredError,
+        ) as error:
+            refusal = NotAuthorisedError(
+                f"not allowed to commit to {table.identifier}: {words(error)}"
+            )
+            # If reloading is refused too, the credentials are rejected outright, so the commit did not happen.
+            return self._confirm_refusal(refusal, error, certain=NotAuthorisedError)
+        except errors.NoSuchTableError as error:
+            raise NotFoundError(f"table {table.identifier} was dropped meanwhile") from error
+        except errors.BadRequestError as error:
+            return self._confirm_rejection(error)
+        except Exception as error:  # noqa: BLE001 - after any other error the outcome is unknown, not failed
+            if refused := unwritten_error(error, table.catalog.database):
+                return self._not_written(refused, error)
+            # A catalog that builds the metadata in this process writes it before the swap, so this error proves that
+            # nothing was committed. From a server, it means an unreadable response to a commit that may have
+            # succeeded.
+            is_invalid = isinstance(error, errors.ValidationError) or type(error) is ValueError
+            if is_invalid and self._is_local():
+                return self._confirm_rejection(error)
+            return self._await_visible(error), ""
+        for warning in response.warnings:
+            self.context.warn(warning)
+        if self.find_commit(response.metadata) is None:
+            # For example, a proxy may have turned the request into a load of the table.
+            other = BadInputError("its response does not contain the change")
+            return self._await_visible(other), ""
+        # The catalog confirmed the commit: if the reload fails now, only the local view of it is missing.
+        return self._await_visible(None, response.metadata), ""
+
+    def _is_local(self) -> bool:
+        """Whether the catalog's error was raised in this process, so that no server can have made the change."""
+        catalog = self.table.catalog
+        is_unsent = catalog.writes_metadata and not catalog.written_metadata
+        return is_unsent or not catalog.is_served
+
+    def _not_written(self, refusal: LakeError, cause: Exception) -> tuple[Table, str]:
+        """Return the table if it shows the change nevertheless; see `_confirm_refusal`.
+
+        Raises:
+            LakeError: SQLite changed nothing, because its file is locked or may only be read.
+        """
+        try:
+            return self._confirm_refusal(refusal, cause, certain=type(refusal))
+        except LakeError as error:
+            if error is refusal:
+                self._delete_own_metadata(None)
+            raise
+
+    def _confirm_rejection(self, error: Exception) -> tuple[Table | None, str]:
+        """Return the table if it shows the change, or None if others changed it meanwhile.
+
+        The change may fit the table no more, for example because a snapshot has expired. The next attempt finds out.
+
+        Raises:
+            BadInputError: the catalog does not accept the change to this table.
+        """
+        table = self.table
+        after = self._find_after_refusal(error)
+        if after is None:
+            try:
+                has_moved = table.refreshed().metadata_location != table.metadata_location
+            except LakeError:
+                has_moved = False
+            if not has_moved:
+                raise _not_accepted(table, error) from error
+        return after, first_line(error)
+
+    def _confirm_refusal(
+        self, refusal: LakeError, cause: Exception | None = None, *, certain: _ErrorClasses = ()
+    ) -> tuple[Table, str]:
+        """Return the table if it shows the change although it was refused; see `_find_after_refusal`.
+
+        Raises:
+            LakeError: the refusal; the table does not show the change.
+        """
+        after = self._find_after_refusal(cause or refusal, certain=certain)
+        if after is None:
+            raise refusal from cause or refusal.__cause__
+        return after, ""
+
+    def _find_after_refusal(
+        self, cause: BaseException, *, certain: _ErrorClasses = ()
+    ) -> Table | None:
+        """Return the table if the change is in it, None if it certainly is not.
+
+        Args:
+            cause: the catalog's error.
+            certain: errors of the reload that confirm the refusal.
+
+        Raises:
+            CommitUnknownError: the reload failed otherwise, and no later reload showed the change.
+        """
+        table = self.table
+        try:
+            is_missing = table.creating and not table.catalog.exists(table.identifier)
+            now = None if is_missing else table.refreshed()
+        except Exception as error:  # noqa: BLE001 - a failed reload says nothing about the commit
+            if isinstance(error, NotFoundError) and self._is_local():
+                # The table was dropped or renamed. Registered from this file, it would have the change.
+                self._delete_own_metadata(None)
+                return None
+            if isinstance(error, certain):
+                return None
+            return self._await_visible(cause)
+        if now is not None and self.find_commit(now.metadata) is not None:
+            return now
+        self._delete_own_metadata(now)
+        return None
+
+    def _delete_own_metadata(self, now: Table | None) -> None:
+        """Remove the metadata file that a catalog in this process wrote for a commit that did not happen."""
+        table = self.table
+        logged = {entry.metadata_file for entry in now.metadata.metadata_log} if now else set()
+        live = logged | ({now.metadata_location} if now else set())
+        own = [
+            location
+            for location in unnamed(table.catalog.written_metadata, live)
+            if locations.deletable(location, table.roots)
+        ]
+        if table.storage.delete(own).failed:
+            self.context.warn("an unused metadata file could not be removed")
+
+    def _await_visible(
+        self, cause: BaseException | None, confirmed: TableMetadata | None = None
+    ) -> Table:
+        """Reload the table until it shows the change; without a cause, the catalog has confirmed it.
+
+        Args:
+            cause: the error of the commit.
+            confirmed: the metadata in the catalog's answer, for a table that is dropped at once.
+
+        Raises:
+            CommitUnknownError: the change did not appear.
+        """
+        table = self.table
+        policy = RetryPolicy.of(table.properties, STATUS_CHECK)
+        now: Table | None = None
+        is_gone = False
+        for attempt in range(1, policy.retries + 2):
+            try:
+                now = table.refreshed()
+            except Exception as error:  # noqa: BLE001 - a failed reload says nothing about the commit
+                now, is_gone = None, isinstance(error, NotFoundError)
+            if now is not None and self.find_commit(now.metadata) is not None:
+                return now
+            if attempt <= policy.retries:
+                policy.backoff(self.context).wait(attempt)
+        if cause is None and now is not None:
+            return now
+        if is_gone and confirmed is not None:
+            # Another process dropped or renamed the table after the commit.
+            return replace(table, metadata=confirmed, creating=())
+        raise CommitUnknownError(
+            f"the catalog did not confirm the commit to {table.identifier}: "
+            f"{first_line(cause) if cause else 'the table could not be read afterwards'}",
+            hint="it may have succeeded, so no file was removed; look for its operation id with `lake snapshots`",
+        ) from cause
+
+
+def _not_accepted(table: Table, cause: Exception) -> BadInputError:
+    return BadInputError(
+        f"the catalog does not accept the commit to {table.identifier}: {first_line(cause)}"
+    )
+
+
+def _drop_old_metadata(context: RunContext, before: Table, after: Table) -> None:
+    """Delete metadata files that dropped out of the log, if the table's properties request it."""
+    properties = before.properties
+    if not DELETE_OLD_METADATA.of(properties) or before.creating:
+        return
+    if not GC_ENABLED.of(properties):
+        # One of them may be the current one of another catalog.
+        return
+    logged = {entry.metadata_file for entry in after.metadata.metadata_log}
+    logged.add(after.metadata_location)
+    old = [
+        location
+        for location in unnamed(
+            [entry.metadata_file for entry in before.metadata.metadata_log], logged
+        )
+        if metadata_files.is_metadata_name(location) and locations.deletable(location, after.roots)
+    ]
+    try:
+        failed = len(after.storage.delete(old).failed)
+    except LakeError as error:
+        # The commit has succeeded regardless.
+        context.warn(f"old metadata files were not removed: {error.message}")
+        return
+    if failed:
+        context.warn("some old metadata files could not be removed")

@@ -1,0 +1,75 @@
+"""The session: the components that one invocation uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lake.core.base.clock import Clock, Ids, SystemClock, SystemIds
+from lake.core.base.progress import Progress, Silent
+from lake.core.base.settings import Settings
+from lake.core.table.catalogs.catalog import Catalog, Table
+from lake.core.table.catalogs.metadata_size import metadata_size_warning
+from lake.core.table.catalogs.selection import open_catalog
+from lake.core.transaction.run_context import RunContext
+
+if TYPE_CHECKING:
+    from lake.core.engine.tasks import Engine
+
+
+@dataclass(kw_only=True)
+class Session(RunContext):
+    """A run's context with its settings, catalog and engine.
+
+    Args:
+        settings: the global options.
+        catalog: where tables are loaded from and commits are sent to.
+    """
+
+    settings: Settings
+    catalog: Catalog
+    _engine: Engine | None = None
+
+    def table(self, identifier: str) -> Table:
+        """Load a table; warn if its metadata has grown too large."""
+        table = self.catalog.load(identifier)
+        if heavy := metadata_size_warning(table):
+            self.warn(heavy)
+        return table
+
+    def engine(self, input_bytes: int) -> Engine:
+        """Return the engine for a plan that reads `input_bytes`; the first call starts it."""
+        if self._engine is None:
+            from lake.core.engine.selection import choose_engine  # noqa: PLC0415 - no JVM before a plan
+
+            self._engine = choose_engine(self.settings.engine, input_bytes, self.settings)
+        return self._engine
+
+    @property
+    def may_have_lost_attempts(self) -> bool:
+        """Whether there may be files that tasks wrote but did not report."""
+        return self._engine is not None and self._engine.may_have_lost_attempts
+
+    def close(self) -> None:
+        """Stop the engine, if one was started; may be called twice."""
+        if self._engine is not None:
+            self._engine.stop()
+            self._engine = None
+
+
+def open_session(
+    settings: Settings,
+    progress: Progress | None = None,
+    *,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+) -> Session:
+    """Build the session for the options; nothing is opened or started yet."""
+    clock, ids = clock or SystemClock(), ids or SystemIds()
+    return Session(
+        settings=settings,
+        catalog=open_catalog(settings, clock, ids),
+        progress=progress or Silent(),
+        clock=clock,
+        ids=ids,
+    )

@@ -1,0 +1,414 @@
+"""Mutual exclusion between committing and discarding a staged run.
+
+A run may be committed by the process that wrote it, by a later run with its id, and by a replay. It is discarded at
+a user's request, and by the process that wrote it if that fails. A snapshot must never reference a deleted
+file. There is no lock common to all storages, so each side writes its marker before it checks for the other's; in
+any order, at least one of them sees the conflict.
+
+- A commit writes a claim, checks for a discard marker and for the manifests, and commits. The process that
+  wrote the run has its claim in the manifests from the beginning, as their `lake.writer`.
+- A discard writes its marker, checks for claims, loads the table, keeps every file that is referenced by a retained
+  snapshot of any branch, deletes the other files, then the manifests, then its marker.
+
+A claim whose process has certainly ended is ignored if that process changed the catalog itself. If a server
+does that, the last request of a dead process may still be in transit; in other cases the state of the process is
+unknown (another machine, or a commit without a response). Such a claim is valid for ten minutes. If a discard is
+killed, its marker remains: the run can no longer be committed, and the next discard completes it. Files are found
+by the run's operation id in their names below the table's data location, never by the entries of a manifest.
+
+Committers do not need claims among themselves: the run's id (or, if the snapshot does not contain it, the paths
+of the files) is searched for in the history of the same head that the commit requires.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lake.core.base import locations
+from lake.core.base.errors import (
+    BadInputError,
+    CommitConflictError,
+    CommitUnknownError,
+    NotFoundError,
+    RefusedError,
+)
+from lake.core.base.options import Option
+from lake.core.base.process_identity import process_name, still_runs
+from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.referenced_files import find_metadata_files, find_referenced
+from lake.core.transaction.staging.staged_run import (
+    RunMarks,
+    RunName,
+    StagedRun,
+    find_run,
+    job_and_checkpoint,
+    manifest_locations,
+    manifests_folder,
+    remove_manifests,
+    shown_run,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lake.core.table.catalogs.catalog import Table
+    from lake.core.transaction.session import Session
+
+_DOUBT_MS = 10 * 60_000
+# Searches for a run's files while snapshots expire.
+_ATTEMPTS = 3
+_CLAIM, _WITHDRAWAL = "lake-commit", "lake-withdrawal"
+_LIMIT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """The result of a discard.
+
+    Args:
+        files: the number of deleted files.
+        committed: the number of files that were kept because snapshots reference them.
+        failed: locations of files that could not be deleted.
+    """
+
+    files: int
+    committed: int
+    failed: tuple[str, ...] = ()
+
+
+@contextmanager
+def claim_for_commit(session: Session, table: Table, names: Collection[RunName]) -> Iterator[None]:
+    """Prevent staged runs from being discarded while the block commits them.
+
+    Raises:
+        CommitConflictError: one of them is being discarded, or no longer exists.
+    """
+    with _claimed(session, table, names):
+        for name in names:
+            _require_there(table, name)
+        yield
+
+
+@contextmanager
+def claim_available(
+    session: Session, table: Table, names: Collection[RunName]
+) -> Iterator[frozenset[RunName]]:
+    """Prevent staged runs from being discarded while the block commits them; yield those that still exist."""
+    with _claimed(session, table, names):
+        markers = {name: _discard_marker(table, name) for name in names}
+        manifests = {name: manifest_locations(table, name)[0] for name in names}
+        found = table.storage.look_up([*markers.values(), *manifests.values()])
+        yield frozenset(
+            name
+            for name in names
+            if found[manifests[name]] is not None and found[markers[name]] is None
+        )
+
+
+@contextmanager
+def _claimed(session: Session, table: Table, names: Collection[RunName]) -> Iterator[None]:
+    claims = [_claim(session, table, name) for name in names]
+    keep = False
+    try:
+        for location in claims:
+            _write(session, table, location, process_name())
+        yield
+    except CommitUnknownError:
+        keep = True
+        for location in claims:
+            _write(session, table, location, "")
+        raise
+    finally:
+        if not keep:
+            for location in table.storage.delete(claims).failed:
+                session.warn(f"{location} could not be deleted: it delays a discard of the run")
+
+
+def _require_there(table: Table, name: RunName) -> None:
+    if table.storage.exists(_discard_marker(table, name)):
+        raise CommitConflictError(f"{shown_run(name)} is being discarded", hint=_completing(name))
+    if not table.storage.exists(manifest_locations(table, name)[0]):
+        raise CommitConflictError(f"{shown_run(name)} was committed or discarded meanwhile")
+
+
+def _completing(name: RunName) -> str:
+    """Return the hint how the discard of a run is completed."""
+    if isinstance(name, str):
+        return f"{Option.DISCARD} {name} completes that"
+    return "run the stream again"
+
+
+def discarding(name: RunName) -> str:
+    """Return how the files of a run that are not committed are removed, as a clause."""
+    if isinstance(name, str):
+        return f"{Option.DISCARD} {name} removes the files of the run that are not committed"
+    return "the next run of the stream removes or commits them"
+
+
+def claimed_by_others(
+    session: Session, table: Table, runs: Collection[RunMarks]
+) -> frozenset[RunName]:
+    """Return the names of those runs that another process may be committing, or is discarding."""
+    files = _claim_files(table)
+    return frozenset(
+        marks.name
+        for marks in runs
+        if f"{_WITHDRAWAL}-{_suffix(marks.name)}" in files
+        or _may_be_committed(session, table, marks, _claims_in(table, files, marks.name), None)
+    )
+
+
+def mark_unknown(session: Session, table: Table, name: RunName) -> None:
+    """Record that the outcome of a run's commit is unknown: it may still succeed."""
+    _write(session, table, _claim(session, table, name), "")
+
+
+def discard_run(
+    session: Session,
+    table: Table,
+    marks: RunMarks,
+    *,
+    own_operation: str | None = None,
+    known: TableMetadata | None = None,
+) -> Discarded:
+    """Delete a staged run: its manifests, and its files except those that a snapshot references.
+
+    Args:
+        session: clock, ids and the register of files that may be live.
+        table: the table.
+        marks: the run's marks.
+        own_operation: the operation id of the caller, if it wrote the run itself.
+        known: metadata from before the run was written; its snapshots cannot reference the run's files.
+
+    Raises:
+        RefusedError: another process may be committing the run; nothing was deleted.
+        CorruptFileError: a snapshot cannot be read, so the files that it references are unknown.
+    """
+    marker = _discard_marker(table, marks.name)
+    has_begun = table.storage.exists(marker)
+    try:
+        _write(session, table, marker, process_name())
+        claims = _claims(table, marks.name)
+        _refuse_claims(session, table, marks, claims, own_operation)
+        rest = _rest_of(table.refreshed(), marks, known, _ATTEMPTS)
+        unreferenced = [
+            path
+            for path in rest.found
+            if locations.canonical(path) not in rest.referenced | session.protected_files
+        ]
+        has_begun = True
+        outcome = table.storage.delete([*unreferenced, *rest.metadata])
+        failed = list(outcome.failed) or remove_manifests(table, marks.name)
+    except BaseException:
+        if not has_begun and table.storage.delete([marker]).failed:
+            session.warn(
+                f"{marker} could not be deleted: until then {shown_run(marks.name)} is not committed"
+            )
+        raise
+    if not failed:
+        table.storage.delete([*claims, marker])
+    return Discarded(
+        sum(path not in outcome.failed for path in unreferenced),
+        len(rest.referenced),
+        tuple(failed),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What a run left: its files, those of them that snapshots reference, and metadata files that none uses."""
+
+    found: list[str]
+    referenced: frozenset[str]
+    metadata: list[str]
+
+
+def _rest_of(table: Table, marks: RunMarks, known: TableMetadata | None, attempts: int) -> _Rest:
+    """Search for a run's files; again in the newer table if an expiry removes what this one needs."""
+    try:
+        found = _files_of(table, marks)
+        referenced = find_referenced(table.storage, table.metadata, found, known=known)
+        return _Rest(found, referenced, _prepared(table, marks, known=known))
+    except NotFoundError:
+        now = table.refreshed()
+        if attempts == 1 or now.metadata_location == table.metadata_location:
+            raise
+    return _rest_of(now, marks, known, attempts - 1)
+
+
+def _files_of(table: Table, marks: RunMarks) -> list[str]:
+    # Without an operation id, every file name would match.
+    if not marks.operation_id:
+        return []
+    table.storage.end_uploads(table.data_location, marks.operation_id)
+    return table.storage.find(table.data_location, marks.operation_id)
+
+
+def _prepared(table: Table, marks: RunMarks, *, known: TableMetadata | None = None) -> list[str]:
+    """Find metadata files that the run's own killed commit had written and that no snapshot uses.
+
+    The name alone does not decide: a manifest that a commit merged may outlive all files that the commit added.
+    """
+    folder, text = table.metadata_folder, marks.operation_id
+    names = [name for name, is_folder in table.storage.list_folder(folder) if not is_folder]
+    found = [locations.join(folder, name) for name in names if text and text in name]
+    live = find_metadata_files(table.storage, table.metadata, found, known=known)
+    return [path for path in found if path not in live]
+
+
+def remove_committed(table: Table, names: Collection[RunName]) -> list[str]:
+    """Remove the manifests and claims of committed runs; return what could not be removed.
+
+    The runs were written to be committed later, so no process has written metadata files for them. Claims are removed
+    first: without the manifests, no later command would find them.
+    """
+    files = _claim_files(table)
+    failed = table.storage.delete(
+        location for name in names for location in _claims_in(table, files, name)
+    ).failed
+    manifests = [manifest_locations(table, name) for name in names]
+    # The first manifest is removed first: without it, a run cannot be committed.
+    first = table.storage.delete(item[0] for item in manifests).failed
+    rest = [other for item in manifests if item[0] not in first for other in item[1:]]
+    return [*failed, *first, *table.storage.delete(rest).failed]
+
+
+def remove_leftovers(table: Table, run: StagedRun, *, by_other: bool) -> list[str]:
+    """Remove the remains of a committed run, except its live files; return what could not be removed.
+
+    Args:
+        table: the table after the commit.
+        run: the run.
+        by_other: whether a commit of another operation than the run's own made its files live, so that the
+            metadata files of its own operation are unused.
+    """
+    failed = remove_manifests(table, run.marks.name)
+    unused = _claims(table, run.marks.name)
+    if by_other and not run.problem:
+        own = {locations.canonical(file.path) for file in run.files}
+        unused += [
+            path for path in _files_of(table, run.marks) if locations.canonical(path) not in own
+        ]
+        unused += _prepared(table, run.marks)
+    return [*failed, *table.storage.delete(unused).failed]
+
+
+def delete_unreferenced(
+    session: Session, table: Table, files: Collection[str], *, known: TableMetadata
+) -> None:
+    """Delete files of a run that another process committed, except those that its snapshot references.
+
+    No process can commit them any more: the run's id is in the table.
+
+    Args:
+        session: the register of files that may be live.
+        table: the current table.
+        files: their locations.
+        known: metadata from before they were written.
+    """
+    referenced = find_referenced(table.storage, table.metadata, files, known=known)
+    table.storage.delete(
+        path
+        for path in files
+        if locations.canonical(path) not in referenced | session.protected_files
+    )
+
+
+def find_staged_run(table: Table, name: RunName) -> StagedRun | None:
+    """Return what remains of a run, with a problem if a discard has begun; None if there is nothing."""
+    run = find_run(table, name)
+    if not table.storage.exists(_discard_marker(table, name)):
+        return run
+    marks = run.marks if run else RunMarks.of(name)
+    return StagedRun(marks=marks, problem=f"{shown_run(name)} is being discarded")
+
+
+def _refuse_claims(
+    session: Session, table: Table, marks: RunMarks, claims: list[str], own_operation: str | None
+) -> None:
+    if _may_be_committed(session, table, marks, claims, own_operation):
+        raise RefusedError(
+            f"{shown_run(marks.name)} of {table.identifier} may be being committed by another process",
+            hint="try again when that process has ended, or in ten minutes",
+        )
+
+
+def _may_be_committed(
+    session: Session, table: Table, marks: RunMarks, claims: list[str], own_operation: str | None
+) -> bool:
+    now_ms = session.clock.now_ms()
+    found = [claim for location in claims if (claim := _read(table, location)) is not None]
+    if marks.writer and marks.operation_id != own_operation:
+        found.append((marks.writer, marks.written_ms))
+    for process, written_ms in found:
+        running = still_runs(process)
+        ended = running is False and not table.catalog.is_served
+        if running or (not ended and now_ms - written_ms < _DOUBT_MS):
+            return True
+    return False
+
+
+def _discard_marker(table: Table, name: RunName) -> str:
+    return locations.join(manifests_folder(table), f"{_WITHDRAWAL}-{_suffix(name)}")
+
+
+def _claim(session: Session, table: Table, name: RunName) -> str:
+    file = f"{_CLAIM}-{_suffix(name)}-{session.ids.uuid()}"
+    return locations.join(manifests_folder(table), file)
+
+
+def _claims(table: Table, name: RunName) -> list[str]:
+    return _claims_in(table, _claim_files(table), name)
+
+
+def _claims_in(table: Table, files: Collection[str], name: RunName) -> list[str]:
+    folder, start = manifests_folder(table), f"{_CLAIM}-{_suffix(name)}-"
+    return [locations.join(folder, file) for file in files if file.startswith(start)]
+
+
+def _claim_files(table: Table) -> list[str]:
+    """Return the names of the claims and markers of all runs."""
+    folder = manifests_folder(table)
+    listed = table.storage.list_folder(folder)
+    table.require_listed(folder, listed)
+    names = [name for name, is_folder in listed if not is_folder]
+    return [name for name in names if name.startswith((f"{_CLAIM}-", f"{_WITHDRAWAL}-"))]
+
+
+def _suffix(name: RunName) -> str:
+    job_id, checkpoint_id = job_and_checkpoint(name)
+    return job_id if isinstance(name, str) else f"{job_id}-{checkpoint_id}"
+
+
+def _write(session: Session, table: Table, location: str, process: str) -> None:
+    claim = {"process": process, "written_at_ms": session.clock.now_ms()}
+    table.storage.write(location, json.dumps(claim).encode())
+
+
+def _read(table: Table, location: str) -> tuple[str, int] | None:
+    """Return the process and the time of a claim.
+
+    If the claim is incomplete or missing, its owner has yet to check for our marker and will see it.
+    """
+    try:
+        claim = json.loads(table.storage.read(location, limit=_LIMIT))
+        return str(claim["process"]), int(claim["written_at_ms"])
+    except (BadInputError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def expired_base(table: Table, branch: str, marks: RunMarks) -> str | None:
+    """Return what is missing of a branch's history since a run was written, as a clause; None if it is whole."""
+    metadata = table.metadata
+    head = ancestry.branch_head(metadata, branch)
+    head_id = head.snapshot_id if head else None
+    if ancestry.since(metadata, head_id, marks.base_snapshot_id)[1]:
+        return None
+    return (
+        f"{shown_run(marks.name)} was written on snapshot {marks.base_snapshot_id}, and not all snapshots since "
+        "then are left"
+    )

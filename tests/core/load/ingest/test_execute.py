@@ -1,0 +1,282 @@
+"""An ingest commits once or not at all, whatever the catalog answers and whatever else is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.exceptions import CommitFailedException
+from support.tables.delete_files import commit_equality_delete, commit_position_delete
+from support.tables.iceberg_tables import (
+    FixedClock,
+    after,
+    applied_then,
+    files_below,
+    ids_in,
+    inject,
+    open_session,
+    pyiceberg_catalog,
+    refused_with,
+)
+from support.tables.table_harness import TableHarness
+from support.tiers import examples
+
+from lake.core.base.errors import CommitConflictError, CommitUnknownError, LakeError, StoppedError
+from lake.core.base.outcome import Outcome, Status
+from lake.core.engine.inline import InlineEngine
+from lake.core.engine.tasks import TaskResult
+from lake.core.load.ingest.execute import execute
+from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.plan import plan_ingest
+from lake.core.transaction.session import Session
+
+
+class World(TableHarness):
+    """A table and ways to load ids into it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "warehouse")
+        self.folder = folder
+
+    def open(self) -> Session:
+        return open_session(self.warehouse, FixedClock())
+
+    def source(self, *ids: int) -> str:
+        path = self.folder / f"{'-'.join(str(one) for one in ids)}.parquet"
+        pq.write_table(pa.table({"id": pa.array(ids, pa.int64())}), path)
+        return str(path)
+
+    def ingest(self, *ids: int, session: Session | None = None, **options: Any) -> Outcome:
+        session = session or self.session
+        plan = plan_ingest(session, "db.t", IngestOptions(sources=[self.source(*ids)], **options))
+        return execute(session, plan)
+
+    def other(self, *ids: int, **options: Any) -> Callable[[], Outcome]:
+        return lambda: self.ingest(*ids, session=self.open(), **options)
+
+    def live_files(self) -> set[str]:
+        root = f"file://{self.warehouse}/"
+        return {path.removeprefix(root) for path in self.live_paths()}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_an_answer_lost_after_the_commit_counts_once(world: World) -> None:
+    inject(world.session, [applied_then(CommitFailedException("said no, did yes"))])
+
+    outcome = world.ingest(1, 2, run_id="r")
+    again = world.ingest(1, 2, session=world.open(), run_id="r")
+
+    assert (outcome.status, again.status) == (Status.DONE, Status.NOTHING_TO_DO)
+    assert world.ids == [1, 2]
+
+
+def test_a_racing_run_of_the_same_id_lands_once_and_its_files_go(world: World) -> None:
+    inject(world.session, [after(world.other(1, 2, run_id="r"))])
+
+    outcome = world.ingest(1, 2, run_id="r")
+
+    assert outcome.status is Status.NOTHING_TO_DO
+    assert world.ids == [1, 2]
+    assert world.data_files() == world.live_files()
+
+
+def test_racing_appends_both_land(world: World) -> None:
+    inject(world.session, [after(world.other(3)), after(world.other(4))])
+
+    world.ingest(1)
+
+    assert world.ids == [1, 3, 4]
+
+
+def test_an_unanswered_commit_keeps_every_file_and_the_next_run_settles_it(world: World) -> None:
+    inject(world.session, [refused_with(TimeoutError("no answer"))])
+    with pytest.raises(CommitUnknownError):
+        world.ingest(1, run_id="r")
+    kept = world.data_files()
+
+    outcome = world.ingest(1, session=world.open(), run_id="r")
+
+    assert len(kept) == 1
+    assert outcome.status is Status.DONE
+    assert world.ids == [1]
+
+
+@pytest.mark.parametrize(
+    "options", [{"mode": "overwrite"}, {"mode": "overwrite-where", "where": "id < 5"}]
+)
+def test_an_overwrite_gives_way_to_rows_that_it_has_not_seen(
+    world: World, options: dict[str, Any]
+) -> None:
+    world.ingest(1)
+    inject(world.session, [after(world.other(2))])
+
+    with pytest.raises(CommitConflictError):
+        world.ingest(3, **options)
+
+    assert world.ids == [1, 2]
+    assert world.data_files() == world.live_files()
+
+
+def test_an_overwrite_by_filter_lets_rows_outside_the_filter_in(world: World) -> None:
+    world.ingest(1)
+    inject(world.session, [after(world.other(7))])
+
+    world.ingest(3, mode="overwrite-where", where="id < 5")
+
+    assert world.ids == [3, 7]
+
+
+def test_a_commit_that_is_always_refused_leaves_nothing_of_the_run(world: World) -> None:
+    world.ingest(1)
+    before = files_below(world.warehouse)
+    inject(world.session, [refused_with(CommitFailedException("no"))] * 20)
+
+    with pytest.raises(CommitConflictError):
+        world.ingest(2)
+
+    assert files_below(world.warehouse) == before
+
+
+def test_a_new_table_is_not_made_twice(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    fresh = {"create": True}
+
+    def ingest(session: Session) -> Outcome:
+        options = IngestOptions(sources=[world.source(1)], **fresh)
+        return execute(session, plan_ingest(session, "other.t", options))
+
+    inject(world.session, [after(lambda: ingest(world.open()))])
+    with pytest.raises(CommitConflictError):
+        ingest(world.session)
+
+    assert ids_in(world.warehouse, "other.t") == [1]
+    files = [name for name in files_below(world.warehouse) if name.startswith("other/t/data")]
+    assert len(files) == 1
+
+
+@pytest.mark.parametrize("kind", ["position", "equality"])
+def test_deleted_rows_of_a_source_table_are_not_loaded(world: World, kind: str) -> None:
+    world.ingest(1, 2)
+    if kind == "position":
+        path = f"file://{world.warehouse}/{world.live_files().pop()}"
+        commit_position_delete(world.warehouse, path, 0)
+    else:
+        commit_equality_delete(world.warehouse, [1])
+
+    options = IngestOptions(from_table="db.t", create=True)
+    execute(world.session, plan_ingest(world.session, "db.copy", options))
+
+    assert ids_in(world.warehouse, "db.copy") == [2]
+
+
+class Losing(InlineEngine):
+    """An engine that loses what the second reducer wrote."""
+
+    name = "losing"
+
+    def exchange(self, *arguments: Any, **options: Any) -> Any:
+        for result in super().exchange(*arguments, **options):
+            if result.task == 0:
+                yield result
+            else:
+                yield TaskResult(result.task, replace(result.value, files=[]))
+
+
+def test_rows_lost_on_the_way_stop_the_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lake.core.load.ingest.plan._SMALLEST_TASK_BYTES", 1)
+    path = Path(world.source(*range(50)))
+    half = path.with_name("half.parquet")
+    half.write_bytes(path.read_bytes())
+    world.session._engine = Losing(2)
+    options = IngestOptions(
+        sources=[str(path), str(half)], create=True, partition_by="bucket(8, id)"
+    )
+    plan = plan_ingest(world.session, "db.lossy", options)
+
+    with pytest.raises(LakeError, match="read 100 rows but wrote"):
+        execute(world.session, plan)
+
+    assert not (world.warehouse / "db" / "lossy").exists()
+
+
+VALUES = st.one_of(st.none(), st.integers(-3, 3).map(float), st.just(float("nan")))
+FILTERS = {
+    "x == 1": lambda x: x is not None and x == 1,
+    "not x == 1": lambda x: x is not None and x != 1,
+    "x is null": lambda x: x is None,
+    "x is not null": lambda x: x is not None,
+    "x is nan": lambda x: x is not None and x != x,  # noqa: PLR0124 - only NaN differs from itself
+    "x < 0 or x is null": lambda x: x is None or x < 0,
+    "x in (1, 2)": lambda x: x in {1.0, 2.0},
+    "x not in (1, 2)": lambda x: x is not None and x not in {1.0, 2.0},
+}
+
+
+@settings(
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    files=st.lists(st.lists(VALUES, min_size=1, max_size=5), min_size=1, max_size=3),
+    text=st.sampled_from(sorted(FILTERS)),
+)
+def test_an_overwrite_removes_exactly_the_rows_for_which_its_filter_is_true(
+    tmp_path_factory: pytest.TempPathFactory, files: list[list[float | None]], text: str
+) -> None:
+    folder = tmp_path_factory.mktemp("overwrite")
+    session = open_session(folder / "w")
+    rows = [(number, x) for number, x in enumerate(x for file in files for x in file)]
+    begin = 0
+    for number, file in enumerate(files):
+        _load(session, folder / f"{number}.parquet", rows[begin : begin + len(file)], create=True)
+        begin += len(file)
+    true = FILTERS[text]
+    new = [(-1, x) for x in (1.0, None, float("nan"), -1.0, 3.0) if true(x)][:1]
+
+    _load(session, folder / "new.parquet", new, mode="overwrite-where", where=text)
+
+    kept = [(number, x) for number, x in rows if not true(x)]
+    table = pyiceberg_catalog(folder / "w").load_table("db.t").scan().to_arrow()
+    found = zip(table["id"].to_pylist(), table["x"].to_pylist(), strict=True)
+    assert sorted(map(repr, found)) == sorted(map(repr, [*kept, *new]))
+
+
+def _load(
+    session: Session, path: Path, rows: list[tuple[int, float | None]], **options: Any
+) -> None:
+    ids, values = zip(*rows, strict=True)
+    pq.write_table(
+        pa.table({"id": pa.array(ids, pa.int64()), "x": pa.array(values, pa.float64())}), path
+    )
+    execute(session, plan_ingest(session, "db.t", IngestOptions(sources=[str(path)], **options)))
+
+
+@pytest.mark.parametrize(
+    "step", ["core.staging.operation_files.publish_manifests", "core.ingest.plan.find_staged_run"]
+)
+def test_a_stop_is_not_taken_for_a_failure_that_may_be_passed_over(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def stop(*_: object) -> None:
+        raise StoppedError(15)
+
+    with monkeypatch.context() as patched, pytest.raises(StoppedError):
+        patched.setattr(f"lake.{step}", stop)
+        world.ingest(1, run_id="r")
+
+    assert world.ids == []
+    assert world.data_files() == set()

@@ -1,0 +1,134 @@
+"""Splits cover every byte once and are packed as Iceberg packs them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.tiers import examples
+
+from lake.core.base.errors import InvalidRequestError
+from lake.core.read.scan.splits import SplitOptions, SplitPiece, cut, cut_all, merged, pack, weights
+
+
+def packed_by_the_book(weights: list[int], size: int, lookback: int) -> list[list[int]]:
+    """First fit over open bins, as the specification words it: a second writing of the algorithm."""
+    done: list[list[int]] = []
+    bins: deque[tuple[int, list[int]]] = deque()
+    for number, each in enumerate(weights):
+        for place, (load, members) in enumerate(bins):
+            if load + each <= size:
+                members.append(number)
+                bins[place] = (load + each, members)
+                break
+        else:
+            bins.append((each, [number]))
+            if len(bins) > lookback:
+                heaviest = max(range(len(bins)), key=lambda place: (bins[place][0], -place))
+                done.append(bins[heaviest][1])
+                del bins[heaviest]
+    return done + [members for _, members in bins]
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(st.lists(st.integers(1, 200), max_size=60), st.integers(1, 150), st.integers(1, 12))
+def test_packing_is_first_fit_with_a_lookback_and_the_heaviest_goes_first(
+    weights: list[int], size: int, lookback: int
+) -> None:
+    found = pack(weights, SplitOptions(size=size, lookback=lookback, open_cost=0))
+
+    assert found == packed_by_the_book(weights, size, lookback)
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(st.integers(0, 5000), st.integers(1, 700), st.lists(st.integers(0, 5000), max_size=8))
+def test_pieces_of_a_file_cover_it_once(length: int, size: int, offsets: list[int]) -> None:
+    pieces = cut(7, length, offsets, SplitOptions(size=size))
+
+    rising = all(a < b for a, b in itertools.pairwise(offsets))
+    begin = offsets[0] if offsets and rising and offsets[-1] < length else 0
+    assert pieces[0].start == begin
+    for one, after in itertools.pairwise(pieces):
+        assert one.start + one.length == after.start
+    assert pieces[-1].start + pieces[-1].length == length
+
+
+def test_split_offsets_decide_and_the_split_size_does_not() -> None:
+    pieces = cut(0, 1000, [4, 300, 900], SplitOptions(size=10))
+
+    assert pieces == [SplitPiece(0, 4, 296), SplitPiece(0, 300, 600), SplitPiece(0, 900, 100)]
+
+
+@pytest.mark.parametrize("offsets", [None, [], [300, 4], [4, 4], [4, 2000]])
+def test_offsets_that_do_not_rise_are_not_believed(offsets: list[int] | None) -> None:
+    pieces = cut(0, 1000, offsets, SplitOptions(size=400))
+
+    assert [piece.length for piece in pieces] == [400, 400, 200]
+
+
+def test_neighbouring_pieces_of_a_file_become_one_again() -> None:
+    pieces = [SplitPiece(0, 0, 10), SplitPiece(0, 10, 5), SplitPiece(1, 0, 5), SplitPiece(0, 20, 5)]
+
+    assert merged(pieces) == [SplitPiece(0, 0, 15), SplitPiece(1, 0, 5), SplitPiece(0, 20, 5)]
+
+
+def test_a_piece_weighs_its_bytes_but_at_least_its_opening() -> None:
+    assert weights(np.array([10, 250]), SplitOptions(open_cost=100)).tolist() == [100, 250]
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 3000),
+            st.none() | st.lists(st.integers(0, 3000), max_size=4),
+        ),
+        max_size=20,
+    )
+)
+def test_cutting_many_files_at_once_is_cutting_each(
+    files: list[tuple[int, list[int] | None]],
+) -> None:
+    options = SplitOptions(size=700)
+    sizes = np.array([size for size, _ in files], np.int64)
+    offsets = pa.array([starts for _, starts in files], pa.list_(pa.int64()))
+
+    found = cut_all(sizes, offsets, options)
+
+    expected = [
+        piece
+        for number, (size, starts) in enumerate(files)
+        for piece in cut(number, size, starts, options)
+    ]
+    columns = (found.file.tolist(), found.start.tolist(), found.length.tolist())
+    assert [SplitPiece(*row) for row in zip(*columns, strict=True)] == expected
+
+
+@pytest.mark.parametrize("wrong", [{"size": 0}, {"lookback": 0}, {"open_cost": -1}])
+def test_impossible_sizes_are_invalid_requests(wrong: dict[str, int]) -> None:
+    with pytest.raises(InvalidRequestError):
+        SplitOptions(**wrong)
+
+
+def test_the_table_says_how_it_is_cut_unless_the_user_does() -> None:
+    said = {"read.split.target-size": "1000", "read.split.open-file-cost": "0", "other": "x"}
+
+    assert SplitOptions.of({}) == SplitOptions()
+    assert SplitOptions.of(said) == SplitOptions(size=1000, open_cost=0)
+    assert SplitOptions.of(said, size=5, lookback=2) == SplitOptions(
+        size=5, lookback=2, open_cost=0
+    )
+    for key, text in (("target-size", "big"), ("open-file-cost", "9" * 20), ("target-size", "-3")):
+        with pytest.raises(InvalidRequestError, match=rf"read\.split\.{key} is '{text}'"):
+            SplitOptions.of({f"read.split.{key}": text})
+
+
+def test_more_pieces_than_memory_holds_are_refused_before_they_are_made() -> None:
+    sizes = np.array([2**62], np.int64)
+    with pytest.raises(InvalidRequestError, match="more than 50000000 pieces"):
+        cut_all(sizes, pa.array([None], pa.list_(pa.int64())), SplitOptions(size=1))

@@ -1,0 +1,426 @@
+"""A run id counts on a branch while the run is in its history, whatever program expires the snapshots."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.exceptions import ForbiddenError
+from support.tables.iceberg_tables import (
+    after,
+    inject,
+    open_session,
+    refused_with,
+    write_file,
+)
+from support.tables.table_harness import TableHarness
+from support.tiers import examples
+
+from lake.core.maintain.expiration.execute import execute
+from lake.core.maintain.expiration.plan import plan_expiration
+from lake.core.maintain.expiration.retention import RetentionOptions
+from lake.core.table.metadata.snapshot_updates import RemoveSnapshots
+from lake.core.table.snapshots.run_ids import (
+    EXPIRED_RUN_IDS,
+    MAX_NOTED,
+    RUN_ID,
+    RUN_IDS,
+    RUN_NOTES,
+    has_run,
+    run_summary,
+)
+from lake.core.transaction.commit.commit import CommitRequest, Committed, commit_snapshot
+from lake.core.transaction.commit.guards import RunGuard
+from lake.core.transaction.commit.operations import AppendFiles
+
+DAY_MS = 24 * 3_600_000
+
+
+class World(TableHarness):
+    """A table whose commits are a day apart, and another engine that expires without notes."""
+
+    @property
+    def table(self) -> Any:
+        return self.load()
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.table.properties.get(RUN_IDS, "{}"))
+        return found
+
+    def run(self, run_id: str | None, branch: str = "main") -> Committed:
+        self.clock.now += DAY_MS
+        table, marks = self.table, {RUN_ID: run_id} if run_id else {}
+        added = AppendFiles(added=[write_file(table, [1])])
+        return self.commit_on(
+            table, added, branch=branch, summary=marks, guard=RunGuard(run_id) if run_id else None
+        )
+
+    def expire_elsewhere(self) -> None:
+        """Remove all snapshots but the heads, and forget nothing of the parents, as Java does."""
+        table = self.pyiceberg
+        heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
+        ids = [item.snapshot_id for item in table.metadata.snapshots]
+        gone = [one for one in ids if one not in heads]
+        table.catalog.commit_table(table, (), (RemoveSnapshots(snapshot_ids=gone),))
+
+    def expire(self, days: float) -> None:
+        moment = self.clock.now - int(days * DAY_MS)
+        options = RetentionOptions(older_than_ms=moment, unsafe=True)
+        execute(self.session, plan_expiration(self.session, self.table, options))
+
+    def has(self, run_id: str, branch: str = "main") -> bool:
+        since_ms = self.clock.now - 30 * DAY_MS
+        return has_run(self.table, branch, run_id, since_ms)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3"])
+def test_a_run_counts_after_another_engine_expired_its_snapshot(
+    tmp_path: Path, version: str
+) -> None:
+    world = World(tmp_path, format_version=version)
+    first = world.run("r1")
+    world.run("r2")
+    world.run(None)
+    world.expire_elsewhere()
+    assert len(world.table.metadata.snapshots) == 1
+
+    assert world.has("r1")
+    assert world.has("r2")
+    again = world.run("r1")
+    assert (again.already, again.snapshot_ids) == (True, ())
+    assert world.table.metadata.snapshot_by_id(first.snapshot_id) is None
+
+
+def test_a_run_that_was_rolled_back_does_not_count(world: World) -> None:
+    first = world.run("r1")
+    world.run("r2")
+    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+
+    assert world.has("r1")
+    assert not world.has("r2")
+    again = world.run("r2")
+    assert not again.already
+    assert world.notes["r2"][0] == again.snapshot_id
+
+
+@pytest.mark.parametrize("logged", [True, False], ids=["", "without older metadata files"])
+def test_a_run_that_was_rolled_back_and_expired_does_not_count(world: World, logged: bool) -> None:
+    first = world.run("r1")
+    world.run("r2")
+    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    world.expire_elsewhere()
+    for entry in () if logged else world.table.metadata.metadata_log:
+        Path(entry.metadata_file.removeprefix("file://")).unlink()
+
+    assert world.has("r1")
+    assert not world.has("r2")
+
+
+def test_a_later_commit_notices_a_rollback_before_the_expiry(world: World) -> None:
+    first = world.run("r1")
+    world.run("r2")
+    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    world.run(None)
+    world.run("r3")
+    world.expire_elsewhere()
+
+    assert [world.has(name) for name in ("r1", "r2", "r3")] == [True, False, True]
+
+
+def test_the_log_of_metadata_shows_what_was_rolled_back_before_others_committed(
+    world: World,
+) -> None:
+    first = world.run("r1")
+    world.run("r2")
+    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    for number in range(3):
+        world.pyiceberg.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
+    world.expire_elsewhere()
+    world.pyiceberg.append(pa.table({"id": pa.array([9], pa.int64()), "name": ["n"]}))
+
+    assert [world.has("r1"), world.has("r2")] == [True, False]
+    for entry in world.table.metadata.metadata_log:
+        Path(entry.metadata_file.removeprefix("file://")).unlink()
+    # Without it, rows that might be there are not loaded again.
+    assert [world.has("r1"), world.has("r2")] == [True, True]
+
+
+def test_a_run_counts_where_its_branch_was_merged_and_dropped(world: World) -> None:
+    world.run("r1")
+    head = world.table.metadata.current_snapshot_id
+    world.pyiceberg.manage_snapshots().create_branch(head, "side").create_branch(
+        head, "bad"
+    ).commit()
+    done = world.run("r2", "side")
+    world.run("r3", "bad")
+    world.pyiceberg.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
+    world.pyiceberg.manage_snapshots().remove_branch("side").remove_branch("bad").commit()
+    for number in range(2):
+        world.pyiceberg.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
+    world.expire_elsewhere()
+
+    assert [world.has(name) for name in ("r1", "r2", "r3")] == [True, True, False]
+
+
+def test_a_run_counts_on_a_branch_that_was_moved_forward_to_it(world: World) -> None:
+    world.run("r1")
+    world.pyiceberg.manage_snapshots().create_branch(
+        world.table.metadata.current_snapshot_id, "side"
+    ).commit()
+    done = world.run("r2", "side")
+    assert not world.has("r2")
+    world.pyiceberg.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
+    world.expire_elsewhere()
+
+    assert world.has("r2")
+    assert world.has("r2", "side")
+
+
+def test_a_run_that_was_picked_to_a_branch_counts_after_its_first_snapshot_expired(
+    world: World,
+) -> None:
+    world.run("r0")
+    world.pyiceberg.manage_snapshots().create_branch(
+        world.table.metadata.current_snapshot_id, "side"
+    ).commit()
+    done = world.run("r1", "side")
+    # As a cherry-pick leaves it, except for the files.
+    commit_snapshot(
+        world.session,
+        world.table,
+        AppendFiles(added=[write_file(world.table, [1])]),
+        CommitRequest(operation_id=str(uuid.uuid4())),
+        summary={"source-snapshot-id": str(done.snapshot_id)},
+    )
+    assert list(world.notes) == ["r0", "r1"]
+    world.run("r2", "side")
+    world.run(None)
+    world.expire_elsewhere()
+
+    assert [world.has("r1"), world.has("r2")] == [True, False]
+
+
+def test_runs_of_two_branches_are_noted_apart(world: World) -> None:
+    world.run("r1")
+    world.pyiceberg.manage_snapshots().create_branch(
+        world.table.metadata.current_snapshot_id, "side"
+    ).commit()
+    table = world.table
+    marks = {RUN_ID: "s1"}
+    other = open_session(world.warehouse, world.clock)
+
+    def beside() -> None:
+        here = other.table("db.t")
+        commit_snapshot(
+            other,
+            here,
+            AppendFiles(added=[write_file(here, [2])]),
+            CommitRequest(
+                operation_id=str(uuid.uuid4()), branch="side", guard=RunGuard(marks[RUN_ID])
+            ),
+            summary=marks,
+        )
+
+    inject(world.session, [after(beside)])
+    world.run("m1")
+    properties = world.table.properties
+
+    assert table.properties[RUN_IDS] != properties[RUN_IDS]
+    assert list(json.loads(properties[RUN_IDS])) == ["r1", "m1"]
+    assert list(json.loads(properties[f"{RUN_IDS}.side"])) == ["r1", "s1"]
+
+
+def test_writers_of_one_branch_lose_no_note(world: World) -> None:
+    world.run("r1")
+    other = World.__new__(World)
+    other.warehouse, other.clock = world.warehouse, world.clock
+    other.session = open_session(world.warehouse, world.clock)
+    inject(world.session, [after(lambda: other.run("r2"))])
+
+    world.run("r3")
+
+    assert list(world.notes) == ["r1", "r2", "r3"]
+
+
+def test_a_note_is_kept_for_thirty_days_after_the_expiry_was_seen(world: World) -> None:
+    world.run("monday")
+    world.run(None)
+    world.expire_elsewhere()
+    world.clock.now += 100 * DAY_MS
+    assert world.has("monday")
+    world.run(None)
+    assert world.notes["monday"][2] == world.clock.now
+    world.clock.now += 29 * DAY_MS
+    assert world.has("monday")
+    world.clock.now += DAY_MS
+    assert not world.has("monday")
+    world.run(None)
+    assert "monday" not in world.notes
+
+
+def test_an_expiry_by_lake_marks_its_time(world: World) -> None:
+    world.run("monday")
+    world.run(None)
+    world.run(None)
+    world.expire(1.5)
+
+    assert world.notes["monday"][2] == world.clock.now
+    assert world.has("monday")
+
+
+def test_what_earlier_versions_noted_counts_for_thirty_days(world: World) -> None:
+    world.run(None)
+    with world.pyiceberg.transaction() as changing:
+        changing.set_properties({EXPIRED_RUN_IDS: json.dumps({"old": world.clock.now})})
+    world.run(None)
+    world.run(None)
+    assert world.has("old")
+    world.expire(1.5)
+    assert list(json.loads(world.table.properties[EXPIRED_RUN_IDS])) == ["old"]
+
+    world.clock.now += 31 * DAY_MS
+    assert not world.has("old")
+    world.run(None)
+    world.run(None)
+    world.expire(0.5)
+    assert json.loads(world.table.properties[EXPIRED_RUN_IDS]) == {}
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]", '{"a": 1}', '{"a": ["x", 1]}'])
+def test_notes_that_cannot_be_read_stop_no_commit(world: World, text: str) -> None:
+    world.run("r1")
+    with world.pyiceberg.transaction() as changing:
+        changing.set_properties({RUN_IDS: text, EXPIRED_RUN_IDS: text})
+
+    world.run("r2")
+    world.run(None)
+    world.expire(0.5)
+
+    assert list(world.notes) == ["r1", "r2"]
+
+
+def test_a_catalog_that_forbids_properties_takes_the_commit(world: World) -> None:
+    inject(world.session, [refused_with(ForbiddenError("no TABLE_WRITE_PROPERTIES"))])
+
+    done = world.run("r1")
+
+    assert not done.already
+    assert world.has("r1")
+    assert world.notes == {}
+    assert "does not allow lake to note run ids in the properties of db.t" in " ".join(
+        world.session.warnings
+    )
+
+
+def test_the_number_of_notes_is_bounded(world: World) -> None:
+    for name in ("first", None, None):
+        world.run(name)
+    world.expire_elsewhere()
+    now = world.clock.now
+    many = {f"run-{number}": [2**62 + number, 1, now] for number in range(MAX_NOTED + 500)}
+    with world.pyiceberg.transaction() as changing:
+        changing.set_properties({RUN_IDS: json.dumps(many | world.notes)})
+    world.run("last")
+
+    assert len(world.notes) == MAX_NOTED
+    assert world.has("last")
+    assert world.has("first")
+    assert len(world.table.properties[RUN_IDS]) < 60 * MAX_NOTED
+
+
+def test_notes_of_a_branch_that_is_gone_go(world: World) -> None:
+    world.run("r1")
+    head = world.table.metadata.current_snapshot_id
+    world.pyiceberg.manage_snapshots().create_branch(head, "side").commit()
+    world.run("r2", "side")
+    world.pyiceberg.manage_snapshots().remove_branch("side").commit()
+    world.run(None)
+    assert f"{RUN_IDS}.side" in world.table.properties
+
+    world.expire(0.5)
+
+    assert f"{RUN_IDS}.side" not in world.table.properties
+    assert list(world.notes) == ["r1"]
+
+
+def test_an_expiry_without_the_right_to_change_properties_is_done(world: World) -> None:
+    world.run("r1")
+    world.run(None)
+    inject(world.session, [refused_with(ForbiddenError("no TABLE_WRITE_PROPERTIES"))])
+
+    world.expire(0.5)
+
+    assert len(world.table.metadata.snapshots) == 1
+    assert world.has("r1")
+
+
+def test_a_long_run_id_is_noted_short(world: World) -> None:
+    name = "x" * 5_000
+    world.run(name)
+    world.run(None)
+    world.expire_elsewhere()
+
+    assert world.has(name)
+    assert not world.has(name + "y")
+    assert len(world.table.properties[RUN_IDS]) < 200
+
+
+_STEPS = st.lists(
+    st.sampled_from(["run", "plain", "rollback", "expire by lake", "expire elsewhere"]),
+    min_size=1,
+    max_size=10,
+)
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(steps=_STEPS)
+def test_a_run_that_a_commit_saw_in_the_history_is_never_loaded_twice(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+) -> None:
+    world = World(tmp_path_factory.mktemp("runs"))
+    history: list[tuple[int, str | None]] = []
+    for number, step in enumerate(["plain", *steps]):
+        world.clock.now += 1
+        if step in {"run", "plain"}:
+            name = f"r{number}" if step == "run" else None
+            history.append((world.run(name).snapshot_id, name))
+        elif step == "rollback" and len(history) > 1:
+            back = history[-2][0]
+            if world.table.metadata.snapshot_by_id(back):
+                history.pop()
+                world.pyiceberg.manage_snapshots().rollback_to_snapshot(back).commit()
+        elif step == "expire by lake":
+            world.expire(0)
+        elif step == "expire elsewhere":
+            world.expire_elsewhere()
+        for _, name in history:
+            assert name is None or world.has(name)
+
+
+@pytest.mark.parametrize(
+    ("summary", "runs"),
+    [
+        ({RUN_ID: "a"}, ["a"]),
+        (run_summary(["a"]), ["a"]),
+        (run_summary(["a", 'b"', "ü"]), ["a", 'b"', "ü"]),
+        ({RUN_ID: "a", RUN_IDS: '["b", 3, null, ["c"]]'}, ["a", "b"]),
+        *(({RUN_ID: "a", RUN_IDS: text}, ["a"]) for text in ("", "{}", "3", "[" * 5000, '"b"')),
+        ({}, []),
+    ],
+)
+def test_the_runs_of_a_snapshot_are_read_from_its_summary_as_untrusted_text(
+    summary: dict[str, str], runs: list[str]
+) -> None:
+    assert [run_id for run_id, _ in RUN_NOTES.marks(summary)] == runs
