@@ -31,6 +31,7 @@ from lake.core.engine.tasks import (
     TaskContext,
     TaskFunction,
     TaskResult,
+    require_ended,
 )
 from lake.core.engine.thread_stream import Pool
 from lake.core.io.storage.errors import is_refusal, storage_error
@@ -69,6 +70,7 @@ class InlineEngine:
     ) -> Iterator[TaskResult[Result]]:
         """Run the function on every task; results come as tasks give them."""
         run, meter = resolve(name_of(function)), meter or Meter("running")
+        ended: list[int] = []
         with self._pool() as (pool, batch):
 
             def work(index: int) -> Generator[TaskResult[Result]]:
@@ -79,8 +81,10 @@ class InlineEngine:
 
                 yield from _with_renewed(storage, f"{batch}-{index}", values)
                 meter.finish(index)
+                ended.append(index)
 
             yield from pool.spread(len(tasks), work)
+        require_ended("task", range(len(tasks)), ended)
 
     def exchange(
         self,
@@ -118,6 +122,7 @@ class InlineEngine:
         storage: Storage,
         meter: Meter,
     ) -> None:
+        ended: list[int] = []
         with self._pool() as (pool, batch):
 
             def work(index: int) -> Generator[None]:
@@ -127,9 +132,11 @@ class InlineEngine:
                     # Each step hands control back, so that a cancelled task ends here.
                     yield None
                 meter.finish(index)
+                ended.append(index)
 
             for _ in pool.spread(len(tasks), work):
                 pass
+        require_ended("task", range(len(tasks)), ended)
 
     def _reduce(
         self,
@@ -140,6 +147,7 @@ class InlineEngine:
         meter: Meter,
     ) -> Iterator[TaskResult[Any]]:
         filled = spill.filled()
+        ended: list[int] = []
         with self._pool() as (pool, batch):
 
             def work(position: int) -> Generator[TaskResult[Any]]:
@@ -150,8 +158,10 @@ class InlineEngine:
                 ):
                     yield TaskResult(reducer, _result(reduce, value))
                 meter.finish(position)
+                ended.append(reducer)
 
             yield from pool.spread(len(filled), work)
+        require_ended("reducer", filled, ended)
 
     @contextmanager
     def _pool(self) -> Iterator[tuple[Pool[Any], str]]:

@@ -1,20 +1,21 @@
 """The interface of engines: Spark, or this process for small plans.
 
 A task's payload and its results are dataclasses that travel as JSON, and its function is a function of a module
-below `lake.core`. Spark's workers receive the function's name (``"lake.core.maintain.compaction.tasks:rewrite"``) and rebuild
-the payload as the type of its first parameter; the driver rebuilds each result as the type that the function yields.
-So only rows are pickled, and the same function runs in this process, in a local Spark and on a cluster.
+below `lake.core`. Spark's workers receive the function's name (``"lake.core.maintain.compaction.tasks:rewrite"``) and
+rebuild the payload as the type of its first parameter; the driver rebuilds each result as the type that the function
+yields. So only rows are pickled, and the same function runs in this process, in a local Spark and on a cluster.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from lake.core.base.errors import StoppedError
+from lake.core.base.errors import EngineError, StoppedError
 from lake.core.base.plain import PlainData
 from lake.core.base.progress import Meter
 from lake.core.io.storage.storage import Storage
@@ -112,6 +113,7 @@ class Engine(Protocol):
         Closing the iterator, an error, or `stop` cancels the running tasks; after that no task writes any
         more (except on a Spark Connect server, which does not report it). A `LakeError` that a task raises is
         raised here with its own class, message and hint. The meter counts the tasks and what they report.
+        After the last result, `require_ended` checks that each task ended once.
         Every task receives ``shared`` in its context; Spark transports it as binary data, which its UI does not show.
         """
 
@@ -129,8 +131,31 @@ class Engine(Protocol):
 
         Reducer ``i`` receives ``reduce_payloads[i]``, and the blobs in the order of tasks and of sending;
         ``TaskResult.task`` is its number. A reducer that receives no blob is not called. The meter counts the
-        tasks first, and the reducers in a second stage.
+        tasks first, and the reducers in a second stage. After the last result, `require_ended` checks that each task,
+        and each reducer that received a blob, ended once.
         """
 
     def stop(self) -> None:
         """Cancel the running tasks and end the engine. May be called twice."""
+
+
+def require_ended(what: str, expected: Iterable[int], ended: Iterable[int]) -> None:
+    """Check that everything that an engine was given ended exactly once.
+
+    Args:
+        what: ``task`` or ``reducer``.
+        expected: the numbers that were given.
+        ended: the numbers that ended, as reported.
+
+    Raises:
+        EngineError: one is missing, was not given, or ended twice.
+    """
+    given, counted = set(expected), Counter(ended)
+    lost = given - counted.keys()
+    if lost:
+        raise EngineError(
+            f"the engine lost {len(lost)} {what}{'s' * (len(lost) > 1)} of {len(given)}"
+        )
+    wrong = sorted(number for number, count in counted.items() if count > 1 or number not in given)
+    if wrong:
+        raise EngineError(f"the engine ended {what} {wrong[0]} more than once, or was not given it")

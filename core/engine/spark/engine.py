@@ -33,6 +33,7 @@ from lake.core.engine.tasks import (
     Task,
     TaskFunction,
     TaskResult,
+    require_ended,
 )
 from lake.core.engine.thread_stream import Pool
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
@@ -91,6 +92,8 @@ class _Batch:
         """Run a plan's tasks, and its reducers if it has any, and yield the results, which ``function`` yields."""
         pieces = _Pieces(plan, partial(self._pieces, plan), storage.renewed)
         self.attempts.tasks += len(plan.groups) + (len(pieces) if plan.shuffled else 0)
+        ended: list[int] = []
+        sent: list[tuple[int, list[int]]] = []
 
         def work(index: int) -> Generator[TaskResult[Result]]:
             self.jobs.tag(self.name)
@@ -100,9 +103,16 @@ class _Batch:
                     meter.next_stage(reducers)
                 for task, rows in reported["ended"]:
                     meter.finish(task, rows)
+                    ended.append(task)
+                sent.extend(reported["sent"])
                 yield from _results(function, reported["results"])
 
         yield from self.pool.spread(len(pieces), work)
+        if plan.shuffled:
+            require_ended("task", range(plan.tasks), (task for task, _ in sent))
+            require_ended("reducer", {one for _, reached in sent for one in reached}, ended)
+        else:
+            require_ended("task", range(plan.tasks), ended)
 
     def _pieces(self, plan: Plan, credentials: Credentials) -> list[Piece]:
         return self.jobs.pieces(plan.rows(self.name, str(self.folder or ""), credentials), plan)

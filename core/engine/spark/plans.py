@@ -36,6 +36,7 @@ class Plan:
     Args:
         function: the name of the function that the tasks call.
         groups: the JSON-ready tasks of each row.
+        tasks: the number of tasks.
         build: transforms a frame of TASK_ROWS to one of RESULT_ROWS.
         shuffled: whether the plan contains a shuffle.
         shared: data that every task receives.
@@ -43,6 +44,7 @@ class Plan:
 
     function: str
     groups: Sequence[Any]
+    tasks: int
     build: Callable[[Any], Any]
     shuffled: bool = False
     shared: bytes = b""
@@ -58,7 +60,8 @@ class Plan:
 
 def run(tasks: Sequence[Task[Any]], function: str, cores: int, shared: bytes = b"") -> Plan:
     """Return the plan of independent tasks for a number of cores."""
-    return Plan(function, list(_groups(tasks, _jobs(tasks, cores))), _run, shared=shared)
+    groups = list(_groups(tasks, _jobs(tasks, cores)))
+    return Plan(function, groups, len(tasks), _run, shared=shared)
 
 
 def exchange(
@@ -82,7 +85,8 @@ def exchange(
         {**shared, "tasks": group, "payloads": [] if number else payloads}
         for number, group in enumerate(_groups(tasks, jobs))
     ]
-    return Plan(map_function, groups, partial(_exchange, max(1, partitions)), shuffled=True)
+    build = partial(_exchange, max(1, partitions))
+    return Plan(map_function, groups, len(tasks), build, shuffled=True)
 
 
 def _run(frame: Any) -> Any:

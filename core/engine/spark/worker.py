@@ -2,8 +2,8 @@
 
 Everything that a task needs is in its row; storage properties, with secrets, are only in the binary column.
 Failures are rows too, so that an error keeps its class and Spark's messages do not repeat its text. The rows of an
-exchange are ordered by (reducer, task, number): first failures, with reducer -1, then for each reducer its payload,
-with task -1, and the blobs in the order of sending.
+exchange are ordered by (reducer, task, number): first failures, with reducer -2; then the ends of tasks, with reducer
+-1; then for each reducer its payload, with task -1, and the blobs in the order of sending.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ _BLOB_SCHEMA = pa.schema(
 )
 # Results are joined to texts of about this many characters.
 _TEXT_CHARACTERS = 256 * 1024
-_FAILURE = -1
+_FAILURE = -2
+_SENT = -1
 _PAYLOAD = -1
 
 Row = dict[str, Any]
@@ -68,12 +69,19 @@ class _Ended(int):
     __slots__ = ()
 
 
+class _Sent(str):
+    """The end of the first half of a task: the reducers that it sent to, as a JSON list."""
+
+    __slots__ = ()
+
+
 def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the tasks of each row; rows are TASK_ROWS, results RESULT_ROWS.
 
-    A text is ``{"attempt", "results", "ended"}``: Spark's number of this attempt; a list of ``[task, value]``, which
-    ends with ``[null, error]`` after a failure; and the tasks that ended, as ``[task, rows]``. There is at least one
-    text, so that every successful attempt is reported.
+    A text is ``{"attempt", "results", "ended", "sent"}``: Spark's number of this attempt; a list of ``[task, value]``
+    that ends with ``[null, error]`` after a failure; the tasks, or in an exchange the reducers, that ended, as
+    ``[task, rows]``; and the tasks of an exchange that have sent everything, as ``[task, reducers]``. There is at
+    least one text, so that every successful attempt is reported.
     """
     _forget_archives()
     yield from _texts(chain.from_iterable(_run_row(row) for row in _rows(batches)))
@@ -125,6 +133,7 @@ def _send_row(row: Row, plan: dict[str, Any]) -> Iterator[pa.RecordBatch]:
             task=_PAYLOAD,
         )
     for task, payload in plan["tasks"]:
+        reached: set[int] = set()
         sent = _sent(row, storage, task, payload, plan["reducers"])
         for number, item in enumerate(_guarded(storage, sent)):
             if isinstance(item, _Failed):
@@ -133,10 +142,14 @@ def _send_row(row: Row, plan: dict[str, Any]) -> Iterator[pa.RecordBatch]:
                     yield _blob_record({"tasks": item}, place=place, reducer=_FAILURE, task=task)
                 return
             reducer, blob = item
+            reached.add(reducer)
             place = places[reducer % len(places)]
             yield _blob_record(
                 {}, place=place, reducer=reducer, task=task, number=number, blob=blob
             )
+        yield _blob_record(
+            {"tasks": json.dumps(sorted(reached))}, place=places[0], reducer=_SENT, task=task
+        )
 
 
 def _sent(
@@ -157,12 +170,16 @@ def reduce_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from _texts(_reduced(_rows(batches)))
 
 
-def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str | _Ended]]:
+def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str | _Ended | _Sent]]:
     for reducer, group in groupby(rows, key=itemgetter("reducer")):
         first = next(group)
         if reducer == _FAILURE:
             yield reducer, _Failed(first["tasks"])
             return
+        if reducer == _SENT:
+            for row in chain([first], group):
+                yield row["task"], _Sent(row["tasks"])
+            continue
         blob = next(group, None)  # noqa: B031 - the rest of the group is read later, not again
         if blob is None:
             continue
@@ -220,26 +237,30 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
             yield {name: batch.column(name)[index].as_py() for name in names}
 
 
-def _texts(results: Iterator[tuple[int, str | _Ended]]) -> Iterator[pa.RecordBatch]:
+def _texts(results: Iterator[tuple[int, str | _Ended | _Sent]]) -> Iterator[pa.RecordBatch]:
     """Join results to rows."""
     parts: list[str] = []
     ended: list[str] = []
+    sent: list[str] = []
     length = 0
     for number, value in results:
         if isinstance(value, _Ended):
             ended.append(f"[{number},{int(value)}]")
             continue
+        if isinstance(value, _Sent):
+            sent.append(f"[{number},{value}]")
+            continue
         failed = isinstance(value, _Failed)
         parts.append(f"[null,{json.dumps(value)}]" if failed else f"[{number},{value}]")
         length += len(parts[-1])
         if length >= _TEXT_CHARACTERS:
-            yield _text(parts, ended)
-            parts, ended, length = [], [], 0
-    yield _text(parts, ended)
+            yield _text(parts, ended, sent)
+            parts, ended, sent, length = [], [], [], 0
+    yield _text(parts, ended, sent)
 
 
-def _text(parts: list[str], ended: list[str]) -> pa.RecordBatch:
-    lists = f'"results":[{",".join(parts)}],"ended":[{",".join(ended)}]'
+def _text(parts: list[str], ended: list[str], sent: list[str]) -> pa.RecordBatch:
+    lists = f'"results":[{",".join(parts)}],"ended":[{",".join(ended)}],"sent":[{",".join(sent)}]'
     return _record(_RESULT_SCHEMA, {"results": f'{{"attempt":{_attempt_number()},{lists}}}'})
 
 

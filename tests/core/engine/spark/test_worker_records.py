@@ -17,7 +17,7 @@ def test_a_worker_sends_its_results_without_pandas() -> None:
         "from lake.core.maintain.compaction import tasks\n"
         "from lake.core.engine.spark import worker\n"
         "from lake.core.table.manifests import api\n"
-        "worker._text(['[0,1]'], ['[0,1]'])\n"
+        "worker._text(['[0,1]'], ['[0,1]'], [])\n"
         "worker._blob_record({'tasks': 't'}, place=1, reducer=2, task=3, blob=b'x')\n"
         "print(sorted({'pandas', 'pyiceberg.catalog'} & set(sys.modules)))\n"
     )
