@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.service_line import Service, csv
 from support.servers.s3_server import S3
+from support.tiers import chosen
 from world.mortal import AFTER, BEFORE, End, Mortals
 
 # Each kind of step is killed once, before or after its first or last call.
@@ -20,7 +21,7 @@ _FOLLOW_STEPS = ("commit_epoch", "_rename", "write_splits", "commit_table", "cre
 _WATCH_STEPS = ("create", "commit_table", "save", "move", "remove", "_load")
 
 
-@pytest.fixture(params=["s3", "rest"])
+@pytest.fixture
 def service(request: pytest.FixtureRequest) -> Service:
     found = request.getfixturevalue(f"on_{request.param}")
     assert isinstance(found, Service)
@@ -61,6 +62,7 @@ def _handed_over(folder: Path) -> Counter[int]:
     return found
 
 
+@pytest.mark.parametrize("service", chosen(["s3"], ["s3", "rest"]), indirect=True)
 def test_a_killed_follow_hands_over_each_row_once(service: Service, mortals: Mortals) -> None:
     table, folder = service.table(), service.folder
     for number in range(2):
@@ -88,6 +90,7 @@ def test_a_killed_follow_hands_over_each_row_once(service: Service, mortals: Mor
     assert {f"lake-consumer-c{number}" for number in range(len(points))} <= refs.keys()
 
 
+@pytest.mark.parametrize("service", chosen(["rest"], ["s3", "rest"]), indirect=True)
 def test_a_killed_watch_loads_each_object_once(service: Service, mortals: Mortals, s3: S3) -> None:
     bucket = s3.bucket()
     state, first = service.folder / "state", csv(service.folder, "first.csv", id=[0])

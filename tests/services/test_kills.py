@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, ResetError
 from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
+from support.tiers import chosen
 from world.crashes import Crashes
 from world.killed import COMMANDS
 from world.mortal import Mortals
@@ -156,7 +158,7 @@ def _names(service: Service) -> list[str]:
     return sorted(name[-1] for name in service.catalog().list_tables(service.namespace))
 
 
-@pytest.fixture(scope="module", params=SERVED)
+@pytest.fixture(scope="module")
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Place, Mortals]]:
@@ -167,7 +169,20 @@ def served(
         yield place, mortals
 
 
-@pytest.mark.parametrize("name", list(_CHANGING))
+@pytest.mark.parametrize(
+    ("served", "name"),
+    chosen(
+        [
+            ("postgres", "append, with run id"),
+            ("postgres", "drop and purge"),
+            ("postgres", "clean"),
+            ("rest", "expire"),
+            ("rest", "rename"),
+        ],
+        list(product(SERVED, _CHANGING)),
+    ),
+    indirect=["served"],
+)
 def test_who_was_killed_around_a_change_of_a_served_table_is_ended_by_the_next_run(
     served: tuple[Place, Mortals], tmp_path: Path, name: str
 ) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli import racer
 from support.cli.service_line import Service, csv
+from support.tiers import chosen
 
 _RACER = Path(racer.__file__)
 _SECONDS = 3600
@@ -151,7 +152,7 @@ def described(service: Service) -> int:
         return sum(pq.read_table(source)["data_record_count"].to_pylist())
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", chosen([3], [2, 3]))
 def test_loads_and_maintenance_at_once_keep_every_row_once(service: Service, version: int) -> None:
     race_and_judge(service, count=_COUNT, rounds=max(2, _COUNT // 4), version=version)
 

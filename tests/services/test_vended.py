@@ -12,6 +12,7 @@ from support.faults.vending import PREFIX, Vending, vending
 from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
 from support.tables.iceberg_tables import FixedClock
+from support.tiers import chosen
 
 from lake.core.io.storage.credentials import CredentialProvider
 from lake.core.table.catalogs import pyiceberg_catalog
@@ -22,7 +23,11 @@ _EVERYDAY = (9, "inline")
 _LONG = [(at, "inline") for at in range(1, 40, 4)] + [(at, "spark") for at in (2, 8)]
 DEATHS = [
     _EVERYDAY,
-    *(pytest.param(*one, marks=pytest.mark.slow) for one in _LONG if one != _EVERYDAY),
+    *(
+        pytest.param(*one, marks=pytest.mark.slow)
+        for one in chosen(_LONG[::2], _LONG)
+        if one != _EVERYDAY
+    ),
 ]
 OLD = ("--older-than", "0s", "--unsafe-retention")
 

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import is_hypothesis_test
 
+T = TypeVar("T")
 QUICK = "quick"
 # A test with markers of several tiers is counted in the first one.
 OTHERS = ("slow", "cluster", "services", "java", "simulation", "spark")
 ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+# Whether tests that kill a command, or let commands race, do so in all of their cases.
+EVERY_POINT = bool(os.environ.get("LAKE_EVERY_POINT"))
 # The properties of a report with the seconds of processor time of the test and of its processes, and those allowed.
 CPU_SECONDS, CPU_SECONDS_ALLOWED = "cpu_seconds", "cpu_seconds_allowed"
 # A test of the quick tier with more of them is named at the end of a run. It does not fail: even this time doubles
 # on a busy machine.
 _QUICK_CPU_SECONDS = 6.0
-# On CI a property test tries this many times the examples that it tries elsewhere.
-_MORE_EXAMPLES = 5
+# Long searches, and CI, try this many times the examples that a property test tries elsewhere.
+_MORE_EXAMPLES, _MORE_ON_CI = 5, 2
 
 _TESTS = Path(__file__).parents[1]
 _FOLDERS = {
@@ -38,12 +42,20 @@ _FOLDERS = {
 
 
 def examples(count: int) -> int:
-    """Return how many examples a property test tries: ``count`` on CI and in long searches, else a fifth of it."""
-    return count if _tries_every_example() else max(min(count, 10), count // _MORE_EXAMPLES)
+    """Return how many examples a property test tries: ``count`` in long searches, less on CI and least elsewhere."""
+    return max(min(count, 10), count * _times_the_examples() // _MORE_EXAMPLES)
 
 
-def _tries_every_example() -> bool:
-    return ON_CI or "LAKE_SOAK" in os.environ
+def _times_the_examples() -> int:
+    """Return how many times the fewest examples a property test tries."""
+    if "LAKE_SOAK" in os.environ:
+        return _MORE_EXAMPLES
+    return _MORE_ON_CI if ON_CI else 1
+
+
+def chosen(everyday: Sequence[T], every: Sequence[T]) -> Sequence[T]:
+    """Return the cases of a test: ``every`` one with ``LAKE_EVERY_POINT=1``, else the ``everyday`` ones."""
+    return every if EVERY_POINT else everyday
 
 
 def is_whole_run(config: pytest.Config) -> bool:
@@ -95,7 +107,7 @@ def cpu_seconds_allowed(item: pytest.Item) -> float:
     """Return how much processor time a test may take; more where a property test tries more `examples`."""
     test, module = getattr(item, "obj", None), getattr(item, "module", None)
     has_more = is_hypothesis_test(test) and getattr(module, "examples", None) is examples
-    return _QUICK_CPU_SECONDS * (_MORE_EXAMPLES if has_more and _tries_every_example() else 1)
+    return _QUICK_CPU_SECONDS * (_times_the_examples() if has_more else 1)
 
 
 def expensive(reports: Iterable[pytest.TestReport]) -> list[str]:

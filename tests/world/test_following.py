@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.tiers import chosen
 
 from world.continuous import STEPS, run_continuous
 from world.copying import Copies, kill_and_copy
@@ -17,7 +17,7 @@ from world.following import Follows, kill_and_continue
 from world.mortal import AFTER, BEFORE, Mortals
 
 # Each call has two points, so an odd number selects both kinds.
-_EVERY = [pytest.param(1, marks=pytest.mark.slow)] if os.environ.get("LAKE_EVERY_POINT") else []
+_EVERY = chosen([], [pytest.param(1, marks=pytest.mark.slow)])
 
 
 @pytest.fixture(scope="module")
