@@ -57,6 +57,7 @@ def create(
     timestamp, timestamptz, decimal(9, 2), uuid, fixed(16), list<...>, map<..., ...> and
     struct<name: type, ...>.
     """
+    from lake.core.load.ingest.source_columns import schema_of_file
     from lake.core.maintain.definition.create import TableDefinition, execute, plan_create
 
     pairs = parse_pairs(properties or [], "--property")
@@ -74,5 +75,5 @@ def create(
         if_not_exists=if_not_exists,
     )
     session = session_of(context)
-    plan = plan_create(session, table, definition, dry_run=dry_run)
+    plan = plan_create(session, table, definition, schema_of_file, dry_run=dry_run)
     return execute(session, plan, if_not_exists=if_not_exists, dry_run=dry_run)

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 import tomllib
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -77,6 +78,29 @@ def test_a_package_has_at_most_sixteen_files_and_says_what_belongs_in_it() -> No
     assert {name: count for name, count in crowded.items() if count > 16} == {}
     for folder in folders:
         assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder
+
+
+@pytest.mark.parametrize(
+    "wing", sorted(path.parent.name for path in ROOT.glob("core/*/__init__.py"))
+)
+def test_a_wing_shows_an_example_that_calls_what_it_contains(wing: str) -> None:
+    folder = ROOT / "core" / wing
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    example = ast.parse(textwrap.dedent(text[text.index("\n    ") :]))
+    called = {
+        node.func.id
+        for node in ast.walk(example)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    defined = {
+        node.name
+        for path in folder.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+
+    assert called
+    assert called <= defined
 
 
 def test_each_command_is_a_module_with_its_name() -> None:

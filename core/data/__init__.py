@@ -2,5 +2,5 @@
 
 Nothing here commits. What decides which rows a command reads or writes belongs to `read`, `load` or `maintain`.
 
-    for batch in read_rows(storage, file, projection): ...
+    batches = read_batches(storage, file, ReadSettings.of(table, projection=table.schema))
 """

@@ -2,5 +2,5 @@
 
 Nothing here knows what a table is. A line about one manifest belongs to `table`; one about rows, to `data`.
 
-    storage.read("s3://bucket/table/metadata/v3.metadata.json")
+    text = Storage({"s3.region": "eu-west-1"}).read("s3://bucket/t/metadata/v3.metadata.json")
 """

@@ -2,5 +2,5 @@
 
 A capability that rewrites or removes what a table has belongs to `maintain`, which imports nothing of this wing.
 
-    outcome = execute(session, plan_replay(session, table, ReplayOptions(checkpoints=paths)))
+    plan = plan_replay(session, table, ReplayOptions(checkpoints=paths))
 """

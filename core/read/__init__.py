@@ -2,5 +2,5 @@
 
 Nothing here commits a snapshot. A capability that adds rows belongs to `load`.
 
-    plan = plan_scan(session, table, ScanOptions(from_snapshot=first))
+    plan = plan_scan(table, ScanOptions(limit=10))
 """

@@ -2,5 +2,5 @@
 
 Nothing here reads a file. What reads or writes metadata belongs to `table`; what reads rows, to `data`.
 
-    predicate = parse_filter("amount > 10 and country = 'NZ'")
+    condition = parse_filter("amount > 10 and country = 'NZ'")
 """

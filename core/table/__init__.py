@@ -2,6 +2,5 @@
 
 Everything here reads; `transaction` changes a table. Rows and data files belong to `data`.
 
-    table = catalog.load("db.events")
-    live = live_files(table, table.metadata.current_snapshot())
+    files = live_files(table, branch_head(table.metadata, "main"))
 """

@@ -2,5 +2,5 @@
 
 The capabilities of `load` and `maintain` decide what is changed; this wing changes it.
 
-    commit_snapshot(session, table, AppendFiles(added=files), CommitRequest(operation_id=id))
+    commit_snapshot(session, table, AppendFiles(added=files), CommitRequest(operation_id=number))
 """

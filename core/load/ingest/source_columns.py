@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -93,6 +93,20 @@ def read_file_columns(session: Session, options: IngestOptions) -> FileColumns:
         notes=notes,
         warnings=warned,
     )
+
+
+def schema_of_file(session: Session, path: str, properties: Mapping[str, str]) -> Schema:
+    """Return the schema of a new table, with some properties, that has the columns of a file; warn of what it loses.
+
+    Raises:
+        BadInputError: the file cannot be read, or has no columns.
+    """
+    found = read_file_columns(
+        session, IngestOptions(sources=[path], create=True, properties=properties)
+    )
+    for warning in found.warnings:
+        session.warn(warning)
+    return found.schema
 
 
 def schema_with_columns(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,6 @@ from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.data.schemas.new_tables import new_table, schema_like
 from lake.core.data.schemas.remains import remains_in_folder
-from lake.core.load.ingest.options import IngestOptions
-from lake.core.load.ingest.source_columns import read_file_columns
 from lake.core.maintain.definition.describe import column_rows
 from lake.core.spec.properties.table_properties import FORMAT_VERSION
 from lake.core.spec.types.transform_syntax import partition_terms, sort_terms
@@ -30,6 +28,8 @@ from lake.core.spec.types.type_syntax import parse_columns
 from lake.core.table.catalogs.catalog import Table
 from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
 from lake.core.transaction.session import Session
+
+SchemaOfFile = Callable[[Session, str, Mapping[str, str]], Schema]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,21 @@ class CreationPlan:
 
 
 def plan_create(
-    session: Session, identifier: str, definition: TableDefinition, *, dry_run: bool
+    session: Session,
+    identifier: str,
+    definition: TableDefinition,
+    schema_of_file: SchemaOfFile,
+    *,
+    dry_run: bool,
 ) -> CreationPlan:
     """Check the definition and stage the table; nothing is written except a missing namespace.
+
+    Args:
+        session: the session of the invocation.
+        identifier: the table's name.
+        definition: the definition.
+        schema_of_file: reads the columns of a file, for a table with the properties.
+        dry_run: whether a missing namespace is not created.
 
     Raises:
         RefusedError: the table exists, or other engines cannot read such a table.
@@ -90,7 +102,7 @@ def plan_create(
                 hint=f"{Option.IF_NOT_EXISTS} leaves an existing table as it is",
             )
         return CreationPlan(table=session.table(identifier), exists=True)
-    schema = with_key(_schema(session, definition), definition.key)
+    schema = with_key(_schema(session, definition, schema_of_file), definition.key)
     made = new_table(
         schema,
         partition_by=definition.partition_by,
@@ -105,17 +117,11 @@ def plan_create(
     return CreationPlan(table=table, exists=False)
 
 
-def _schema(session: Session, definition: TableDefinition) -> Schema:
+def _schema(session: Session, definition: TableDefinition, schema_of_file: SchemaOfFile) -> Schema:
     if definition.like is None:
         return parse_columns(list(definition.columns))
     if "/" in definition.like or os.path.exists(definition.like):
-        options = IngestOptions(
-            sources=[definition.like], create=True, properties=definition.properties
-        )
-        found = read_file_columns(session, options)
-        for warning in found.warnings:
-            session.warn(warning)
-        return found.schema
+        return schema_of_file(session, definition.like, definition.properties)
     return schema_like(session.table(definition.like).schema)
 
 
