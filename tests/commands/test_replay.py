@@ -348,6 +348,6 @@ def test_a_listing_shows_rows_and_age_and_what_commits_the_checkpoints(flink: Fl
 
     header, *lines = (line.split("\t") for line in result.stdout.splitlines())
     ages = [line[header.index("age")] for line in lines]
-    assert [row["age_seconds"] > 0 for row in document["plan"]["checkpoints"]] == [True] * 3
+    assert [row["written_ms"] > 0 for row in document["plan"]["checkpoints"]] == [True] * 3
     assert [age[-1] in "smh" for age in ages] == [True] * 3, ages
     assert f"replay {fixture.table} --checkpoint PATH\n" in result.stderr

@@ -61,7 +61,7 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     """
     _remove_leftovers(session, plan)
     if not plan.jobs:
-        return _outcome(session, plan, Status.NOTHING_TO_DO, ())
+        return _outcome(plan, Status.NOTHING_TO_DO, ())
     operation_id = session.ids.uuid()
     runs = {item.run for job in plan.jobs for item in job.checkpoints if item.run}
     try:
@@ -79,7 +79,7 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     except CommitConflictError:
         now = plan.table.refreshed()
         if runs and all(guard_of(run).is_held(now, plan.branch) for run in runs):
-            return _outcome(session, _after(plan, now, ()), Status.NOTHING_TO_DO, ())
+            return _outcome(_after(plan, now, ()), Status.NOTHING_TO_DO, ())
         raise
     steps = [step for step in committed.steps if isinstance(step, ReplayStep)]
     done = [item for step in steps for item in step.checkpoints]
@@ -92,8 +92,8 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
         )
     after = _after(plan, committed.table, done)
     if not steps:
-        return _outcome(session, after, Status.NOTHING_TO_DO, ())
-    return _outcome(session, after, Status.DONE, done, operation_id, committed)
+        return _outcome(after, Status.NOTHING_TO_DO, ())
+    return _outcome(after, Status.DONE, done, operation_id, committed)
 
 
 def _after(plan: ReplayPlan, table: Table, done: Sequence[FoundCheckpoint]) -> ReplayPlan:
@@ -301,7 +301,6 @@ def _is_replayed(table: Table, item: FoundCheckpoint) -> bool:
 
 
 def _outcome(
-    session: Session,
     plan: ReplayPlan,
     status: Status,
     done: Sequence[FoundCheckpoint],
@@ -332,7 +331,7 @@ def _outcome(
         operation_id=operation_id,
         base_snapshot_id=plan.base_snapshot_id,
         snapshot_ids=committed.snapshot_ids if committed else (),
-        plan={"checkpoints": describe(plan, session.clock.now_ms())},
+        plan={"checkpoints": describe(plan)},
         result=result,
         warnings=[f"run {run.run_id} was left: {run.reason}" for run in plan.left],
     )

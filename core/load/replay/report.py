@@ -50,8 +50,8 @@ _STATUS = (
 )
 
 
-def describe(plan: ReplayPlan, now_ms: int) -> list[dict[str, Any]]:
-    """Return every checkpoint as a row of the JSON output; ids are strings, the age is that of its first manifest."""
+def describe(plan: ReplayPlan) -> list[dict[str, Any]]:
+    """Return every checkpoint as a row of the JSON output; ids are strings, times are of first manifests."""
     return [
         {
             "job_id": item.job_id,
@@ -62,7 +62,7 @@ def describe(plan: ReplayPlan, now_ms: int) -> list[dict[str, Any]]:
             "data_files": item.data_files,
             "delete_files": item.delete_files,
             "rows": rows_of([item]),
-            "age_seconds": _age_seconds([item], now_ms),
+            "written_ms": _written_ms([item]),
             "reason": item.reason,
         }
         for item in plan.found
@@ -120,7 +120,7 @@ def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
         _status(job, _commit_of(commits, job), found.get(job, []), now_ms)
         for job in sorted({*found, *((c.job_id, c.operator_id or "") for c in commits)})
     ]
-    shown = [[_shown(job, column) for column in _STATUS] for job in jobs]
+    shown = [[_shown(job, column, job["age_seconds"]) for column in _STATUS] for job in jobs]
     return Outcome(
         command="replay",
         table=plan.table.identifier,
@@ -135,7 +135,7 @@ def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
 def _outcome(
     session: Session, plan: ReplayPlan, status: Status, counted: Sequence[FoundCheckpoint]
 ) -> Outcome:
-    rows = describe(plan, session.clock.now_ms())
+    rows = describe(plan)
     return Outcome(
         command="replay",
         table=plan.table.identifier,
@@ -155,9 +155,12 @@ def _outcome(
 
 def _details(session: Session, rows: Sequence[dict[str, Any]]) -> list[Detail]:
     columns = _LONG if session.settings.verbose else _SHORT
-    return [
-        Detail("checkpoints", columns, [[_shown(row, name) for name in columns] for row in rows])
+    now_ms = session.clock.now_ms()
+    ages = [_age_seconds(row["written_ms"], now_ms) for row in rows]
+    shown = [
+        [_shown(row, name, age) for name in columns] for row, age in zip(rows, ages, strict=True)
     ]
+    return [Detail("checkpoints", columns, shown)]
 
 
 def _last_commits(plan: ReplayPlan) -> list[JobCommit]:
@@ -189,7 +192,7 @@ def _status(
         "data_files": sum(item.data_files for item in pending),
         "delete_files": sum(item.delete_files for item in pending),
         "rows": rows_of(pending),
-        "age_seconds": _age_seconds(pending, now_ms),
+        "age_seconds": _age_seconds(_written_ms(pending), now_ms),
     }
 
 
@@ -197,19 +200,23 @@ def _numbers(found: Iterable[FoundCheckpoint]) -> list[str]:
     return [str(item.checkpoint_id) for item in found]
 
 
-def _age_seconds(found: Iterable[FoundCheckpoint], now_ms: int) -> float | None:
+def _written_ms(found: Iterable[FoundCheckpoint]) -> int | None:
+    """Return when the first manifest of checkpoints was written, in ms since 1970; None if nothing shows it."""
     written = [
         manifest.modified_ms
         for item in found
         for manifest in item.manifests
         if manifest.modified_ms is not None
     ]
-    return max(now_ms - min(written), 0) / 1000 if written else None
+    return min(written, default=None)
 
 
-def _shown(row: dict[str, Any], column: str) -> Any:
+def _age_seconds(written_ms: int | None, now_ms: int) -> float | None:
+    return None if written_ms is None else max(now_ms - written_ms, 0) / 1000
+
+
+def _shown(row: dict[str, Any], column: str, age: float | None) -> Any:
     if column == "age":
-        age = row["age_seconds"]
         return None if age is None else format_duration(age)
     value = row[column]
     return ", ".join(value) if isinstance(value, list) else value
