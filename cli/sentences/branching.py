@@ -21,7 +21,7 @@ def _rollback(outcome: Outcome) -> str:
         text += f" ({before.removesuffix(' rows').removesuffix(' row')} → {after})"
     hidden = plan["hidden_snapshots"] or ()
     if hidden:
-        text += f"; {counted(len(hidden), 'snapshot')} {'goes' if len(hidden) == 1 else 'go'} out of sight"
+        text += f"; it no longer contains {counted(len(hidden), 'snapshot')}"
     return f"dry run: {text}{NOTHING_WRITTEN}" if dry else text
 
 
@@ -42,7 +42,7 @@ def _ref(outcome: Outcome) -> str:
             f"{'would move' if dry else 'moved'} {name} forward to snapshot {plan['to_snapshot']}"
         )
     if hidden := len(plan["hidden_snapshots"] or ()):
-        text += f"; {counted(hidden, 'snapshot')} {'goes' if hidden == 1 else 'go'} out of sight"
+        text += f"; no branch or tag contains {counted(hidden, 'snapshot')} now"
     return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"
 
 

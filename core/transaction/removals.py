@@ -40,7 +40,7 @@ class RemovedPartition:
 
     Args:
         partition: its name, as of its folder; empty if the files are not partitioned.
-        files: data files that go whole.
+        files: data files that are removed entirely.
         rows: the most rows in them.
         rewritten_files: data files of which some rows may stay.
         rewritten_rows: the most rows that go of those.
@@ -75,7 +75,7 @@ class Removals:
 
     @property
     def files(self) -> int:
-        """The number of data files that go whole."""
+        """The number of data files that are removed entirely."""
         return sum(item.files for item in self.partitions)
 
     @property
@@ -133,7 +133,7 @@ class Removals:
         """Return the removals after all rows that go were counted.
 
         Args:
-            whole: for some files that go whole, the partition, and how many rows less than the most are in the file.
+            whole: for some files that are removed entirely, the partition, and how many rows less than the most are in the file.
             partly: the partition of each other file of which rows go, and how many go.
         """
         found = {item.partition: item for item in self.partitions}

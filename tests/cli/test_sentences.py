@@ -125,7 +125,7 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
                 "ref",
                 plan={**CHANGED_REF, "type": "branch", "hidden_snapshots": ["5", "6"]},
             ),
-            "moved branch gold forward to snapshot 7; 2 snapshots go out of sight",
+            "moved branch gold forward to snapshot 7; no branch or tag contains 2 snapshots now",
         ),
         (
             outcome("compact", result=COMPACTED),

@@ -72,7 +72,7 @@ def test_a_load_with_a_run_id_that_went_out_of_sight_loads_its_rows_again(
     first = add(lake, 1)
     add(lake, 2, "--run-id", "two")
     document = lake.ok("rollback", "db.t", first)
-    assert "1 loads with a run id go out of sight" in document["warnings"][0]
+    assert "1 loads with a run id leave the branch" in document["warnings"][0]
     add(lake, 2, "--run-id", "two")
     assert ids_in(lake.warehouse) == [1, 2]
 

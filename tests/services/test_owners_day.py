@@ -90,7 +90,7 @@ def test_a_day_of_a_tables_owner(owner: Owner) -> None:
     rows = [(day(OLD), 1, None), (day(NEW), 2, None), (day(NEW), 3, "c"), (day(NEW), 4, "d")]
     assert owner.rows() == rows
 
-    # A wrong load goes out of sight; a right one is audited on a branch, and then applied.
+    # A wrong load leaves the branch; a right one is audited on a branch, and then applied.
     owner.load("wrong.csv", id=[99], day=[NEW], name=["wrong"])
     assert owner("rollback", good)["status"] == "done"
     owner("ref", "--branch-create", "audit")

@@ -165,7 +165,7 @@ def _columns_to_read(settings: ReadSettings) -> list[NestedField]:
 
 
 def _pruning_columns(settings: ReadSettings) -> list[NestedField]:
-    """Return the columns by whose statistics keys skip row groups; they need not be read."""
+    """Return the columns whose row-group statistics are compared with keys; they are not projected."""
     if settings.keys is None:
         return []
     return [item for item in settings.schema.fields if item.field_id in settings.keys.types]

@@ -136,7 +136,7 @@ class KeyIndex:
             raise InvalidRequestError("a key needs a column")
         batches = [keys] if isinstance(keys, pa.RecordBatch) else keys.to_batches()
         batches = batches or [pa.RecordBatch.from_pylist([], keys.schema)]
-        strength = _Strength(keys.num_rows, rank)
+        strength = _Precedence(keys.num_rows, rank)
         types = keys.schema.types
         if is_one_word(keys.schema):
             columns = [batch.column(0) for batch in batches]
@@ -201,7 +201,7 @@ def _smallest_dtype(rows: Int64s) -> npt.NDArray[Any]:
     return rows.astype(np.int32 if small else np.int64)
 
 
-class _Strength:
+class _Precedence:
     """The order of precedence among rows with one key."""
 
     def __init__(self, rows: int, rank: Int64s | None) -> None:
@@ -222,7 +222,7 @@ class _Strength:
 
 
 def _one_word_entries(
-    columns: list[pa.Array], strength: _Strength
+    columns: list[pa.Array], strength: _Precedence
 ) -> tuple[SortedKeys, Int64s, int]:
     """Return the distinct values, the row of each, and the row of NULL."""
     hashes = np.concatenate([one_word_hashes(column) for column in columns])

@@ -65,9 +65,9 @@ def last_rows(keys: pa.Table) -> Int64s:
 
 
 class _Codes(NamedTuple):
-    """Numbers of values: equal values have equal numbers, less than ``limit``, which is at most 2^31.
+    """Dictionary codes: equal values have equal codes, less than ``limit``, which is at most 2^31.
 
-    They are in parts, as the values are.
+    They are chunked like the values.
     """
 
     parts: Sequence[npt.NDArray[np.integer[Any]]]

@@ -175,7 +175,7 @@ def _fill(properties: dict[str, Any], key: str, names: Iterable[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredObject:
     """An existing object: its contents, its ETag, and its age in seconds by the store's clock."""
 
     data: bytes
@@ -274,10 +274,10 @@ class S3:
             raise StoreError("AWS Error UNKNOWN: the response has no ETag", _NOT_A_RESPONSE)
         return str(answer["ETag"])
 
-    def get(self, key: str, most: int) -> Held | None:
+    def get(self, key: str, most: int) -> StoredObject | None:
         """Return a small object; None if it does not exist."""
 
-        def request() -> Held:
+        def request() -> StoredObject:
             answer = _call(self._client.get_object, Bucket=self._bucket, Key=key)
             data = _body(answer, most)
             if answer.get("LastModified") is None:
@@ -285,7 +285,9 @@ class S3:
                     "AWS Error UNKNOWN: the response is not an object", _NOT_A_RESPONSE
                 )
             now = _seconds(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
-            return Held(data, answer.get("ETag", ""), now - answer["LastModified"].timestamp())
+            return StoredObject(
+                data, answer.get("ETag", ""), now - answer["LastModified"].timestamp()
+            )
 
         try:
             return self._retry(request)

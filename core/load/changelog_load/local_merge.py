@@ -34,7 +34,7 @@ class LocalMerge:
         self._pending: list[Changes] = []
         self._bytes = 0
         self._next = self._first = min(limit, _MERGED_BYTES)
-        # The number of changes that later ones replaced, since `take_count`.
+        # Superseded changes since the last `take_count()`.
         self._merged = 0
 
     def take_count(self) -> int:

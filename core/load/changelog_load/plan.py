@@ -110,7 +110,7 @@ def plan_changelog_load(
         needs=options.needs(ingest.missing),
     )
     plan = plan_ingest(session, identifier, wanted)
-    if plan.is_settled:
+    if plan.needs_no_source:
         return ChangelogLoadPlan(ingest=plan, options=options)
     table, schema = plan.table, plan.schema
     if table.metadata.format_version < _DELETES_SINCE:

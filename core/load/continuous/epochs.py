@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # Loads files as an epoch, and returns what that did.
 LoadEpoch = Callable[[Sequence[str], StreamEpoch, Journal], Outcome]
 # Returns how many of the first files can be loaded together: a change of the schema begins a new epoch.
-Barrier = Callable[[Sequence[str]], int]
+CommonSchema = Callable[[Sequence[str]], int]
 # Lists that were given up and may be committed late; more of one epoch are not expected.
 _MOST_GIVEN_UP = 32
 
@@ -60,7 +60,7 @@ class Epochs:
         store: the state.
         storage: where the files are.
         load: loads an epoch.
-        barrier: divides files by their schema.
+        common_schema: divides files by their schema.
         totals: what was done so far.
         skip: the locations of files that are not loaded.
     """
@@ -71,7 +71,7 @@ class Epochs:
     store: StateStore
     storage: Storage
     load: LoadEpoch
-    barrier: Barrier
+    common_schema: CommonSchema
     totals: Totals = field(default_factory=Totals)
     skip: Collection[str] = ()
     # The files of the present epoch that wait no more.
@@ -106,7 +106,7 @@ class Epochs:
         Returns:
             The files that wait no more: those that were loaded, set aside, or left to the next listing.
         """
-        taken = list(files[: max(1, self.barrier([file.path for file in files]))])
+        taken = list(files[: max(1, self.common_schema([file.path for file in files]))])
         offer = Offer(epoch=self.state.epoch + 1, files=tuple(taken))
         self._gone = set()
         self._offer(offer)

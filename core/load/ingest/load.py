@@ -32,7 +32,12 @@ from lake.core.engine.tasks import (
 from lake.core.load.ingest.options import OVERWRITE, OVERWRITE_WHERE, REPLACE
 from lake.core.load.ingest.payloads import ReceiveTask, SourceTask, WriteReport
 from lake.core.load.ingest.plan import IngestPlan, origin_of, tasks_for, wanted_tasks
-from lake.core.load.ingest.recovery import as_staged, guard_of, publish_manifests, settle
+from lake.core.load.ingest.recovery import (
+    as_staged,
+    finish_earlier,
+    guard_of,
+    publish_manifests,
+)
 from lake.core.load.ingest.rejects import (
     RejectReport,
     rejects_schema,
@@ -203,8 +208,8 @@ def run_load(
         start: makes the load of the plan, whose new table then has its location, and an operation id.
         shown: the plan as it is shown.
     """
-    if (settled := settle(session, plan)) is not None:
-        return replace(settled, plan=shown)
+    if (finished := finish_earlier(session, plan)) is not None:
+        return replace(finished, plan=shown)
     plan = _located(session, plan)
     if plan.table.creating and (remains := remains_in_folder(plan.table)) is not None:
         session.warn(remains)

@@ -119,9 +119,9 @@ class IngestPlan:
         source_files: how many files there are.
         condition: rows that an overwrite replaces; None for all.
         removals: what an overwrite removes; None if it is not known yet, or nothing is removed.
-        removed: paths of live files that go whole.
+        removed: paths of live files that the overwrite removes entirely.
         rewritten: live files of which some rows may stay, None for none.
-        also_read_bytes: about what is read of the table beside these.
+        also_read_bytes: estimated bytes that are read from the table itself.
         base_snapshot_id: the branch's head that all this was decided on.
         defaults: write defaults, as JSON by full name, of the columns that a source lacks.
         missing: the columns that a source lacks.
@@ -159,7 +159,7 @@ class IngestPlan:
     digest: str | None = None
 
     @property
-    def is_settled(self) -> bool:
+    def needs_no_source(self) -> bool:
         """Whether the source need not be read: the run has landed, or only lacks its commit."""
         return self.already or (self.run is not None and self.run.problem is None)
 
@@ -266,7 +266,7 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
         require_writable(existing, options.branch)
         ancestry.branch_head(existing.metadata, options.branch)
         earlier = _earlier(session, existing, options)
-        if earlier.is_settled:
+        if earlier.needs_no_source:
             if not earlier.already and not options.stage:
                 session.warn(
                     f"{_shown_load(options)} was written before: its source is not read again"

@@ -88,7 +88,7 @@ def _names(name: RunName) -> dict[str, Any]:
     return {"run_id": run_id, "job_id": job_id, "checkpoint_id": str(checkpoint_id)}
 
 
-def settle(session: Session, plan: IngestPlan) -> Outcome | None:
+def finish_earlier(session: Session, plan: IngestPlan) -> Outcome | None:
     """Finish an earlier run with the same id; None if the source must be read.
 
     Raises:

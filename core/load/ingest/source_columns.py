@@ -265,14 +265,14 @@ def _all_known(storage: Storage, file: Source, known: Schema | None, *, skip_bad
     return columns is not None and set(columns.names) <= typed
 
 
-def merged_columns(columns: Sequence[SourceColumns], settled: Collection[str] = ()) -> pa.Schema:
-    """Return all sources' columns without the settled ones; if numbers differ in width, with the wider type.
+def merged_columns(columns: Sequence[SourceColumns], fixed: Collection[str] = ()) -> pa.Schema:
+    """Return all sources' columns but those with fixed types; if numbers differ in width, with the wider type.
 
     Raises:
         BadInputError: the types of a column of two sources cannot be merged.
     """
     plain = [
-        pa.schema([_bare(item) for item in one.columns if item.name not in settled])
+        pa.schema([_bare(item) for item in one.columns if item.name not in fixed])
         for one in columns
     ]
     try:
@@ -365,13 +365,13 @@ def target_schema(
     new_tables.refuse_reserved(
         name for source in columns for name in source.columns.names if name not in known
     )
-    settled = {
+    fixed = {
         item.name
         for item in table.schema.fields
         if item.field_type.is_primitive and not isinstance(item.field_type, UnknownType)
     }
     made = new_columns(session, columns, metadata.format_version)
-    merged = merged_columns(columns, settled)
+    merged = merged_columns(columns, fixed)
     schema = evolved(table.schema, metadata.last_column_id, next_id, merged, made)
     refuse_partition_names(metadata, table.schema, schema)
     _refuse_typed_partitions(table, schema)

@@ -143,11 +143,11 @@ def _deduplicate(
     index = KeyIndex.build(keys, rank=strength)
     winners = index.rows()
     lost = table.num_rows - len(winners)
-    # In this order, the tasks that match these keys build their index fastest.
-    settled = (table if task.with_rows else keys).take(pa.array(winners))
+    # In the order of the index: the tasks that match these keys build theirs fastest from it.
+    chosen = (table if task.with_rows else keys).take(pa.array(winners))
     name = f"{task.name}-{task.bucket:05d}-{context.attempt}"
-    path = locations.join(task.folder, f"{name}-settled.arrow")
-    write_table(context, path, settled)
+    path = locations.join(task.folder, f"{name}-winners.arrow")
+    write_table(context, path, chosen)
     losers = None
     if lost:
         kept = np.zeros(table.num_rows, np.bool_)

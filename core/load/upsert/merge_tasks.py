@@ -111,14 +111,14 @@ def _merge(
     order = table.column_names[task.key_columns :][: task.order_columns]
     index = KeyIndex.build(keys)
     firsts = index.rows()
-    settled = keys.take(pa.array(firsts))
+    winners = keys.take(pa.array(firsts))
     merged = _merged(table, _numbers(keys, index, firsts), order, task)
     stem = locations.join(task.folder, f"{task.name}-{task.bucket:05d}-{context.attempt}")
-    write_table(context, f"{stem}-settled.arrow", settled)
+    write_table(context, f"{stem}-winners.arrow", winners)
     write_table(context, f"{stem}-merged.arrow", merged)
     return BucketReport(
         bucket=task.bucket,
-        keys=f"{stem}-settled.arrow",
+        keys=f"{stem}-winners.arrow",
         merged=f"{stem}-merged.arrow",
         rows=len(firsts),
         lost=table.num_rows - len(firsts),

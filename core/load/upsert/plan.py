@@ -123,7 +123,7 @@ def plan_upsert(
     plan = plan_ingest(session, identifier, wanted)
     properties = plan.table.properties
     deletes = NONE if options.merge == FIRST_ROW else deletes_of(properties, options.deletes)
-    if plan.is_settled:
+    if plan.needs_no_source:
         return UpsertPlan(ingest=plan, options=options, deletes=deletes)
     key = key_ids(plan.schema, options.key)
     sequence = _sequence(plan, options)

@@ -1,4 +1,4 @@
-"""Set a branch back to an earlier snapshot, and report what goes out of sight."""
+"""Set a branch back to an earlier snapshot, and report what it no longer contains."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def earlier_snapshots(table: Table, *, branch: str) -> str:
 
 
 def plan_rollback(table: Table, ref: str, *, branch: str, anywhere: bool) -> RollbackPlan:
-    """Find the snapshot and what goes out of sight.
+    """Find the snapshot, and the snapshots that the branch will no longer contain.
 
     Args:
         table: the table.
@@ -165,12 +165,14 @@ def _outcome(plan: RollbackPlan, status: Status) -> Outcome:
         plan=plan.facts(),
         result=plan.facts() if done else {},
         warnings=_warnings(plan) if not plan.is_empty else [],
-        details=[Detail("snapshots that go out of sight", _COLUMNS, rows)] if rows else [],
+        details=[Detail("snapshots that the branch no longer contains", _COLUMNS, rows)]
+        if rows
+        else [],
     )
 
 
 def _warnings(plan: RollbackPlan) -> list[str]:
-    """Return whose commits go out of sight, because their writers load the rows again, or do not."""
+    """Return whose commits the branch no longer contains, because their writers load the rows again, or do not."""
     summaries = [item.summary.additional_properties if item.summary else {} for item in plan.hidden]
     runs = sum(RUN_ID in item for item in summaries)
     streams = sorted(
@@ -181,16 +183,16 @@ def _warnings(plan: RollbackPlan) -> list[str]:
     warnings = []
     if runs:
         warnings.append(
-            f"{runs} loads with a run id go out of sight: the same run ids load their rows again"
+            f"{runs} loads with a run id leave the branch: the same run ids load their rows again"
         )
     if streams:
         warnings.append(
-            f"epochs of stream {', '.join(streams)} go out of sight: a stream of files or messages does not load "
+            f"epochs of stream {', '.join(streams)} leave the branch: a stream of files or messages does not load "
             "them again by itself"
         )
     if jobs:
         warnings.append(
-            f"commits of Flink job {', '.join(jobs)} go out of sight: a job that goes on from a newer checkpoint "
+            f"commits of Flink job {', '.join(jobs)} leave the branch: a job that goes on from a newer checkpoint "
             "does not commit them again"
         )
     return warnings

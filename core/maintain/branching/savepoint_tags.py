@@ -39,7 +39,8 @@ def names_of(given: Given) -> list[str]:
     for item in given.values():
         if locations.setdefault(_name(item), item.location) != item.location:
             raise InvalidRequestError(
-                f"{locations[_name(item)]} and {item.location} have one number, and would have one tag",
+                f"{locations[_name(item)]} and {item.location} are savepoints with the same number, so they would "
+                "get the same tag",
                 hint="give one of them at a time",
             )
     return sorted(locations)

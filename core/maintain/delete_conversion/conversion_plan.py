@@ -135,7 +135,7 @@ class _Work:
         return replace(self.record, sequence_number=before.sequence_number, until=until)
 
     def restarts(self, most: int) -> bool:
-        """Whether files that were added since an earlier run began are too many to end what it began."""
+        """Whether so many files were added since a partial conversion began that it must start over."""
         turns = self.order[1]
         return bool(len(turns) and turns[0] == _ADDED and np.sum(turns == _ADDED) > most)
 

@@ -102,7 +102,7 @@ class RepairPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is damaged."""
+        """Whether there is nothing to repair."""
         return not (self.operations or self.updates)
 
     @property

@@ -95,7 +95,7 @@ class DeletionPlan:
         return found
 
     def slices(self, *, whole: bool) -> list[FileSlice]:
-        """Return the files that are read: of those that go whole, only the ones whose rows must be counted."""
+        """Return the files that are read; of those that are removed entirely, the ones whose rows must be counted."""
         files = self.whole if whole else self.partly
         return slices_at(files, self.numbers(whole=whole))
 

@@ -154,7 +154,7 @@ class Run:
         return self.store.save(self._pinned(new))
 
     def _pinned(self, state: State) -> State:
-        """Return the state with the present schema if it is to be kept from now on."""
+        """Pin the table's current schema in the state if the options ask for it and none is pinned."""
         if self.options.schema is SchemaMode.FOLLOW:
             return state.changed(pinned=None)
         if state.pinned is None:

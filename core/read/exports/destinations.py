@@ -88,7 +88,7 @@ def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
 
 
 def output_folder(path: str, format_name: str | None) -> Output:
-    """Return a folder to which a follower adds, which may exist.
+    """Return the output folder of a continuous scan; it may exist already.
 
     Raises:
         InvalidRequestError: the path is not one of this machine, or has the name of a file.

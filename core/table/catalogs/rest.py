@@ -375,9 +375,9 @@ def _origin(address: str) -> tuple[str, str, int | None]:
 def _decisive(
     uncertain: requests.Response | requests.RequestException | None, last: requests.Response
 ) -> requests.Response:
-    """Return the response that determines the outcome.
+    """Return the response to act on.
 
-    A retry may be refused because an earlier attempt succeeded, so an attempt with an unknown outcome decides.
+    After an attempt without an answer, the refusal of a retry proves nothing, so that attempt's error is raised.
 
     Raises:
         RequestException: an earlier attempt got no answer, and may have been applied.

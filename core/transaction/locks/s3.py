@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 
 from lake.core.base.clock import Clock, SystemClock
 from lake.core.base.process_identity import still_runs
-from lake.core.io.storage.s3 import Held, UnsupportedError
+from lake.core.io.storage.s3 import StoredObject, UnsupportedError
 from lake.core.io.storage.storage import Storage
 from lake.core.transaction.locks.local import TTL_SECONDS, Heartbeat, Owner, owner_in
 
@@ -81,7 +81,7 @@ def take(
     return Owner()
 
 
-def _get(storage: Storage, location: str) -> Held | None:
+def _get(storage: Storage, location: str) -> StoredObject | None:
     return storage.ask_s3(location, lambda bucket, key: bucket.get(key, _LONGEST))
 
 
@@ -94,11 +94,11 @@ def _put(
     )
 
 
-def _is_of(held: Held, owner: Owner) -> bool:
+def _is_of(held: StoredObject, owner: Owner) -> bool:
     return owner_in(held.data).operation_id == owner.operation_id
 
 
-def _is_stale(held: Held) -> bool:
+def _is_stale(held: StoredObject) -> bool:
     owner = owner_in(held.data)
     if owner.process and still_runs(owner.process) is False:
         return True

@@ -15,7 +15,7 @@ import pyarrow as pa
 _FLAGS, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = (1, 2), 3, 7, 8, 9, 10, 11, 12
 _FIRST_NUMBER, _LAST_NUMBER = 4, 6
 _DOUBLE_BYTES = 8
-# In the high bits of a byte: the difference to the field's number follows, or the size of the list.
+# The high four bits: 0, the field's id follows; 15, the list's size follows.
 _NO_STEP, _LONG_LIST = 0, 15
 # The bit of a number's byte after which another one follows.
 _MORE = 0x80

@@ -12,7 +12,7 @@ from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.io.storage.state_folder import StateFolder
 from lake.core.io.storage.storage import Storage
-from lake.core.load.continuous.epochs import Barrier, Epochs, LoadEpoch
+from lake.core.load.continuous.epochs import CommonSchema, Epochs, LoadEpoch
 from lake.core.load.continuous.files.disposal import check_overlap, check_places
 from lake.core.load.continuous.files.known import Copies, adopt_source, rename_source, skipped
 from lake.core.load.continuous.files.listing import (
@@ -23,7 +23,7 @@ from lake.core.load.continuous.files.listing import (
     first_epoch,
     is_ahead,
     is_full,
-    is_settled,
+    is_quiescent,
     resolved,
 )
 from lake.core.load.continuous.monitor import Monitor
@@ -52,12 +52,12 @@ class Steps:
 
     Args:
         load: loads an epoch.
-        barrier: divides files by their schema.
+        common_schema: divides files by their schema.
         compact: compacts the table if that is due; None to never do it.
     """
 
     load: LoadEpoch
-    barrier: Barrier
+    common_schema: CommonSchema
     compact: Callable[[], Outcome] | None = None
 
 
@@ -183,7 +183,7 @@ class _Watch:
             self.store,
             self.storage,
             steps.load,
-            steps.barrier,
+            steps.common_schema,
             skip=skipped(self.options),
         )
         if self.options.route is not None:
@@ -374,7 +374,7 @@ class _Watch:
             self.session.warn(f"{Option.SKIP} {name}: no file that waits has this name")
 
     def new_files(self) -> list[WatchedFile]:
-        """Return the settled files that were not loaded, by name.
+        """Return the quiescent files that were not loaded, by name.
 
         Raises:
             RefusedError: a loaded file was changed.
@@ -387,10 +387,10 @@ class _Watch:
         self.waiting = self._without_copies([file for file in unknown if file.path not in skip])
         settle_ms = self.options.settle_ms
         stable = self._unchanged_ahead(now_ms)
-        settled = [
-            file for file in self.waiting if is_settled(file, now_ms, settle_ms) or file in stable
+        quiescent = [
+            file for file in self.waiting if is_quiescent(file, now_ms, settle_ms) or file in stable
         ]
-        rewritten = [file for file in settled if file.path in loaded]
+        rewritten = [file for file in quiescent if file.path in loaded]
         if rewritten and self.options.on_rewrite is OnRewrite.FAIL:
             raise RefusedError(
                 f"{rewritten[0].path} was changed after it was loaded",
@@ -398,8 +398,8 @@ class _Watch:
             )
         if self.options.on_rewrite is OnRewrite.IGNORE:
             self.waiting = [file for file in self.waiting if file.path not in loaded]
-            return [file for file in settled if file.path not in loaded]
-        return settled
+            return [file for file in quiescent if file.path not in loaded]
+        return quiescent
 
     def _unchanged_ahead(self, now_ms: int) -> Collection[WatchedFile]:
         """Return files whose times are ahead of the clock, and that did not change between two listings."""

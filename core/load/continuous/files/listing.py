@@ -139,7 +139,7 @@ class Sighting(PlainData):
     seen_ms: int
 
 
-def is_settled(file: WatchedFile, now_ms: int, settle_ms: int) -> bool:
+def is_quiescent(file: WatchedFile, now_ms: int, settle_ms: int) -> bool:
     """Whether a file has not changed for a while, by its time."""
     return not settle_ms or file.modified_ms is None or now_ms - file.modified_ms >= settle_ms
 
