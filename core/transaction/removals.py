@@ -133,7 +133,7 @@ class Removals:
         """Return the removals after all rows that go were counted.
 
         Args:
-            whole: for some files that are removed entirely, the partition, and how many rows less than the most are in the file.
+            whole: for some of these files, the partition, and how many rows less than the most are in the file.
             partly: the partition of each other file of which rows go, and how many go.
         """
         found = {item.partition: item for item in self.partitions}
