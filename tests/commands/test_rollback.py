@@ -88,7 +88,9 @@ def test_the_epochs_of_a_stream_that_go_out_of_sight_are_reported(lake: CommandL
     assert ids_in(lake.warehouse) == [1, 2]
 
     document = lake.ok("rollback", "db.t", first)
-    assert [text.partition(" go ")[0] for text in document["warnings"]] == ["epochs of stream drop"]
+    assert [text.partition(" leave ")[0] for text in document["warnings"]] == [
+        "epochs of stream drop"
+    ]
     (drop / "3.csv").write_text("id\n3\n")
     document = lake.ok("ingest", "db.t", *watch)
     assert "later epochs were rolled back" in document["warnings"][0]

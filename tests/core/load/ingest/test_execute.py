@@ -266,7 +266,11 @@ def _load(
 
 
 @pytest.mark.parametrize(
-    "step", ["core.staging.operation_files.publish_manifests", "core.ingest.plan.find_staged_run"]
+    "step",
+    [
+        "core.transaction.staging.operation_files.publish_manifests",
+        "core.load.ingest.plan.find_staged_run",
+    ],
 )
 def test_a_stop_is_not_taken_for_a_failure_that_may_be_passed_over(
     world: World, monkeypatch: pytest.MonkeyPatch, step: str

@@ -50,7 +50,7 @@ from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
 from lake.core.transaction.commit.operations import AppendFiles
 from lake.core.transaction.session import Session
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[3]
 
 
 def _pending() -> list[str]:

@@ -128,7 +128,7 @@ _READ_BY_PYICEBERG = {"PREVIOUS_METADATA"}
 
 
 def test_every_property_that_is_honoured_is_read_somewhere() -> None:
-    core = Path(tp.__file__).parent.parent
+    core = Path(tp.__file__).parents[2]
     modules = {path: path.read_text() for path in core.rglob("*.py") if path.name != NAME}
     assert len(modules) < len(list(core.rglob("*.py")))
     constants = {name: item for name, item in vars(tp).items() if isinstance(item, Setting)}

@@ -25,7 +25,7 @@ from lake.core.io.storage.storage import Storage
 from lake.core.table.flink.checkpoint import read_checkpoint
 from lake.core.table.flink.state import ICEBERG_SINK, CommitterState, TakenCheckpoint
 
-_ARCHIVE = Path(__file__).parents[2] / "data/checkpoints/flink-written.tar.xz"
+_ARCHIVE = Path(__file__).parents[3] / "data/checkpoints/flink-written.tar.xz"
 _COLLECTORS = ["collectors/flink-1.18.1", "collectors/flink-1.20.1", "collectors/flink-2.1.2"]
 
 

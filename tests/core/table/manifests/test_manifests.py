@@ -83,7 +83,7 @@ from lake.core.table.manifests.api import (
 from lake.core.table.manifests.data_files import DataFile
 from lake.core.table.manifests.schemas import METRIC_COLUMNS
 
-DATA = Path(__file__).parents[2] / "data" / "manifests"
+DATA = Path(__file__).parents[3] / "data" / "manifests"
 UTC = dt.UTC
 OLD, NEW = dt.datetime.fromisoformat("1901-01-01"), dt.datetime.fromisoformat("2100-01-01")
 INT, LONG = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
