@@ -135,7 +135,7 @@ class _Work:
         return replace(self.record, sequence_number=before.sequence_number, until=until)
 
     def restarts(self, most: int) -> bool:
-        """Whether so many files were added since a partial conversion began that it must start over."""
+        """Whether a partial conversion must start over: too many files were added since it began."""
         turns = self.order[1]
         return bool(len(turns) and turns[0] == _ADDED and np.sum(turns == _ADDED) > most)
 
