@@ -5,9 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from support.cli.command_line import CommandLine
+
+from lake.core.base.errors import NotAuthorisedError
+from lake.core.data.schemas.remains import remains_in_folder
 
 
 @pytest.fixture
@@ -46,3 +52,13 @@ def test_a_purged_table_leaves_nothing_to_report(lake: CommandLine, source: Path
     assert lake.ok("ingest", "db.t", source, "--create")["warnings"] == []
     assert lake.ok("ingest", "db.t", source, "--create")["warnings"] != []
     assert "of an earlier table" not in lake("ingest", "db.t", source, "--create").stderr
+
+
+@pytest.mark.parametrize("described", [True, False])
+def test_a_store_that_may_not_be_listed_or_is_not_known_reports_nothing(*, described: bool) -> None:
+    storage = Mock(is_folder=Mock(side_effect=NotAuthorisedError("not allowed to list")))
+    metadata = SimpleNamespace(location="s3://bucket/db/t")
+    table: Any = SimpleNamespace(described=described, metadata=metadata, storage=storage)
+
+    assert remains_in_folder(table) is None
+    assert storage.is_folder.called is not described

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shlex import quote
 
 from lake.core.base import locations
+from lake.core.base.errors import NotAuthorisedError
 from lake.core.base.options import Option
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.metadata.files import VERSION_HINT, is_metadata_name
@@ -14,11 +15,17 @@ def remains_in_folder(table: Table) -> str | None:
     """Return a warning if the folder of a table that does not exist yet contains metadata, else None.
 
     On a local disk, the warning contains the newest metadata file. In an object store, nothing is listed: it is asked
-    only whether there is such a folder.
+    only whether there is such a folder. The location of a table that is only described is not known.
     """
+    if table.described:
+        return None
     folder = locations.join(table.metadata.location, "metadata")
     if not locations.parse(folder).is_local:
-        known = table.storage.is_folder(folder)
+        try:
+            known = table.storage.is_folder(folder)
+        except NotAuthorisedError:
+            # A writer need not be allowed to list the store.
+            return None
         return _text(table, f"the metadata in {folder}", "FILE") if known else None
     found = [
         file
