@@ -34,7 +34,7 @@ from world.catalog import MARK
 Hook = Callable[[str, str], None]
 # A call, and the name of its point; the effect has happened when the call returns.
 CALLS = {
-    "open_input": "read",
+    "_open": "read",
     "open_output": "create",
     "persist": "persist",
     "size": "look",

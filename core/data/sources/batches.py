@@ -121,7 +121,7 @@ def _columns(
 ) -> pa.Schema | None:
     with readable(source.path):
         if source.format == PARQUET:
-            with storage.open_input(source.path, follow_link=True) as file:
+            with storage.open_source(source.path) as file:
                 parquet, checks = open_parquet(file, source.path)
                 for index in range(parquet.metadata.num_row_groups):
                     # A feature of a column that is not read does not matter.
@@ -129,7 +129,7 @@ def _columns(
                         checks.group(index)
                 return _parquet_schema(parquet, source.path)
         if source.format in (ORC, AVRO):
-            with storage.open_input(source.path, follow_link=True) as file:
+            with storage.open_source(source.path) as file:
                 opened = _opened(file, source)
                 return (
                     source_fields(opened.rows)
@@ -477,7 +477,7 @@ def _parquet_batches(
     storage: Storage, source: Source, names: Sequence[str], position: Position | None
 ) -> Iterator[tuple[int, pa.RecordBatch, pa.Schema]]:
     """Yield batches of columns, each with the number of its first row and the types in the file."""
-    with storage.open_input(source.path, follow_link=True) as file:
+    with storage.open_source(source.path) as file:
         parquet, checks = open_parquet(file, source.path)
         types, legacy = source_schema(parquet), is_legacy(parquet)
         footer = parquet.metadata
@@ -516,7 +516,7 @@ def split_parquet(storage: Storage, source: Source, target_bytes: int) -> Sequen
     """Cut a large Parquet file into pieces of whole row groups."""
     if source.format != PARQUET or source.size_bytes <= target_bytes:
         return [source]
-    with readable(source.path), storage.open_input(source.path, follow_link=True) as file:
+    with readable(source.path), storage.open_source(source.path) as file:
         parquet, checks = open_parquet(file, source.path)
         starts = [start for start, _ in row_groups_of(parquet.metadata, checks)]
     ends = [*starts[1:], source.size_bytes]
@@ -547,7 +547,7 @@ def _opened(file: Any, source: Source) -> OrcStripes | AvroContainer:
 
 
 def _file_batches(storage: Storage, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
-    with storage.open_input(source.path, follow_link=True) as file:
+    with storage.open_source(source.path) as file:
         for start, batch in _opened(file, source).all_rows(_BATCH_BYTES):
             yield start + 1, batch
 
@@ -577,11 +577,7 @@ def _open_arrow(
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Open an Arrow IPC file or stream. Local files are memory-mapped, so that large batches stay on disk."""
     location = locations.parse(path)
-    opened = (
-        pa.memory_map(location.path)
-        if location.is_local
-        else storage.open_input(path, follow_link=True)
-    )
+    opened = pa.memory_map(location.path) if location.is_local else storage.open_source(path)
     with opened as file:
         yield open_ipc(file, path)
 

@@ -293,7 +293,7 @@ def open_stream(
 def open_bytes(storage: Storage, path: str, position: Position | None = None) -> Iterator[Any]:
     """Open a text file for reading from its beginning, decompressed if its name has such a suffix."""
     codec = _COMPRESSED.get(path.rsplit(".", 1)[-1].lower())
-    with storage.open_input(path, follow_link=True) as file:
+    with storage.open_source(path) as file:
         if position is not None:
             size = max(file.size(), 1)
             position.follow(lambda: 1.0 if file.closed else file.tell() / size)

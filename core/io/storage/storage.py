@@ -62,6 +62,8 @@ _LOOK_UP_THREADS = 32
 _MESSAGE_LENGTH = 400
 # Smaller objects are read whole when they are opened.
 _WHOLE_BYTES = 256 * 1024
+# The most bytes of small sources that a storage keeps.
+_KEPT_BYTES = 16 * 1024 * 1024
 # Google's client would retry for a quarter of an hour.
 _RETRY_SECONDS = 60
 # The part size of Arrow's multipart uploads.
@@ -154,6 +156,7 @@ class Storage:
         # One object per bucket: bulk deletes group locations by it.
         self._bucket = lru_cache(maxsize=16)(partial(_bucket_with, backoff))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
+        self._kept: dict[str, pa.Buffer] = {}
 
     def __repr__(self) -> str:
         return "Storage(…)"
@@ -204,19 +207,39 @@ class Storage:
             raise UnsupportedError(location)
         return ask(*reached)
 
-    @_retry_with_fresh_credentials
-    def open_input(self, location: str, *, follow_link: bool = False) -> Any:
+    def open_input(self, location: str) -> Any:
         """Open a file for random access (a `pyarrow.NativeFile`).
 
-        Args:
-            location: the file's.
-            follow_link: whether to follow a symbolic link. Sources may be links; a link in place of a table's
-                file could contain other rows.
+        A link is refused: in place of a table's file, one could contain other rows.
 
         Raises:
             BadInputError: it is a link, a folder, a pipe or a device; opening one could block forever.
             NotFoundError: there is no such file.
         """
+        return self._open(location, follow_link=False)
+
+    def open_source(self, location: str) -> Any:
+        """Open a file that a user names; links are followed.
+
+        A small object of a store is requested once, although its format, its columns and its rows are read one after
+        the other: all are of one version of it.
+
+        Raises:
+            BadInputError: it is a folder, a pipe or a device.
+            NotFoundError: there is no such file.
+        """
+        kept = self._kept.get(location)
+        if kept is None:
+            opened = self._open(location, follow_link=True)
+            if not isinstance(opened, pa.BufferReader):
+                return opened
+            kept = opened.read_buffer()
+            if sum(map(len, self._kept.values())) + len(kept) <= _KEPT_BYTES:
+                self._kept[location] = kept
+        return pa.BufferReader(kept)
+
+    @_retry_with_fresh_credentials
+    def _open(self, location: str, *, follow_link: bool) -> Any:
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):

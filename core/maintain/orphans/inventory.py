@@ -116,7 +116,7 @@ def _of_manifest(storage: Storage, location: str) -> Iterator[_Part]:
 
 
 def _batches(storage: Storage, part: _Part) -> Iterator[pa.RecordBatch]:
-    with storage.open_input(part.location, follow_link=True) as source:
+    with storage.open_source(part.location) as source:
         if part.location.endswith(".parquet"):
             parquet, _ = open_parquet(source, part.location)
             yield from parquet.iter_batches(_BATCH_ROWS)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
+import pyarrow.fs as pafs
 import pytest
 
 from lake.core.base.errors import BadInputError, CorruptFileError, NotAuthorisedError, NotFoundError
@@ -140,3 +142,50 @@ def test_many_files_are_looked_up_at_once(tmp_path: Path) -> None:
     assert [found[name] is None for name in (gone, str(tmp_path), long)] == [True, True, True]
     assert found[there] is not None
     assert found[there].length == 5
+
+
+class _Remote(Storage):
+    """A store whose objects are in a local folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._below = pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
+        self.opened: list[str] = []
+
+    def resolve(self, location: str) -> tuple[Any, str]:
+        self.opened.append(location)
+        return self._below, location.removeprefix("s3://bucket/")
+
+
+@pytest.mark.parametrize(("size", "requests"), [(0, 1), (10, 1), (256 * 1024 + 1, 2)])
+def test_a_small_source_of_a_store_is_requested_once_and_is_of_one_version(
+    tmp_path: Path, size: int, requests: int
+) -> None:
+    storage = _Remote(tmp_path)
+    (tmp_path / "f").write_bytes(b"1" * size)
+    first = storage.open_source("s3://bucket/f").read()
+    (tmp_path / "f").write_bytes(b"2" * size)
+    second = storage.open_source("s3://bucket/f").read()
+
+    assert first == b"1" * size
+    assert second == (first if requests == 1 else b"2" * size)
+    assert len(storage.opened) == requests
+    # Another load has a storage of its own.
+    assert _Remote(tmp_path).open_source("s3://bucket/f").read() == b"2" * size
+
+
+def test_few_small_sources_are_kept_and_the_files_of_a_table_never(tmp_path: Path) -> None:
+    storage = _Remote(tmp_path)
+    names = [f"s3://bucket/{number}" for number in range(70)]
+    for name in names:
+        (tmp_path / name.rpartition("/")[2]).write_bytes(b"x" * 250_000)
+        storage.open_source(name)
+        storage.open_input(name)
+    before = len(storage.opened)
+
+    for name in names:
+        storage.open_source(name)
+
+    kept = len(names) - (len(storage.opened) - before)
+    assert before == 2 * len(names)
+    assert kept == 16 * 1024 * 1024 // 250_000
