@@ -12,6 +12,7 @@ import pytest
 from support.cli.command_line import CommandLine, Result
 from support.servers.spark_cluster import SparkCluster, children, until
 from support.tables.cluster_tables import begun, rows, rows_of, sources, strangers
+from support.tiers import chosen
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_a_compaction_survives(
 
 
 @pytest.mark.parametrize(
-    "deletes", ["position", pytest.param("equality", marks=pytest.mark.slow), "copy-on-write"]
+    "deletes", chosen(["copy-on-write"], ["position", "equality", "copy-on-write"])
 )
 def test_an_upsert_survives(
     lake_there: CommandLine, held: Callable[..., Result], tmp_path: Path, deletes: str
