@@ -30,13 +30,14 @@ class UnfinishedEpoch(Exception):  # noqa: N818 - reported by the outcome
 
 
 @contextmanager
-def between_epochs() -> Iterator[None]:
-    """End the run in order if a stop signal arrives inside the block.
+def between_epochs(session: Session) -> Iterator[None]:
+    """End the run in order if a stop signal arrives inside the block, or arrived after the last commit.
 
     Raises:
         Stopped: a signal arrived.
     """
     try:
+        session.interrupts.checkpoint()
         yield
     except (StoppedError, KeyboardInterrupt) as stop:
         raise Stopped from stop
@@ -116,7 +117,8 @@ def with_new_plans(session: Session, load: Callable[[], Outcome]) -> Outcome:
     session.protected_files.clear()
     for remaining in reversed(range(_ROUNDS)):
         try:
-            return load()
+            with session.interrupts.recorded():
+                return load()
         except CommitConflictError:
             if not remaining:
                 raise
@@ -146,6 +148,9 @@ def compacted(session: Session, compact: Callable[[], Outcome] | None) -> int:
     """
     if compact is None:
         return 0
+    with between_epochs(session):
+        # A stop that arrived after the commit comes before a compaction, which may take long.
+        pass
     try:
         outcome = compact()
     except CorruptFileError:

@@ -185,7 +185,7 @@ class _Copy:
         """Load discovery after discovery."""
         plan: dict[str, Any] = {}
         try:
-            with between_epochs():
+            with between_epochs(self.session):
                 target = self._target()
                 found = self.next_discovery(target)
             plan = self.plan(found)
@@ -204,8 +204,7 @@ class _Copy:
                 if found is not None:
                     self._take_and_show(found, load)
                     self.compactions += compacted(self.session, compact)
-                with between_epochs():
-                    self.session.interrupts.checkpoint()
+                with between_epochs(self.session):
                     if found is None or found.reached_target:
                         if self.options.once:
                             self.stopped_by = "once"
