@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
 
 from lake.core.base.errors import StoppedError
 
@@ -28,8 +27,6 @@ class Interrupts:
         self._ignore_stops = ignore_stops
         self._last = False
         self._continues = False
-        self._holds = False
-        self._held: _Held | None = None
         self._pending: StoppedError | KeyboardInterrupt | None = None
 
     @contextmanager
@@ -49,77 +46,43 @@ class Interrupts:
             yield
         finally:
             self._continues = before
-            if not before:
-                self._release()
-
-    @contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Declare that the command records a commit of the block: later stops wait for `checkpoint`, see `hold`."""
-        before, self._holds = self._holds, True
-        try:
-            yield
-        finally:
-            self._holds = before
 
     def committed(self) -> None:
         """Record that a commit succeeded. If it was the command's last one, later stops are ignored."""
         if self._last and not self._continues:
             self._ignore_stops()
 
-    def hold(self) -> None:
-        """Hold back stops after a commit that the command still has to record; `checkpoint` delivers them."""
-        if self._holds and self._held is None:
-            self._held = _Held()
-
     def defer(self, stop: StoppedError | KeyboardInterrupt) -> None:
         """Keep a stop that came too late to prevent a commit, for `checkpoint`."""
         self._pending = stop
 
     def checkpoint(self) -> None:
-        """Raise the deferred stop, if there is one, and let later ones interrupt the command again.
+        """Raise the deferred stop, if there is one.
 
         Raises:
             StoppedError: a stop signal was deferred.
         """
-        self._release()
         if self._pending is not None:
             raise self._pending
-
-    def _release(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.deliver()
-
-
-class _Held:
-    """Stop signals that are held back from its construction on; only the main thread handles them."""
-
-    def __init__(self) -> None:
-        self._handlers: dict[int, Any] = {}
-        self._received: list[int] = []
-        if threading.current_thread() is not threading.main_thread():
-            return
-        # Handlers are replaced, because a signal that the main thread's mask blocks is delivered to another
-        # thread, and Python then runs the handler in the main thread all the same.
-        for number in _STOPS:
-            before = signal.getsignal(number)
-            if before not in {None, signal.SIG_IGN}:
-                self._handlers[number] = before
-                signal.signal(number, lambda one, _frame: self._received.append(one))
-
-    def deliver(self) -> None:
-        """Deliver the signals that were held back, and hold back no more."""
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        for got in self._received:
-            signal.raise_signal(got)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Deliver stop signals only after the block (only the main thread handles them)."""
-    held = _Held()
-    try:
+    if threading.current_thread() is not threading.main_thread():
         yield
+        return
+    received: list[int] = []
+    try:
+        # Handlers are replaced, because a signal that the main thread's mask blocks is delivered to another
+        # thread, and Python then runs the handler in the main thread all the same.
+        with ExitStack() as restored:
+            for number in _STOPS:
+                before = signal.getsignal(number)
+                if before not in {None, signal.SIG_IGN}:
+                    restored.callback(signal.signal, number, before)
+                    signal.signal(number, lambda one, _frame: received.append(one))
+            yield
     finally:
-        held.deliver()
+        for got in received:
+            signal.raise_signal(got)

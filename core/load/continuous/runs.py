@@ -30,14 +30,13 @@ class UnfinishedEpoch(Exception):  # noqa: N818 - reported by the outcome
 
 
 @contextmanager
-def between_epochs(session: Session) -> Iterator[None]:
-    """End the run in order if a stop signal arrives inside the block, or arrived after the last commit.
+def between_epochs() -> Iterator[None]:
+    """End the run in order if a stop signal arrives inside the block.
 
     Raises:
         Stopped: a signal arrived.
     """
     try:
-        session.interrupts.checkpoint()
         yield
     except (StoppedError, KeyboardInterrupt) as stop:
         raise Stopped from stop
@@ -117,8 +116,7 @@ def with_new_plans(session: Session, load: Callable[[], Outcome]) -> Outcome:
     session.protected_files.clear()
     for remaining in reversed(range(_ROUNDS)):
         try:
-            with session.interrupts.recorded():
-                return load()
+            return load()
         except CommitConflictError:
             if not remaining:
                 raise
@@ -148,9 +146,6 @@ def compacted(session: Session, compact: Callable[[], Outcome] | None) -> int:
     """
     if compact is None:
         return 0
-    with between_epochs(session):
-        # A stop that arrived after the commit comes before a compaction, which may take long.
-        pass
     try:
         outcome = compact()
     except CorruptFileError:

@@ -132,25 +132,24 @@ def _load_all(
     journal: Journal | None,
 ) -> None:
     same = _Same(session, targets)
-    try:
-        with session.interrupts.several_commits():
-            for target in targets:
-                try:
-                    session.interrupts.checkpoint()
-                    same.refuse(target)
-                    if journal is not None and target.identifier in journal.settled:
-                        run.tables.append(_settled(target))
-                    else:
-                        _load_one(options, target, load, run)
-                        if journal is not None:
-                            _settle(session, journal, target, options)
-                    same.note(target)
-                except LakeError as error:
-                    session.warn(f"{target.identifier} was not loaded: {error.message}")
-                    run.tables.append(_failed(target, error))
-    except StoppedError as error:
-        error.result = run.result(split)
-        raise
+    with session.interrupts.several_commits():
+        for target in targets:
+            try:
+                session.interrupts.checkpoint()
+                same.refuse(target)
+                if journal is not None and target.identifier in journal.settled:
+                    run.tables.append(_settled(target))
+                else:
+                    _load_one(options, target, load, run)
+                    if journal is not None:
+                        _settle(session, journal, target, options)
+                same.note(target)
+            except StoppedError as error:
+                error.result = run.result(split)
+                raise
+            except LakeError as error:
+                session.warn(f"{target.identifier} was not loaded: {error.message}")
+                run.tables.append(_failed(target, error))
     if run.failed and run.snapshots and options.guard is None:
         session.warn(
             "the same command would load the rows of the other tables again, because it has no "

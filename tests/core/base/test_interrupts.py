@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lake.core.base.interrupts import Interrupts, uninterrupted
+from lake.core.base.interrupts import uninterrupted
 
 
 class StopError(Exception):
@@ -79,35 +79,3 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_a_signal_after_a_commit_waits_until_the_commit_is_recorded(stop: signal.Signals) -> None:
-    interrupts, done = Interrupts(), []
-
-    with pytest.raises(StopError), interrupts.several_commits():
-        with interrupts.recorded():
-            interrupts.hold()
-            os.kill(os.getpid(), stop)
-        done.append("recorded")
-        interrupts.checkpoint()
-        done.append("next")
-
-    assert done == ["recorded"]
-    with pytest.raises(StopError):
-        signal.raise_signal(stop)
-
-
-def test_a_signal_before_a_commit_does_not_wait_and_none_is_lost_at_the_end(
-    stop: signal.Signals,
-) -> None:
-    interrupts, done = Interrupts(), []
-
-    with pytest.raises(StopError), interrupts.several_commits(), interrupts.recorded():
-        signal.raise_signal(stop)
-    with pytest.raises(StopError), interrupts.several_commits():
-        with interrupts.several_commits(), interrupts.recorded():
-            interrupts.hold()
-            signal.raise_signal(stop)
-        done.append("inner")
-
-    assert done == ["inner"]

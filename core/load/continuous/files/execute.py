@@ -228,7 +228,7 @@ class _Watch:
             if new and (is_full(new, self.options) or clock.monotonic() >= due):
                 due = clock.monotonic() + seconds
                 self._load_all(epochs, steps, new)
-            with between_epochs(self.session):
+            with between_epochs():
                 clock.sleep(min(look, seconds))
                 new = self._look()
 
@@ -248,8 +248,8 @@ class _Watch:
                 lag_files=len(self.waiting),
             )
             self.compactions += compacted(self.session, steps.compact)
-            with between_epochs(self.session):
-                pass
+            with between_epochs():
+                self.session.interrupts.checkpoint()
 
     def _check_places(self, files: Sequence[WatchedFile]) -> None:
         """Check once, before the first load, that files can be moved or deleted."""

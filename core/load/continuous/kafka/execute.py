@@ -167,21 +167,22 @@ class _TopicLoad:
     def run(self, load_epoch: LoadMessages, compact: Callable[[], Outcome] | None) -> None:
         """Load epochs until there is a reason to stop."""
         self.ends = {partition: end for partition, (_, end) in self.topic.bounds.items()}
+        if self.epoch is not None:
+            # A killed run may have committed the last epoch and not compacted after it.
+            self.compactions += compacted(self.session, compact)
+        number, lag = self.epoch.number if self.epoch else 0, self.topic.lag(self.following)
+        self.monitor.say(
+            f"loading topic {self.options.topic} as stream {self.options.stream} after epoch {number}; "
+            f"messages waiting: {lag:,}",
+            epoch=number,
+            lag_messages=lag,
+        )
         try:
-            if self.epoch is not None:
-                # A killed run may have committed the last epoch and not compacted after it.
-                self.compactions += compacted(self.session, compact)
-            number, lag = self.epoch.number if self.epoch else 0, self.topic.lag(self.following)
-            self.monitor.say(
-                f"loading topic {self.options.topic} as stream {self.options.stream} after epoch "
-                f"{number}; messages waiting: {lag:,}",
-                epoch=number,
-                lag_messages=lag,
-            )
             while not self._is_complete():
                 with tempfile.TemporaryDirectory(prefix="lake-kafka-") as folder:
                     spool = Spool(folder, self.options, self.check)
-                    with between_epochs(self.session):
+                    with between_epochs():
+                        self.session.interrupts.checkpoint()
                         self._collect(spool)
                     is_loaded = self._load(spool, load_epoch)
                 if self.failure is not None:
@@ -197,8 +198,8 @@ class _TopicLoad:
                         lag_messages=lag,
                     )
                     self.compactions += compacted(self.session, compact)
-                with between_epochs(self.session):
-                    if not self.options.once:
+                if not self.options.once:
+                    with between_epochs():
                         self._look()
         except Stopped:
             self.stopped_by = "signal"

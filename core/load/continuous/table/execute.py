@@ -185,7 +185,7 @@ class _Copy:
         """Load discovery after discovery."""
         plan: dict[str, Any] = {}
         try:
-            with between_epochs(self.session):
+            with between_epochs():
                 target = self._target()
                 found = self.next_discovery(target)
             plan = self.plan(found)
@@ -204,7 +204,8 @@ class _Copy:
                 if found is not None:
                     self._take_and_show(found, load)
                     self.compactions += compacted(self.session, compact)
-                with between_epochs(self.session):
+                with between_epochs():
+                    self.session.interrupts.checkpoint()
                     if found is None or found.reached_target:
                         if self.options.once:
                             self.stopped_by = "once"
