@@ -52,9 +52,8 @@ def next_step(
         job, number = str(result["job_id"]), str(result["checkpoint_id"])
         return _line(options, "replay", outcome.table, "--job", job, "--completed", number)
     if command == "delete" and outcome.status is Status.DONE and outcome.base_snapshot_id:
-        branch = [] if outcome.branch in {None, "main"} else ["--branch", str(outcome.branch)]
         before = str(outcome.base_snapshot_id)
-        return _line(options, "rollback", outcome.table, before, *branch)
+        return _line(options, "rollback", outcome.table, before, *_branch(outcome))
     if command == "replay" and outcome.plan.get("pending") and outcome.status is Status.DONE:
         return _after_listing(outcome, options)
     if command == "demo" and outcome.status is Status.DONE:
@@ -68,8 +67,11 @@ def _after_listing(outcome: Outcome, options: Sequence[str]) -> str:
     pending = [row for row in outcome.plan["checkpoints"] if row["state"] == "pending"]
     is_staged = all(row["operator_id"] == LAKE_OPERATOR_ID for row in pending)
     proof = ["--all-staged"] if is_staged else ["--checkpoint", "PATH"]
-    branch = [] if outcome.branch in {None, "main"} else ["--branch", str(outcome.branch)]
-    return _line(options, "replay", outcome.table, *proof, *branch)
+    return _line(options, "replay", outcome.table, *proof, *_branch(outcome))
+
+
+def _branch(outcome: Outcome) -> list[str]:
+    return [] if outcome.branch in {None, "main"} else ["--branch", str(outcome.branch)]
 
 
 def _after_check(outcome: Outcome, options: Sequence[str]) -> str | None:

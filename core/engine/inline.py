@@ -70,7 +70,6 @@ class InlineEngine:
     ) -> Iterator[TaskResult[Result]]:
         """Run the function on every task; results come as tasks give them."""
         run, meter = resolve(name_of(function)), meter or Meter("running")
-        ended: list[int] = []
         with self._pool() as (pool, batch):
 
             def work(index: int) -> Generator[TaskResult[Result]]:
@@ -81,10 +80,8 @@ class InlineEngine:
 
                 yield from _with_renewed(storage, f"{batch}-{index}", values)
                 meter.finish(index)
-                ended.append(index)
 
-            yield from pool.spread(len(tasks), work)
-        require_ended("task", range(len(tasks)), ended)
+            yield from _each("task", len(tasks), work, pool)
 
     def exchange(
         self,
@@ -122,7 +119,6 @@ class InlineEngine:
         storage: Storage,
         meter: Meter,
     ) -> None:
-        ended: list[int] = []
         with self._pool() as (pool, batch):
 
             def work(index: int) -> Generator[None]:
@@ -132,11 +128,9 @@ class InlineEngine:
                     # Each step hands control back, so that a cancelled task ends here.
                     yield None
                 meter.finish(index)
-                ended.append(index)
 
-            for _ in pool.spread(len(tasks), work):
+            for _ in _each("task", len(tasks), work, pool):
                 pass
-        require_ended("task", range(len(tasks)), ended)
 
     def _reduce(
         self,
@@ -147,7 +141,6 @@ class InlineEngine:
         meter: Meter,
     ) -> Iterator[TaskResult[Any]]:
         filled = spill.filled()
-        ended: list[int] = []
         with self._pool() as (pool, batch):
 
             def work(position: int) -> Generator[TaskResult[Any]]:
@@ -158,10 +151,8 @@ class InlineEngine:
                 ):
                     yield TaskResult(reducer, _result(reduce, value))
                 meter.finish(position)
-                ended.append(reducer)
 
-            yield from pool.spread(len(filled), work)
-        require_ended("reducer", filled, ended)
+            yield from _each("reducer", len(filled), work, pool)
 
     @contextmanager
     def _pool(self) -> Iterator[tuple[Pool[Any], str]]:
@@ -174,6 +165,20 @@ class InlineEngine:
             yield pool, self._ids.uuid().split("-")[0]
         finally:
             self._pools.discard(pool)
+
+
+def _each(
+    what: str, count: int, work: Callable[[int], Generator[Any]], pool: Pool[Any]
+) -> Iterator[Any]:
+    """Run ``work`` for 0 … count - 1, yield the results, and check that each ended once."""
+    ended: list[int] = []
+
+    def counted(number: int) -> Generator[Any]:
+        yield from work(number)
+        ended.append(number)
+
+    yield from pool.spread(count, counted)
+    require_ended(what, range(count), ended)
 
 
 def _context(

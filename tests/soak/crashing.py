@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from world.crashes import Crashes
-    from world.killed import Command
 
 # A command, a version, a catalog's type, and the maximum number of points.
 Kills = tuple[str, int, str, int]
@@ -23,42 +22,27 @@ Each = Callable[
 ]
 
 
-def jobs(
-    kind: str, most: int, *, in_turn: bool = False, served: bool = True
-) -> Iterator[tuple[str, list[Any]]]:
+def jobs(kind: str, most: int, *, served: bool = True) -> Iterator[tuple[str, list[Any]]]:
     """Yield the jobs that kill each command, or ask it to end, at ``most`` points, or pairs of points.
 
     Args:
         kind: the name of the jobs.
         most: the number of points of a command.
-        in_turn: whether each command runs in one of its format versions and in one of the local catalogs, not in all
-            of them.
         served: whether catalogs on servers are among them.
     """
     from world.killed import COMMANDS
     from world.places import KINDS, LOCAL
 
-    kinds = KINDS if served and not in_turn else LOCAL
-    for turn, place in enumerate(kinds if most else ()):
+    kinds = KINDS if served else LOCAL
+    for place in kinds if most else ():
         for version in (1, 2, 3):
             names = [
                 name
-                for number, (name, command) in enumerate(COMMANDS.items(), turn)
-                if version in command.versions
-                and place in command.catalogs
-                and (not in_turn or command.versions[number % len(command.versions)] == version)
-                and not (in_turn and place != _local(command, number - turn))
+                for name, command in COMMANDS.items()
+                if version in command.versions and place in command.catalogs
             ]
             for start in range(0, len(names), _CHUNK):
                 yield kind, [names[start : start + _CHUNK], version, place, most]
-
-
-def _local(command: Command, number: int) -> str:
-    """Return one of a command's local catalogs, in turn."""
-    from world.places import LOCAL
-
-    kinds = [kind for kind in LOCAL if kind in command.catalogs]
-    return kinds[number % len(kinds)]
 
 
 def stops(most: int) -> Iterator[tuple[str, list[Any]]]:

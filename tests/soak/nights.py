@@ -138,11 +138,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--judged", type=int, default=0, help="worlds that Java also reads [0]")
     parser.add_argument("--double", type=int, default=40, help="double kills per command [40]")
     parser.add_argument(
-        "--in-turn",
-        action="store_true",
-        help="kill each command in one format version and one local catalog",
-    )
-    parser.add_argument(
         "--stops",
         type=int,
         default=10,
@@ -195,9 +190,9 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     yield from _table_jobs(options)
     for number in range(options.formats):
         yield "formats", [number]
-    yield from crashing.jobs("kills", options.kills, in_turn=options.in_turn)
-    yield from crashing.jobs("doubles", options.double, in_turn=options.in_turn)
-    yield from crashing.jobs("asks", options.asks, in_turn=options.in_turn)
+    yield from crashing.jobs("kills", options.kills)
+    yield from crashing.jobs("doubles", options.double)
+    yield from crashing.jobs("asks", options.asks)
     yield from crashing.stops(options.stops)
     yield from crashing.cuts(options.cuts)
     yield from crashing.random_kills(options.random_kills, options.seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from lake.core.base.units import format_duration
 from lake.core.load.replay.checkpoint_selection import later_checkpoints
 from lake.core.load.replay.classification import Doubt
 from lake.core.load.replay.model import FOREIGN, FoundCheckpoint, PendingJob
-from lake.core.load.replay.retention_horizon import retained_since
 from lake.core.load.replay.staged import is_staged
 from lake.core.table.flink.commits import NONE_COMMITTED, job_commit, job_commits, max_committed
 from lake.core.table.flink.manifest_names import parse_name
@@ -110,7 +109,7 @@ def _refuse_unknown(survey: Survey) -> None:
     job_id, completed = assertion
     table = survey.table
     known = _numbers_by_job(survey)
-    is_whole = retained_since(table.metadata, survey.options.branch) is None
+    is_whole = survey.retained_since_ms is None
     if job_id not in known:
         if is_whole:
             raise NotFoundError(
@@ -142,9 +141,8 @@ def _numbers_by_job(survey: Survey) -> dict[str, int]:
 
 
 def _known_jobs(numbers: Mapping[str, int]) -> str:
-    shown = [f"{job_id} (up to {number})" for job_id, number in list(numbers.items())[:_SHOWN]]
-    more = f" and {len(numbers) - _SHOWN} more" if len(numbers) > _SHOWN else ""
-    return f"jobs of the table: {', '.join(shown)}{more}" if shown else "no job wrote to the table"
+    jobs = [f"{job_id} (up to {number})" for job_id, number in numbers.items()]
+    return f"jobs of the table: {_first(jobs)}" if jobs else "no job wrote to the table"
 
 
 def _has_equality_deletes(found: FoundCheckpoint) -> bool:
@@ -338,6 +336,11 @@ def _summary(snapshot: Snapshot) -> Mapping[str, str]:
 
 def _numbers(found: Iterable[FoundCheckpoint]) -> str:
     items = list(found)
-    numbers = ", ".join(str(item.checkpoint_id) for item in items[:_SHOWN])
-    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
-    return f"checkpoint{'s' * (len(items) > 1)} {numbers}{more} of job {items[0].job_id}"
+    numbers = _first([str(item.checkpoint_id) for item in items])
+    return f"checkpoint{'s' * (len(items) > 1)} {numbers} of job {items[0].job_id}"
+
+
+def _first(texts: Sequence[str]) -> str:
+    """Return the first of some texts, and how many more there are."""
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return f"{', '.join(texts[:_SHOWN])}{more}"

@@ -50,6 +50,7 @@ class Survey:
         given: the states of the given checkpoints.
         findings: the evidence.
         classified: the classified checkpoints.
+        retained_since_ms: as in `ClassificationContext`.
     """
 
     table: Table
@@ -57,6 +58,7 @@ class Survey:
     given: SelectedCheckpoints
     findings: Findings
     classified: tuple[Classified, ...]
+    retained_since_ms: int | None
 
     @cached_property
     def asked_for(self) -> list[Classified]:
@@ -141,7 +143,8 @@ def survey(table: Table, options: ReplayOptions, given: SelectedCheckpoints) -> 
         operator_assertion=options.operator_assertion,
         retained_since_ms=since,
     )
-    return Survey(table, options, given, findings, tuple(classify(findings.evidence, context)))
+    classified = tuple(classify(findings.evidence, context))
+    return Survey(table, options, given, findings, classified, since)
 
 
 def _first_ms(items: list[Classified]) -> int:

@@ -174,7 +174,7 @@ class PyIcebergBackend(ABC):
 
     def _remedy(self, identifier: str, place: str) -> str:
         """Return what to do about a metadata file that is missing or cannot be read."""
-        storage = Storage(storage_properties({k: str(v) for k, v in self.configured.items()}))
+        storage = Storage(storage_properties(self.configured))
         folder = place.rpartition("/")[0]
         try:
             found = earlier_metadata(storage, place, self._is_version)
