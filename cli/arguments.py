@@ -31,11 +31,13 @@ class CommandLine:
         options: global options with their values.
         command: the name of the command as given; None without a command.
         rest: what belongs to the command.
+        manual: the section of the manual to show instead; empty for the names of all sections.
     """
 
     options: list[str] = field(default_factory=list)
     command: str | None = None
     rest: list[str] = field(default_factory=list)
+    manual: str | None = None
 
     @property
     def arguments(self) -> list[str]:

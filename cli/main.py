@@ -29,10 +29,11 @@ from lake.cli.app import (
     root_command,
 )
 from lake.cli.arguments import CommandLine, suggestion
+from lake.cli.manual import show_manual
 from lake.cli.messages import Messages, subject
+from lake.cli.process.signals import SignalHandlers
+from lake.cli.process.standard_error import drop_what_cannot_be_written
 from lake.cli.render import Renderer
-from lake.cli.signals import SignalHandlers
-from lake.cli.standard_error import drop_what_cannot_be_written
 from lake.core.base.clock import SystemClock
 from lake.core.base.errors import (
     InvalidRequestError,
@@ -141,6 +142,9 @@ def _run(line: CommandLine, state: State) -> _Ending:
         if reason:
             return InvalidRequestError(f"{argument!r} {reason}")
     try:
+        if line.manual is not None:
+            show_manual(line.manual)
+            return 0
         ended = root_command().main(
             args=arguments, prog_name="lake", standalone_mode=False, obj=state
         )
@@ -339,6 +343,9 @@ def _arranged(arguments: Sequence[str]) -> tuple[CommandLine, InvalidRequestErro
     if line.command == "version":
         return CommandLine(options=[*line.options, "--version"]), None
     if line.command == "help":
+        if "--manual" in line.rest:
+            topic = next((text for text in line.rest if not text.startswith("-")), "")
+            return CommandLine(options=line.options, manual=topic), None
         verb = next((text for text in line.rest if text in VERBS), None)
         return CommandLine(options=line.options, command=verb, rest=["--help"]), None
     return line, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,12 +21,6 @@ from lake.commands.parsing import parse_pairs
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 from lake.core.base.units import parse_duration_ms, parse_size
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lake.core.maintain.compaction.plan import CompactionPlan
-    from lake.core.table.catalogs.catalog import Table
 
 
 def compact(
@@ -122,11 +116,8 @@ def compact(
     dry_run: DryRun = False,
 ) -> Outcome:
     """Rewrite small files into large ones; no row changes."""
-    from lake.core.maintain.compaction.execute import execute, preview
-    from lake.core.maintain.compaction.options import compaction_options
-    from lake.core.maintain.compaction.plan import plan_compaction
-    from lake.core.maintain.compaction.triggers import compact_when_due, parse_trigger
-    from lake.core.transaction.locks.table_lock import with_table_lock
+    from lake.core.maintain.compaction.run import Compaction
+    from lake.core.maintain.compaction.triggers import parse_trigger
 
     if explain and not dry_run:
         raise InvalidRequestError("--explain needs --dry-run")
@@ -156,35 +147,16 @@ def compact(
         "starting_sequence_number": False if no_starting_sequence_number else None,
         "remove_dangling_deletes": remove_dangling_deletes or None,
     }
-    spark = parse_pairs(option or [], "--option")
-    wait_ms = None if wait is None else parse_duration_ms(wait)
-    condition = None if when is None else parse_trigger(when)
-
-    def when_due(now: Table, work: Callable[[], Outcome]) -> Outcome:
-        at = session.clock.now_ms()
-        return compact_when_due(now, condition, work, branch=branch, now_ms=at)
-
-    def planned(now: Table) -> CompactionPlan:
-        return plan_compaction(
-            now, compaction_options(chosen, spark, now.properties), branch=branch, shown=dry_run
-        )
-
-    def work(now: Table, operation_id: str) -> Outcome:
-        return when_due(now, lambda: execute(session, planned(now), operation_id))
-
-    loaded = session.table(table)
-    # Refuse contradicting options also if the compaction is not due, and before waiting for the
-    # lock. The table's properties are read again after it.
-    compaction_options(chosen, spark, loaded.properties)
-    if dry_run:
-        verbose = session.settings.verbose
-        return when_due(loaded, lambda: preview(planned(loaded), verbose=verbose, explain=explain))
-    return when_due(
-        loaded,
-        lambda: with_table_lock(
-            session, loaded, work, command="compact", branch=branch, wait_ms=wait_ms, repeated=True
-        ),
+    compaction = Compaction(
+        session=session,
+        branch=branch,
+        chosen=chosen,
+        spark=parse_pairs(option or [], "--option"),
+        condition=None if when is None else parse_trigger(when),
+        wait_ms=None if wait is None else parse_duration_ms(wait),
     )
+    loaded = session.table(table)
+    return compaction.preview(loaded, explain=explain) if dry_run else compaction.run(loaded)
 
 
 def _bytes(text: str | None) -> int | None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import announce_warnings, report_commits, session_of
-from lake.commands.loads.load import load
 from lake.commands.options import (
     CHANGE_MODES,
     MERGES,
@@ -429,12 +428,14 @@ def ingest(
     CSV and JSON are read as the manual's section "CSV and JSON" describes: an empty cell is NULL, and "" in
     quotes is the empty text; times are ISO 8601; JSON has objects in lines or in an array.
     """
-    from lake.commands.loads.route import RoutedLoad, routing
+    from lake.commands.loads.route import routing
     from lake.commands.loads.stream import StreamFlags, run_stream
     from lake.core.data.sources.text_format import TextFormat
     from lake.core.data.sources.text_forms import TextForms
     from lake.core.load.ingest.options import IngestOptions
     from lake.core.load.ingest.recovery import discard as discard_run
+    from lake.core.load.routing.execute import run_route
+    from lake.core.load.run import load
     from lake.core.load.upsert.options import UpsertOptions
 
     flags = StreamFlags(
@@ -537,17 +538,24 @@ def ingest(
                 ),
             ),
         )
-        landed = context.obj.landed
         division = routing(table, route, max_tables)
-        routed = RoutedLoad(session, division, by_key, landed) if division else None
+        landed = context.obj.landed
         if flags.is_given:
+            from lake.core.load.continuous.loader import Loader
+
             if not (once or dry_run or status):
                 announce_warnings(context, session)
-            return run_stream(
-                session, table, options, by_key, flags, routed, landed=landed, dry_run=dry_run
+            loader = Loader(
+                session=session,
+                table=table,
+                options=options,
+                by_key=by_key,
+                route=division,
+                landed=landed,
             )
-        if routed is not None:
-            return routed.run(options, dry_run=dry_run)
+            return run_stream(loader, flags, dry_run=dry_run)
+        if division is not None:
+            return run_route(session, options, division, by_key, landed, dry_run=dry_run)
         return load(session, table, options, by_key, dry_run=dry_run)
 
 

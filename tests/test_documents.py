@@ -212,14 +212,6 @@ def test_files_that_documents_name_exist(document: str) -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_the_architecture_has_a_row_for_every_package() -> None:
-    modules = [path for top in ("cli", "commands", "core") for path in (ROOT / top).rglob("*.py")]
-    packages = {str(path.parent.relative_to(ROOT)) for path in modules} - {"core"}
-    listed = re.findall(r"^\| `((?:cli|commands|core)[\w/]*)` \|", text_of("core/README.md"), re.M)
-
-    assert sorted(listed) == sorted(packages)
-
-
 def test_the_readme_is_short() -> None:
     assert len(text_of("README.md").splitlines()) <= 200
 

@@ -200,6 +200,7 @@ DOORS = {
     "cli/__main__.py": 6,
     "cli/display.py": 1,
     "cli/main.py": 5,
+    "cli/manual.py": 1,
     "cli/progress/displays.py": 1,
     "cli/render.py": 1,
     "cli/suggestions.py": 4,

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from lake.commands.loads.kafka import TopicFlags, kafka_options
-from lake.commands.loads.load import load
-from lake.commands.loads.route import RoutedLoad
 from lake.commands.parsing import parse_choice
 from lake.core.base.errors import InvalidRequestError
-from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome
 from lake.core.base.units import parse_duration_ms, parse_size, parse_time_ms
-from lake.core.io.storage.errors import translate_errors
 
 if TYPE_CHECKING:
-    from lake.core.load.changelog_load.plan import ChangeOptions
-    from lake.core.load.continuous.kafka.execute import LoadMessages
+    from collections.abc import Callable
+
+    from lake.core.load.continuous.loader import Loader
     from lake.core.load.continuous.options import WatchOptions
     from lake.core.load.ingest.options import IngestOptions
-    from lake.core.load.routing.stream import Journal
-    from lake.core.load.upsert.options import UpsertOptions
-    from lake.core.table.snapshots.live_files import LiveFiles
-    from lake.core.table.snapshots.streams import StreamEpoch
-    from lake.core.transaction.session import Session
 
 # The flags that each way to go on has, and those that all of them have.
 _OWN = {
@@ -105,135 +95,45 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def run_stream(
-    session: Session,
-    table: str,
-    options: IngestOptions,
-    by_key: UpsertOptions | ChangeOptions | None,
-    flags: StreamFlags,
-    routed: RoutedLoad | None = None,
-    *,
-    landed: Callable[[Outcome], None],
-    dry_run: bool,
-) -> Outcome:
-    """Load files as they arrive.
+def run_stream(loader: Loader, flags: StreamFlags, *, dry_run: bool) -> Outcome:
+    """Load rows as they arrive.
 
     Args:
-        session: the session.
-        table: the table's name.
-        options: how an epoch is loaded; its source is what is watched.
-        by_key: the options of loads by key; None for other loads.
-        flags: the other options.
-        routed: the load into many tables; None to load into one.
-        landed: called with the outcome of each epoch.
+        loader: loads the epochs.
+        flags: the options of the stream.
         dry_run: describe the plan only.
 
     Raises:
         InvalidRequestError: options contradict each other.
     """
-    if routed is not None:
-        _refuse_with_route(options, flags)
+    if loader.route is not None:
+        _refuse_with_route(loader.options, flags)
     if flags.follow:
-        return _run_copy(session, table, options, by_key, flags, landed=landed, dry_run=dry_run)
-    from lake.core.load.continuous.files.execute import (
-        Steps,
-        preview_watch,
-        run_watch,
-        watch_status,
-    )
-    from lake.core.load.continuous.schema_changes import count_before_new_schema
-
-    _refuse_others(options, "--kafka" if flags.watch is None else "--watch")
-    compact = _compaction(session, table, options.branch, flags)
-    row_options = _with_rejects(options, flags)
-
-    def load_messages(
-        paths: Sequence[str],
-        epoch: StreamEpoch,
-        places: Mapping[str, tuple[str, Sequence[int]]] | None = None,
-        added: Mapping[str, str] | None = None,
-    ) -> Outcome:
-        once = replace(
-            row_options, sources=list(paths), epoch=epoch, places=places or {}, added=added or {}
-        )
-        outcome = load(session, table, once, by_key)
-        _warn_of_rejects(session, once, outcome)
-        landed(outcome)
-        return outcome
-
-    def load_epoch(paths: Sequence[str], epoch: StreamEpoch, journal: Journal) -> Outcome:
-        if routed is None:
-            return load_messages(paths, epoch)
-        once = replace(options, sources=list(paths), epoch=epoch)
-        outcome = routed.run(once, journal=journal)
-        _warn_of_rejects(session, once, outcome)
-        return outcome
-
+        return _run_copy(loader, flags, dry_run=dry_run)
+    _refuse_others(loader.options, "--kafka" if flags.watch is None else "--watch")
     if flags.kafka is not None:
-        return _run_kafka(session, table, options, flags, load_messages, compact, dry_run=dry_run)
-    watch = replace(_watch_options(options, flags), route=routed.route if routed else None)
+        return _run_kafka(loader, flags, dry_run=dry_run)
+    from lake.core.load.continuous.files.execute import preview_watch, run_watch, watch_status
+
+    watch = replace(_watch_options(loader.options, flags), route=loader.route)
+    compact = _compaction(loader, flags)
     if flags.status:
-        return watch_status(session, table, watch)
-    if dry_run:
-        return preview_watch(session, table, watch)
-
-    def of_one_schema(paths: Sequence[str]) -> int:
-        sources = replace(options, sources=list(paths))
-        name = table if routed is None else None
-        return count_before_new_schema(session, name, sources) if options.evolve else len(paths)
-
-    return run_watch(session, table, watch, Steps(load_epoch, of_one_schema, compact))
+        return watch_status(loader, watch)
+    return preview_watch(loader, watch) if dry_run else run_watch(loader, watch, compact)
 
 
-def _with_rejects(options: IngestOptions, flags: StreamFlags) -> IngestOptions:
-    """Return the options by which messages that do not fit the table are written to the folder of bad ones."""
-    if flags.kafka is None or flags.bad_files is None or options.rejects is not None:
-        return options
-    with translate_errors(flags.bad_files):
-        os.makedirs(flags.bad_files, exist_ok=True)
-    name = f"{flags.stream}-rejected.json"
-    return replace(options, rejects=os.path.join(flags.bad_files, name))
-
-
-def _warn_of_rejects(session: Session, options: IngestOptions, outcome: Outcome) -> None:
-    """Warn of rows of an epoch that were not loaded: cron and services show warnings only."""
-    rejected = outcome.result.get("rows_rejected")
-    if rejected:
-        rows = "1 row was" if rejected == 1 else f"{rejected:,} rows were"
-        session.warn(f"{options.epoch}: {rows} rejected, see {options.rejects_file}")
-
-
-def _run_kafka(
-    session: Session,
-    table: str,
-    options: IngestOptions,
-    flags: StreamFlags,
-    load_epoch: LoadMessages,
-    compact: Callable[[], Outcome] | None,
-    *,
-    dry_run: bool,
-) -> Outcome:
+def _run_kafka(loader: Loader, flags: StreamFlags, *, dry_run: bool) -> Outcome:
     """Load the messages of a topic."""
     from lake.core.load.continuous.kafka.execute import preview_topic, run_topic, topic_status
 
-    topic = kafka_options(session, options, flags)
+    topic = kafka_options(loader.session, loader.options, flags)
+    compact = _compaction(loader, flags)
     if flags.status:
-        return topic_status(session, table, topic)
-    if dry_run:
-        return preview_topic(session, table, topic)
-    return run_topic(session, table, topic, load_epoch, compact)
+        return topic_status(loader, topic)
+    return preview_topic(loader, topic) if dry_run else run_topic(loader, topic, compact)
 
 
-def _run_copy(
-    session: Session,
-    table: str,
-    options: IngestOptions,
-    by_key: UpsertOptions | ChangeOptions | None,
-    flags: StreamFlags,
-    *,
-    landed: Callable[[Outcome], None],
-    dry_run: bool,
-) -> Outcome:
+def _run_copy(loader: Loader, flags: StreamFlags, *, dry_run: bool) -> Outcome:
     """Load what is added to another table."""
     from lake.core.load.continuous.table.execute import (
         CopyOptions,
@@ -241,16 +141,16 @@ def _run_copy(
         preview_copy,
         run_copy,
     )
-    from lake.core.load.ingest.options import APPEND, OVERWRITE
     from lake.core.read.continuous.options import OnGap, parse_strategy
 
+    options = loader.options
     _refuse_others(options, "--follow")
     if options.from_table is None or flags.stream is None:
         missing = "--from-table" if options.from_table is None else "--stream"
         raise InvalidRequestError(f"--follow needs {missing}")
     interval_ms = _parsed(parse_duration_ms, flags.commit_interval)
     on_gap = OnGap(parse_choice(flags.on_gap or "fail", "--on-gap", tuple(OnGap)))
-    if on_gap is OnGap.TABLE and by_key is not None:
+    if on_gap is OnGap.TABLE and loader.by_key is not None:
         raise InvalidRequestError(
             "--on-gap table and loads by key contradict each other",
             hint="--on-gap skip goes on; then load the other table once with --from-table",
@@ -269,27 +169,10 @@ def _run_copy(
         quiet=flags.quiet,
         **({} if interval_ms is None else {"interval_ms": interval_ms}),
     )
-    compact = _compaction(session, table, options.branch, flags)
+    compact = _compaction(loader, flags)
     if flags.status:
-        return copy_status(session, table, copy)
-    if dry_run:
-        return preview_copy(session, table, copy)
-
-    def load_files(files: LiveFiles, epoch: StreamEpoch, *, replaced: int | None = None) -> Outcome:
-        once = replace(
-            options,
-            table_files=files,
-            epoch=epoch,
-            mode=APPEND if replaced is None else OVERWRITE,
-            allow_empty=replaced is not None,
-            replaced_head=replaced,
-        )
-        outcome = load(session, table, once, by_key)
-        _warn_of_rejects(session, once, outcome)
-        landed(outcome)
-        return outcome
-
-    return run_copy(session, table, copy, load_files, compact)
+        return copy_status(loader, copy)
+    return preview_copy(loader, copy) if dry_run else run_copy(loader, copy, compact)
 
 
 def _refuse_with_route(options: IngestOptions, flags: StreamFlags) -> None:
@@ -380,48 +263,16 @@ def _parsed(parse: Callable[[str], int], text: str | None) -> int | None:
     return None if text is None else parse(text)
 
 
-def _compaction(
-    session: Session, table: str, branch: str, flags: StreamFlags
-) -> Callable[[], Outcome] | None:
+def _compaction(loader: Loader, flags: StreamFlags) -> Callable[[], Outcome] | None:
     """Return a function that compacts the table if that is due; None if that was not asked for."""
-    when, quiet = flags.then_compact, flags.quiet
-    if when is None:
+    if flags.then_compact is None:
         return None
-    from lake.core.maintain.compaction.execute import execute
-    from lake.core.maintain.compaction.options import compaction_options
-    from lake.core.maintain.compaction.plan import plan_compaction
-    from lake.core.maintain.compaction.triggers import (
-        compact_when_due,
-        parse_trigger,
-        why_nothing_was_compacted,
+    from lake.core.maintain.compaction.run import compaction_after_epochs
+
+    return compaction_after_epochs(
+        loader.session,
+        loader.table,
+        flags.then_compact,
+        branch=loader.options.branch,
+        quiet=flags.quiet,
     )
-    from lake.core.table.catalogs.catalog import Table
-    from lake.core.transaction.locks.table_lock import with_table_lock
-
-    condition = parse_trigger(when, option=Option.THEN_COMPACT)
-    reported: list[set[str]] = []
-
-    def work(now: Table, operation_id: str) -> Outcome:
-        plan = plan_compaction(
-            now, compaction_options({}, {}, now.properties), branch=branch, shown=False
-        )
-        return execute(session, plan, operation_id)
-
-    def compact() -> Outcome:
-        now = session.table(table)
-        outcome = compact_when_due(
-            now,
-            condition,
-            lambda: with_table_lock(
-                session, now, work, command="compact", branch=branch, repeated=True
-            ),
-            branch=branch,
-            now_ms=session.clock.now_ms(),
-        )
-        reason, alone = why_nothing_was_compacted(outcome), set(outcome.plan.get("left_alone", ()))
-        if reason is not None and alone not in reported and not quiet:
-            reported.append(alone)
-            session.note(reason, {"left_alone": ", ".join(sorted(alone))})
-        return outcome
-
-    return compact

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from typing import Any
 
 from lake.core.base.errors import StoppedError
 
@@ -27,6 +28,8 @@ class Interrupts:
         self._ignore_stops = ignore_stops
         self._last = False
         self._continues = False
+        self._is_recorded = False
+        self._held: _Held | None = None
         self._pending: StoppedError | KeyboardInterrupt | None = None
 
     @contextmanager
@@ -46,43 +49,82 @@ class Interrupts:
             yield
         finally:
             self._continues = before
+            if not before:
+                self.release()
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Declare that the command records a commit of the block: later stops are held back until `release`."""
+        before, self._is_recorded = self._is_recorded, True
+        try:
+            yield
+        finally:
+            self._is_recorded = before
 
     def committed(self) -> None:
         """Record that a commit succeeded. If it was the command's last one, later stops are ignored."""
         if self._last and not self._continues:
             self._ignore_stops()
 
+    def hold(self) -> None:
+        """Hold back stops from now on, after a commit that the command still has to record, see `recorded`."""
+        if self._is_recorded and self._held is None:
+            self._held = _Held()
+
+    def release(self) -> None:
+        """Hold back stops no more; one that was held back is raised at the next checkpoint."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        try:
+            held.deliver()
+        except (StoppedError, KeyboardInterrupt) as stop:
+            self._pending = stop
+
     def defer(self, stop: StoppedError | KeyboardInterrupt) -> None:
         """Keep a stop that came too late to prevent a commit, for `checkpoint`."""
         self._pending = stop
+        self.hold()
 
     def checkpoint(self) -> None:
-        """Raise the deferred stop, if there is one.
+        """Raise the deferred stop, if there is one, unless stops are held back.
 
         Raises:
             StoppedError: a stop signal was deferred.
         """
-        if self._pending is not None:
+        if self._pending is not None and self._held is None:
             raise self._pending
+
+
+class _Held:
+    """Stop signals that are held back from its construction on; only the main thread handles them."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Any] = {}
+        self._received: list[int] = []
+        if threading.current_thread() is not threading.main_thread():
+            return
+        # Handlers are replaced, because a signal that the main thread's mask blocks is delivered to another
+        # thread, and Python then runs the handler in the main thread all the same.
+        for number in _STOPS:
+            before = signal.getsignal(number)
+            if before not in {None, signal.SIG_IGN}:
+                self._handlers[number] = before
+                signal.signal(number, lambda one, _frame: self._received.append(one))
+
+    def deliver(self) -> None:
+        """Deliver the signals that were held back, and hold back no more."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        for got in self._received:
+            signal.raise_signal(got)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Deliver stop signals only after the block (only the main thread handles them)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
+    held = _Held()
     try:
-        # Handlers are replaced, because a signal that the main thread's mask blocks is delivered to another
-        # thread, and Python then runs the handler in the main thread all the same.
-        with ExitStack() as restored:
-            for number in _STOPS:
-                before = signal.getsignal(number)
-                if before not in {None, signal.SIG_IGN}:
-                    restored.callback(signal.signal, number, before)
-                    signal.signal(number, lambda one, _frame: received.append(one))
-            yield
+        yield
     finally:
-        for got in received:
-            signal.raise_signal(got)
+        held.deliver()

@@ -9,7 +9,7 @@ _LINES = 5000
 # A signal stops the loop a tenth of a millisecond after each time that it is entered.
 _STOPPED = f"""
 import signal, sys
-from lake.cli.standard_error import drop_what_cannot_be_written
+from lake.cli.process.standard_error import drop_what_cannot_be_written
 
 class Stop(Exception):
     pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import pytest
 from support.cli.command_line import CommandLine, Result
 from support.tables.iceberg_tables import after, inject, open_session, pyiceberg_catalog
 
+from lake.core.base.clock import SystemClock
+from lake.core.base.errors import StoppedError
+from lake.core.base.outcome import Outcome
 from lake.core.base.settings import Settings
+from lake.core.load.continuous.totals import Totals
 from lake.core.table.metadata.snapshot_updates import RemoveSnapshots
 from lake.core.transaction.session import Session
 
@@ -411,28 +416,39 @@ def test_metrics_show_the_epoch_the_lag_and_a_failure(copy: Copy) -> None:
 def test_a_service_prints_a_line_at_its_start_and_after_each_commit(
     copy: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lake.core.load.continuous.table import execute as tables
+    def stopped(_clock: SystemClock, _seconds: float) -> None:
+        raise StoppedError(15)
 
     copy.load()
     copy.add(3)
     words = [word for word in copy.words() if word != "--once"]
-    real = tables.between_epochs
-    calls: list[int] = []
-
-    def ending() -> Any:
-        calls.append(1)
-        if len(calls) > 1:
-            raise tables.Stopped
-        return real()
-
-    monkeypatch.setattr(tables, "between_epochs", ending)
+    monkeypatch.setattr(SystemClock, "sleep", stopped)
     shown = copy.lake(*words).stderr
-    calls.clear()
     quiet = copy.lake("-q", *words).stderr
 
     assert "following db.s as stream c after epoch 1; snapshots waiting: 1" in shown
     assert "epoch 2: files: 1; snapshots waiting: 0" in shown
     assert quiet == ""
+    assert copy.ids == [1, 2, 3]
+
+
+def test_a_stop_right_after_a_commit_ends_the_run_in_order(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = Totals.add
+
+    def stopped(totals: Totals, outcome: Outcome, files: int) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        add(totals, outcome, files)
+
+    copy.load()
+    copy.add(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(Totals, "add", stopped)
+        result = copy.load()["result"]
+
+    assert (result["stopped_by"], result["epochs"]) == ("signal", 1)
+    assert copy.load()["result"]["epochs"] == 0
     assert copy.ids == [1, 2, 3]
 
 

@@ -17,7 +17,9 @@ import pytest
 from support.cli.command_line import CommandLine, Result
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 
+from lake.core.base.outcome import Outcome
 from lake.core.load.continuous import epochs, state
+from lake.core.load.continuous.totals import Totals
 from lake.core.table.metadata.snapshot_updates import RemoveSnapshots
 from lake.core.table.snapshots.streams import STREAM, STREAMS, newest_epoch
 
@@ -456,6 +458,29 @@ def test_a_stream_name_and_a_state_on_this_machine(drop: Drop) -> None:
     assert drop.lake(*(word if word != "s" else "a b" for word in drop.words())).exit_code == 2
     words = [word if word != drop.state else "s3://bucket/state" for word in drop.words()]
     assert drop.lake(*words).exit_code == 2
+
+
+@pytest.mark.parametrize("compacts", [(), ("--then-compact", "commits >= 1")])
+def test_a_stop_right_after_a_commit_ends_the_run_in_order(
+    drop: Drop, monkeypatch: pytest.MonkeyPatch, compacts: tuple[str, ...]
+) -> None:
+    add = Totals.add
+
+    def stopped(totals: Totals, outcome: Outcome, files: int) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        add(totals, outcome, files)
+
+    drop.put("1.csv", 1)
+    drop.put("2.csv", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Totals, "add", stopped)
+        document = drop.load("--commit-files", 1, *compacts)
+
+    result = document["result"]
+    assert (result["stopped_by"], result["epochs"], result["rows_written"]) == ("signal", 1, 1)
+    assert result["compactions"] == 0
+    assert drop.load()["result"]["epochs"] == 1
+    assert drop.ids == [1, 2]
 
 
 def test_a_compaction_follows_a_commit_if_it_is_due(drop: Drop) -> None:

@@ -466,7 +466,7 @@ def test_a_service_prints_a_line_at_its_start_and_after_each_commit(
     quiet = drop.lake("-q", *words).stderr
 
     assert f"watching {drop.folder} as stream s after epoch 1; files waiting: 1" in shown
-    assert "epoch 2: files: 1; waiting: 0" in shown
+    assert "epoch 2: files: 1; files waiting: 0" in shown
     assert quiet == ""
     assert drop.ids == [1, 2]
 

@@ -15,6 +15,8 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import ids_in
 
 from lake.commands.commit_hook import run_hook
+from lake.core.base.outcome import Outcome
+from lake.core.load.continuous.totals import Totals
 
 
 @pytest.fixture
@@ -209,9 +211,33 @@ def test_a_program_ends_with_the_service_that_started_it(
     process.send_signal(number)
     process.communicate(timeout=50)
 
+    assert process.returncode == 0
     assert ids_in(lake.warehouse) == [1]
     for pid in started.read_text().split():
         assert not is_running(int(pid))
+
+
+def test_a_program_also_gets_a_commit_after_which_a_stop_came(
+    lake: CommandLine, tmp_path: Path, hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(totals: Totals, outcome: Outcome, files: int) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        add(totals, outcome, files)
+
+    folder, add = tmp_path / "new", Totals.add
+    folder.mkdir()
+    source(tmp_path, 1).rename(folder / "1.csv")
+    source(tmp_path, 2).rename(folder / "2.csv")
+    watch = ["--watch", folder, "--stream", "s", "--state", tmp_path / "state", "--settle", "0s"]
+    words = ["ingest", "db.t", *watch, "--create", "--commit-files", 1, "--on-commit", hook]
+    monkeypatch.setattr(Totals, "add", stopped)
+
+    document = lake.ok(*words)
+
+    ((reported, _),) = seen(tmp_path)
+    assert reported["snapshot_ids"] == document["snapshot_ids"]
+    assert document["result"]["stopped_by"] == "signal"
+    assert ids_in(lake.warehouse) == [1]
 
 
 def is_running(pid: int) -> bool:

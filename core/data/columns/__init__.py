@@ -2,4 +2,6 @@
 
 This package contains column mapping by field id, type promotion, nullability, defaults, metrics and text encoding.
 Code for the bytes of one file format belongs in `lake.core.data.formats`.
+
+A *slice* is a range of rows of one data file; a *live file* is one that a snapshot contains.
 """

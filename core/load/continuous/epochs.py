@@ -11,7 +11,7 @@ of their number, and one that is there after all is taken for what it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -31,20 +31,18 @@ from lake.core.io.storage.storage import Storage
 from lake.core.load.continuous.files.disposal import compared, dispose, set_aside
 from lake.core.load.continuous.files.listing import WatchedFile, offsets_of
 from lake.core.load.continuous.options import Done, WatchOptions
-from lake.core.load.continuous.runs import Totals, UnfinishedEpoch, with_new_plans
+from lake.core.load.continuous.runner import UnfinishedEpoch
+from lake.core.load.continuous.schema_changes import count_before_new_schema
 from lake.core.load.continuous.state import Offer, StateStore, WatchState
-from lake.core.load.routing.stream import Journal
 from lake.core.table.snapshots.streams import StreamEpoch, contains_epoch, newest_epoch
-from lake.core.transaction.session import Session
 from lake.core.transaction.staging.claims import find_staged_run
 
 if TYPE_CHECKING:
+    from lake.core.load.continuous.loader import Loader
+    from lake.core.load.continuous.totals import Totals
     from lake.core.table.catalogs.catalog import Table
+    from lake.core.transaction.session import Session
 
-# Loads files as an epoch, and returns what that did.
-LoadEpoch = Callable[[Sequence[str], StreamEpoch, Journal], Outcome]
-# Returns how many of the first files can be loaded together: a change of the schema begins a new epoch.
-CommonSchema = Callable[[Sequence[str]], int]
 # Lists that were given up and may be committed late; more of one epoch are not expected.
 _MOST_GIVEN_UP = 32
 
@@ -54,28 +52,27 @@ class Epochs:
     """Loads the epochs of one watch.
 
     Args:
-        session: the session.
-        table: the table's name.
+        loader: loads an epoch.
         options: what is watched.
         store: the state.
         storage: where the files are.
-        load: loads an epoch.
-        common_schema: divides files by their schema.
         totals: what was done so far.
         skip: the locations of files that are not loaded.
     """
 
-    session: Session
-    table: str
+    loader: Loader
     options: WatchOptions
     store: StateStore
     storage: Storage
-    load: LoadEpoch
-    common_schema: CommonSchema
-    totals: Totals = field(default_factory=Totals)
+    totals: Totals
     skip: Collection[str] = ()
     # The files of the present epoch that wait no more.
     _gone: set[WatchedFile] = field(default_factory=set)
+
+    @property
+    def session(self) -> Session:
+        """The session."""
+        return self.loader.session
 
     @property
     def state(self) -> WatchState:
@@ -106,12 +103,21 @@ class Epochs:
         Returns:
             The files that wait no more: those that were loaded, set aside, or left to the next listing.
         """
-        taken = list(files[: max(1, self.common_schema([file.path for file in files]))])
+        taken = files[: max(1, self._count_of_one_schema(files))]
         offer = Offer(epoch=self.state.epoch + 1, files=tuple(taken))
         self._gone = set()
         self._offer(offer)
         self._finish(offer)
         return self._gone
+
+    def _count_of_one_schema(self, files: Sequence[WatchedFile]) -> int:
+        """Return how many of the first files can be loaded together: a change of the schema begins a new epoch."""
+        options = self.loader.options
+        if not options.evolve:
+            return len(files)
+        name = self.loader.table if self.options.route is None else None
+        sources = replace(options, sources=[file.path for file in files])
+        return count_before_new_schema(self.session, name, sources)
 
     def note_skipped(self, files: Sequence[WatchedFile]) -> None:
         """Note files that the user said to skip: they are not loaded by this run or a later one."""
@@ -236,7 +242,7 @@ class Epochs:
         """Load an offer, or leave out files that cannot be loaded; return what remains to be done of it."""
         if offer.is_settled:
             return self._record(
-                offer, Outcome(command="ingest", table=self.table, status=Status.DONE)
+                offer, Outcome(command="ingest", table=self.loader.table, status=Status.DONE)
             )
         try:
             return self._record(offer, self._load(offer))
@@ -264,7 +270,8 @@ class Epochs:
 
     def _load(self, offer: Offer) -> Outcome:
         paths, epoch = [file.path for file in offer.files], self._epoch(offer)
-        return with_new_plans(self.session, lambda: self.load(paths, epoch, self))
+        options = replace(self.loader.options, sources=paths, epoch=epoch)
+        return self.loader.load(lambda: options, journal=self)
 
     def _record(self, offer: Offer, outcome: Outcome) -> Offer | None:
         """Record a loaded epoch; return it if its files remain to be moved or deleted.
@@ -360,7 +367,7 @@ class Epochs:
         if self.options.route is not None:
             return None
         try:
-            return self.session.table(self.table)
+            return self.session.table(self.loader.table)
         except NotFoundError:
             return None
 

@@ -37,6 +37,7 @@ from lake.core.load.routing.options import RouteOptions, refuse_others
 from lake.core.load.routing.split import Split, left_out, split_source
 from lake.core.load.routing.stream import Journal
 from lake.core.load.routing.targets import Target
+from lake.core.load.run import load, load_epoch
 from lake.core.table.snapshots.streams import contains_epoch
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
-# Loads files into one table.
-LoadTable = Callable[[str, IngestOptions], Outcome]
 _SHOWN = 20
 
 
@@ -83,10 +82,10 @@ def run_route(
     options: IngestOptions,
     route: RouteOptions,
     by_key: UpsertOptions | ChangeOptions | None,
-    load: LoadTable,
+    landed: Callable[[Outcome], None],
     *,
     journal: Journal | None = None,
-    dry_run: bool,
+    dry_run: bool = False,
 ) -> Outcome:
     """Divide the rows of files by a column, and load each part into its own table.
 
@@ -95,7 +94,7 @@ def run_route(
         options: the files, and what is asked of each load.
         route: how rows are divided.
         by_key: the options of loads by key; None for appends.
-        load: loads files into one table, or plans it for a dry run.
+        landed: called with the outcome of each commit, after it was noted.
         journal: notes which tables contain the epoch of a stream; None for other loads.
         dry_run: describe what would be loaded only.
 
@@ -117,74 +116,91 @@ def run_route(
                 for target in targets:
                     _contains_epoch(target.table, options)
                 journal.begin([target.identifier for target in targets])
-            _load_all(session, options, split, targets, load, run, journal)
+            loads = _Loads(session, options, by_key, landed, journal, dry_run)
+            _load_all(loads, split, targets, run)
     outcome = _outcome(session, options, route, split, run)
     return _as_plan(outcome) if dry_run else outcome
 
 
-def _load_all(
-    session: Session,
-    options: IngestOptions,
-    split: Split,
-    targets: Sequence[Target],
-    load: LoadTable,
-    run: _Run,
-    journal: Journal | None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Loads:
+    """Loads each part into its table."""
+
+    session: Session
+    options: IngestOptions
+    by_key: UpsertOptions | ChangeOptions | None
+    landed: Callable[[Outcome], None]
+    journal: Journal | None
+    dry_run: bool
+
+    def load(self, target: Target) -> Outcome:
+        """Load the part of a table, and note it."""
+        if target.error is not None:
+            raise target.error
+        if target.table is not None:
+            found = SourceColumns("the source", target.source_columns())
+            check_sources(target.table.schema, [found], evolve=self.options.evolve)
+        once = replace(
+            self.options,
+            sources=target.files,
+            stdin=None,
+            format=ARROW,
+            text=AS_SHOWN,
+            rejects=None,
+            max_rejects=None,
+            left_out=left_out(target, self.options),
+            origin=self.options.origin or self.options.sources,
+        )
+
+        def load_once() -> Outcome:
+            return load(self.session, target.identifier, once, self.by_key, dry_run=self.dry_run)
+
+        return load_once() if self.journal is None else load_epoch(self.session, load_once)
+
+    def settle(self, target: Target) -> None:
+        """Note a table that was loaded, after a check that another run of the stream was not faster."""
+        if self.journal is None:
+            return
+        # A table all of whose rows were rejected is not created.
+        with suppress(NotFoundError):
+            _contains_epoch(self.session.table(target.identifier), self.options)
+        self.journal.settle(target.identifier)
+
+    def is_settled(self, target: Target) -> bool:
+        """Whether the stream noted before that the table contains the epoch."""
+        return self.journal is not None and target.identifier in self.journal.settled
+
+
+def _load_all(loads: _Loads, split: Split, targets: Sequence[Target], run: _Run) -> None:
+    session = loads.session
     same = _Same(session, targets)
     with session.interrupts.several_commits():
         for target in targets:
             try:
                 session.interrupts.checkpoint()
                 same.refuse(target)
-                if journal is not None and target.identifier in journal.settled:
+                if loads.is_settled(target):
                     run.tables.append(_settled(target))
-                else:
-                    _load_one(options, target, load, run)
-                    if journal is not None:
-                        _settle(session, journal, target, options)
+                    same.note(target)
+                    continue
+                outcome = loads.load(target)
+                run.snapshots += outcome.snapshot_ids
+                run.tables.append(_loaded(target, outcome))
+                loads.settle(target)
                 same.note(target)
+                session.interrupts.release()
+                loads.landed(outcome)
             except StoppedError as error:
                 error.result = run.result(split)
                 raise
             except LakeError as error:
                 session.warn(f"{target.identifier} was not loaded: {error.message}")
                 run.tables.append(_failed(target, error))
-    if run.failed and run.snapshots and options.guard is None:
+    if run.failed and run.snapshots and loads.options.guard is None:
         session.warn(
             "the same command would load the rows of the other tables again, because it has no "
             f"{Option.RUN_ID}: load the tables that failed alone"
         )
-
-
-def _load_one(options: IngestOptions, target: Target, load: LoadTable, run: _Run) -> None:
-    if target.error is not None:
-        raise target.error
-    if target.table is not None:
-        found = SourceColumns("the source", target.source_columns())
-        check_sources(target.table.schema, [found], evolve=options.evolve)
-    once = replace(
-        options,
-        sources=target.files,
-        stdin=None,
-        format=ARROW,
-        text=AS_SHOWN,
-        rejects=None,
-        max_rejects=None,
-        left_out=left_out(target, options),
-        origin=options.origin or options.sources,
-    )
-    outcome = load(target.identifier, once)
-    run.snapshots += outcome.snapshot_ids
-    run.tables.append(_loaded(target, outcome))
-
-
-def _settle(session: Session, journal: Journal, target: Target, options: IngestOptions) -> None:
-    """Note a table that was loaded, after a check that another run of the stream was not faster."""
-    # A table all of whose rows were rejected is not created.
-    with suppress(NotFoundError):
-        _contains_epoch(session.table(target.identifier), options)
-    journal.settle(target.identifier)
 
 
 def _contains_epoch(table: Table | None, options: IngestOptions) -> bool:

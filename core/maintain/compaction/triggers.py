@@ -8,8 +8,6 @@ Only table metadata is read, so cron may ask every minute. Names and their meani
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lake.core.base.options import Option
@@ -28,7 +26,6 @@ from lake.core.spec.expressions.conditions import (
     MILLISECONDS,
     AtLeast,
     Condition,
-    Evaluation,
     Value,
     parse_condition,
 )
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-    from lake.core.table.catalogs.catalog import Table
 
 # The summary's key for each name that counts what snapshots added.
 _ADDED = {
@@ -107,32 +103,6 @@ def since_compaction(metadata: TableMetadata, *, branch: str, now_ms: int) -> di
     if not arrived:
         return {**counts, "age": 0}
     return {**{name: AtLeast(count) for name, count in counts.items()}, "age": math.inf}
-
-
-def compact_when_due(
-    table: Table,
-    condition: Condition | None,
-    compact: Callable[[], Outcome],
-    *,
-    branch: str,
-    now_ms: int,
-) -> Outcome:
-    """Compact if a condition is true, or if there is none; the outcome's plan contains the counts."""
-    if condition is None:
-        return compact()
-    values = since_compaction(table.metadata, branch=branch, now_ms=now_ms)
-    evaluation = Evaluation(condition, values)
-    if evaluation.is_due:
-        outcome = compact()
-        return replace(outcome, plan={**evaluation.facts(), **outcome.plan})
-    return Outcome(
-        command="compact",
-        table=table.identifier,
-        branch=branch,
-        status=Status.NOTHING_TO_DO,
-        base_snapshot_id=ancestry.head_id(table.metadata, branch),
-        plan=evaluation.facts(),
-    )
 
 
 def why_nothing_was_compacted(outcome: Outcome) -> str | None:

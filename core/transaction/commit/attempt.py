@@ -193,6 +193,8 @@ class _Attempt:
                     _drop_old_metadata(context, self.table, after)
                 elif unknown is None:
                     context.protected_files.difference_update(owned)
+            if after is not None:
+                context.interrupts.hold()
         except (StoppedError, KeyboardInterrupt) as stop:
             if after is None and unknown is None:
                 raise

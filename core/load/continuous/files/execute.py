@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lake.core.base.errors import LakeError, NotFoundError, RefusedError, ReportedError
+from lake.core.base.errors import LakeError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.io.storage.state_folder import StateFolder
 from lake.core.io.storage.storage import Storage
-from lake.core.load.continuous.epochs import CommonSchema, Epochs, LoadEpoch
+from lake.core.load.continuous.epochs import Epochs
 from lake.core.load.continuous.files.disposal import check_overlap, check_places
 from lake.core.load.continuous.files.known import Copies, adopt_source, rename_source, skipped
 from lake.core.load.continuous.files.listing import (
@@ -26,54 +25,38 @@ from lake.core.load.continuous.files.listing import (
     is_quiescent,
     resolved,
 )
-from lake.core.load.continuous.monitor import Monitor
 from lake.core.load.continuous.options import OnCopy, OnRewrite, WatchOptions
-from lake.core.load.continuous.runs import Stopped, UnfinishedEpoch, between_epochs, compacted
+from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.state import StateStore, WatchState, new_state
 from lake.core.load.routing.stream import newest_of_all
 from lake.core.table.catalogs.names import name_of, renamed_error
 from lake.core.table.catalogs.trust import storage_properties
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.streams import newest_epoch
-from lake.core.transaction.session import Session
 
 if TYPE_CHECKING:
+    from lake.core.load.continuous.loader import Loader
     from lake.core.table.catalogs.catalog import Table
-
+    from lake.core.transaction.session import Session
 
 _LOOKS_PER_INTERVAL = 10
 _LEAST_SECONDS = 1.0
 _SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """What the epochs of a watch consist of.
-
-    Args:
-        load: loads an epoch.
-        common_schema: divides files by their schema.
-        compact: compacts the table if that is due; None to never do it.
-    """
-
-    load: LoadEpoch
-    common_schema: CommonSchema
-    compact: Callable[[], Outcome] | None = None
-
-
-def preview_watch(session: Session, table: str, options: WatchOptions) -> Outcome:
+def preview_watch(loader: Loader, options: WatchOptions) -> Outcome:
     """Describe what the next run would load; nothing is written."""
-    watch = _opened(session, table, options)
-    new = watch.new_files()
-    return watch.outcome(Status.DRY_RUN, plan={**watch.plan(new)})
+    watch = _opened(loader, options)
+    watch.plan = watch.planned(watch.new_files())
+    return watch.outcome(Status.DRY_RUN)
 
 
-def _opened(session: Session, table: str, options: WatchOptions) -> _Watch:
+def _opened(loader: Loader, options: WatchOptions) -> _Watch:
     """Return a watch that writes nothing."""
     options = replace(options, source=resolved(options.source))
     check_overlap(options)
-    store = StateStore.open(_folder(session, options))
-    watch = _Watch(session, table, options, store)
+    store = StateStore.open(_folder(loader.session, options))
+    watch = _Watch(loader=loader, options=options, store=store)
     if store.state is not None:
         watch.require_table(watch.table_now())
         adopt_source(store, options)
@@ -81,22 +64,29 @@ def _opened(session: Session, table: str, options: WatchOptions) -> _Watch:
     return watch
 
 
-def watch_status(session: Session, table: str, options: WatchOptions) -> Outcome:
+def watch_status(loader: Loader, options: WatchOptions) -> Outcome:
     """Report where a watch is, from its state and the folder; nothing is written, and the lock is not needed.
 
     Raises:
         NotFoundError: there is no state.
         RefusedError: the state is of another folder, or a loaded file was changed.
     """
-    watch = _opened(session, table, options)
+    watch = _opened(loader, options)
     if watch.store.state is None:
         raise NotFoundError(f"there is no state of a watch in {options.state}")
-    plan = watch.plan(watch.new_files())
-    return replace(watch.outcome(Status.DONE, plan=plan), result=watch.standing())
+    watch.plan = watch.planned(watch.new_files())
+    return replace(watch.outcome(Status.DONE), result=watch.standing())
 
 
-def run_watch(session: Session, table: str, options: WatchOptions, steps: Steps) -> Outcome:
+def run_watch(
+    loader: Loader, options: WatchOptions, compact: Callable[[], Outcome] | None
+) -> Outcome:
     """Load new files, epoch by epoch, until the options or a signal say to stop.
+
+    Args:
+        loader: loads the epochs.
+        options: what is watched.
+        compact: compacts the table if that is due; None to never do it.
 
     Raises:
         RefusedError: the state does not go with the table, or a loaded file was changed.
@@ -106,44 +96,31 @@ def run_watch(session: Session, table: str, options: WatchOptions, steps: Steps)
     """
     options = replace(options, source=resolved(options.source))
     check_overlap(options)
-    folder = _folder(session, options)
-    with folder.held("ingest", options.wait_ms) as alone, session.interrupts.several_commits():
+    folder = _folder(loader.session, options)
+    with folder.held("ingest", options.wait_ms) as alone:
         if not alone:
             owner = folder.owner()
             return Outcome(
                 command="ingest",
-                table=table,
+                table=loader.table,
                 branch=options.branch,
                 status=Status.ALREADY_RUNNING,
                 result={"running": owner},
             )
-        watch = _Watch(session, table, options, StateStore.open(folder))
-        try:
-            return watch.run(steps)
-        except ReportedError as error:
-            if watch.epochs is not None and watch.epochs.totals.epochs:
-                error.result = watch.facts()
-            with suppress(LakeError):
-                watch.show(failed=True)
-            raise
+        return _Watch(loader=loader, options=options, store=StateStore.open(folder)).run(compact)
 
 
 def _folder(session: Session, options: WatchOptions) -> StateFolder:
     return StateFolder.at(options.state, clock=session.clock, ids=session.ids)
 
 
-@dataclass(slots=True)
-class _Watch:
+@dataclass(slots=True, kw_only=True)
+class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
     """One run of a watch."""
 
-    session: Session
-    table: str
     options: WatchOptions
     store: StateStore
     epochs: Epochs | None = None
-    compactions: int = 0
-    stopped_by: str | None = None
-    base_snapshot_id: int | None = None
     # The files that were found and not loaded, as of the last listing.
     waiting: list[WatchedFile] = field(default_factory=list)
     # The files of the last listing whose times are ahead of the clock.
@@ -152,6 +129,9 @@ class _Watch:
     known_copies: list[str] = field(default_factory=list)
     _reported: set[str] = field(default_factory=set)
     _skipped: list[WatchedFile] = field(default_factory=list)
+    # The files to load before the next look.
+    _due: list[WatchedFile] = field(default_factory=list)
+    _due_at: float = 0.0
     _is_checked: bool = False
     _copies: Copies | None = None
     _storage: Storage | None = None
@@ -172,84 +152,67 @@ class _Watch:
             self._storage = table.storage if table else Storage(configured)
         return self._storage
 
-    def run(self, steps: Steps) -> Outcome:
-        """Load what is new, once or again and again."""
+    @property
+    def stream(self) -> WatchOptions:
+        """The options of the stream."""
+        return self.options
+
+    @property
+    def epoch_number(self) -> int:
+        """The number of the last epoch that the state notes as loaded."""
+        return self.store.state.epoch if self.store.state else 0
+
+    def begin(self) -> None:
+        """Open the state, load the epoch that a killed run offered, and look at the folder."""
         is_renamed = self._open()
         self.ahead = self.store.state.ahead if self.store.state else ()
-        self.epochs = Epochs(
-            self.session,
-            self.table,
+        if self.options.route is not None:
+            self.totals.tables = {}
+        self.epochs = epochs = Epochs(
+            self.loader,
             self.options,
             self.store,
             self.storage,
-            steps.load,
-            steps.common_schema,
+            self.totals,
             skip=skipped(self.options),
         )
-        if self.options.route is not None:
-            self.epochs.totals.tables = {}
-        plan = self.plan(())
-        try:
-            state = self.store.state
-            if state is not None and state.offered is not None and not state.offered.loaded:
-                self._check_places(state.offered.files)
-            self.epochs.resume()
-            if is_renamed:
-                rename_source(self.store, self.options)
-                self._copies = None
-            first = self._look()
-            plan = self.plan(first)
-            if self.base_snapshot_id is not None and self.epochs.state.epoch:
-                # A killed run may have committed the last epoch and not compacted after it.
-                self.compactions += compacted(self.session, steps.compact)
-            self.monitor.say(
-                f"watching {self.options.source} as stream {self.options.stream} after epoch "
-                f"{self.epochs.state.epoch}; files waiting: {len(self.waiting):,}",
-                epoch=self.epochs.state.epoch,
-                lag_files=len(self.waiting),
-            )
-            self._work(self.epochs, steps, first)
-        except Stopped:
-            self.stopped_by = "signal"
-        except UnfinishedEpoch:
-            self.stopped_by = "error"
-        return self.outcome(plan=plan)
+        self.plan = self.planned(())
+        state = self.store.state
+        if state is not None and state.offered is not None and not state.offered.loaded:
+            self._check_places(state.offered.files)
+        epochs.resume()
+        if is_renamed:
+            rename_source(self.store, self.options)
+            self._copies = None
+        self._due = self._look()
+        self._due_at = self.session.clock.monotonic()
+        if self._due:
+            self._due_at += self.options.commit_interval_ms / 1000
+        self.plan = self.planned(self._due)
 
-    def _work(self, epochs: Epochs, steps: Steps, first: Sequence[WatchedFile]) -> None:
+    def next_work(self) -> Sequence[WatchedFile] | None:
+        """Return the files of the next epoch, after a wait until there are enough or the interval has ended."""
         if self.options.once:
-            self._load_all(epochs, steps, first)
-            self.stopped_by = "once"
-            return
+            return first_epoch(self._due, self.options) if self._due else None
         clock, seconds = self.session.clock, self.options.commit_interval_ms / 1000
         look = max(_LEAST_SECONDS, seconds / _LOOKS_PER_INTERVAL)
-        due = clock.monotonic()
-        new = list(first)
-        while True:
-            if new and (is_full(new, self.options) or clock.monotonic() >= due):
-                due = clock.monotonic() + seconds
-                self._load_all(epochs, steps, new)
-            with between_epochs():
-                clock.sleep(min(look, seconds))
-                new = self._look()
+        while not self._due:
+            clock.sleep(min(look, seconds))
+            new = self._look()
+            if new and (is_full(new, self.options) or clock.monotonic() >= self._due_at):
+                self._due_at = clock.monotonic() + seconds
+                self._due = new
+        return first_epoch(self._due, self.options)
 
-    def _load_all(self, epochs: Epochs, steps: Steps, files: Sequence[WatchedFile]) -> None:
-        """Load files, in as many epochs as they need."""
-        waiting = list(files)
-        self._check_places(waiting)
-        while waiting:
-            gone = epochs.commit(first_epoch(waiting, self.options))
-            waiting = [file for file in waiting if file not in gone]
-            self.waiting = [file for file in self.waiting if file not in gone]
-            self.show()
-            self.monitor.say(
-                f"epoch {epochs.state.epoch}: files: {len(gone):,}; waiting: {len(self.waiting):,}",
-                epoch=epochs.state.epoch,
-                files=len(gone),
-                lag_files=len(self.waiting),
-            )
-            self.compactions += compacted(self.session, steps.compact)
-            with between_epochs():
-                self.session.interrupts.checkpoint()
+    def load(self, work: Sequence[WatchedFile]) -> Mapping[str, int] | None:
+        """Load files as the next epoch."""
+        if self.epochs is None:
+            raise LakeError("the epochs are not open")
+        self._check_places(self._due)
+        gone = self.epochs.commit(work)
+        self._due = [file for file in self._due if file not in gone]
+        self.waiting = [file for file in self.waiting if file not in gone]
+        return {"files": len(gone)}
 
     def _check_places(self, files: Sequence[WatchedFile]) -> None:
         """Check once, before the first load, that files can be moved or deleted."""
@@ -346,12 +309,7 @@ class _Watch:
 
     def table_now(self) -> Table | None:
         """Return the table; None if there is none yet, or if rows are divided among several."""
-        if self.options.route is not None:
-            return None
-        try:
-            return self.session.table(self.table)
-        except NotFoundError:
-            return None
+        return None if self.options.route is not None else super(_Watch, self).table_now()
 
     # Listing
 
@@ -463,7 +421,7 @@ class _Watch:
 
     # The outcome
 
-    def plan(self, new: Sequence[WatchedFile]) -> dict[str, Any]:
+    def planned(self, new: Sequence[WatchedFile]) -> dict[str, Any]:
         """Return the plan as it is shown."""
         state: WatchState | None = self.store.state
         route = self.options.route
@@ -502,58 +460,38 @@ class _Watch:
             "files_ahead": len(self.ahead),
         }
 
-    @property
-    def monitor(self) -> Monitor:
-        """Shows the progress."""
-        return Monitor.of(self.session, self.table, self.options)
+    def describe(self) -> str:
+        """Return what is watched."""
+        return f"watching {self.options.source}"
 
-    def show(self, *, failed: bool = False) -> None:
-        """Replace the file of metrics."""
-        facts = self.facts()
+    def count_waiting(self) -> tuple[str, int | None]:
+        """Return how many files wait."""
+        return "files", len(self.waiting)
+
+    def metrics(self) -> Mapping[str, float | None]:
+        """Return what the file of metrics contains."""
         standing = self.standing()
-        self.monitor.looked(
-            {
-                **{name: standing[name] for name in ("epoch", "lag_files", "oldest_file_ms")},
-                "stuck_epoch": standing["stuck_epoch"] or 0,
-                "epochs_total": facts.get("epochs", 0),
-                "rows_total": facts.get("rows_written") or 0,
-                "rows_rejected_total": facts.get("rows_rejected") or 0,
-                "set_aside_total": facts.get("files_set_aside", 0),
-            },
-            failed=failed,
-        )
+        return {
+            **{name: standing[name] for name in ("epoch", "lag_files", "oldest_file_ms")},
+            "stuck_epoch": standing["stuck_epoch"] or 0,
+            "set_aside_total": self.totals.set_aside,
+        }
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether files were left out."""
+        return bool(self.known_copies or self.totals.set_aside)
 
     def facts(self) -> dict[str, Any]:
         """Return the result."""
         now_ms = self.session.clock.now_ms()
         times = [file.modified_ms for file in self.waiting if file.modified_ms is not None]
         return {
-            **(self.epochs.totals.facts() if self.epochs else {}),
-            "files_skipped": list(self.epochs.totals.skipped) if self.epochs else [],
+            **self.totals.facts(),
+            "files_skipped": list(self.totals.skipped),
             "files_known": self.known_copies,
             "lag_files": len(self.waiting),
             "oldest_file_ms": max(0, now_ms - min(times)) if times else None,
             "compactions": self.compactions,
             "stopped_by": self.stopped_by,
         }
-
-    def outcome(self, status: Status | None = None, *, plan: dict[str, Any]) -> Outcome:
-        """Return the outcome of the run."""
-        totals = self.epochs.totals if self.epochs else None
-        if status is None:
-            is_changed = self.compactions or (totals and totals.epochs)
-            status = Status.DONE if is_changed else Status.NOTHING_TO_DO
-            is_odd = self.known_copies or (totals and totals.set_aside)
-            if is_odd or self.stopped_by == "error":
-                status = Status.PARTIAL
-        return Outcome(
-            command="ingest",
-            table=self.table,
-            branch=self.options.branch,
-            status=status,
-            operation_id=totals.operation_id if totals else None,
-            base_snapshot_id=self.base_snapshot_id,
-            snapshot_ids=(totals.snapshot_id,) if totals and totals.snapshot_id else (),
-            plan=plan,
-            result={} if status is Status.DRY_RUN else self.facts(),
-        )

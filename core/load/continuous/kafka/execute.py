@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core.base.errors import (
     BadInputError,
     InvalidRequestError,
-    LakeError,
     NotFoundError,
     RefusedError,
-    ReportedError,
 )
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import iso_time
+from lake.core.io.storage.errors import translate_errors
 from lake.core.load.continuous.kafka.client import Client, Item, OffsetsGoneError
 from lake.core.load.continuous.kafka.metadata import check_columns
 from lake.core.load.continuous.kafka.offsets import (
@@ -30,34 +31,15 @@ from lake.core.load.continuous.kafka.offsets import (
 )
 from lake.core.load.continuous.kafka.options import EARLIEST, LATEST, KafkaOptions
 from lake.core.load.continuous.kafka.spool import Check, Spool, check_of
-from lake.core.load.continuous.monitor import Monitor
-from lake.core.load.continuous.runs import (
-    Stopped,
-    Totals,
-    between_epochs,
-    commit_mark,
-    compacted,
-    with_new_plans,
-)
+from lake.core.load.continuous.runner import ContinuousLoad
+from lake.core.load.continuous.totals import commit_mark
 from lake.core.read.continuous.options import OnGap
-from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.branch_notes import key_of
-from lake.core.table.snapshots.streams import STREAM_NOTES, StreamEpoch, newest_epoch
-from lake.core.transaction.session import Session
+from lake.core.table.snapshots.streams import STREAM_NOTES, StreamEpoch
 
 if TYPE_CHECKING:
-    from lake.core.table.catalogs.catalog import Table
+    from lake.core.load.continuous.loader import Loader
 
-# Loads the files of an epoch, whose rows have these names and offsets, and more columns in the files beside them.
-LoadMessages = Callable[
-    [
-        Sequence[str],
-        StreamEpoch,
-        Mapping[str, tuple[str, Sequence[int]]],
-        Mapping[str, str],
-    ],
-    Outcome,
-]
 # Without a message and without the end of a partition for this long, a run with `once` ends.
 _STALLED_SECONDS = 60.0
 # A service reports a transaction that is not complete for longer than this.
@@ -65,27 +47,21 @@ _LONG_SECONDS = 60.0
 _UNSEEN = Topic("", None, {})
 
 
-def preview_topic(session: Session, table: str, options: KafkaOptions) -> Outcome:
+def preview_topic(loader: Loader, options: KafkaOptions) -> Outcome:
     """Describe what the next run would load; no message is read."""
-    load = _TopicLoad(session, table, options, check_of(options))
-    try:
-        plan = load.plan()
-    finally:
-        load.client.close()
-    return load.outcome(Status.DRY_RUN, plan)
+    with _opened(loader, options) as load:
+        load.plan = load.planned()
+        return load.outcome(Status.DRY_RUN)
 
 
-def topic_status(session: Session, table: str, options: KafkaOptions) -> Outcome:
+def topic_status(loader: Loader, options: KafkaOptions) -> Outcome:
     """Report where a load from a topic is; no message is read, and nothing is written.
 
     A gap, at which the next run would end, makes the outcome suspect.
     """
-    load = _TopicLoad(session, table, replace(options, on_gap=OnGap.SKIP), check_of(options))
-    try:
-        plan = load.plan()
-    finally:
-        load.client.close()
-    outcome = load.outcome(Status.SUSPECT if load.gaps else Status.DONE, plan)
+    with _opened(loader, replace(options, on_gap=OnGap.SKIP)) as load:
+        load.plan = load.planned()
+        outcome = load.outcome(Status.SUSPECT if load.gaps else Status.DONE)
     if not load.gaps:
         return outcome
     hint = f"{Option.ON_GAP} skip goes on with the messages that are left; without it, a run ends at the gap"
@@ -93,19 +69,13 @@ def topic_status(session: Session, table: str, options: KafkaOptions) -> Outcome
 
 
 def run_topic(
-    session: Session,
-    table: str,
-    options: KafkaOptions,
-    load_epoch: LoadMessages,
-    compact: Callable[[], Outcome] | None = None,
+    loader: Loader, options: KafkaOptions, compact: Callable[[], Outcome] | None
 ) -> Outcome:
     """Load messages, epoch by epoch, until the options or a signal say to stop.
 
     Args:
-        session: the session.
-        table: the table's name.
+        loader: loads the epochs.
         options: what is loaded.
-        load_epoch: loads the files of an epoch.
         compact: compacts the table if that is due; None to never do it.
 
     Raises:
@@ -115,30 +85,34 @@ def run_topic(
         BadInputError: a message cannot be loaded.
         CommitUnknownError: the outcome of an epoch is unknown; the next run finds out.
     """
-    load = _TopicLoad(session, table, options, check_of(options))
-    with session.interrupts.several_commits():
+    if options.bad_files is not None and options.rejects_aside:
+        # Messages that do not fit the table are set aside too.
+        with translate_errors(options.bad_files):
+            os.makedirs(options.bad_files, exist_ok=True)
+        name = os.path.join(options.bad_files, f"{options.stream}-rejected.json")
+        loader = replace(loader, options=replace(loader.options, rejects=name))
+    with _opened(loader, options) as load:
+        return load.run(compact)
+
+
+@contextmanager
+def _opened(loader: Loader, options: KafkaOptions) -> Iterator[_TopicLoad]:
+    """Yield a load with a connection to the brokers, and an empty folder for messages."""
+    with tempfile.TemporaryDirectory(prefix="lake-kafka-") as folder:
+        load = _TopicLoad(loader=loader, options=options, folder=folder, check=check_of(options))
         try:
-            plan = load.plan()
-            load.keep_start()
-            load.run(load_epoch, compact)
-        except ReportedError as error:
-            if load.totals.epochs:
-                error.result = load.facts()
-            with suppress(LakeError):
-                load.show(failed=True)
-            raise
+            yield load
         finally:
             load.client.close()
-    return load.outcome(None, plan)
 
 
-@dataclass(slots=True)
-class _TopicLoad:
+@dataclass(slots=True, kw_only=True)
+class _TopicLoad(ContinuousLoad[Spool]):
     """One run of a load from a topic."""
 
-    session: Session
-    table: str
     options: KafkaOptions
+    # The folder for messages until they are loaded.
+    folder: str
     check: Check
     client: Client = field(init=False)
     topic: Topic = _UNSEEN
@@ -146,13 +120,11 @@ class _TopicLoad:
     following: dict[int, int] = field(default_factory=dict)
     epoch: StreamEpoch | None = None
     gaps: list[TopicGap] = field(default_factory=list)
-    totals: Totals = field(default_factory=Totals)
     messages: int = 0
     set_aside: int = 0
     skipped: list[str] = field(default_factory=list)
-    compactions: int = 0
-    stopped_by: str | None = None
-    base_snapshot_id: int | None = None
+    # Whether an epoch was collected.
+    _is_begun: bool = False
     # The error of a message, to be raised after the messages before it were loaded.
     failure: BadInputError | None = None
     # Transactions that are not complete, by partition and first offset, and those that were reported.
@@ -164,47 +136,46 @@ class _TopicLoad:
     def __post_init__(self) -> None:
         self.client = Client(self.options)
 
-    def run(self, load_epoch: LoadMessages, compact: Callable[[], Outcome] | None) -> None:
-        """Load epochs until there is a reason to stop."""
+    @property
+    def stream(self) -> KafkaOptions:
+        """The options of the stream."""
+        return self.options
+
+    @property
+    def epoch_number(self) -> int:
+        """The number of the last epoch in the table."""
+        return self.epoch.number if self.epoch else 0
+
+    def begin(self) -> None:
+        """Look at the topic and the table, and keep the start of a new stream."""
+        self.plan = self.planned()
+        self.keep_start()
         self.ends = {partition: end for partition, (_, end) in self.topic.bounds.items()}
-        if self.epoch is not None:
-            # A killed run may have committed the last epoch and not compacted after it.
-            self.compactions += compacted(self.session, compact)
-        number, lag = self.epoch.number if self.epoch else 0, self.topic.lag(self.following)
-        self.monitor.say(
-            f"loading topic {self.options.topic} as stream {self.options.stream} after epoch {number}; "
-            f"messages waiting: {lag:,}",
-            epoch=number,
-            lag_messages=lag,
-        )
+
+    def next_work(self) -> Spool | None:
+        """Read the messages of the next epoch."""
+        if self._is_complete():
+            return None
+        if self._is_begun and not self.options.once:
+            self._look()
+        self._is_begun = True
+        spool = Spool(tempfile.mkdtemp(dir=self.folder), self.options, self.check)
+        self._collect(spool)
+        return spool
+
+    def load(self, work: Spool) -> Mapping[str, int] | None:
+        """Commit the messages as the next epoch.
+
+        Raises:
+            BadInputError: a message cannot be loaded; those before it are.
+        """
         try:
-            while not self._is_complete():
-                with tempfile.TemporaryDirectory(prefix="lake-kafka-") as folder:
-                    spool = Spool(folder, self.options, self.check)
-                    with between_epochs():
-                        self.session.interrupts.checkpoint()
-                        self._collect(spool)
-                    is_loaded = self._load(spool, load_epoch)
-                if self.failure is not None:
-                    raise self.failure
-                self.show()
-                if is_loaded:
-                    lag = self.topic.lag(self.following)
-                    number = self.epoch.number if self.epoch else 0
-                    self.monitor.say(
-                        f"epoch {number}: messages: {spool.rows:,}; waiting: {lag:,}",
-                        epoch=number,
-                        messages=spool.rows,
-                        lag_messages=lag,
-                    )
-                    self.compactions += compacted(self.session, compact)
-                if not self.options.once:
-                    with between_epochs():
-                        self._look()
-        except Stopped:
-            self.stopped_by = "signal"
-        else:
-            self.stopped_by = "once"
+            is_loaded = self._load(work)
+        finally:
+            shutil.rmtree(work.folder)
+        if self.failure is not None:
+            raise self.failure
+        return {"messages": work.rows} if is_loaded else None
 
     def _is_complete(self) -> bool:
         """Whether everything was read that was there when the run began."""
@@ -214,7 +185,7 @@ class _TopicLoad:
 
     # Where to read
 
-    def plan(self) -> dict[str, Any]:
+    def planned(self) -> dict[str, Any]:
         """Look at the topic and the table, and return the plan."""
         self._check_request()
         self._look()
@@ -242,16 +213,13 @@ class _TopicLoad:
                 f"{Option.START_AT_MS} {iso_time(start)} is in the future: it is {iso_time(now_ms)}",
                 hint=f"{Option.STARTING} {LATEST} starts with the messages that arrive from now on",
             )
-        if (table := self._table()) is not None:
+        if (table := self.table_now()) is not None:
             check_columns(table, options.topic, options.kafka_metadata, evolve=options.evolve)
 
     def _look(self) -> None:
         """Determine the offsets to read from: those in the table, or later ones that contained no row."""
         before, self.topic = self.topic, self.client.topic()
-        table = self._table()
-        newest = newest_epoch(table, self.options.branch, self.options.stream) if table else None
-        if self.base_snapshot_id is None and table is not None:
-            self.base_snapshot_id = ancestry.head_id(table.metadata, self.options.branch)
+        _, newest = self.newest()
         saved: Mapping[str, Any] | None = newest.offsets if newest else None
         if self.following and newest == self.epoch:
             saved = to_offsets(before, self.following)
@@ -311,7 +279,7 @@ class _TopicLoad:
         """
         if self.epoch is not None or self.options.starting == EARLIEST:
             return
-        table, stream = self._table(), self.options.stream
+        table, stream = self.table_now(), self.options.stream
         if table is None:
             raise NotFoundError(
                 f"no table named {self.table}",
@@ -327,12 +295,6 @@ class _TopicLoad:
         epoch = StreamEpoch(stream, 1, to_offsets(self.topic, self.following))
         self.totals.mark(commit_mark(self.session, table, self.options.branch, epoch))
         self._look()
-
-    def _table(self) -> Table | None:
-        try:
-            return self.session.table(self.table)
-        except NotFoundError:
-            return None
 
     # Reading
 
@@ -395,7 +357,7 @@ class _TopicLoad:
 
     # Loading
 
-    def _load(self, spool: Spool, load_epoch: LoadMessages) -> bool:
+    def _load(self, spool: Spool) -> bool:
         """Commit the messages as the next epoch, and return whether this run did it."""
         self.set_aside += spool.set_aside
         if not spool.rows and not spool.passed:
@@ -413,10 +375,15 @@ class _TopicLoad:
             self.totals.epochs += is_own
             return is_own
         files = spool.finish()
+        options = replace(
+            self.loader.options,
+            sources=files,
+            epoch=wanted,
+            places=spool.places,
+            added=spool.added,
+        )
         with spool.messages_named():
-            outcome = with_new_plans(
-                self.session, lambda: load_epoch(files, wanted, spool.places, spool.added)
-            )
+            outcome = self.loader.load(lambda: options)
         is_own = outcome.status is not Status.NOTHING_TO_DO
         if outcome.result.get("rows_rejected") and not outcome.snapshot_ids:
             # All messages were rejected: without their offsets they would be rejected again.
@@ -431,7 +398,7 @@ class _TopicLoad:
 
     def _mark(self, wanted: StreamEpoch) -> bool:
         """Commit the offsets of messages without a row, and return whether this run did it."""
-        table = self._table()
+        table = self.table_now()
         if table is None:
             return False
         marked = commit_mark(self.session, table, self.options.branch, wanted)
@@ -441,8 +408,7 @@ class _TopicLoad:
 
     def _continue_after(self, wanted: StreamEpoch, *, is_own: bool) -> bool:
         """Take the stream's newest epoch for the one to continue after; return whether this run committed it."""
-        table = self._table()
-        newest = newest_epoch(table, self.options.branch, self.options.stream) if table else None
+        _, newest = self.newest()
         if newest == wanted and is_own:
             self.epoch = newest
             return True
@@ -455,27 +421,28 @@ class _TopicLoad:
 
     # The outcome
 
-    @property
-    def monitor(self) -> Monitor:
-        """Shows the progress."""
-        return Monitor.of(self.session, self.table, self.options)
+    def describe(self) -> str:
+        """Return what is loaded."""
+        return f"loading topic {self.options.topic}"
 
-    def show(self, *, failed: bool = False) -> None:
-        """Replace the file of metrics."""
-        facts = self.facts()
-        self.monitor.looked(
-            {
-                "epoch": self.epoch.number if self.epoch else 0,
-                "lag_messages": facts["lag_messages"],
-                "open_transactions": len(facts["open_transactions"]),
-                "gaps": len(facts["gaps"]),
-                "epochs_total": facts["epochs"],
-                "rows_total": facts.get("rows_written") or 0,
-                "rows_rejected_total": facts.get("rows_rejected") or 0,
-                "set_aside_total": facts["messages_set_aside"],
-            },
-            failed=failed,
-        )
+    def count_waiting(self) -> tuple[str, int | None]:
+        """Return how many messages wait."""
+        return "messages", self.topic.lag(self.following)
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether messages were passed over or set aside."""
+        return bool(self.gaps or self.set_aside)
+
+    def metrics(self) -> Mapping[str, float | None]:
+        """Return what the file of metrics contains."""
+        return {
+            "epoch": self.epoch_number,
+            "lag_messages": self.topic.lag(self.following),
+            "open_transactions": len(self.topic.open_transactions),
+            "gaps": len(self.gaps),
+            "set_aside_total": self.set_aside,
+        }
 
     def facts(self) -> dict[str, Any]:
         """Return the result."""
@@ -497,26 +464,6 @@ class _TopicLoad:
             "compactions": self.compactions,
             "stopped_by": self.stopped_by,
         }
-
-    def outcome(self, status: Status | None, plan: Mapping[str, Any]) -> Outcome:
-        """Return the outcome; the status follows from what was done if it is None."""
-        if status is None:
-            is_changed = self.compactions or self.totals.epochs
-            status = Status.DONE if is_changed else Status.NOTHING_TO_DO
-            if self.gaps or self.set_aside:
-                status = Status.PARTIAL
-        snapshot_id = self.totals.snapshot_id
-        return Outcome(
-            command="ingest",
-            table=self.table,
-            branch=self.options.branch,
-            status=status,
-            operation_id=self.totals.operation_id,
-            base_snapshot_id=self.base_snapshot_id,
-            snapshot_ids=[] if snapshot_id is None else [snapshot_id],
-            plan=plan,
-            result={} if status is Status.DRY_RUN else self.facts(),
-        )
 
 
 def _plain(following: Mapping[int, int]) -> dict[str, int]:

@@ -6,24 +6,18 @@ position goes back with it, and the rows come again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from lake.core.base.errors import LakeError, NotFoundError, RefusedError, ReportedError
+from lake.core.base.errors import LakeError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
-from lake.core.load.continuous.monitor import Monitor
+from lake.core.load.continuous.loader import between_epochs
 from lake.core.load.continuous.options import check_stream
-from lake.core.load.continuous.runs import (
-    Stopped,
-    Totals,
-    between_epochs,
-    commit_mark,
-    compacted,
-    with_new_plans,
-)
+from lake.core.load.continuous.runner import ContinuousLoad
+from lake.core.load.continuous.totals import commit_mark
+from lake.core.load.ingest.options import OVERWRITE, IngestOptions
 from lake.core.read.continuous.discovery import Discovery, discover
 from lake.core.read.continuous.options import FollowOptions, OnGap
 from lake.core.read.continuous.position import Position, Strategy, effect_of_skipping
@@ -34,28 +28,13 @@ from lake.core.table.catalogs.names import with_new_name
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.branch_notes import history_of, key_of
 from lake.core.table.snapshots.live_files import LiveFiles, no_files
-from lake.core.table.snapshots.streams import STREAM, STREAM_NOTES, StreamEpoch, newest_epoch
-from lake.core.transaction.session import Session
+from lake.core.table.snapshots.streams import STREAM, STREAM_NOTES, StreamEpoch
 
 if TYPE_CHECKING:
+    from lake.core.load.continuous.loader import Loader
     from lake.core.table.catalogs.catalog import Table
 
 _TABLE = "table_uuid"
-
-
-class LoadFiles(Protocol):
-    """Loads files of the source as an epoch, and returns what that did."""
-
-    def __call__(
-        self, files: LiveFiles, epoch: StreamEpoch, *, replaced: int | None = None
-    ) -> Outcome:
-        """Load files.
-
-        Args:
-            files: the files.
-            epoch: the epoch.
-            replaced: the head of the target whose rows they replace; None to add rows.
-        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +89,14 @@ class CopyOptions:
         )
 
 
-def preview_copy(session: Session, table: str, options: CopyOptions) -> Outcome:
+def preview_copy(loader: Loader, options: CopyOptions) -> Outcome:
     """Describe what the next epoch would load; nothing is written."""
-    copy = _Copy(session, table, options)
-    found = copy.next_discovery(None)
-    return copy.outcome(Status.DRY_RUN, plan=copy.plan(found))
+    copy = _Copy(loader=loader, options=options)
+    copy.plan = copy.planned(copy.next_discovery(None))
+    return copy.outcome(Status.DRY_RUN)
 
 
-def copy_status(session: Session, table: str, options: CopyOptions) -> Outcome:
+def copy_status(loader: Loader, options: CopyOptions) -> Outcome:
     """Report where a load that follows a table is; nothing is written.
 
     A gap, at which the next run would end, makes the outcome suspect.
@@ -125,103 +104,94 @@ def copy_status(session: Session, table: str, options: CopyOptions) -> Outcome:
     Raises:
         RefusedError: the position of the stream is not known, or belongs to another table.
     """
-    copy = _Copy(session, table, options)
+    copy = _Copy(loader=loader, options=options)
     copy.look()
+    copy.plan = copy.place()
     lag = copy.lag()
     gap = None if lag is None else lag.gap
-    outcome = copy.outcome(Status.DONE if gap is None else Status.SUSPECT, plan=copy.place())
     return replace(
-        outcome,
+        copy.outcome(Status.DONE if gap is None else Status.SUSPECT),
         result=copy.standing(),
         warnings=gap_warnings(lag, options.source, ancestry.MAIN),
     )
 
 
 def run_copy(
-    session: Session,
-    table: str,
-    options: CopyOptions,
-    load: LoadFiles,
-    compact: Callable[[], Outcome] | None,
+    loader: Loader, options: CopyOptions, compact: Callable[[], Outcome] | None
 ) -> Outcome:
     """Load what was added to the source, epoch by epoch.
+
+    Args:
+        loader: loads the epochs.
+        options: the source, and how it is followed.
+        compact: compacts the table if that is due; None to never do it.
 
     Raises:
         GapError: history of the source that was not loaded does not exist any more.
         RefusedError: the position of the stream is not known, or belongs to another table.
         CommitUnknownError: the outcome of an epoch is unknown; the next run finds out.
     """
-    copy = _Copy(session, table, options)
-    with session.interrupts.several_commits():
-        try:
-            return copy.run(load, compact)
-        except ReportedError as error:
-            if copy.totals.epochs:
-                error.result = {**copy.facts(), **(error.result or {})}
-            with suppress(LakeError):
-                copy.show(failed=True)
-            raise
+    return _Copy(loader=loader, options=options).run(compact)
 
 
-@dataclass(slots=True)
-class _Copy:
-    session: Session
-    table: str
+@dataclass(slots=True, kw_only=True)
+class _Copy(ContinuousLoad[Discovery]):
     options: CopyOptions
-    totals: Totals = field(default_factory=Totals)
-    compactions: int = 0
     gaps: list[dict[str, Any]] = field(default_factory=list)
-    stopped_by: str | None = None
     position: Position | None = None
-    base_snapshot_id: int | None = None
     # Where snapshots without rows end that follow the newest epoch.
     _passed: tuple[Position | None, Position] | None = None
     _epoch: int = 0
     # Whether all rows of the last discovery were rejected.
     _rejected: bool = False
     _source: Table | None = None
+    # The first discovery, until it is loaded; and the head of the source to end at, None not to end.
+    _first: Discovery | None = None
+    _target: int | None = None
+    # Whether the last discovery reached the head of the source.
+    _is_at_end: bool = False
 
-    def run(self, load: LoadFiles, compact: Callable[[], Outcome] | None) -> Outcome:
-        """Load discovery after discovery."""
-        plan: dict[str, Any] = {}
-        try:
-            with between_epochs():
-                target = self._target()
-                found = self.next_discovery(target)
-            plan = self.plan(found)
+    @property
+    def stream(self) -> CopyOptions:
+        """The options of the stream."""
+        return self.options
+
+    @property
+    def epoch_number(self) -> int:
+        """The number of the last epoch in the target."""
+        return self._epoch
+
+    def begin(self) -> None:
+        """Look at both tables, and determine what to load first."""
+        with between_epochs(self.session):
+            if self.options.once:
+                self._target = ancestry.head_id(self._source_table().metadata, ancestry.MAIN)
+            self._first = self._discover()
+        self.plan = self.planned(self._first)
+
+    def next_work(self) -> Discovery | None:
+        """Return what follows the position, after a wait until there is something."""
+        found, self._first = self._first, None
+        while found is None:
+            if self._is_at_end:
+                if self.options.once:
+                    return None
+                self.session.clock.sleep(self.options.interval_ms / 1000)
+            found = self._discover()
             self.show()
-            waiting = self._waiting()
-            self.monitor.say(
-                f"following {self.options.source} as stream {self.options.stream} after epoch {self._epoch}; "
-                f"snapshots waiting: {waiting}",
-                epoch=self._epoch,
-                lag_snapshots=waiting,
-            )
-            if self._epoch:
-                # A killed run may have committed the last epoch and not compacted after it.
-                self.compactions += compacted(self.session, compact)
-            while True:
-                if found is not None:
-                    self._take_and_show(found, load)
-                    self.compactions += compacted(self.session, compact)
-                with between_epochs():
-                    self.session.interrupts.checkpoint()
-                    if found is None or found.reached_target:
-                        if self.options.once:
-                            self.stopped_by = "once"
-                            break
-                        self.session.clock.sleep(self.options.interval_ms / 1000)
-                    found = self.next_discovery(target)
-                self.show()
-        except Stopped:
-            self.stopped_by = "signal"
-        return self.outcome(plan=plan)
+        return found
 
-    def _target(self) -> int | None:
-        if not self.options.once:
-            return None
-        source = self._source_table()
-        return ancestry.head_id(source.metadata, ancestry.MAIN)
+    def _discover(self) -> Discovery | None:
+        found = self.next_discovery(self._target)
+        self._is_at_end = found is None or found.reached_target
+        return found
+
+    def load(self, work: Discovery) -> Mapping[str, int] | None:
+        """Load a discovery as the next epoch; if another run of the stream was faster, nothing happens."""
+        epochs, files = self.totals.epochs, self.totals.files
+        self._take(work)
+        self._epoch += self.totals.epochs - epochs
+        return {"files": self.totals.files - files} if self.totals.epochs > epochs else None
 
     # The position
 
@@ -245,10 +215,8 @@ class _Copy:
         Raises:
             RefusedError: it is not known, or belongs to another table.
         """
-        table, newest = self._newest()
+        table, newest = self.newest()
         self._epoch = newest.number if newest else 0
-        if table is not None and not self.totals.epochs:
-            self.base_snapshot_id = ancestry.head_id(table.metadata, self.options.branch)
         if newest is None:
             if table is not None:
                 self._require_no_epoch(table)
@@ -273,7 +241,7 @@ class _Copy:
         try:
             return self.session.table(self.options.source)
         except NotFoundError as error:
-            _, newest = self._newest()
+            _, newest = self.newest()
             uuid = newest.offsets.get(_TABLE) if newest else None
             if not isinstance(uuid, str):
                 raise
@@ -301,37 +269,10 @@ class _Copy:
     def _starts_with_table(self) -> bool:
         return self.options.follow.first.strategy is Strategy.TABLE
 
-    def _newest(self) -> tuple[Table | None, StreamEpoch | None]:
-        """Return the target, and the newest epoch of the stream in it."""
-        table = self._table()
-        branch, stream = self.options.branch, self.options.stream
-        return table, newest_epoch(table, branch, stream) if table else None
-
-    def _table(self) -> Table | None:
-        try:
-            return self.session.table(self.table)
-        except NotFoundError:
-            return None
-
     # Epochs
 
-    def _take_and_show(self, found: Discovery, load: LoadFiles) -> None:
-        """Load a discovery, and show what that did."""
-        epochs, files = self.totals.epochs, self.totals.files
-        self._take(found, load)
-        self._epoch += self.totals.epochs - epochs
-        self.show()
-        if self.totals.epochs > epochs:
-            files, waiting = self.totals.files - files, self._waiting()
-            self.monitor.say(
-                f"epoch {self._epoch}: files: {files:,}; snapshots waiting: {waiting}",
-                epoch=self._epoch,
-                files=files,
-                lag_snapshots=waiting,
-            )
-
-    def _take(self, found: Discovery, load: LoadFiles) -> None:
-        """Load a discovery; if another run of the stream was faster, nothing happens."""
+    def _take(self, found: Discovery) -> None:
+        """Load a discovery, and determine the position after it."""
         if found.gap is not None:
             self.gaps.append(found.gap.to_plain())
             effect = effect_of_skipping(found.gap, "loaded")
@@ -348,7 +289,7 @@ class _Copy:
         before = self.position if self._passed is None else self._passed[0]
         files = self._files(found)
         self._rejected = False
-        is_loaded = files is not None and self._load(found, files, load)
+        is_loaded = files is not None and self._load(found, files)
         self._passed = None if is_loaded else (before, found.end)
         self.position = found.end
         if is_loaded or self._has_later_epoch():
@@ -356,7 +297,7 @@ class _Copy:
         # Without an epoch, the next run would start later, find the gap again, or reject the rows again.
         is_start = before is None and not self._starts_with_table
         if found.gap is not None or is_start or self._rejected:
-            self._mark(found, load)
+            self._mark(found)
             self._passed = None
 
     def _files(self, found: Discovery) -> LiveFiles | None:
@@ -379,15 +320,18 @@ class _Copy:
         """Whether rows replace those of earlier epochs; a new stream has none."""
         return found.replaces and self.position is not None
 
-    def _load(self, found: Discovery, files: LiveFiles, load: LoadFiles) -> bool:
+    def _load(self, found: Discovery, files: LiveFiles) -> bool:
         """Load files as the next epoch, and return whether this run committed it."""
         epoch = self._next_epoch(found)
 
-        def attempt() -> Outcome:
-            replaced = self._require_own_rows() if self._replaces(found) else None
-            return load(files, epoch, replaced=replaced)
+        def epoch_options() -> IngestOptions:
+            options = replace(self.loader.options, table_files=files, epoch=epoch)
+            if not self._replaces(found):
+                return options
+            head = self._require_own_rows()
+            return replace(options, mode=OVERWRITE, allow_empty=True, replaced_head=head)
 
-        outcome = with_new_plans(self.session, attempt)
+        outcome = self.loader.load(epoch_options)
         if outcome.status is Status.NOTHING_TO_DO:
             self._rejected = bool(outcome.result.get("rows_rejected"))
             return False
@@ -400,14 +344,15 @@ class _Copy:
 
     def _has_later_epoch(self) -> bool:
         """Whether the target has an epoch after the position: another run of the stream may be faster."""
-        _, newest = self._newest()
+        _, newest = self.newest()
         return newest is not None and newest.number > self._epoch
 
-    def _mark(self, found: Discovery, load: LoadFiles) -> None:
+    def _mark(self, found: Discovery) -> None:
         """Commit an epoch without rows, whose position is where the next run continues."""
-        epoch, table = self._next_epoch(found), self._table()
+        epoch, table = self._next_epoch(found), self.table_now()
         if table is None:
-            self.totals.add(load(self._no_files(), epoch), 0)
+            options = replace(self.loader.options, table_files=self._no_files(), epoch=epoch)
+            self.totals.add(self.loader.load(lambda: options), 0)
         else:
             self.totals.mark(commit_mark(self.session, table, self.options.branch, epoch))
 
@@ -441,21 +386,25 @@ class _Copy:
 
     # The outcome
 
-    @property
-    def monitor(self) -> Monitor:
-        """Shows the progress."""
-        return Monitor.of(self.session, self.table, self.options)
-
     def lag(self) -> Lag | None:
         """Return what the source has after the position; None if there is no position yet."""
         if self._source is None:
             return None
         return lag_of(self._source.metadata, ancestry.MAIN, self.position)
 
-    def _waiting(self) -> str:
-        """Return how many snapshots wait, as text."""
+    def describe(self) -> str:
+        """Return what is followed."""
+        return f"following {self.options.source}"
+
+    def count_waiting(self) -> tuple[str, int | None]:
+        """Return how many snapshots of the source wait."""
         lag = self.lag()
-        return "unknown" if lag is None or lag.snapshots is None else f"{lag.snapshots:,}"
+        return "snapshots", None if lag is None else lag.snapshots
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether rows were passed over."""
+        return bool(self.gaps)
 
     def standing(self) -> dict[str, Any]:
         """Return where the stream is."""
@@ -467,23 +416,17 @@ class _Copy:
             "gap": lag.gap.to_plain() if lag and lag.gap else None,
         }
 
-    def show(self, *, failed: bool = False) -> None:
-        """Replace the file of metrics."""
-        facts, lag = self.facts(), self.lag()
-        self.monitor.looked(
-            {
-                "epoch": self._epoch,
-                **({f"lag_{name}": value for name, value in lag.to_plain().items()} if lag else {}),
-                "gap": int(lag is not None and lag.gap is not None),
-                "gaps": len(self.gaps),
-                "epochs_total": facts["epochs"],
-                "rows_total": facts.get("rows_written") or 0,
-                "rows_rejected_total": facts.get("rows_rejected") or 0,
-            },
-            failed=failed,
-        )
+    def metrics(self) -> Mapping[str, float | None]:
+        """Return what the file of metrics contains."""
+        lag = self.lag()
+        return {
+            "epoch": self._epoch,
+            **({f"lag_{name}": value for name, value in lag.to_plain().items()} if lag else {}),
+            "gap": int(lag is not None and lag.gap is not None),
+            "gaps": len(self.gaps),
+        }
 
-    def plan(self, found: Discovery | None) -> dict[str, Any]:
+    def planned(self, found: Discovery | None) -> dict[str, Any]:
         """Return the plan as it is shown."""
         files = found.plan.found if found and isinstance(found.plan, ScanPlan) else None
         return {
@@ -514,21 +457,3 @@ class _Copy:
             "compactions": self.compactions,
             "stopped_by": self.stopped_by,
         }
-
-    def outcome(self, status: Status | None = None, *, plan: dict[str, Any]) -> Outcome:
-        """Return the outcome of the run."""
-        if status is None:
-            is_changed = self.compactions or self.totals.epochs
-            status = Status.DONE if is_changed else Status.NOTHING_TO_DO
-            status = Status.PARTIAL if self.gaps else status
-        return Outcome(
-            command="ingest",
-            table=self.table,
-            branch=self.options.branch,
-            status=status,
-            operation_id=self.totals.operation_id,
-            base_snapshot_id=self.base_snapshot_id,
-            snapshot_ids=(self.totals.snapshot_id,) if self.totals.snapshot_id else (),
-            plan=plan,
-            result={} if status is Status.DRY_RUN else self.facts(),
-        )

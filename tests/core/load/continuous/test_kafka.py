@@ -30,7 +30,7 @@ from lake.core.load.continuous.kafka.options import (
     parse_start,
 )
 from lake.core.load.continuous.kafka.spool import Spool, check_of
-from lake.core.load.continuous.runs import commit_mark
+from lake.core.load.continuous.totals import commit_mark
 from lake.core.read.continuous.options import OnGap
 from lake.core.table.snapshots.streams import StreamEpoch
 

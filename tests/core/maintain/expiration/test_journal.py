@@ -21,7 +21,7 @@ from support.tables.iceberg_tables import (
 )
 from support.tables.table_harness import TableHarness
 
-from lake.cli.signals import SignalHandlers
+from lake.cli.process.signals import SignalHandlers
 from lake.core.base.errors import (
     CommitUnknownError,
     NotAuthorisedError,

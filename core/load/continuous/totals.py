@@ -1,13 +1,11 @@
-"""What all loads that go on have in common: what they did, when they stop, and the compaction after a commit."""
+"""What a continuous load did so far, and epochs without rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lake.core.base.errors import CommitConflictError, CorruptFileError, LakeError, StoppedError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.table.snapshots.streams import StreamEpoch
 from lake.core.transaction.commit.commit import CommitRequest, Committed, commit_snapshot
@@ -17,29 +15,6 @@ from lake.core.transaction.session import Session
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
-
-_ROUNDS = 5
-
-
-class Stopped(Exception):  # noqa: N818 - not a failure
-    """A stop signal arrived between two epochs."""
-
-
-class UnfinishedEpoch(Exception):  # noqa: N818 - reported by the outcome
-    """Tables of an epoch were not loaded: the next run loads them."""
-
-
-@contextmanager
-def between_epochs() -> Iterator[None]:
-    """End the run in order if a stop signal arrives inside the block.
-
-    Raises:
-        Stopped: a signal arrived.
-    """
-    try:
-        yield
-    except (StoppedError, KeyboardInterrupt) as stop:
-        raise Stopped from stop
 
 
 @dataclass(slots=True)
@@ -107,22 +82,6 @@ class Totals:
         }
 
 
-def with_new_plans(session: Session, load: Callable[[], Outcome]) -> Outcome:
-    """Load an epoch; after a conflict it is planned again, a few times.
-
-    Raises:
-        CommitConflictError: each plan was in conflict; nothing was changed.
-    """
-    session.protected_files.clear()
-    for remaining in reversed(range(_ROUNDS)):
-        try:
-            return load()
-        except CommitConflictError:
-            if not remaining:
-                raise
-    raise AssertionError("the last round returns or raises")
-
-
 def commit_mark(session: Session, table: Table, branch: str, epoch: StreamEpoch) -> Committed:
     """Commit an epoch without rows: only so is the position kept at which a stream starts.
 
@@ -132,25 +91,7 @@ def commit_mark(session: Session, table: Table, branch: str, epoch: StreamEpoch)
     """
     guard = StreamGuard(epoch)
     request = CommitRequest(operation_id=session.ids.uuid(), branch=branch, guard=guard)
-    with session.interrupts.last_commit():
+    with session.interrupts.recorded(), session.interrupts.last_commit():
         return commit_snapshot(
             session, table, AppendFiles(added=[]), request, summary=guard.summary
         )
-
-
-def compacted(session: Session, compact: Callable[[], Outcome] | None) -> int:
-    """Compact the table after an epoch, if that is wanted and due; return how often, 0 or 1.
-
-    Raises:
-        CorruptFileError: a file of the table is damaged. Other failures are warnings: the rows are loaded.
-    """
-    if compact is None:
-        return 0
-    try:
-        outcome = compact()
-    except CorruptFileError:
-        raise
-    except LakeError as error:
-        session.warn(f"the rows are loaded, but the compaction failed: {error.message}")
-        return 0
-    return int(outcome.status in {Status.DONE, Status.PARTIAL})

@@ -1,0 +1,83 @@
+"""One load of any mode: an append, an overwrite, an upsert or a change log, as its options or the table say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lake.core.base.errors import CommitConflictError, InvalidRequestError
+from lake.core.base.options import Option
+from lake.core.base.outcome import Outcome
+from lake.core.load.changelog_load.load import execute_changes, preview_changes
+from lake.core.load.changelog_load.plan import ChangeOptions, plan_changelog_load
+from lake.core.load.ingest.execute import execute, preview
+from lake.core.load.ingest.options import APPEND
+from lake.core.load.ingest.plan import plan_ingest
+from lake.core.load.upsert.execute import execute_upsert, preview_upsert
+from lake.core.load.upsert.plan import plan_upsert, upsert_of_property
+
+if TYPE_CHECKING:
+    from lake.core.load.ingest.options import IngestOptions
+    from lake.core.load.upsert.options import UpsertOptions
+    from lake.core.transaction.session import Session
+
+_ROUNDS = 5
+
+
+def load(
+    session: Session,
+    table: str,
+    options: IngestOptions,
+    by_key: UpsertOptions | ChangeOptions | None,
+    *,
+    dry_run: bool = False,
+) -> Outcome:
+    """Load files or a table's rows once.
+
+    Args:
+        session: the session.
+        table: the table's name.
+        options: what is loaded.
+        by_key: the options of a load by key; None for other loads.
+        dry_run: describe the plan only.
+
+    Raises:
+        InvalidRequestError: options contradict each other.
+    """
+    if by_key is None:
+        plan = plan_ingest(session, table, options)
+        by_key = upsert_of_property(session, plan) if options.mode == APPEND else None
+        if by_key is None:
+            return preview(session, plan) if dry_run else execute(session, plan)
+    if options.mode != APPEND:
+        mode = Option(options.mode.replace("-", "_"))
+        option = Option.CHANGES_COLUMN if isinstance(by_key, ChangeOptions) else Option.UPSERT
+        raise InvalidRequestError(f"{option} and {mode} contradict each other")
+    if isinstance(by_key, ChangeOptions):
+        log = plan_changelog_load(session, table, options, by_key)
+        return preview_changes(session, log) if dry_run else execute_changes(session, log)
+    wanted = plan_upsert(session, table, options, by_key)
+    return preview_upsert(session, wanted) if dry_run else execute_upsert(session, wanted)
+
+
+def load_epoch(session: Session, load_once: Callable[[], Outcome]) -> Outcome:
+    """Load an epoch of a stream; after a conflict it is planned again, a few times.
+
+    Stops that come after its commit are held back until the stream has recorded the epoch.
+
+    Args:
+        session: the session.
+        load_once: plans the epoch and loads it.
+
+    Raises:
+        CommitConflictError: each plan was in conflict; nothing was changed.
+    """
+    session.protected_files.clear()
+    for remaining in reversed(range(_ROUNDS)):
+        try:
+            with session.interrupts.recorded():
+                return load_once()
+        except CommitConflictError:
+            if not remaining:
+                raise
+    raise AssertionError("the last round returns or raises")
