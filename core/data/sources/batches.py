@@ -30,9 +30,9 @@ from lake.core.data.formats.parquet.legacy_calendar import is_legacy, refuse_old
 from lake.core.data.formats.parquet.page_sizes import refuse_large_pages
 from lake.core.data.formats.parquet.row_groups import leaf_indexes, row_groups_of
 from lake.core.data.formats.parquet.types import source_schema, variant_columns
-from lake.core.data.sources import csv_files, json_lines
 from lake.core.data.sources.acceptance import EVERY_ROW, Acceptance, BadRow, NeededColumns, RawRows
 from lake.core.data.sources.added_columns import added_schema, with_added
+from lake.core.data.sources.csv import texts as csv_files
 from lake.core.data.sources.discovery import (
     ARROW,
     AVRO,
@@ -45,6 +45,7 @@ from lake.core.data.sources.discovery import (
     readable,
 )
 from lake.core.data.sources.inference import InferredType, infer_type, joined
+from lake.core.data.sources.json import rows as json_lines
 from lake.core.data.sources.text_values import ValueContext, from_text
 from lake.core.data.sources.type_notes import TypeNote, explain
 from lake.core.io.storage.storage import Storage

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lake.core.base.errors import BadInputError
-from lake.core.data.sources import csv_files, json_lines
 from lake.core.data.sources.acceptance import (
     BadRow,
     NeededColumns,
@@ -25,7 +24,9 @@ from lake.core.data.sources.batches import (
     typed_batches,
     with_needed,
 )
+from lake.core.data.sources.csv import texts as csv_files
 from lake.core.data.sources.discovery import CSV, JSON, Position, Source, readable
+from lake.core.data.sources.json import rows as json_lines
 from lake.core.io.storage.storage import Storage
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from lake.core.data.sources import csv_files, json_lines
 from lake.core.data.sources.acceptance import Acceptance, RejectedRows
 from lake.core.data.sources.batches import source_batches
+from lake.core.data.sources.csv import texts as csv_files
 from lake.core.data.sources.discovery import Source
+from lake.core.data.sources.json import rows as json_lines
 from lake.core.data.sources.valued_rows import valued_rows
 from lake.core.io.storage.storage import Storage
 

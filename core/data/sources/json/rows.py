@@ -48,7 +48,7 @@ from lake.core.data.sources.acceptance import (
 )
 from lake.core.data.sources.discovery import Position, Source, open_stream
 from lake.core.data.sources.inference import TIMES, InferredType, infer_type, joined
-from lake.core.data.sources.json_documents import HINT, LONGEST_OBJECT, is_document, objects
+from lake.core.data.sources.json.documents import HINT, LONGEST_OBJECT, is_document, objects
 from lake.core.data.sources.text_forms import TextForms
 from lake.core.data.sources.text_values import ValueContext, from_text, tidied
 from lake.core.io.storage.storage import Storage

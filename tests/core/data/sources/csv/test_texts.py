@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lake.core.data.sources import csv_files
+from lake.core.data.sources.csv import texts as csv_files
 from lake.core.data.sources.discovery import Source
 from lake.core.io.storage.storage import Storage
 
@@ -23,7 +23,7 @@ _BLOCK = 64 * 1024
 _SLOW_COMMAND = """
 import sys, time
 from contextlib import contextmanager
-from lake.core.data.sources import csv_files
+from lake.core.data.sources.csv import texts as csv_files
 from lake.cli.__main__ import run
 
 class Slow:

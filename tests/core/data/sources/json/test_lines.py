@@ -30,9 +30,9 @@ from pyiceberg.types import (
 from support.tiers import examples
 
 from lake.core.base.errors import BadInputError
-from lake.core.data.sources import json_lines
 from lake.core.data.sources.batches import source_batches
 from lake.core.data.sources.discovery import Source
+from lake.core.data.sources.json import rows as json_lines
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.types.arrow_schema import arrow_schema
 
