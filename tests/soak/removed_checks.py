@@ -1660,7 +1660,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "an upsert replaces rows by objects that lack columns",
-            "core/data/sources/json/rows.py",
+            "core/data/sources/json/exact.py",
             '            source.needed.check_row(row, f"{where}, line {number},")\n',
             "            pass\n",
             (_MISSING,),
