@@ -1004,7 +1004,7 @@ def _routes() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "a row that is divided is located in its part, not in its file",
-            "core/data/sources/json_lines.py",
+            "core/data/sources/json/rows.py",
             "        locate=located_later,\n",
             "",
             (_VALUED_ROWS, _ROUTE),
@@ -1660,7 +1660,7 @@ def _inputs() -> tuple[RemovedCheck, ...]:
         ),
         RemovedCheck(
             "an upsert replaces rows by objects that lack columns",
-            "core/data/sources/json_lines.py",
+            "core/data/sources/json/exact.py",
             '            source.needed.check_row(row, f"{where}, line {number},")\n',
             "            pass\n",
             (_MISSING,),

@@ -2,7 +2,7 @@
 
 The text is exact: times as ISO 8601, decimals with all digits, binaries as base64, UUIDs with hyphens, NaN and the
 infinities as words in quotes. A map with text keys is an object; any other map is a list of pairs.
-`lake.core.data.sources.text_values` and `lake.core.data.sources.json_lines` read all of these.
+`lake.core.data.sources.text_values` and `lake.core.data.sources.json.exact` read all of these.
 """
 
 from __future__ import annotations

@@ -8,11 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.types import UnknownType
 
 from lake.core.base import locations
 from lake.core.base.errors import BadInputError, CorruptFileError, RefusedError
@@ -30,9 +28,11 @@ from lake.core.data.formats.parquet.legacy_calendar import is_legacy, refuse_old
 from lake.core.data.formats.parquet.page_sizes import refuse_large_pages
 from lake.core.data.formats.parquet.row_groups import leaf_indexes, row_groups_of
 from lake.core.data.formats.parquet.types import source_schema, variant_columns
-from lake.core.data.sources import csv_files, json_lines
-from lake.core.data.sources.acceptance import EVERY_ROW, Acceptance, BadRow, NeededColumns, RawRows
+from lake.core.data.sources.acceptance import EVERY_ROW, Acceptance, NeededColumns, RawRows
 from lake.core.data.sources.added_columns import added_schema, with_added
+from lake.core.data.sources.csv.columns import csv_columns
+from lake.core.data.sources.csv.rows import csv_rows
+from lake.core.data.sources.csv.texts import column_names
 from lake.core.data.sources.discovery import (
     ARROW,
     AVRO,
@@ -44,11 +44,12 @@ from lake.core.data.sources.discovery import (
     Source,
     readable,
 )
-from lake.core.data.sources.inference import InferredType, infer_type, joined
-from lake.core.data.sources.text_values import ValueContext, from_text
-from lake.core.data.sources.type_notes import TypeNote, explain
+from lake.core.data.sources.json.inference import first_columns, infer_columns
+from lake.core.data.sources.json.rows import json_rows
+from lake.core.data.sources.text_values import ValueContext
+from lake.core.data.sources.type_notes import TypeNote
 from lake.core.io.storage.storage import Storage
-from lake.core.spec.types.arrow_schema import arrow_schema, arrow_type
+from lake.core.spec.types.arrow_schema import arrow_schema
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -90,9 +91,9 @@ def source_columns(
     if source.format == JSON:
         with readable(source.path):
             columns = (
-                json_lines.infer_columns(storage, source, known, seen, skip_bad=skip_bad)
+                infer_columns(storage, source, known, seen, skip_bad=skip_bad)
                 if infer
-                else json_lines.first_columns(storage, source, known, skip_bad=skip_bad)
+                else first_columns(storage, source, known, skip_bad=skip_bad)
             )
     else:
         columns = _columns(storage, source, known, infer=infer, notes=notes, skip_bad=skip_bad)
@@ -139,7 +140,13 @@ def _columns(
         if source.format == ARROW:
             with _open_arrow(storage, source.path) as (schema, _):
                 return schema
-        return _csv_columns(storage, source, known, infer=infer, notes=notes, skip_bad=skip_bad)
+        names = column_names(storage, source)
+        if names is None:
+            return None
+        _refuse_many(source, len(names))
+        return csv_columns(
+            storage, source, names, known, infer=infer, notes=notes, skip_bad=skip_bad
+        )
 
 
 def _parquet_schema(parquet: Any, path: str) -> pa.Schema:
@@ -149,67 +156,6 @@ def _parquet_schema(parquet: Any, path: str) -> pa.Schema:
             hint="write its values to the file as text, or as columns of other types",
         )
     return source_schema(parquet)
-
-
-def _csv_columns(
-    storage: Storage,
-    source: Source,
-    known: Schema | None,
-    *,
-    infer: bool,
-    notes: list[TypeNote] | None,
-    skip_bad: bool,
-) -> pa.Schema | None:
-    names = csv_files.column_names(storage, source)
-    if names is None:
-        return None
-    _refuse_many(source, len(names))
-    types = {
-        item.name: arrow_type(item.field_type)
-        for item in (known.fields if known else ())
-        if not (infer and isinstance(item.field_type, UnknownType))
-    }
-    new = [name for name in names if name not in types]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadInputError(
-            f"the header of {source.path} has two columns named {twice}", hint="rename one of them"
-        )
-    if infer and new:
-        types.update(_inferred_types(storage, source, new, notes, skip_bad=skip_bad))
-    return pa.schema([(name, types.get(name, pa.string())) for name in names])
-
-
-def _inferred_types(
-    storage: Storage,
-    source: Source,
-    names: Sequence[str],
-    notes: list[TypeNote] | None,
-    *,
-    skip_bad: bool,
-) -> dict[str, pa.DataType]:
-    """Return the narrowest type for all values of each named column in the whole file."""
-    kinds = dict.fromkeys(names, InferredType.NOTHING)
-    forms = source.text.forms
-    for rows in csv_files.text_rows(storage, source, skip_ragged=skip_bad):
-        for name, kind in kinds.items():
-            if kind is InferredType.TEXT:
-                continue
-            column = rows.batch.column(name)
-            kinds[name] = joined(kind, infer_type(column, forms))
-            if kinds[name] is InferredType.TEXT and notes is not None:
-                reason = explain(column, rows.numbers, kind, forms)
-                if reason is not None:
-                    row, value, options = reason
-                    notes.append(
-                        TypeNote(
-                            column=name, path=source.path, row=row, value=value, options=options
-                        )
-                    )
-    return {
-        name: pa.string() if kind is InferredType.NOTHING else kind.arrow
-        for name, kind in kinds.items()
-    }
 
 
 def source_batches(
@@ -240,11 +186,9 @@ def source_batches(
     with readable(source.path):
         rejects = acceptance.rejects is not None
         if source.format == JSON:
-            parts = json_lines.json_rows(
-                storage, source, schema, rejects=rejects, position=position
-            )
+            parts = json_rows(storage, source, schema, rejects=rejects, position=position)
         elif source.format == CSV:
-            parts = _csv_rows(storage, source, schema, first, position, rejects=rejects)
+            parts = csv_rows(storage, source, schema, first, position, rejects=rejects)
         else:
             parts = _typed_rows(storage, source, schema, position)
         if source.added is not None:
@@ -253,62 +197,6 @@ def source_batches(
             batch = acceptance.accepted(part, source.path)
             if batch.num_rows or source.format != JSON:
                 yield batch
-
-
-def _csv_rows(
-    storage: Storage,
-    source: Source,
-    schema: Schema,
-    first: int | None,
-    position: Position | None,
-    *,
-    rejects: bool,
-) -> Iterator[RawRows]:
-    lines = csv_files.Lines(storage, source)
-    for rows in csv_files.text_rows(storage, source, skip_ragged=rejects, position=position):
-        batch, numbers = rows.batch.slice(0, first), rows.numbers[:first]
-        yield RawRows(
-            size=batch.num_rows,
-            convert=partial(csv_part, batch, numbers, source, schema),
-            numbers=numbers,
-            locate=lines.find_all,
-            unreadable=[BadRow(item.row, item.reason) for item in rows.ragged],
-        )
-
-
-def csv_part(
-    batch: pa.RecordBatch,
-    numbers: Sequence[int],
-    source: Source,
-    schema: Schema,
-    start: int,
-    count: int,
-) -> pa.RecordBatch:
-    """Return some rows of a batch of texts with the columns of a table's schema.
-
-    Args:
-        batch: the rows, all columns as text.
-        numbers: the number of each of its rows in the file.
-        source: the file.
-        schema: the table's schema.
-        start: the first row that is wanted.
-        count: the number of rows.
-
-    Raises:
-        BadInputError: a value does not match its column.
-    """
-    batch, numbers = batch.slice(start, count), numbers[start : start + count]
-    if source.needed is not None:
-        source.needed.check_rows(batch, numbers, source.path)
-    columns = []
-    for item in schema.fields:
-        if item.name in batch.schema.names:
-            context = ValueContext(item.name, source.path, numbers, forms=source.text.forms)
-            parse = from_text if item.field_type.is_primitive else json_lines.from_json_texts
-            columns.append(parse(batch.column(item.name), item.field_type, context))
-        else:
-            columns.append(write_column(item, batch.num_rows))
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
 
 
 def _typed_rows(

@@ -14,7 +14,8 @@ from io import StringIO
 
 from lake.core.base.errors import BadInputError, CorruptFileError, InvalidRequestError
 from lake.core.base.options import Option
-from lake.core.data.sources.csv_files import csv_reader, delimiter_of, not_utf_8
+from lake.core.data.sources.csv.lines import csv_reader, delimiter_of
+from lake.core.data.sources.csv.refusals import not_utf_8
 from lake.core.data.sources.discovery import (
     CSV,
     JSON,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lake.core.base.errors import BadInputError
-from lake.core.data.sources import csv_files, json_lines
 from lake.core.data.sources.acceptance import (
     BadRow,
     NeededColumns,
@@ -20,12 +19,15 @@ from lake.core.data.sources.acceptance import (
 )
 from lake.core.data.sources.batches import (
     as_table_rows,
-    csv_part,
     row_text,
     typed_batches,
     with_needed,
 )
+from lake.core.data.sources.csv.lines import Lines
+from lake.core.data.sources.csv.rows import csv_part
+from lake.core.data.sources.csv.texts import text_rows
 from lake.core.data.sources.discovery import CSV, JSON, Position, Source, readable
+from lake.core.data.sources.json.rows import json_values
 from lake.core.io.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def valued_rows(
     """
     with readable(source.path):
         if source.format == JSON:
-            yield from json_lines.json_values(
+            yield from json_values(
                 storage, source, column, kind, rejects=rejects, position=position
             )
         elif source.format == CSV:
@@ -92,8 +94,8 @@ def _index(schema: pa.Schema, column: str, where: str) -> int:
 def _csv_values(
     storage: Storage, source: Source, column: str, position: Position | None, *, rejects: bool
 ) -> Iterator[ValuedRows]:
-    lines = csv_files.Lines(storage, source)
-    for rows in csv_files.text_rows(storage, source, skip_ragged=rejects, position=position):
+    lines = Lines(storage, source)
+    for rows in text_rows(storage, source, skip_ragged=rejects, position=position):
         yield ValuedRows(
             values=rows.batch.column(_index(rows.batch.schema, column, source.path)),
             numbers=rows.numbers,

@@ -32,7 +32,7 @@ from lake.core.data.schemas import new_tables
 from lake.core.data.schemas.new_tables import NewTable
 from lake.core.data.schemas.source_checks import SourceColumns
 from lake.core.data.sorting.sort_keys import RowOrder, described_order
-from lake.core.data.sources.csv_files import delimiter_of
+from lake.core.data.sources.csv.lines import delimiter_of
 from lake.core.data.sources.discovery import CSV, Source, find_sources
 from lake.core.data.sources.text_format import UTF_8
 from lake.core.data.sources.type_notes import TypeNote

@@ -71,6 +71,7 @@ from lake.core.table.snapshots import ancestry
 from lake.core.transaction.commit.commit import Committed
 from lake.core.transaction.commit.operations import AppendFiles, Operation, OverwriteFiles, RowDelta
 from lake.core.transaction.removals import rows_that_may_change
+from lake.core.transaction.replanning import replanned
 from lake.core.transaction.session import Session
 from lake.core.transaction.spec_conditions import check_specs, same_spec, sole_spec
 from lake.core.transaction.staging.failed_attempts import remove_lost_attempts
@@ -81,7 +82,6 @@ Keyed = TypeVar("Keyed", bound=DeduplicateTask)
 # Keys of which an index takes some 100 to 200 MiB.
 _BUCKET_ROWS = 4_000_000
 _BUCKET_BYTES = 128 * 1024 * 1024
-_ROUNDS = 5
 _SHOWN_KEYS = 3
 
 
@@ -452,20 +452,23 @@ class _Upsert(Load):
             publish_manifests(staging, plan, source.files, matched.deletes)
             if plan.options.stage:
                 return Landed(self._result(matched))
-        for remaining in reversed(range(_ROUNDS)):
+
+        def attempt(start: tuple[Table, str, KeyMatches]) -> Landed:
+            table, commit_id, matched = start
             if not (self._is_change(matched, source) or plan.options.epoch):
                 return Landed(self._result(matched))
-            try:
-                committed = self._commit(self._operation(matched, source), table, commit_id)
-                return Landed(self._result(matched), committed, commit_id)
-            except CommitConflictError:
-                if not remaining:
-                    raise
-            table, commit_id = self._refreshed(table), self.session.ids.uuid()
+            committed = self._commit(self._operation(matched, source), table, commit_id)
+            return Landed(self._result(matched), committed, commit_id)
+
+        def again(start: tuple[Table, str, KeyMatches]) -> tuple[Table, str, KeyMatches]:
+            before, _, matched = start
+            table, commit_id = self._refreshed(before), self.session.ids.uuid()
             if not self._blindly:
                 self._storage.delete(file.path for file in matched.files)
                 matched = self._matched(matcher, table, source)
-        raise AssertionError("the last round returns or raises")
+            return table, commit_id, matched
+
+        return replanned(attempt, (table, commit_id, matched), again)
 
     def _matched(self, matcher: Matcher, table: Table, source: _Source) -> KeyMatches:
         matched = (matcher.blind if self._blindly else matcher.match)(table, source.buckets)

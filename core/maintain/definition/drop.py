@@ -39,6 +39,7 @@ from lake.core.transaction.garbage.other_tables import OtherTables
 from lake.core.transaction.garbage.own_files import own_files
 from lake.core.transaction.garbage.reachability import KINDS, Reachability
 from lake.core.transaction.locks.table_lock import with_table_lock
+from lake.core.transaction.replanning import replanned
 from lake.core.transaction.session import Session
 
 _BATCH = 1000
@@ -256,15 +257,12 @@ def _drop_newest(session: Session, table: Table) -> Table:
         NotFoundError: the table was dropped or renamed, or another one has its name now.
         CommitConflictError: other writers commit too often.
     """
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            _drop_entry(session, table)
-        except CommitConflictError:
-            table = table.refreshed()
-        else:
-            return table
-    _drop_entry(session, table)
-    return table
+
+    def attempt(newest: Table) -> Table:
+        _drop_entry(session, newest)
+        return newest
+
+    return replanned(attempt, table, lambda last: last.refreshed(), rounds=_ATTEMPTS)
 
 
 def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:

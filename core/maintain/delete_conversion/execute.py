@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lake.core.base.errors import CommitConflictError, CommitUnknownError, LakeError
+from lake.core.base.errors import CommitUnknownError, LakeError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Meter, showing
 from lake.core.data.deletes.writers import check_delete_files
@@ -21,6 +21,7 @@ from lake.core.transaction.commit.conflicts import CommitsSince, refuse_old_data
 from lake.core.transaction.commit.operations import SnapshotStep
 from lake.core.transaction.commit.preconditions import require_writable
 from lake.core.transaction.commit.work_limits import WorkLimits
+from lake.core.transaction.replanning import Start, replanned
 from lake.core.transaction.staging.failed_attempts import remove_lost_attempts
 from lake.core.transaction.staging.operation_files import staged
 
@@ -104,34 +105,31 @@ class _Run:
     def _commit_once(self, table: Table) -> Table | None:
         """Do the next part; return the table after its commit, or None if nothing remains to be done."""
         operation_id = self._session.ids.uuid() if self.snapshot_ids else self._operation_id
-        for remaining in reversed(range(_ROUNDS)):
-            self._session.interrupts.checkpoint()
-            plan = self._make_plan(table)
-            if not self.snapshot_ids:
-                self._begin(plan)
-            part = plan.limited(self._most())
-            # A part of a conversion may end no delete file; its data files need not be read again.
-            if not (part.chosen or part.size) or (self.snapshot_ids and not self._left(plan)):
-                self._remaining = self._left(plan)
-                return None
-            try:
-                # A failed attempt's files are removed, unless the outcome of its commit is not known.
-                with staged(self._session, table, operation_id):
-                    written = _write(self._session, part, operation_id)
-                    committed = _commit(self._session, part, written, operation_id)
-            except CommitConflictError:
-                if not remaining:
-                    raise
-                table, operation_id = table.refreshed(), self._session.ids.uuid()
-                continue
-            if not self.snapshot_ids:
-                self._operation_id = operation_id
-            self.snapshot_ids += committed.snapshot_ids
-            self._files += part.size
-            self._result.update(part.result(written))
-            self._remaining = self._left(plan) - frozenset(part.chosen)
-            return committed.table if self._remaining and part.size else None
-        raise AssertionError("the last round returns or raises")
+        start = Start(self._session, table, operation_id)
+        return replanned(self._attempt, start, Start.renewed, rounds=_ROUNDS)
+
+    def _attempt(self, start: Start) -> Table | None:
+        _, table, operation_id = start
+        self._session.interrupts.checkpoint()
+        plan = self._make_plan(table)
+        if not self.snapshot_ids:
+            self._begin(plan)
+        part = plan.limited(self._most())
+        # A part of a conversion may end no delete file; its data files need not be read again.
+        if not (part.chosen or part.size) or (self.snapshot_ids and not self._left(plan)):
+            self._remaining = self._left(plan)
+            return None
+        # A failed attempt's files are removed, unless the outcome of its commit is not known.
+        with staged(self._session, table, operation_id):
+            written = _write(self._session, part, operation_id)
+            committed = _commit(self._session, part, written, operation_id)
+        if not self.snapshot_ids:
+            self._operation_id = operation_id
+        self.snapshot_ids += committed.snapshot_ids
+        self._files += part.size
+        self._result.update(part.result(written))
+        self._remaining = self._left(plan) - frozenset(part.chosen)
+        return committed.table if self._remaining and part.size else None
 
     def _begin(self, plan: DeletePlan) -> None:
         self._shown = plan.limited(self._limits.max_files)

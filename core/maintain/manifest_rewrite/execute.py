@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lake.core.base.errors import CommitConflictError, LakeError
+from lake.core.base.errors import LakeError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.maintain.manifest_rewrite.plan import ManifestOptions, ManifestPlan, plan_manifests
 from lake.core.table.manifests.clusters import Clustering
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.completeness import read_list
-from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
+from lake.core.transaction.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.transaction.commit.preconditions import require_writable
+from lake.core.transaction.replanning import Start, replanned
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
-_ROUNDS = 5
 _COLUMNS = (
     *("spec_id", "content", "manifests", "manifests_after", "bytes"),
     *("per_partition", "per_partition_after"),
@@ -38,34 +38,29 @@ def execute(session: Session, table: Table, options: ManifestOptions, operation_
         CommitUnknownError: the commit may have succeeded.
     """
     require_writable(table, options.branch)
-    for remaining in reversed(range(_ROUNDS)):
-        plan = plan_manifests(table, options, reads_all=False)
+    found: dict[tuple[int, int], Clustering] = {}
+
+    def measured(content: int, spec_id: int, clustering: Clustering) -> None:
+        found[content, spec_id] = clustering
+
+    def attempt(start: Start) -> tuple[ManifestPlan, Committed | None, str]:
+        plan = plan_manifests(start.table, options, reads_all=False)
         if plan.is_empty:
-            return _outcome(plan, Status.NOTHING_TO_DO, {})
-        found: dict[tuple[int, int], Clustering] = {}
+            return plan, None, start.operation_id
+        operation = replace(plan.operation, measured=measured)
+        request = CommitRequest(operation_id=start.operation_id, branch=options.branch)
+        done = commit_snapshot(session, start.table, operation, request)
+        return plan, done, start.operation_id
 
-        def measured(content: int, spec_id: int, clustering: Clustering) -> None:
-            found[content, spec_id] = clustering  # noqa: B023 - called before the next round
-
-        try:
-            done = commit_snapshot(
-                session,
-                table,
-                replace(plan.operation, measured=measured),
-                CommitRequest(operation_id=operation_id, branch=options.branch),
-            )
-        except CommitConflictError:
-            if not remaining:
-                raise
-            table = table.refreshed()
-            operation_id = session.ids.uuid()
-            continue
-        left = _manifests_left(session, done.table, options.branch)
-        groups = [replace(x, clustering=found[x.content, x.spec_id]) for x in plan.groups]
-        plan = replace(plan, groups=groups)
-        result = {"rewritten": plan.facts()["rewritten"], "manifests": left}
-        return _outcome(plan, Status.DONE, result, operation_id, done.snapshot_ids)
-    raise AssertionError("the last round returns or raises")
+    first = Start(session, table, operation_id)
+    plan, done, operation_id = replanned(attempt, first, Start.renewed)
+    if done is None:
+        return _outcome(plan, Status.NOTHING_TO_DO, {})
+    left = _manifests_left(session, done.table, options.branch)
+    groups = [replace(x, clustering=found[x.content, x.spec_id]) for x in plan.groups]
+    plan = replace(plan, groups=groups)
+    result = {"rewritten": plan.facts()["rewritten"], "manifests": left}
+    return _outcome(plan, Status.DONE, result, operation_id, done.snapshot_ids)
 
 
 def _manifests_left(session: Session, table: Table, branch: str) -> int | None:

@@ -15,12 +15,11 @@ from lake.core.maintain.repair.report import outcome_of
 from lake.core.table.catalogs.catalog import Table
 from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
 from lake.core.transaction.commit.commit import CommitRequest, commit_snapshots
+from lake.core.transaction.replanning import Start, replanned
 
 if TYPE_CHECKING:
     from lake.core.transaction.commit.operations import SnapshotStep
     from lake.core.transaction.session import Session
-
-_ROUNDS = 5
 
 
 def execute(session: Session, table: Table, options: RepairOptions, operation_id: str) -> Outcome:
@@ -31,27 +30,24 @@ def execute(session: Session, table: Table, options: RepairOptions, operation_id
         CommitUnknownError: the commit may have succeeded.
     """
     verbose = session.settings.verbose
-    for remaining in reversed(range(_ROUNDS)):
-        plan = plan_repairs(table, options)
-        if plan.is_empty:
-            return outcome_of(plan, Status.NOTHING_TO_DO, verbose=verbose)
-        try:
-            snapshot_ids = _commit(session, plan, operation_id)
-        except CommitConflictError:
-            if not remaining:
-                raise
-            table = table.refreshed()
-            operation_id = session.ids.uuid()
-            continue
-        return outcome_of(
-            plan,
-            Status.DONE,
-            verbose=verbose,
-            operation_id=operation_id if snapshot_ids else None,
-            snapshot_ids=snapshot_ids,
-            result={"repairs": plan.facts()},
-        )
-    raise AssertionError("the last round returns or raises")
+
+    def attempt(start: Start) -> tuple[RepairPlan, Sequence[int], str]:
+        plan = plan_repairs(start.table, options)
+        done = () if plan.is_empty else _commit(session, plan, start.operation_id)
+        return plan, done, start.operation_id
+
+    first = Start(session, table, operation_id)
+    plan, snapshot_ids, operation_id = replanned(attempt, first, Start.renewed)
+    if plan.is_empty:
+        return outcome_of(plan, Status.NOTHING_TO_DO, verbose=verbose)
+    return outcome_of(
+        plan,
+        Status.DONE,
+        verbose=verbose,
+        operation_id=operation_id if snapshot_ids else None,
+        snapshot_ids=snapshot_ids,
+        result={"repairs": plan.facts()},
+    )
 
 
 def _commit(session: Session, plan: RepairPlan, operation_id: str) -> Sequence[int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lake.core.base.errors import CommitConflictError, RefusedError
+from lake.core.base.errors import RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Meter, showing
@@ -27,6 +27,7 @@ from lake.core.spec.types.arrow_schema import moved_schema, top_columns
 from lake.core.spec.types.sort_orders import partition_fields, table_order
 from lake.core.transaction.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.transaction.commit.operations import DeleteKey, RowDelta
+from lake.core.transaction.replanning import Start, replanned
 from lake.core.transaction.staging.failed_attempts import remove_lost_attempts
 from lake.core.transaction.staging.operation_files import staged
 from lake.core.transaction.superseded_deletes import superseded_deletes
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from lake.core.table.manifests.data_files import DataFile
     from lake.core.transaction.removals import Removals
     from lake.core.transaction.session import Session
-
-_ROUNDS = 5
 
 
 @dataclass(slots=True)
@@ -97,31 +96,28 @@ def execute(session: Session, table: Table, options: DeletionOptions, operation_
         CommitConflictError: other writers changed what is deleted each time; nothing was changed.
         CommitUnknownError: the commit may have succeeded; no file was deleted.
     """
-    for remaining in reversed(range(_ROUNDS)):
+
+    def attempt(start: Start) -> Outcome:
+        _, table, operation_id = start
         session.interrupts.checkpoint()
         plan = plan_deletion(session, table, options)
         if plan.already or plan.is_empty:
             return _outcome(plan, Status.NOTHING_TO_DO)
         _refuse_too_many(session, plan)
-        try:
-            # A failed attempt's files are removed, unless the outcome of its commit is not known.
-            with staged(session, table, operation_id) as staging:
-                deleted = _run(session, plan, plan.mode, operation_id)
-                if not (plan.whole.count or deleted.hit):
-                    return _outcome(plan, Status.NOTHING_TO_DO)
-                remove_lost_attempts(session, table, operation_id, deleted.paths)
-                committed = _commit(session, plan, deleted, operation_id)
-                if committed.already:
-                    # Another process committed the same run.
-                    staging.delete_unreferenced(committed.table, deleted.paths)
-                    return _outcome(replace(plan, already=True), Status.NOTHING_TO_DO)
-        except CommitConflictError:
-            if not remaining:
-                raise
-            table, operation_id = table.refreshed(), session.ids.uuid()
-            continue
+        # A failed attempt's files are removed, unless the outcome of its commit is not known.
+        with staged(session, table, operation_id) as staging:
+            deleted = _run(session, plan, plan.mode, operation_id)
+            if not (plan.whole.count or deleted.hit):
+                return _outcome(plan, Status.NOTHING_TO_DO)
+            remove_lost_attempts(session, table, operation_id, deleted.paths)
+            committed = _commit(session, plan, deleted, operation_id)
+            if committed.already:
+                # Another process committed the same run.
+                staging.delete_unreferenced(committed.table, deleted.paths)
+                return _outcome(replace(plan, already=True), Status.NOTHING_TO_DO)
         return _done(plan, deleted, committed, operation_id)
-    raise AssertionError("the last round returns or raises")
+
+    return replanned(attempt, Start(session, table, operation_id), Start.renewed)
 
 
 def _refuse_too_many(session: Session, plan: DeletionPlan) -> None:

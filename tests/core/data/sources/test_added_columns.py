@@ -63,7 +63,7 @@ def test_each_row_has_its_own_value(
     lines = [texts.get(kind, json.dumps({"n": n})) for n, kind in enumerate(kinds)]
     source = write(tmp_path, lines, pa.array(range(len(lines)), pa.int64()))
     # Several blocks.
-    monkeypatch.setattr("lake.core.data.sources.json_lines._BLOCK_BYTES", 40)
+    monkeypatch.setattr("lake.core.data.sources.json.blocks._BLOCK_BYTES", 40)
     rejects = _Rejects()
 
     rows = read(source, schema(LongType()), Acceptance(rejects=rejects))

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from lake.core.data.sources import csv_files, json_lines
 from lake.core.data.sources.acceptance import Acceptance, RejectedRows
 from lake.core.data.sources.batches import source_batches
+from lake.core.data.sources.csv import texts
 from lake.core.data.sources.discovery import Source
+from lake.core.data.sources.json import blocks
 from lake.core.data.sources.valued_rows import valued_rows
 from lake.core.io.storage.storage import Storage
 
@@ -99,8 +100,8 @@ def test_divided_rows_and_rejects_are_those_of_the_whole_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, rows: list[tuple[str | None, Any]]
 ) -> None:
     # Several blocks.
-    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 64)
-    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(blocks, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(texts, "BLOCK_BYTES", 64)
     source = write(tmp_path / name, rows)
 
     assert divided(source) == undivided(source)

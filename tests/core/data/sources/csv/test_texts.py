@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lake.core.data.sources import csv_files
+from lake.core.data.sources.csv import texts
 from lake.core.data.sources.discovery import Source
 from lake.core.io.storage.storage import Storage
 
@@ -23,7 +23,7 @@ _BLOCK = 64 * 1024
 _SLOW_COMMAND = """
 import sys, time
 from contextlib import contextmanager
-from lake.core.data.sources import csv_files
+from lake.core.data.sources.csv import texts
 from lake.cli.__main__ import run
 
 class Slow:
@@ -41,9 +41,9 @@ def open_slowly(*arguments):
     with plain(*arguments) as stream:
         yield Slow(stream)
 
-plain = csv_files.open_stream
-csv_files.open_stream = open_slowly
-csv_files._BLOCK_BYTES = 65536
+plain = texts.open_stream
+texts.open_stream = open_slowly
+texts.BLOCK_BYTES = 65536
 sys.exit(run())
 """
 
@@ -74,7 +74,7 @@ class Slow:
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[Slow]:
     """Make files slow; receives each stream that is opened."""
     opened: list[Slow] = []
-    plain = csv_files.open_stream
+    plain = texts.open_stream
 
     @contextmanager
     def open_slowly(*arguments: Any) -> Iterator[Slow]:
@@ -82,8 +82,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[Slow]:
             opened.append(Slow(stream))
             yield opened[-1]
 
-    monkeypatch.setattr(csv_files, "open_stream", open_slowly)
-    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", _BLOCK)
+    monkeypatch.setattr(texts, "open_stream", open_slowly)
+    monkeypatch.setattr(texts, "BLOCK_BYTES", _BLOCK)
     return opened
 
 
@@ -95,13 +95,13 @@ def source(tmp_path: Path) -> Source:
 
 
 def first_rows_only(source: Source) -> None:
-    rows = csv_files.text_rows(Storage(), source)
+    rows = texts.text_rows(Storage(), source)
     assert next(rows).batch.num_rows > 0
     rows.close()  # type: ignore[attr-defined]
 
 
 def names_only(source: Source) -> None:
-    assert csv_files.column_names(Storage(), source) == ["id", "text"]
+    assert texts.column_names(Storage(), source) == ["id", "text"]
 
 
 @pytest.mark.parametrize("read", [first_rows_only, names_only])

@@ -30,9 +30,10 @@ from pyiceberg.types import (
 from support.tiers import examples
 
 from lake.core.base.errors import BadInputError
-from lake.core.data.sources import json_lines
 from lake.core.data.sources.batches import source_batches
 from lake.core.data.sources.discovery import Source
+from lake.core.data.sources.json import blocks, inference, typed
+from lake.core.data.sources.json.exact import exact_rows
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.types.arrow_schema import arrow_schema
 
@@ -78,8 +79,8 @@ ROW = st.fixed_dictionaries(
 )
 
 
-def block_of(*lines: str) -> json_lines._Block:
-    return json_lines._Block("".join(line + "\n" for line in lines).encode(), 1)
+def block_of(*lines: str) -> blocks.Block:
+    return blocks.Block("".join(line + "\n" for line in lines).encode(), 1)
 
 
 def source_of(path: Path, text: str | bytes) -> Source:
@@ -93,19 +94,19 @@ def read(path: Path, text: str | bytes, schema: Schema) -> list[dict[str, Any]]:
 
 
 def small_blocks(patch: pytest.MonkeyPatch, size: int) -> None:
-    patch.setattr(json_lines, "_BLOCK_BYTES", size)
+    patch.setattr(blocks, "_BLOCK_BYTES", size)
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(rows=st.lists(ROW, min_size=1, max_size=6), ascii_only=st.booleans())
 def test_both_readers_give_the_same_rows(rows: list[dict[str, Any]], ascii_only: bool) -> None:
     block = block_of(*(json.dumps(row, ensure_ascii=ascii_only) for row in rows))
-    forms = json_lines._forms(SCHEMA)
+    forms = typed.forms_of(SCHEMA)
     assert forms is not None
 
     source = Source(path="f", format="json", size_bytes=1)
-    fast = json_lines._fast(block, forms, SCHEMA, source)
-    raw = json_lines._exact(block, SCHEMA, source)
+    fast = typed.typed_rows(block, forms, SCHEMA, source)
+    raw = exact_rows(block, SCHEMA, source)
     exact = raw.convert(0, raw.size)
 
     assert fast is not None
@@ -256,7 +257,7 @@ def test_a_line_without_end_is_not_gathered_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_blocks(monkeypatch, 10)
-    monkeypatch.setattr(json_lines, "LONGEST_OBJECT", 100)
+    monkeypatch.setattr(blocks, "LONGEST_OBJECT", 100)
 
     with pytest.raises(BadInputError, match="longer than 100 bytes"):
         read(tmp_path / "x.json", '{"s": "' + "x" * 1000 + '"}', SCHEMA)
@@ -275,7 +276,7 @@ def test_columns_are_inferred_over_all_blocks(
     ]
     source = source_of(tmp_path / "x.json", "\n".join(json.dumps(row) for row in rows))
 
-    found = json_lines.infer_columns(Storage(), source)
+    found = inference.infer_columns(Storage(), source)
 
     assert {item.name: str(item.type) for item in found} == {
         "n": "double",
@@ -298,14 +299,14 @@ def test_a_column_of_two_kinds_is_refused(
     source = source_of(tmp_path / "x.json", f'{{"a": 1}}\n{second}\n')
 
     with pytest.raises(BadInputError, match="a"):
-        json_lines.infer_columns(Storage(), source)
+        inference.infer_columns(Storage(), source)
 
 
 def test_no_lines_have_no_columns(tmp_path: Path) -> None:
     source = source_of(tmp_path / "x.json", "\n\n")
 
-    assert json_lines.infer_columns(Storage(), source) is None
-    assert json_lines.first_columns(Storage(), source) is None
+    assert inference.infer_columns(Storage(), source) is None
+    assert inference.first_columns(Storage(), source) is None
     assert (
         pa.Table.from_batches(
             source_batches(Storage(), source, SCHEMA), arrow_schema(SCHEMA)
@@ -342,4 +343,4 @@ def test_lines_without_an_object_take_no_process_down(tmp_path: Path, line: str)
     for text in (line + "\n", '{"s": "a"}\n' + line):
         source = source_of(tmp_path / "x.json", text)
         with pytest.raises(BadInputError, match="is not a JSON object"):
-            json_lines.infer_columns(Storage(), source)
+            inference.infer_columns(Storage(), source)

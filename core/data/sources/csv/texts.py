@@ -7,46 +7,22 @@ empty text.
 
 from __future__ import annotations
 
-import codecs
-import csv
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import TextIOWrapper
 from threading import Lock
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from lake.core.base.errors import CorruptFileError, LakeError
-from lake.core.base.options import Option
-from lake.core.data.sources.discovery import Position, Source, open_bytes, open_stream
-from lake.core.data.sources.text_format import DELIMITER_NAMES
+from lake.core.base.errors import CorruptFileError
+from lake.core.data.sources.csv.lines import BLOCK_BYTES, delimiter_of, ends_in_quotes
+from lake.core.data.sources.csv.refusals import RaggedRow, ragged_error, refuse_other_encoding
+from lake.core.data.sources.discovery import Position, Source, open_stream
 from lake.core.data.sources.text_forms import replaced_nulls
 from lake.core.io.storage.storage import Storage
 
-_BLOCK_BYTES = 8 * 1024 * 1024
-# More than two blocks, which is more than PyArrow reads of one row.
-_LONGEST_VALUE = 4 * _BLOCK_BYTES
 _NO_ROWS = "Empty CSV file"
-_CUT = "unexpected end of data"
-_TOO_LONG = "larger than field limit"
-_LATIN = f"if it is Western European: {Option.ENCODING} latin-1, or cp1252 if Windows wrote it"
-
-
-class RaggedRow(NamedTuple):
-    """A row with another number of columns than the header; `row` counts the rows below the header from 1."""
-
-    row: int
-    expected: int
-    found: int
-
-    @property
-    def reason(self) -> str:
-        """What is wrong with the row."""
-        columns = "column" if self.expected == 1 else "columns"
-        return f"{self.expected} {columns} expected, {self.found} found"
 
 
 class TextRows(NamedTuple):
@@ -55,12 +31,6 @@ class TextRows(NamedTuple):
     batch: pa.RecordBatch
     numbers: Sequence[int]
     ragged: Sequence[RaggedRow]
-
-
-def delimiter_of(source: Source) -> str:
-    """Return the delimiter of a file: as is known, else by its name."""
-    by_name = "\t" if ".tsv" in os.path.basename(source.path).lower() else ","
-    return source.text.delimiter or by_name
 
 
 def column_names(storage: Storage, source: Source) -> list[str] | None:
@@ -79,7 +49,7 @@ def column_names(storage: Storage, source: Source) -> list[str] | None:
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             if str(error).startswith(_NO_ROWS):
                 return None
-            _refuse_other_encoding(error, storage, source)
+            refuse_other_encoding(error, storage, source)
             raise
 
 
@@ -121,11 +91,11 @@ def text_rows(
                 yield TextRows(_no_rows(names), (), rest)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             if ragged.fatal is not None:
-                raise _ragged_error(ragged.fatal, storage, source) from error
-            _refuse_other_encoding(error, storage, source)
+                raise ragged_error(ragged.fatal, storage, source) from error
+            refuse_other_encoding(error, storage, source)
             raise
     # PyArrow accepts such a value. The number of quotes may also be odd because of quotes in unquoted values.
-    if stream.quotes % 2 and _ends_in_quotes(storage, source):
+    if stream.quotes % 2 and ends_in_quotes(storage, source):
         raise CorruptFileError(f"{source.path} ends inside a quoted value: the file is incomplete")
 
 
@@ -218,132 +188,12 @@ class _ReadAhead:
             self._has_ended = True
 
 
-def _ends_in_quotes(storage: Storage, source: Source) -> bool:
-    """Whether the file's last value begins with a quote that is not closed."""
-    with open_stream(storage, source) as stream:
-        try:
-            lines = TextIOWrapper(stream, "utf-8", "replace", newline="")
-            for _ in csv_reader(lines, source, strict=True):
-                pass
-        except csv.Error as error:
-            return str(error) == _CUT or _TOO_LONG in str(error)
-    return False
-
-
-def csv_reader(lines: Iterable[str], source: Source, *, strict: bool = False) -> Any:
-    """Return Python's parser of a file's lines, which knows the numbers of lines."""
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_VALUE))
-    quote = source.text.quote
-    return csv.reader(
-        lines,
-        delimiter=delimiter_of(source),
-        quotechar=quote or None,
-        quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
-        strict=strict,
-    )
-
-
-class Lines:
-    """Finds the lines of rows in the file, from its first row to its last."""
-
-    def __init__(self, storage: Storage, source: Source) -> None:
-        self._found = self._rows(storage, source)
-        self._row = -int(source.text.header)
-
-    def find(self, row: int) -> tuple[int, str]:
-        """Return the number of a row's first line, from 1, and its text; rows must be asked for in their order.
-
-        The number is 0 if a value before is too long.
-        """
-        line, text = 0, ""
-        while self._row < row:
-            self._row += 1
-            line, text = next(self._found, (0, ""))
-        return line, text
-
-    def find_all(self, rows: Sequence[int]) -> tuple[Sequence[int | None], Sequence[str]]:
-        """Return the lines and the texts of several rows; see `find`."""
-        found = [self.find(row) for row in rows]
-        return [line or None for line, _ in found], [text for _, text in found]
-
-    def _rows(self, storage: Storage, source: Source) -> Iterator[tuple[int, str]]:
-        taken: list[str] = []
-        with open_stream(storage, source) as stream:
-            lines = TextIOWrapper(stream, "utf-8-sig", "replace", newline="")
-            above = source.text.skip_rows
-            for _ in range(above):
-                lines.readline()
-            reader = csv_reader(_recorded(lines, taken), source)
-            while True:
-                first = above + reader.line_num + 1
-                taken.clear()
-                try:
-                    cells = next(reader, None)
-                except csv.Error:
-                    # A value is too long, so the lines after it are not known.
-                    return
-                if cells is None:
-                    return
-                # PyArrow does not count empty lines.
-                if cells:
-                    yield first, "".join(taken).rstrip("\r\n")
-
-
-def _recorded(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
-    for line in lines:
-        taken.append(line)
-        yield line
-
-
-# Errors
-
-
-def _ragged_error(ragged: RaggedRow, storage: Storage, source: Source) -> LakeError:
-    line, text = Lines(storage, source).find(ragged.row)
-    used = delimiter_of(source)
-    others = [x for x in DELIMITER_NAMES if x != used and x in text] if ragged.expected == 1 else []
-    if others:
-        typed = r"$'\t'" if others[0] == "\t" else f"'{others[0]}'"
-        hint = f"is it separated by {DELIMITER_NAMES[others[0]]}? try {Option.DELIMITER} {typed}"
-    else:
-        hint = "a value that contains the delimiter must be in quotes"
-    place = f"line {line}" if line else f"row {ragged.row}"
-    return CorruptFileError(f"{source.path}, {place}: {ragged.reason}", hint=hint)
-
-
-def _refuse_other_encoding(error: Exception, storage: Storage, source: Source) -> None:
-    if source.text.is_utf_8 and (place := not_utf_8(storage, source)):
-        raise place from error
-
-
-def not_utf_8(storage: Storage, source: Source) -> CorruptFileError | None:
-    """Return the error for a file that is not UTF-8, with the first such line; None if it is UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    with open_bytes(storage, source.path) as stream:
-        line = 1
-        while True:
-            data = bytes(stream.read(_BLOCK_BYTES))
-            kept = decoder.getstate()[0]
-            try:
-                decoder.decode(data, final=not data)
-            except UnicodeDecodeError as error:
-                part = kept + data
-                line += part.count(b"\n", 0, error.start)
-                return CorruptFileError(
-                    f"{source.path}, line {line}: the byte 0x{part[error.start]:02X} is not UTF-8",
-                    hint=_LATIN,
-                )
-            if not data:
-                return None
-            line += data.count(b"\n")
-
-
 def _open(stream: Any, source: Source, types: dict[str, pa.DataType], ragged: Any) -> Any:
     text = source.text
     return arrow_csv.open_csv(
         stream,
         read_options=arrow_csv.ReadOptions(
-            block_size=_BLOCK_BYTES,
+            block_size=BLOCK_BYTES,
             use_threads=False,
             skip_rows=text.skip_rows,
             column_names=None if text.header else text.names,
