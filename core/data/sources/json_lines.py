@@ -264,7 +264,7 @@ def _lines_part(
     raw = _BlockRows(schema, replace(source, needed=needed), rejects=rejects)(block)
     return raw._replace(
         numbers=[places[number] for number in raw.numbers],
-        locate=located_later,
+        locate=located_later,  # check: row-located-in-file
         unreadable=[BadRow(places[row.number], row.reason) for row in raw.unreadable],
     )
 
@@ -589,7 +589,7 @@ def _columns_of(
                 hint=f"add {Option.EVOLVE} to add new columns",
             )
         if source.needed is not None:
-            source.needed.check_row(row, f"{where}, line {number},")
+            source.needed.check_row(row, f"{where}, line {number},")  # check: columns-of-objects
     defaults = json_defaults(schema.fields)
     columns = []
     for item in schema.fields:

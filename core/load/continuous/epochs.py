@@ -94,7 +94,7 @@ class Epochs:
         if late is not None:
             self._finish(self._note(late, late.epoch))
             return
-        offer = self.state.offered
+        offer = self.state.offered  # check: offer-continued
         if offer is not None and not offer.loaded:
             offer = self._checked(offer)
         if offer is not None:
@@ -109,7 +109,7 @@ class Epochs:
         taken = list(files[: max(1, self.common_schema([file.path for file in files]))])
         offer = Offer(epoch=self.state.epoch + 1, files=tuple(taken))
         self._gone = set()
-        self._offer(offer)
+        self._offer(offer)  # check: offer-before-load
         self._finish(offer)
         return self._gone
 
@@ -277,6 +277,7 @@ class Epochs:
             self.totals.add_commits(outcome)
             raise UnfinishedEpoch
         is_empty = outcome.status is Status.NOTHING_TO_DO
+        # check: list-given-up
         if (is_empty or self.state.given_up) and not self._is_committed(offer) and is_empty:
             # The files have no rows: the number is used again.
             number -= 1
