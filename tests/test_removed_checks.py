@@ -1,4 +1,4 @@
-"""The list of safety checks fits the code: `python -m soak.mutants` takes each out and runs its tests."""
+"""The markers of safety checks fit the code: `python -m soak.mutants` takes each check out and runs its tests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from soak.mutants import mutated
+from soak.markers import Edit, always, becomes, instead, markers, never, removed, without
+from soak.mutants import marked_code
 from soak.removed_checks import CHECKS, RemovedCheck
 
 ROOT = Path(__file__).parent.parent
+MARKED = marked_code()
 
 
 @cache
@@ -24,11 +26,26 @@ def names_of_tests(path: Path) -> frozenset[str]:
     )
 
 
+@cache
+def parsed(text: str) -> str:
+    return ast.dump(ast.parse(text))
+
+
+def test_each_check_is_marked_once_in_the_source_and_each_marker_names_a_check() -> None:
+    assert sorted(check.name for check in CHECKS) == sorted(MARKED)
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_a_safety_check_can_be_taken_out(check: RemovedCheck) -> None:
-    text = mutated((ROOT / check.file).read_text(), check)
+    _, code = MARKED[check.name]
 
-    ast.parse(text)
+    assert parsed(check.edit(code)) != parsed(code.text)
+
+
+def test_each_copy_lacks_another_check() -> None:
+    texts = {parsed(check.edit(MARKED[check.name][1])) for check in CHECKS}
+
+    assert len(texts) == len(CHECKS)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -43,5 +60,69 @@ def test_the_tests_of_a_safety_check_exist_and_ci_runs_them(check: RemovedCheck)
         assert name.partition("[")[0] in names if name else names
 
 
-def test_each_copy_lacks_another_check() -> None:
-    assert len({(check.file, check.old, check.new) for check in CHECKS}) == len(CHECKS)
+@pytest.mark.parametrize(
+    ("source", "edit", "expected"),
+    [
+        ("check(1)  # check: it", removed, "pass"),
+        ("# check: it\ncheck(1)", removed, "pass"),
+        ("if a:  # check: it\n    x = 1", never, "if False:\n    x = 1"),
+        ("if a:\n    b\nelif c:  # check: it\n    d", always, "if a:\n    b\nelif True:\n    d"),
+        ("for x in y:  # check: it\n    f(x)", never, "for x in ():\n    f(x)"),
+        ("while a:  # check: it\n    f(a)", never, "while False:\n    f(a)"),
+        ("def f():\n    return a  # check: it", always, "def f():\n    return True"),
+        ("x = (\n    a\n    and b  # check: it\n)", removed, "x = a"),
+        (
+            "x = [\n    a\n    for a in b\n    if c  # check: it\n]",
+            removed,
+            "x = [a for a in b if True]",
+        ),
+        ("f(\n    a,\n    b=c,  # check: it\n)", removed, "f(a)"),
+        ("f(\n    a,\n    b=c,  # check: it\n)", never, "f(a, b=False)"),
+        (
+            "try:\n    f()\nexcept A:  # check: it\n    raise\nexcept B:\n    g()",
+            removed,
+            "try:\n    f()\nexcept B:\n    g()",
+        ),
+        ("x = (a, b)  # check: it", without("b"), "x = (a,)"),
+        ("x = a and b or c  # check: it", without("b"), "x = a or c"),
+        ("x = (a or b or c) in d  # check: it", without("c"), "x = (a or b) in d"),
+        ("x = a | b  # check: it", without("b"), "x = a"),
+        ("if f(a):  # check: it\n    f(b)\n    a", instead("a", "b"), "if f(b):\n    f(b)\n    a"),
+        ("x = f(a)  # check: it", becomes("y = 1"), "y = 1"),
+    ],
+)
+def test_an_edit_changes_the_marked_code_only(source: str, edit: Edit, expected: str) -> None:
+    ((name, code),) = markers(source)
+
+    assert name == "it"
+    assert parsed(edit(code)) == parsed(expected)
+
+
+def test_a_marker_may_name_several_checks_of_one_line() -> None:
+    found = list(markers("x = a and b  # check: first, second-one"))
+
+    assert [(name, code.line) for name, code in found] == [("first", 1), ("second-one", 1)]
+
+
+@pytest.mark.parametrize(
+    ("source", "edit", "message"),
+    [
+        ("# check: it\n\nx = 1", removed, "nothing begins on line 2"),
+        ("x = f(a, a)  # check: it", without("a"), "2 parts are a"),
+        ("x = f(a)  # check: it", without("b"), "0 parts are b"),
+        ("x = f(a)  # check: it", never, "Assign has no condition"),
+        ("x = not a  # check: it", without("a"), "no part of UnaryOp"),
+    ],
+)
+def test_an_edit_that_does_not_fit_the_marked_code_is_refused(
+    source: str, edit: Edit, message: str
+) -> None:
+    ((_, code),) = markers(source)
+
+    with pytest.raises(ValueError, match=message):
+        edit(code)
+
+
+def test_a_marker_without_a_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a marker: # check: Of it"):
+        list(markers("x = 1  # check: Of it"))

@@ -2,7 +2,8 @@
 
 `data/script_contract.json` is the recorded contract. New options and keys may be added to lake; whatever is recorded
 must stay. A change of the record breaks scripts: record it again on purpose only (``python -m test_script_contract``
-in ``tests``), and name the change in the release notes.
+in ``tests``), and name the change in the release notes. The record has one line for each option, error, status, file
+and key of a document, so that the change of one is a change of one line.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ RECORDED = Path(__file__).parent / "data" / "script_contract.json"
 _ROWS = "id,day,name\n1,2026-01-01,a\n2,2026-01-02,b\n3,2026-01-02,c\n"
 _CHANGES = "op,id,day,name\n+I,8,2026-01-02,x\n-D,1,2026-01-01,a\n"
 _WIDER = "id,day,name,size\n4,2026-01-03,d,5\n"
+# How many levels of a part have a line for each of their members.
+_LEVELS = {"options": 2, "statuses": 1, "errors": 1, "documents": 3, "files": 1, "summaries": 2}
 # Parts of names that differ from run to run; the longest come first.
 _VARYING = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
@@ -247,9 +250,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return contract(tmp_path_factory.mktemp("contract"))
 
 
-@pytest.mark.parametrize(
-    "part", ["options", "statuses", "errors", "documents", "files", "summaries"]
-)
+@pytest.mark.parametrize("part", _LEVELS)
 def test_scripts_find_what_they_relied_on(observed: dict[str, Any], part: str) -> None:
     recorded = json.loads(RECORDED.read_text())
 
@@ -274,8 +275,42 @@ def _has(items: list[Any], wanted: Any) -> bool:
     return any(not list(_missing(wanted, item)) for item in items)
 
 
+def test_the_record_has_one_line_for_each_option() -> None:
+    text = RECORDED.read_text()
+    lines = {line.strip().rstrip(",") for line in text.splitlines()}
+    recorded = json.loads(text)
+
+    assert written(recorded) == text
+    for options in recorded["options"].values():
+        assert {f"{_text(name)}: {_text(option)}" for name, option in options.items()} <= lines
+
+
+def written(contract: Mapping[str, Any]) -> str:
+    """Return the text of a contract as it is recorded."""
+    parts = [f" {_text(name)}: {_lines(contract[name], _LEVELS[name], 1)}" for name in _LEVELS]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _lines(value: Any, levels: int, depth: int) -> str:
+    """Return a value as JSON, with a line for each member of its outer levels."""
+    if not levels or not isinstance(value, list | Mapping):
+        return _text(value)
+    inner, indent = (levels - 1, depth + 1), " " * depth
+    if isinstance(value, list):
+        members, marks = [_lines(item, *inner) for item in value], "[]"
+    else:
+        members = [f"{_text(key)}: {_lines(item, *inner)}" for key, item in value.items()]
+        marks = "{}"
+    lines = ",\n".join(f"{indent} {member}" for member in members)
+    return f"{marks[0]}\n{lines}\n{indent}{marks[1]}" if members else marks
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         found = contract(Path(scratch))
-    RECORDED.write_text(json.dumps(found, indent=1, default=str, ensure_ascii=False) + "\n")
+    RECORDED.write_text(written(found))
     sys.stdout.write(f"recorded {len(found['documents'])} documents\n")

@@ -159,7 +159,7 @@ class EngineError(LakeError):
     kind = "engine"
 
 
-class StoppedError(ReportedError):
+class StoppedError(ReportedError):  # check: stop-is-no-failure
     """The user or the system asked lake to stop; exit code 128 + the signal's number.
 
     It is not an `Exception`, because it can be raised at any point: code that goes on after a failure, here or in a

@@ -113,13 +113,14 @@ def deletable(location: str, roots: list[str]) -> bool:
     as the end of the name, and a slash at the end, which file systems ignore. A root must itself have two parts:
     ``s3://bucket`` owns nothing.
     """
-    if location.endswith("/"):
+    if location.endswith("/"):  # check: trailing-slash
         return False
     try:
         text = canonical(location)
         path = parse(location).path
     except BadInputError:
         return False
+    # check: unsafe-path-parts
     if _UNSAFE_TO_DELETE.search(text) or any(part in {".", ".."} for part in path.split("/")):
         return False
     return text.startswith(_owned(tuple(roots)))
@@ -145,7 +146,7 @@ def _owned(roots: tuple[str, ...]) -> tuple[str, ...]:
 def _deep_enough(root: str) -> bool:
     parsed = parse(root)
     parts = [part for part in (parsed.authority, *parsed.path.split("/")) if part]
-    return len(parts) >= _ROOT_PARTS and ".." not in parts
+    return len(parts) >= _ROOT_PARTS and ".." not in parts  # check: not-a-bucket-root
 
 
 def public_form(location: str) -> str:

@@ -14,22 +14,25 @@ import tempfile
 import time
 from pathlib import Path
 
+from soak.markers import MarkedCode, markers
 from soak.removed_checks import CHECKS, RemovedCheck
 
 _ROOT = Path(__file__).parents[2]
-_COPIED = ("cli", "commands", "core", "tests", "completions", "pyproject.toml", "README.md")
+_SOURCES = ("cli", "commands", "core")
+_COPIED = (*_SOURCES, "tests", "completions", "pyproject.toml", "README.md")
 _FAILED, _SECONDS = 1, 900
 
 
 def main(part: str = "") -> int:
     """Run the checks whose names contain a text; return the exit code."""
     chosen = [check for check in CHECKS if part in check.name]
+    marked = marked_code()
     survived = []
     with tempfile.TemporaryDirectory(prefix="lake-mutants-") as folder:
         copy = _copied(Path(folder))
         for check in chosen:
             started = time.monotonic()
-            caught, detail = _caught(copy, check)
+            caught, detail = _caught(copy, check, *marked[check.name])
             seconds = time.monotonic() - started
             print(f"{'caught' if caught else 'SURVIVED'} {check.name} ({detail}, {seconds:.0f} s)")
             sys.stdout.flush()
@@ -49,15 +52,28 @@ def _copied(folder: Path) -> Path:
     return folder
 
 
-def _caught(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
+def marked_code(root: Path = _ROOT) -> dict[str, tuple[Path, MarkedCode]]:
+    """Return what each marker marks, and its file below the root.
+
+    Raises:
+        ValueError: a name is marked in two places.
+    """
+    found: dict[str, tuple[Path, MarkedCode]] = {}
+    for path in (path for source in _SOURCES for path in (root / source).rglob("*.py")):
+        for name, code in markers(path.read_text()):
+            if name in found:
+                raise ValueError(f"{name} is marked in {found[name][0]} and {path}")
+            found[name] = path.relative_to(root), code
+    return found
+
+
+def _caught(copy: Path, check: RemovedCheck, file: Path, code: MarkedCode) -> tuple[bool, str]:
     """Run a check's tests without it; return whether one failed, and which."""
-    path = copy / check.file
-    whole = path.read_text()
-    path.write_text(mutated(whole, check))
+    (copy / file).write_text(check.edit(code))
     try:
         return _tested(copy, check)
     finally:
-        path.write_text(whole)
+        (copy / file).write_text(code.text)
 
 
 def _tested(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
@@ -93,17 +109,6 @@ def _tested(copy: Path, check: RemovedCheck) -> tuple[bool, str]:
     if done.returncode == _FAILED and failures:
         return True, failures[0].split(" - ")[0].removeprefix("FAILED ")
     return False, (done.stdout.splitlines() or ["no output"])[-1]
-
-
-def mutated(text: str, check: RemovedCheck) -> str:
-    """Return a file's text without a check.
-
-    Raises:
-        ValueError: the check does not occur in it exactly once.
-    """
-    if text.count(check.old) != 1:
-        raise ValueError(f"{check.name}: its text occurs {text.count(check.old)} times")
-    return text.replace(check.old, check.new)
 
 
 if __name__ == "__main__":

@@ -210,6 +210,7 @@ class _Positions:
         own = [PositionFile(self._storage, item, {file.path}) for item in deletes]
         found = RowPositions()
         for item in (*own, *self._of_partition.get((file.spec_id, file.partition), ())):
+            # check: position-deletes-of-own-commit
             if file.sequence_number <= item.sequence_number:
                 found.update(item.of(file.path))
         return found if len(found) else None

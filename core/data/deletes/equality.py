@@ -95,6 +95,7 @@ class EqualityDeletes:
             )
         if self._index is None or not self.may_delete(sequence_number):
             return np.zeros(keys.num_rows, np.bool_)
+        # check: equality-deletes-of-older-rows
         return self._index.sequences(keys) > sequence_number
 
     def deleted_rows(self, rows: Iterable[RowKeys]) -> Iterator[tuple[int, Int64s]]:

@@ -150,7 +150,7 @@ def read_vector(storage: Storage, file: DeleteFile) -> RowPositions:
         CorruptFileError: it contradicts its format or the table's metadata.
     """
     found = RowPositions.from_blob(read_blob(storage, file), file.path)
-    if len(found) != file.record_count:
+    if len(found) != file.record_count:  # check: vector-of-this-file
         raise CorruptFileError(
             f"the deletion vector in {file.path} has {len(found)} positions, "
             f"but the table's metadata declares {file.record_count}"

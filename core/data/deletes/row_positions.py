@@ -104,7 +104,7 @@ class RowPositions:
         body = data[_LENGTH.size : -_LENGTH.size]
         if body[: len(_MAGIC)] != _MAGIC:
             raise CorruptFileError(f"{name} does not contain a deletion vector")
-        if _LENGTH.unpack(data[-_LENGTH.size :])[0] != zlib.crc32(body):
+        if _LENGTH.unpack(data[-_LENGTH.size :])[0] != zlib.crc32(body):  # check: vector-checksum
             raise CorruptFileError(f"{name} contains a deletion vector with a wrong checksum")
         found = cls()
         try:

@@ -30,6 +30,7 @@ def found_rows(
 ) -> Iterator[DeletedRows]:
     """Yield the found rows of each file, with those that the table's deletes already delete."""
     for file, positions in found:
+        # check: earlier-positions-in-vector
         yield deleted_rows(file, positions, deletes.positions_of(file))
 
 

@@ -49,7 +49,7 @@ def last_rows(keys: pa.Table) -> Int64s:
     for other in others:
         # Each factor is at most 2^31.
         pairs = [
-            pa.array(left.astype(np.int64) * other.limit + right)
+            pa.array(left.astype(np.int64) * other.limit + right)  # check: all-key-columns
             for left, right in zip(found.parts, other.parts, strict=True)
         ]
         found = _distinct(pairs)

@@ -389,7 +389,7 @@ def _parquet_batches(
             size = min(size, _BATCH_ROWS)
             for batch in batches_of_group(parquet, source.path, index, columns, size):
                 batch.validate(full=True)
-                if legacy:
+                if legacy:  # check: julian-dates
                     refuse_old_times(batch, source.path)
                 done += batch.num_rows
                 yield row, batch, types

@@ -142,7 +142,7 @@ def read_container(
             block = header.inflate(packed, max_bytes - inflated)
             inflated += len(block)
             blocks.append(Block(count, block))
-    if is_sealed and digest.digest()[:_SYNC_BYTES] != header.sync:
+    if is_sealed and digest.digest()[:_SYNC_BYTES] != header.sync:  # check: manifest-seal
         raise CorruptFileError(
             f"{name} is damaged: its sync marker is not the hash of its contents"
         )
@@ -211,7 +211,7 @@ class Header:
         """
         if count < 0:
             raise CorruptFileError(f"{self.name}: a block of {count} objects")
-        if sync != self.sync:
+        if sync != self.sync:  # check: sync-marker
             raise CorruptFileError(f"{self.name}: a block does not end in the file's sync marker")
 
     def inflate(self, packed: memoryview, limit: int) -> Bytes:

@@ -48,7 +48,7 @@ def create(path: str, data: bytes, *, ids: Ids) -> None:
 
 def _link(temporary: str, path: str) -> None:
     try:
-        os.link(temporary, path)
+        os.link(temporary, path)  # check: exclusive-version
     except OSError as error:
         # A network file system that lost the response retries, and then finds its own link.
         if _names_of(temporary) > 1:

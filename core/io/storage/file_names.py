@@ -87,6 +87,7 @@ class FileNames:
                 resolved = os.path.dirname(resolved)
             elif name not in {"", "."}:
                 below = os.path.join(resolved, name)
+                # check: links-to-folders
                 target = self._target(below) if links < _MAX_LINKS else None
                 if target is None:
                     resolved = below

@@ -243,6 +243,7 @@ class Storage:
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
+                # check: no-link-in-place-of-file
                 require_file(location, os.stat(path, follow_symlinks=follow_link))
                 return filesystem.open_input_file(path)
             source = filesystem.open_input_file(path)
@@ -777,13 +778,14 @@ def _open_folder(folder: str, roots: Sequence[str]) -> int:
     """
     root = min((root for root in roots if _is_below(folder, root)), key=len, default=None)
     if root is None:
+        # check: no-link-to-folder
         if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):
             raise OSError(errno.ELOOP, "a symbolic link leads out of the table", folder)
         return os.open(folder, _FOLDER)
     descriptor = os.open(root or "/", _FOLDER)
     for part in filter(None, folder.removeprefix(root).split("/")):
         try:
-            below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+            below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)  # check: no-late-link
         except NotADirectoryError as error:
             raise OSError(
                 errno.ELOOP, "a part of the path is a link or a file, not a folder", folder

@@ -91,7 +91,7 @@ class Epochs:
         if late is not None:
             self._finish(self._note(late, late.epoch))
             return
-        offer = self.state.offered
+        offer = self.state.offered  # check: offer-continued
         if offer is not None and not offer.loaded:
             offer = self._checked(offer)
         if offer is not None:
@@ -106,7 +106,7 @@ class Epochs:
         taken = files[: max(1, self._count_of_one_schema(files))]
         offer = Offer(epoch=self.state.epoch + 1, files=tuple(taken))
         self._gone = set()
-        self._offer(offer)
+        self._offer(offer)  # check: offer-before-load
         self._finish(offer)
         return self._gone
 
@@ -284,6 +284,7 @@ class Epochs:
             self.totals.add_commits(outcome)
             raise UnfinishedEpoch
         is_empty = outcome.status is Status.NOTHING_TO_DO
+        # check: list-given-up
         if (is_empty or self.state.given_up) and not self._is_committed(offer) and is_empty:
             # The files have no rows: the number is used again.
             number -= 1

@@ -151,6 +151,7 @@ class StateStore:
         before = self.state
         after = replace(state, revision=(before.revision if before else 0) + 1)
         data = json.dumps({"format": FORMAT, **after.to_plain()}, ensure_ascii=False).encode()
+        # check: state-unchanged
         if not self.folder.replace(_STATE, data, expected=lambda: _read(self.folder) == before):
             raise LockedError(
                 f"another run changed the state in {self.folder.path} while this one worked",

@@ -199,7 +199,7 @@ def _refuse_tables(table: Table, paths: Sequence[str]) -> None:
                 f"{path} is in a folder of another table, whose maintenance may delete it",
                 hint=_COPY,
             )
-    if found := table_of_file(table, paths):
+    if found := table_of_file(table, paths):  # check: added-file-of-other-table
         raise RefusedError(
             f"{found[0]} is in a folder of another table, whose maintenance may delete it: {found[1]}",
             hint=_COPY,

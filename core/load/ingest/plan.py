@@ -489,7 +489,7 @@ def _plan_from_files(
     schema = target_schema(session, table, columns, options)
     if existing is not None:
         check_names(session, files, columns, known, options)
-    refuse_lacking(table, columns, options)
+    refuse_lacking(table, columns, options)  # check: columns-of-upsert
     return IngestPlan(
         options=options,
         table=table,

@@ -190,10 +190,10 @@ def _discard_leftovers(session: Session, table: Table, run: StagedRun) -> None:
 def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
     """Commit a staged run, unless a snapshot contains it already."""
     guard, table, branch = run.marks.guard, plan.table, plan.options.branch
-    if _is_held(session, plan, run):
+    if _is_held(session, plan, run):  # check: run-held-by-snapshots
         return _outcome(plan, Status.NOTHING_TO_DO)
     expired = expired_base(table, branch, run.marks)
-    if expired is not None:
+    if expired is not None:  # check: base-snapshot-retained
         raise RefusedError(
             f"{expired}: it is unknown whether the run was committed",
             hint=discarding(run.marks.name),

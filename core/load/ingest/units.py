@@ -52,6 +52,7 @@ def units_of_slices(files: Sequence[FileSlice]) -> list[Unit]:
     Args:
         files: the files in the order of their numbers.
     """
+    # check: order-of-table-rows
     in_order = sorted(enumerate(files), key=lambda item: (item[1].sequence_number, item[1].path))
     return [
         Unit(SourceUnit(file=piece, input_bytes=bytes_read), bytes_read, number)

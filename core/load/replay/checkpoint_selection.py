@@ -169,7 +169,7 @@ def later_checkpoints(storage: Storage, checkpoint: Checkpoint) -> dict[int, Sto
         }
         files = storage.look_up(later.values())
         return {number: file for number, path in later.items() if (file := files[path])}
-    except TRANSIENT_ERRORS:
+    except TRANSIENT_ERRORS:  # check: transient-failure-of-checkpoint
         raise
     except LakeError:
         return {}

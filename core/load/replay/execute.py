@@ -139,7 +139,7 @@ class _Replay:
         Raises:
             CommitConflictError: a part of a checkpoint was committed meanwhile, or the history was lost.
         """
-        self._require_history(table)
+        self._require_history(table)  # check: history-of-replay
         present = self._committed_meanwhile(table)
         jobs = [self._remaining(table, job, present) for job in self.plan.jobs]
         numbers = [self._committed(table, job) for job in jobs]
@@ -188,7 +188,7 @@ class _Replay:
             checkpoints=tuple(
                 item
                 for item in job.checkpoints
-                if not _is_done(item, before, now)
+                if not _is_done(item, before, now)  # check: checkpoint-done
                 and not self._ran(table, item)
                 and not self._is_held(item, present)
             ),
@@ -212,6 +212,7 @@ class _Replay:
         """Return the plan's files that occur in snapshots made since, on any branch."""
         wanted = _paths([item for job in self.plan.jobs for item in job.checkpoints])
         known = self.plan.table.metadata
+        # check: files-added-already
         return find_referenced(table.storage, table.metadata, wanted, known=known)
 
 
@@ -256,6 +257,7 @@ def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckp
     roots = manifest_roots(table)
     manifests = [manifest.path for item in done if item.run is None for manifest in item.manifests]
     # A checkpoint may name any file, even a live manifest; delete only files with a temporary manifest's name.
+    # check: only-names-of-flink
     own = [path for path in manifests if parse_name(path) and locations.deletable(path, roots)]
     failures = len(table.storage.delete(own).failed) + len(manifests) - len(own)
     staged = [item.marks.name for item in done if item.marks and not item.marks.is_interrupted]

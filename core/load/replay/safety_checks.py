@@ -46,18 +46,18 @@ def check(session: Session, survey: Survey) -> None:
         NotFoundError: nothing in the table is by the job that was asked for.
         RefusedError: a safety rule forbids the commit.
     """
-    _refuse_elsewhere(survey)
-    _refuse_unknown(survey)
+    _refuse_elsewhere(survey)  # check: checkpoint-of-this-table
+    _refuse_unknown(survey)  # check: known-job
     _warn(session, survey)
-    _refuse_unfit(survey)
-    _refuse_expired(survey)
+    _refuse_unfit(survey)  # check: whole-checkpoints
+    _refuse_expired(survey)  # check: checkpoint-before-expiry
     for job in survey.jobs:
         # Checkpoints without files change no rows.
         if any(item.manifests for item in job.checkpoints):
             _refuse_running(session, survey, job)
             _refuse_branch(survey, job)
-            _refuse_mode(survey, job)
-            _refuse_gaps(survey, job)
+            _refuse_mode(survey, job)  # check: mode-of-checkpoint
+            _refuse_gaps(survey, job)  # check: no-missing-manifests
     _refuse_twice(survey.jobs)
 
 
@@ -180,7 +180,7 @@ def _refuse_running(session: Session, survey: Survey, job: PendingJob) -> None:
         _last_write_ms(survey, job),
     )
     age_ms = session.clock.now_ms() - newest
-    if age_ms < survey.options.quiet_ms:
+    if age_ms < survey.options.quiet_ms:  # check: quiet-job
         raise RefusedError(
             f"job {job.job_id} may still be running: its newest file or commit is "
             f"{format_duration(max(age_ms, 0) / 1000)} old",

@@ -223,7 +223,7 @@ class _Same:
             RefusedError: it was.
         """
         other = self._loaded.get(self._uuid(target))
-        if other is not None:
+        if other is not None:  # check: one-name-per-table
             raise RefusedError(
                 f"{target.identifier} is the same table as {other}: the catalog ignores case",
                 hint="write the values in one case",
@@ -291,7 +291,7 @@ def _write_rejects(path: str, split: Split, folder: str) -> bool:
     draft = _second_path(path, folder) if there else path
     schema = rejects_schema(Schema(), with_columns=False)
     write_rejects(split.source.storage, schema, split.rejects.files, draft)
-    if there and not filecmp.cmp(draft, path, shallow=False):
+    if there and not filecmp.cmp(draft, path, shallow=False):  # check: rejects-of-first-run
         raise InvalidRequestError(
             f"{path} already exists, with other rows than this run rejects",
             hint=f"choose a new file for {Option.REJECTS}",

@@ -10,7 +10,7 @@ from lake.core.base.options import Option
 from lake.core.load.ingest.options import APPEND, IngestOptions
 
 MOST_TABLES = 100
-_ALLOWED = re.compile(r"[A-Za-z0-9_]+")
+_ALLOWED = re.compile(r"[A-Za-z0-9_]+")  # check: plain-table-names
 _LONGEST = 128
 
 

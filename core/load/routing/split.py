@@ -212,7 +212,9 @@ class _Division:
     ) -> None:
         raw = rows.part(indexes, target.schema, target.needed)
         acceptance = Acceptance(
-            [null_check, *target.checks], bad if self._rejects is not None else None
+            # check: keys-of-routed-rows
+            [null_check, *target.checks],
+            bad if self._rejects is not None else None,
         )
         try:
             batch = acceptance.accepted(raw, file.path)
@@ -248,7 +250,7 @@ class _Division:
     def _refuse_many(self, values: Iterable[str | None]) -> None:
         """Refuse more tables than allowed, before any of them is looked up."""
         new = {value for value in values if self._route.problem(value) is None}
-        if len(new | self._targets.keys()) > self._route.max_tables:
+        if len(new | self._targets.keys()) > self._route.max_tables:  # check: max-tables-of-route
             raise RefusedError(
                 f"column {self._route.column} has more than {self._route.max_tables:,} values, so the rows "
                 "belong to more tables than one run may load; nothing was written",

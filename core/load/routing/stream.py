@@ -60,6 +60,7 @@ def _tables_of(session: Session, route: RouteOptions) -> Iterator[str]:
     namespace, _, _ = route.name.rpartition(".")
     pattern = re.compile(route.pattern)
     if route.is_in(namespace):
+        # check: transient-failure-of-epochs
         listed = [table for found in namespaces_of(session.catalog) for table in found.listed()]
     else:
         listed = _listed(session, namespace)

@@ -463,7 +463,7 @@ class _Upsert(Load):
         def again(start: tuple[Table, str, KeyMatches]) -> tuple[Table, str, KeyMatches]:
             before, _, matched = start
             table, commit_id = self._refreshed(before), self.session.ids.uuid()
-            if not self._blindly:
+            if not self._blindly:  # check: upsert-matched-again
                 self._storage.delete(file.path for file in matched.files)
                 matched = self._matched(matcher, table, source)
             return table, commit_id, matched
@@ -542,6 +542,7 @@ class _Upsert(Load):
     def _is_change(self, matched: KeyMatches, source: _Source) -> bool:
         """Whether the table's files change; a copy of a file of which all rows are deleted adds no file."""
         copies = self.upsert.deletes == COPY_ON_WRITE
+        # check: copies-without-rows
         return bool(source.files or matched.files or (copies and matched.hit))
 
     def _operation(self, matched: KeyMatches, source: _Source) -> Operation:
@@ -565,12 +566,13 @@ class _Upsert(Load):
             base_snapshot_id=base_id,
             validates=not self._blindly,
             conflict_filter=matched.condition,
-            isolation=SERIALIZABLE,
+            isolation=SERIALIZABLE,  # check: serializable-upsert
             sole_spec=sole_spec(self.plan.table) if self._blindly else None,
         )
 
     def _refuse_duplicates(self, matched: KeyMatches, source: _Source) -> None:
         count = sum(len(bits) for bits in matched.again)
+        # check: one-row-per-key
         if not count or self.upsert.options.repair_duplicates or self.upsert.keeps_first:
             return
         schema = self.plan.schema

@@ -174,7 +174,7 @@ class Matcher:
         writing = ingest.settings(self._operation_id)
         rewrites = copies or self._plan.is_partial
         if rewrites:
-            writing = replace(writing, schema=copied)
+            writing = replace(writing, schema=copied)  # check: row-ids-of-upsert
         for numbers, files in self._groups(live):
             deletes = live.deletes_of(np.array(numbers, np.int64))
             reading = ReadSettings.of(

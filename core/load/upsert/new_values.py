@@ -49,7 +49,7 @@ class MergedRows:
             theirs = sequences.take(pa.array(open_))
             older = pc.fill_null(pc.less(ours, theirs), True)  # noqa: FBT003 - the source's is NULL
             mask = older.to_numpy(zero_copy_only=False)
-            low[open_[mask]] = middle[mask] + 1
+            low[open_[mask]] = middle[mask] + 1  # check: newer-source-rows
             high[open_[~mask]] = middle[~mask]
         return np.where(low < end, low, -1), int((low - first).sum())
 
@@ -110,6 +110,7 @@ class NewValues:
                 # The table's column may have been widened since the source was read.
                 values = one_array(self._columns[name].take(rows))
                 values = convert(values, item.model_copy(update={"required": False}), "the source")
+                # check: null-keeps-value
                 mask = hit if item.field_id in overwrites else values.is_valid()
                 columns.append(pc.if_else(mask, values, old))
             else:

@@ -107,6 +107,7 @@ def plan_upsert(
     """
     if ingest.stage and options.deletes != EQUALITY:
         raise _not_staged(options)
+    # check: sequence-of-table-changes
     if options.changes_column is not None and ingest.from_table and options.sequence is None:
         raise InvalidRequestError(
             f"{Option.CHANGES_COLUMN} and {Option.FROM_TABLE} need {Option.SEQUENCE}: a table's rows have no order "

@@ -159,8 +159,8 @@ def plan_fast_forward(table: Table, branch: str, *, to: str) -> RefPlan:
     if head is not None and head.snapshot_id == target.snapshot_id:
         return RefPlan(table=table, change=None)
     if head is not None:
-        ancestry.require_descent(head, target)
-        require_contents(table, head, target)
+        ancestry.require_descent(head, target)  # check: descent-of-branch
+        require_contents(table, head, target)  # check: contents-of-head
     ref = metadata.refs.get(branch)
     change = RefChange(
         name=branch,

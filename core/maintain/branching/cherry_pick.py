@@ -160,7 +160,7 @@ def _plan(table: Table, source: Snapshot, *, branch: str, command: str) -> PickP
     if fast_forward and head is not None:
         # A wrong parent would make the branch lose the rows of its head.
         ancestry.require_descent(head, source)
-        require_contents(table, head, source)
+        require_contents(table, head, source)  # check: contents-of-picked-head
     if not fast_forward:
         _refuse_repetition(table, branch, source)
         _refuse_operation(metadata, head, source)
@@ -263,14 +263,15 @@ def _check_files(
         CorruptFileError: a file is missing, or the files of the snapshot's parent cannot be determined.
     """
     if _replaces_partitions(source):
+        # check: replaced-whole-partitions
         require_replaced_all(table, source, added, frozenset(removed))
-    elif removed:
+    elif removed:  # check: picked-rewrite
         raise RefusedError(
             f"snapshot {source.snapshot_id} is an append by its summary, but removed {len(removed)} files: their "
             "rows, which may be in the files that it added, would stay too",
             hint="apply it before other commits, or repeat the command that made it",
         )
-    require_stored(table, source, added)
+    require_stored(table, source, added)  # check: picked-files-stored
 
 
 def _changes(

@@ -112,7 +112,7 @@ def plan_rollback(table: Table, ref: str, *, branch: str, anywhere: bool) -> Rol
             hint=f"add {Option.ANYWHERE} to set the branch to it anyway",
         )
     # The branch could not be read if the snapshot's files were deleted.
-    read_list(table.storage, metadata, target)
+    read_list(table.storage, metadata, target)  # check: target-readable
     others = {name: item.snapshot_id for name, item in metadata.refs.items() if name != branch}
     seen = ancestry.reachable(metadata, (target.snapshot_id, *others.values()))
     hidden = [item for item in history if item.snapshot_id not in seen]

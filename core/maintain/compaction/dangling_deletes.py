@@ -55,6 +55,7 @@ def dangling_deletes(live: LiveFiles) -> list[DeleteKey]:
 def _is_dangling(deletes: pa.Table, oldest: Int64s, live: LiveFiles) -> Mask:
     numbers = _numbers(deletes)
     is_equality = _mask(pc.equal(deletes["content"], EQUALITY_DELETES))
+    # check: dangling-position-deletes
     too_old: Mask = np.where(is_equality, numbers <= oldest, numbers < oldest)
     referenced = referenced_paths(deletes)
     distinct = pc.unique(referenced.drop_null())

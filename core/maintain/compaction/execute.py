@@ -293,7 +293,7 @@ class _Run:
             if result.value.described is not None:
                 self._check_new(done, result.value.described)
         for item in differences:
-            if item.lost_in in missing:
+            if item.lost_in in missing:  # check: lost-values
                 raise CorruptFileError(
                     f"{item.text}, because a file does not contain the column: the table's metadata or the file is "
                     "wrong",

@@ -108,7 +108,7 @@ class CompactionPlan:
     @property
     def written_schema(self) -> Schema:
         """The columns that are copied, including row ids if the table has them."""
-        return moved_schema(self.table.schema, self.table.metadata)
+        return moved_schema(self.table.schema, self.table.metadata)  # check: row-ids-of-compaction
 
     def writing(self, operation_id: str) -> WriteSettings:
         """Return the settings for writing files, without the sort order."""

@@ -251,7 +251,7 @@ def _check_hashes(reports: Sequence[ReceiveReport]) -> None:
         sender.content_hash or "" for report in reports for sender in report.senders
     )
     written = hash_together(report.content_hash or "" for report in reports)
-    if read != written:
+    if read != written:  # check: values-sorted
         raise LakeError(
             f"the content hash of the rows read is {read}, of the rows written {written}; nothing was committed"
         )

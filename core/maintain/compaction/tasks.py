@@ -245,7 +245,7 @@ def _compare(
     """
     files = [FileSlice.of(file) for file in written]
     found = _hash_of(files, _without_deletes(reading), context)
-    if found != expected:
+    if found != expected:  # check: values-written
         raise LakeError(
             f"the content hash of the rows read is {expected}, of the rows written {found}; nothing was committed"
         )

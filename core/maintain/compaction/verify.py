@@ -67,13 +67,13 @@ def check_rows(
         CorruptFileError: the inputs' row count differs from the table's metadata.
         LakeError: rows were lost or duplicated, which is a defect; nothing may be committed.
     """
-    if rows_read + dropped != expected:
+    if rows_read + dropped != expected:  # check: rows-read
         deleted = f" (with {dropped} deleted ones)" if dropped else ""
         raise CorruptFileError(
             f"read {rows_read + dropped} rows{deleted}, but the table's metadata says {expected}"
         )
     written = sum(file.record_count for file in outputs)
-    if written != rows_read:
+    if written != rows_read:  # check: rows-written
         raise LakeError(f"read {rows_read} rows but wrote {written}; nothing was committed")
 
 

@@ -96,7 +96,7 @@ def plan_drop(
     """
     if not session.catalog.has_entries:
         _check_folder(session, table, purge=purge)
-    if not purge:
+    if not purge:  # check: purge-is-explicit
         return DropPlan(table=table, files=None)
     metadata = table.metadata
     if session.catalog.has_entries:
@@ -162,7 +162,7 @@ def _check_folder(session: Session, table: Table, *, purge: bool) -> None:
             hint=f"{Option.PURGE} deletes its files; to keep them, end its writers and move the folder out of the "
             "warehouse",
         )
-    session.catalog.refuse_commits(table.identifier, table.metadata)
+    session.catalog.refuse_commits(table.identifier, table.metadata)  # check: purge-can-commit
 
 
 def preview(plan: DropPlan) -> Outcome:
@@ -310,6 +310,7 @@ def _require_unchanged(session: Session, plan: DropPlan, deleted: int) -> None:
     """Check that no process registered the table again, or committed to it in a Hadoop catalog, meanwhile."""
     table = plan.table
     if not session.catalog.has_entries:
+        # check: folder-unchanged-at-purge
         if table.refreshed().metadata_location != table.metadata_location:
             raise _changed(plan, deleted)
         return
@@ -317,7 +318,7 @@ def _require_unchanged(session: Session, plan: DropPlan, deleted: int) -> None:
         now = session.catalog.load(table.identifier)
     except (NotFoundError, NotATableError):
         return
-    if now.metadata.table_uuid == table.metadata.table_uuid:
+    if now.metadata.table_uuid == table.metadata.table_uuid:  # check: not-registered-again
         raise _stopped(
             plan,
             deleted,

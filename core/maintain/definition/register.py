@@ -138,13 +138,14 @@ def plan_registration(
                 hint="`lake rollback` sets it back to an earlier snapshot",
             )
         return replace(plan, location=found.metadata_location, newer=None, exists=True)
+    # check: one-name-at-register
     if names := names_of_table(session.catalog, metadata, location, storage, identifier):
         raise RefusedError(
             f"the catalog has this table, or another one in its folders, already: {', '.join(names[:3])}",
             hint="two names for one table would let one remove files that the other needs; use `lake rename`",
         )
     if not (keep_files_forever or _is_protected(metadata)):
-        _refuse_files_of_others(session, plan)
+        _refuse_files_of_others(session, plan)  # check: no-copy-registered
     return plan
 
 

@@ -119,6 +119,7 @@ class _Work:
             base += pairing.data_files
             needed[pairing.ordinals(own[~applied])] = True
             again[pairing.ordinals(own[applied])] = True
+        # check: newer-equality-deletes
         found: Mask = (needed & self.chosen) | (again & self._since)
         return found
 
@@ -187,6 +188,7 @@ class ConversionPlan(DeletePlan):
             work = replace(work, earlier=None)
         order = work.order[0]
         index = work.found.delete_index
+        # check: last-reader-of-equality-deletes
         done = work.chosen & ~work.needed_by(np.sort(order[most:]))
         return replace(
             self,

@@ -57,6 +57,7 @@ class Converted:
         for snapshot in ancestry.ancestors(table.metadata, head.snapshot_id):
             summary = snapshot.summary.additional_properties if snapshot.summary else {}
             found = cls._from_text(summary.get(CONVERTED))
+            # check: possible-conversion-record
             if found is None or found.sequence_number >= (snapshot.sequence_number or 0):
                 continue
             if found.run == EVERY_RUN or (found.run, found.schema_id) == (
@@ -91,6 +92,7 @@ class Converted:
     def contains(self, entries: pa.Table) -> Mask:
         """Return which data files had all deletes applied that were there at the sequence number."""
         before = one_array(pc.less_equal(entries["file_path"], self.until))
+        # check: converted-files-only
         found: Mask = self.had(entries) & before.to_numpy(zero_copy_only=False)
         return found
 

@@ -187,19 +187,20 @@ class _Expiry:
     def clean_up(self, removed: Removed) -> bool:
         """Restore refs that a race removed, then delete files; return whether all garbage is known."""
         session, plan = self.session, self.plan
+        # check: removed-refs-restored
         self.after = restore_refs(session, self.after, self.expired, self.removed_refs)
         others = None
         if not plan.keep_files:
             others = JournalRecovery(
                 session, self.after, but=self.operation_id, removed_refs=self.removed_refs
             )
-            self.after = others.restore_refs(self.after)
+            self.after = others.restore_refs(self.after)  # check: refs-of-other-runs-restored
         metadata = self.after.metadata
         garbage = self.reach.garbage(
             _readable_with(metadata, self.before),
             self.removed_snapshots,
             metadata.snapshots,
-            before=self.before,
+            before=self.before,  # check: statistics-before-expiry
         )
         for location in garbage.unreadable:
             session.warn(
@@ -237,6 +238,7 @@ class _Expiry:
         if updates and garbage.files.num_rows and not self.plan.keep_files:
             self._write_journal(table, garbage)
         needed = (self.journal_location,) if self.journal_location else ()
+        # check: refs-unmoved-at-expiry
         return ChangeSet(self._requirements(metadata), updates, needed) if updates else None
 
     def _requirements(self, metadata: TableMetadata) -> tuple[TableRequirement, ...]:
@@ -283,7 +285,7 @@ class _Expiry:
         ]
         if retention.expired:
             updates.append(RemoveSnapshots(snapshot_ids=list(retention.expired)))
-        if updates and self.may_record_runs:
+        if updates and self.may_record_runs:  # check: expiry-times-of-runs
             updates += self._run_ids(metadata, retention)
         schemas, specs = self.cleaned
         if schemas:

@@ -60,7 +60,7 @@ def held_branches(metadata: TableMetadata, since_ms: int) -> list[HeldBranch]:
         held = tuple(
             item
             for item in _last_commits(metadata, head_id)
-            if item.commit.snapshot.timestamp_ms >= since_ms
+            if item.commit.snapshot.timestamp_ms >= since_ms  # check: snapshots-of-flink-job
         )
         if held:
             found.append(HeldBranch(branch, path[: max(item.steps for item in held)], held))

@@ -102,6 +102,7 @@ class JournalRecovery:
         failures = len(removed.failed)
         others = OtherTables(self._session, table)
         reach = Reachability(table.storage)
+        # check: killed-expiry-finished
         delete_files(self._session, table, reach, item.files, removed, others)
         if stale or len(removed.failed) == failures:
             journal.remove(table, location)

@@ -93,7 +93,7 @@ def plan_expiration(
     now_ms = session.clock.now_ms()
     check_retention(table.metadata, options, now_ms)
     if not keep_files:
-        refuse_shared_location(table)
+        refuse_shared_location(table)  # check: one-name-at-expiry
     retention = plan_retention(table.metadata, options, now_ms)
     _warn_of_held_snapshots(session, retention)
     expired, kept = split_snapshots(table.metadata, retention)

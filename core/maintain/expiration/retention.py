@@ -113,11 +113,12 @@ def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: 
         InvalidRequestError: a property of the table has a value that is not allowed.
     """
     check(metadata.properties, COMMITTING)
-    if not GC_ENABLED.of(metadata.properties):
+    if not GC_ENABLED.of(metadata.properties):  # check: gc-enabled
         raise RefusedError(
             "cannot expire snapshots: gc.enabled is false, deleting files may corrupt other tables"
         )
     older_than = options.older_than_ms
+    # check: retention-floor
     if older_than is not None and older_than > now_ms - FLOOR_MS and not options.unsafe:
         raise RefusedError(
             f"{Option.OLDER_THAN_MS} is less than 24 hours ago: readers and writers may still use those snapshots",
@@ -261,6 +262,7 @@ def _unread(metadata: TableMetadata, refs: Mapping[str, SnapshotRef]) -> dict[st
     for item in consumers.find_consumers(metadata):
         if consumers.ref_of(item.name) not in refs:
             continue
+        # check: snapshots-ahead-of-consumer
         needed = {snapshot.snapshot_id for snapshot in (*item.needed, *item.ahead)}
         for history in branches.values():
             newer = consumers.after(history, item.head.snapshot_id)

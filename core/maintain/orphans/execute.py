@@ -90,7 +90,7 @@ def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:
     Raises:
         RefusedError: too large a part of the files would go, or the table is another one now.
     """
-    plan.check()
+    plan.check()  # check: share-of-orphans
     removed = Removed()
     if plan.is_empty:
         return _outcome(plan, Status.NOTHING_TO_DO, removed, run_id)
@@ -137,7 +137,7 @@ def _still_orphans(plan: CleaningPlan, now: Table, files: pa.Table) -> pa.Table:
     """Return the files that the table, as it is now, does not reference, and no checkpoint either."""
     if now.metadata.table_uuid != plan.table.metadata.table_uuid:
         raise RefusedError(f"{now.identifier} is another table now; nothing more is removed")
-    files = plan.reach.unreached(now.metadata, files)
+    files = plan.reach.unreached(now.metadata, files)  # check: recheck-orphans
     needed = pa.concat_arrays(
         [
             plan.names.of(pa.array(now.logged_files, pa.string())),

@@ -109,7 +109,7 @@ def kept_metadata(table: Table, paths: Sequence[str], more: Sequence[str]) -> se
     for path, uuid in uuids.items():
         name = locations.canonical(path)
         is_shared = name.rpartition("/")[0] == beside or name.startswith(named)
-        if uuid is not None and uuid != own and is_shared:
+        if uuid is not None and uuid != own and is_shared:  # check: metadata-of-other-tables
             raise RefusedError(
                 f"{path} is the metadata of another table ({uuid}), in the folder of {table.identifier}",
                 hint="the two tables share their folders; move one of them before orphan files are removed",

@@ -166,7 +166,7 @@ def list_files(
                 add(files, names.of(files["path"]))
         if inventory is not None:
             _add_inventory(table, inventory, folders, beside, names, add)
-        if not has_current:
+        if not has_current:  # check: complete-listing
             raise StorageError(
                 f"the listing of {folders[0]} lacks {table.metadata_location}",
                 hint="the storage did not list all files; nothing was changed",

@@ -194,7 +194,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         )
         loose = loose.append_column(_BY_NAME, pa.array(named, pa.string()))
         reasons = _reasons(table, options, loose, referenced, names, limit_ms, kept)
-        reasons = _spared(session, table, options, loose, reasons)
+        reasons = _spared(session, table, options, loose, reasons)  # check: spared-by-other-tables
         loose = loose.select(LISTING.names).append_column(_REASON, reasons)
         if options.inventory is not None:
             loose = _as_they_are(table, loose, limit_ms)
@@ -271,17 +271,17 @@ def _reasons(
     ):
         if size is None:
             found.append(KeepReason.GONE)
-        elif is_pending:
+        elif is_pending:  # check: checkpoint-files
             found.append(KeepReason.CHECKPOINT)
         elif path in metadata:
             found.append(KeepReason.METADATA)
         elif by is not None:
             found.append(by)
-        elif path in nested:
+        elif path in nested:  # check: nested-table-files
             found.append(KeepReason.OTHER_TABLE)
         elif time_ms is None:
             found.append(KeepReason.NO_TIME)
-        elif time_ms > limit_ms:
+        elif time_ms > limit_ms:  # check: young-files
             found.append(KeepReason.YOUNG)
         elif is_other:
             found.append(KeepReason.PREFIX_MISMATCH)

@@ -37,7 +37,7 @@ def referenced_names(
     parts.append(HeldNames.of(names.of(logs)))
     seen = {item.snapshot_id for item in table.metadata.snapshots}
     for location in reversed(_existing(logs, listed, names).to_pylist()):
-        if location != table.metadata_location:
+        if location != table.metadata_location:  # check: earlier-metadata
             earlier = find_metadata(table.storage, location)
             # A commit may delete the file after it was listed.
             if earlier is not None:

@@ -90,7 +90,7 @@ class Trash:
         """
         for folder in (self.folder, *([self.within(run_id)] if run_id else [])):
             parsed = locations.parse(folder)
-            if parsed.is_local and os.path.islink(parsed.path):
+            if parsed.is_local and os.path.islink(parsed.path):  # check: trash-is-no-link
                 raise CorruptFileError(
                     f"{folder} is a symbolic link, which is not followed",
                     hint="replace the link by the folder, or remove it",
@@ -313,7 +313,7 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
             run.files["path"].to_pylist(), run.files["moved_to"].to_pylist(), strict=True
         )
     ]
-    _check_paths(table, run, rows)
+    _check_paths(table, run, rows)  # check: paths-of-trash-list
     waiting = {path: place for path, place in rows if locations.canonical(place) in here}
     there = table.storage.look_up(waiting)
 
@@ -321,10 +321,10 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
         file = there[path]
         place = waiting[path]
         is_equal = file is not None and file.length == here[locations.canonical(place)]
-        return is_equal and _are_equal(table.storage, path, place)
+        return is_equal and _are_equal(table.storage, path, place)  # check: equal-copy-in-trash
 
     present = [path for path in waiting if there[path] is not None and not is_copy(path)]
-    others = set(present)
+    others = set(present)  # check: files-back-in-place
 
     def back(path: str) -> str | None:
         try:
@@ -340,7 +340,7 @@ def restore(session: Session, table: Table, run: TrashRun) -> Restored:
     # A file that the list does not contain is kept.
     listed = {locations.canonical(place) for place in waiting.values()}
     listed.add(locations.canonical(trash.within(run.run_id, _LIST)))
-    if not (failed or present or here.keys() - listed):
+    if not (failed or present or here.keys() - listed):  # check: files-off-the-list
         remove(trash, run.run_id)
     return Restored([path for path, why in results if why is None], present, failed)
 

@@ -193,7 +193,7 @@ def _chosen(plan: PartitionExpirationPlan, found: LiveFiles) -> PartitionExpirat
     ages = _ages(found, options)
     ends = np.concatenate([np.zeros(0, np.int64), *(item.ends for item in ages)])
     order = np.argsort(ends, kind="stable")
-    old = order[ends[order] <= options.older_than_ms]
+    old = order[ends[order] <= options.older_than_ms]  # check: partition-age
     goes = np.zeros(len(ends), np.bool_)
     goes[old[: options.most]] = True
     gone: dict[int, pa.Table] = {}

@@ -34,7 +34,7 @@ def gone_files(storage: Storage, paths: Iterable[str]) -> frozenset[str]:
             for path, is_gone in zip(
                 suspects, pool.map(lambda path: _cannot_open(storage, path), suspects), strict=True
             )
-            if is_gone
+            if is_gone  # check: second-lookup
         )
 
 

@@ -60,7 +60,7 @@ def find_duplicates(live: LiveFiles) -> DuplicateFiles:
         for name, entry in _entries(live, spec_id, entries, names):
             by_name.setdefault(name, []).append(entry)
     for alike in by_name.values():
-        if len(set(alike)) > 1:
+        if len(set(alike)) > 1:  # check: equal-duplicates
             raise RefusedError(
                 f"the entries of {alike[0].path} differ in their partition, size or deletes: it is not certain which "
                 "of them is right",

@@ -92,7 +92,7 @@ def _require_same(plan: RepairPlan, now: Table) -> None:
             hint="run the command again",
         )
     gone = plan.missing.gone
-    if back := gone - gone_files(now.storage, sorted(gone)):
+    if back := gone - gone_files(now.storage, sorted(gone)):  # check: file-back-before-repair
         raise CommitConflictError(
             f"a file that was gone is there again: {min(back)}; nothing was changed",
             hint="run the command again",

@@ -121,7 +121,7 @@ def find_lost_refs(metadata: TableMetadata) -> tuple[list[LostRef], list[str]]:
     for name, ref in sorted(metadata.refs.items()):
         if ref.snapshot_id in known:
             continue
-        if name == ancestry.MAIN or ancestry.is_consumer(name):
+        if name == ancestry.MAIN or ancestry.is_consumer(name):  # check: ref-of-consumer
             kept.append(name)
         else:
             kind = str(ref.snapshot_ref_type.value)

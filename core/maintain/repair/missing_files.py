@@ -87,7 +87,7 @@ def find_missing_files(live: LiveFiles, branch: str) -> MissingFiles:
     lost = pa.array(
         sorted(path for code, path in found if code == _F001 and path in gone), pa.string()
     )
-    require_reachable(table, live.paths, gone)
+    require_reachable(table, live.paths, gone)  # check: place-reachable
     rest, whole = dict[int, pa.Table](), dict[int, pa.Table]()
     for spec_id, entries in live.by_spec.items():
         is_lost = pc.is_in(entries["file_path"], value_set=lost)
@@ -95,7 +95,7 @@ def find_missing_files(live: LiveFiles, branch: str) -> MissingFiles:
         rest[spec_id] = entries.filter(pc.invert(is_lost))
     after = dangling_deletes(replace(live, by_spec=rest))
     gone_deletes = [key for key in delete_keys(live) if key.path in gone]
-    _refuse_revived(table, gone_deletes, after)
+    _refuse_revived(table, gone_deletes, after)  # check: no-revived-rows
     before = set(dangling_deletes(live))
     went = replace(live, by_spec=whole)
     paths = went.paths

@@ -123,7 +123,7 @@ def execute(session: Session, table: Table, options: DeletionOptions, operation_
 def _refuse_too_many(session: Session, plan: DeletionPlan) -> None:
     """Refuse a deletion of more rows than the options allow; the rows are counted if metadata does not decide."""
     most = plan.options.max_rows
-    if most is None or plan.removals.rows_at_most <= most:
+    if most is None or plan.removals.rows_at_most <= most:  # check: max-rows-of-deletion
         return
     rows = plan.removals.rows_at_least
     if rows <= most:
@@ -175,6 +175,7 @@ def _tasks(
     parallelism = session.engine(plan.input_bytes).parallelism
     columns = top_columns(table.schema, sorted(filter_columns(plan.condition)))
     # Row ids of format version 3 are copied with their rows.
+    # check: row-ids-of-deletion
     copied = moved_schema(table.schema, table.metadata) if mode == COPY_ON_WRITE else None
     for number, places in enumerate(parts_by_rows(files, parallelism)):
         deletes = live.deletes_of(numbers[places])
@@ -221,9 +222,9 @@ def _commit(
         replaced_deletes=superseded,
         base_snapshot_id=plan.base_snapshot_id,
         conflict_filter=plan.condition,
-        isolation=plan.isolation,
+        isolation=plan.isolation,  # check: isolation-of-deletion
         # They would not apply to rows that were copied.
-        ignore_equality=not deleted.kept,
+        ignore_equality=not deleted.kept,  # check: equality-deletes-of-copied-rows
     )
     guard = plan.options.guard
     request = CommitRequest(operation_id=operation_id, branch=plan.options.branch, guard=guard)

@@ -151,7 +151,7 @@ def _refuse_foreign(metadata: TableMetadata, ref_name: str) -> None:
         )
     found = (item for item in find_consumers(metadata) if ref_of(item.name) == ref_name)
     is_foreign = any(item.branch is None for item in found)
-    if is_foreign and not was_current(metadata, ref.snapshot_id):
+    if is_foreign and not was_current(metadata, ref.snapshot_id):  # check: commits-on-consumer-ref
         raise RefusedError(
             f"snapshot {ref.snapshot_id}, the head of {ref_name}, is not in the history of a branch: "
             "another program committed to the ref, or the branch was rolled back",

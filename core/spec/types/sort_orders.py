@@ -60,5 +60,6 @@ def partition_fields(spec: PartitionSpec) -> SortFields:
 def order_id_of(metadata: TableMetadata, fields: Sequence[SortField]) -> int | None:
     """Return the id of the table's sort order with exactly these fields; the current order is preferred."""
     orders = [metadata.sort_order(), *metadata.sort_orders]
+    # check: sort-order-of-files
     same = (order.order_id for order in orders if fields and tuple(order.fields) == tuple(fields))
     return next(same, None)

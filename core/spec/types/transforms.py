@@ -82,7 +82,7 @@ def fitting(
         return found
     source = source_column(batch, schema, source_id)
     lost = np.flatnonzero(unfit(source, found).to_numpy(zero_copy_only=False))
-    if len(lost):
+    if len(lost):  # check: partition-fits
         kind = schema.find_type(source_id)
         raise BadInputError(
             f"the value {_shown(source[int(lost[0])], kind)} of column {schema.find_column_name(source_id)} has no "

@@ -294,7 +294,7 @@ class HadoopCatalog(NoopCatalog):
         found: list[tuple[int, str]] = []
         for file in self._metadata_names(self.location_of(names)):
             place = locations.join(folder, file)
-            if _OF_OTHERS.fullmatch(file):
+            if _OF_OTHERS.fullmatch(file):  # check: metadata-of-other-catalogs
                 raise RefusedError(
                     f"the folder of {name} also contains metadata of a catalog of another type: {place}",
                     hint="that catalog may have a table with the same files: move this metadata file to another "
@@ -303,7 +303,7 @@ class HadoopCatalog(NoopCatalog):
             version = _version_of(file)
             if version is None or place == current:
                 continue
-            if version > own:
+            if version > own:  # check: newer-version-of-folder
                 raise RefusedError(
                     f"{place} is newer than the current version {own}, and would become the current version",
                     hint="move that file to another folder if you do not need its contents",

@@ -127,7 +127,7 @@ def _children(catalog: Catalog, names: tuple[str, ...]) -> set[tuple[str, ...]]:
     try:
         with catalog_errors(f"namespace {'.'.join(names)}", catalog):
             found = catalog.handle.list_namespaces(names)
-    except TRANSIENT_ERRORS:
+    except TRANSIENT_ERRORS:  # check: transient-failure-of-inner-namespaces
         raise
     except (LakeError, NoSuchNamespaceError, NotImplementedError):
         return set()

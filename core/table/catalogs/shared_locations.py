@@ -89,17 +89,18 @@ def require_own_folders(
             that does not contain the file is that of another table, or inside it.
     """
     roots, home = roots_of(metadata), metadata.location
-    if not any(is_inside(place, root) for root in roots):
+    if not any(is_inside(place, root) for root in roots):  # check: metadata-in-roots
         raise RefusedError(
             f"the metadata file of {name} is outside of the table's folders: {place}",
             hint=f"the files of such a table may belong to another one; {hint}",
         )
     for root in roots:
         # What is below the location is the table's if the location is.
+        # check: roots-around-home
         if is_inside(place, root) or (root != home and is_inside(root, home)):
             continue
         for folder in _upwards(root):
-            if _is_folder_of_other(metadata, storage, folder):
+            if _is_folder_of_other(metadata, storage, folder):  # check: folder-of-other-table
                 raise RefusedError(
                     f"the folder {root} of {name} is inside the folder of another table: {folder}",
                     hint=f"its files may belong to that table; {hint}",
@@ -146,7 +147,7 @@ def names_in_other_databases(
         for folder in folders
         if (parsed := locations.parse(folder)).is_local
     )
-    entries = [
+    entries = [  # check: catalog-in-folder-above
         entry for file in files if file != own and os.path.isfile(file) for entry in _entries(file)
     ]
     return _sharing(entries, catalog, metadata, metadata_location, storage)
@@ -183,7 +184,7 @@ def _sharing(
         name
         for name, other in _tables_near(entries, catalog, place, roots, storage)
         if metadata.table_uuid == other.table_uuid
-        or _is_in_place_of(place, roots, place_of(other.location))
+        or _is_in_place_of(place, roots, place_of(other.location))  # check: place-of-other-table
     )
 
 
@@ -229,7 +230,7 @@ def _is_folder_of_other(metadata: TableMetadata, storage: Storage, folder: str) 
             if not is_folder and is_metadata_name(name) and not name.startswith(".")
             if (version := version_of(name)) is not None
         ]
-    except TRANSIENT_ERRORS:
+    except TRANSIENT_ERRORS:  # check: transient-failure-of-other-folder
         raise
     except LakeError:
         return False

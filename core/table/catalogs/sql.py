@@ -140,7 +140,7 @@ class SqlBackend(PyIcebergBackend):
         names = split_identifier(table.identifier)
         entry = delete(IcebergTables).where(
             *self._named(names),
-            IcebergTables.metadata_location == table.metadata_location,
+            IcebergTables.metadata_location == table.metadata_location,  # check: drop-of-same-table
         )
         with self._sql.engine.begin() as connection:
             removed = connection.execute(entry).rowcount

@@ -378,7 +378,7 @@ def _require(layout: Layout, paths: Sequence[str], name: str) -> None:
 
 def _check_count(opened: Opened, column: str, count: int) -> None:
     declared = opened.manifest.get(column)
-    if declared is not None and declared != count:
+    if declared is not None and declared != count:  # check: manifest-counts
         noun = column.removesuffix("_count").replace("_", " ")
         raise CorruptFileError(
             f"{opened.path} contains {count} {noun}, but its manifest list declares {declared}"
@@ -391,6 +391,7 @@ def _check_live_rows(opened: Opened, added: int, existing: int) -> None:
     Some lists of PyIceberg count rows of existing files as added rows: only the sum is reliable there.
     """
     known = (opened.manifest.get("added_rows_count"), opened.manifest.get("existing_rows_count"))
+    # check: live-rows-of-manifest
     if None not in known and sum(count or 0 for count in known) == added + existing:
         return
     _check_count(opened, "added_rows_count", added)

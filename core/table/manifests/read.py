@@ -71,7 +71,7 @@ def read_manifest_list(storage: Storage, location: str, *, read_twice: bool = Fa
         NotFoundError: the file does not exist.
     """
     data = storage.read(location)
-    if read_twice and storage.read(location) != data:
+    if read_twice and storage.read(location) != data:  # check: list-read-twice
         raise CorruptFileError(f"{location} returned different bytes on two reads")
     container = read_container(data, name=location)
     if read_twice:
@@ -241,7 +241,7 @@ def _checked_names(found: ListAdditions, names: pa.Array) -> pa.Array:
     every = pa.concat_arrays([names, normal])
     codes = every.dictionary_encode().indices.to_numpy().astype(np.int64)
     _, first = np.unique(owners * (len(every) + 1) + codes, return_index=True)
-    if len(first) != len(every):
+    if len(first) != len(every):  # check: list-not-repeated
         twice = np.setdiff1d(np.arange(len(every)), first)[0] - len(names)
         number = np.searchsorted(np.cumsum(found.sizes), twice, side="right")
         raise CorruptFileError(f"{found.locations[number]} names a manifest twice")
@@ -274,7 +274,7 @@ def _rows_of(lists: Sequence[Container]) -> pa.Table:
     names = one_array(rows["manifest_path"]).dictionary_encode()
     spelled = normalize_locations(names.dictionary).dictionary_encode().indices.to_numpy()
     named = owners * (rows.num_rows + 1) + spelled[names.indices.to_numpy()]
-    if len(np.unique(named)) != rows.num_rows:
+    if len(np.unique(named)) != rows.num_rows:  # check: manifest-named-once
         raise CorruptFileError(f"{lists[0].name} names a manifest twice")
     return rows
 
@@ -434,7 +434,7 @@ def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:
     if manifest.get("key_metadata") is not None:
         raise BadInputError(f"{path} is encrypted, which lake does not read")
     data = storage.read(path)
-    if len(data) != manifest["manifest_length"]:
+    if len(data) != manifest["manifest_length"]:  # check: manifest-length
         raise CorruptFileError(
             f"{path} has {len(data)} bytes, but the table's metadata declares {manifest['manifest_length']}"
         )

@@ -22,7 +22,7 @@ def place_of(location: str) -> str:
         parsed = locations.parse(text)
     except BadInputError:
         return text
-    if not parsed.is_local:
+    if not parsed.is_local:  # check: links-to-other-folders
         return text
     folder, name = os.path.split(parsed.path)
     # A metadata file that is a link is not read.

@@ -178,7 +178,7 @@ def _remove_partition_statistics(
 
 def _require_expected(files: Iterable[Any], snapshot_id: int, expected: frozenset[str]) -> None:
     found = {item.statistics_path for item in files if item.snapshot_id == snapshot_id}
-    if found != expected:
+    if found != expected:  # check: statistics-unchanged
         raise CommitFailedException(f"the statistics of snapshot {snapshot_id} changed meanwhile")
 
 

@@ -284,7 +284,7 @@ def may_be_held(
         return False
     oldest = history[-1].sequence_number or 0
     # Version 1 does not have sequence numbers.
-    return not oldest or note.sequence_number < oldest
+    return not oldest or note.sequence_number < oldest  # check: rolled-back-runs
 
 
 def _age(note: Note) -> tuple[int, int]:

@@ -293,6 +293,7 @@ def has_all_added_files(
         # Counters of zero are left out, as other counters may be: this one is written in any case.
         return counted == [None, None] and properties.get("changed-partition-count") == "0"
     files, rows = (None if text is None else natural_number(text) for text in counted)
+    # check: all-manifests-of-append
     return files is not None and files == found.files and rows is not None and rows == found.rows
 
 

@@ -177,7 +177,7 @@ class _Attempt:
         after, refusal, unknown = None, "", None
         try:
             with uninterrupted():
-                context.protected_files.update(owned)
+                context.protected_files.update(owned)  # check: files-of-unknown-outcome
                 try:
                     after, refusal = self._send(request)
                 except CommitUnknownError as error:
@@ -196,7 +196,7 @@ class _Attempt:
             if after is not None:
                 context.interrupts.hold()
         except (StoppedError, KeyboardInterrupt) as stop:
-            if after is None and unknown is None:
+            if after is None and unknown is None:  # check: stop-after-commit
                 raise
             # The stop came too late for a commit that succeeded or may have: it is raised at the next checkpoint.
             context.interrupts.defer(stop)
@@ -220,7 +220,7 @@ class _Attempt:
             errors.TooManyRequestsError,
         ) as error:
             # A proxy that sends a request twice turns a success into a conflict: only the table shows which.
-            return self._find_after_refusal(error), first_line(error)
+            return self._find_after_refusal(error), first_line(error)  # check: reload-after-refusal
         except (
             errors.UnauthorizedError,
             errors.ForbiddenError,
@@ -244,7 +244,7 @@ class _Attempt:
             is_invalid = isinstance(error, errors.ValidationError) or type(error) is ValueError
             if is_invalid and self._is_local():
                 return self._confirm_rejection(error)
-            return self._await_visible(error), ""
+            return self._await_visible(error), ""  # check: unknown-outcome
         for warning in response.warnings:
             self.context.warn(warning)
         if self.find_commit(response.metadata) is None:
@@ -322,9 +322,9 @@ class _Attempt:
             is_missing = table.creating and not table.catalog.exists(table.identifier)
             now = None if is_missing else table.refreshed()
         except Exception as error:  # noqa: BLE001 - a failed reload says nothing about the commit
-            if isinstance(error, NotFoundError) and self._is_local():
+            if isinstance(error, NotFoundError) and self._is_local():  # check: refusal-by-server
                 # The table was dropped or renamed. Registered from this file, it would have the change.
-                self._delete_own_metadata(None)
+                self._delete_own_metadata(None)  # check: metadata-of-refused-commit
                 return None
             if isinstance(error, certain):
                 return None
@@ -339,7 +339,7 @@ class _Attempt:
         table = self.table
         logged = {entry.metadata_file for entry in now.metadata.metadata_log} if now else set()
         live = logged | ({now.metadata_location} if now else set())
-        own = [
+        own = [  # check: live-metadata-file
             location
             for location in unnamed(table.catalog.written_metadata, live)
             if locations.deletable(location, table.roots)
@@ -395,7 +395,7 @@ def _drop_old_metadata(context: RunContext, before: Table, after: Table) -> None
     properties = before.properties
     if not DELETE_OLD_METADATA.of(properties) or before.creating:
         return
-    if not GC_ENABLED.of(properties):
+    if not GC_ENABLED.of(properties):  # check: gc-of-metadata-log
         # One of them may be the current one of another catalog.
         return
     logged = {entry.metadata_file for entry in after.metadata.metadata_log}
@@ -405,6 +405,7 @@ def _drop_old_metadata(context: RunContext, before: Table, after: Table) -> None
         for location in unnamed(
             [entry.metadata_file for entry in before.metadata.metadata_log], logged
         )
+        # check: only-metadata-names
         if metadata_files.is_metadata_name(location) and locations.deletable(location, after.roots)
     ]
     try:

@@ -145,6 +145,7 @@ class ClusteredEntries:
             listed = pa.Table.from_pylist(some, schema=MANIFEST_SCHEMA)
             found = read_manifests(storage, listed, metadata, rewritten=True, threads=1)
             entries = found[self._context.spec.spec_id]
+            # check: deleted-entries
             live = entries.filter(pc.not_equal(entries["status"], DELETED))
             existing = pa.repeat(pa.scalar(EXISTING, pa.int32()), live.num_rows)
             place = live.schema.get_field_index("status")

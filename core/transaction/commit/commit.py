@@ -171,12 +171,12 @@ class _Commit:
         try:
             after = self._commit(table)
         except CommitUnknownError as error:
-            error.operation_id = self.sequence.operation_id
+            error.operation_id = self.sequence.operation_id  # check: manifests-of-unknown-outcome
             raise
         except BaseException:
             # If it was interrupted while the request was sent, the commit may have succeeded.
             owned, written = self.context.protected_files, self.sequence.written
-            self._delete_unused(
+            self._delete_unused(  # check: manifests-of-sent-commit
                 table, [path for path in written if locations.canonical(path) not in owned]
             )
             raise
@@ -217,7 +217,7 @@ class _Commit:
         return own or (guard.find(metadata, branch) if guard else None)
 
     def _prepare(self, table: Table) -> ChangeSet | None:
-        self.steps = () if self._is_guarded(table) else self.decide(table)
+        self.steps = () if self._is_guarded(table) else self.decide(table)  # check: run-id-guard
         if not self.steps:
             return None
         head = None if table.creating else ancestry.branch_head(table.metadata, self.request.branch)
@@ -249,6 +249,7 @@ class _Commit:
             ref=self.request.branch, snapshot_id=head.snapshot_id if head else None
         )
         same = AssertTableUUID(uuid=table.metadata.table_uuid)
+        # check: pinned-head, same-table
         return ChangeSet((same, pinned, *self.request.requirements), updates, files)
 
     def _notes(
@@ -258,7 +259,7 @@ class _Commit:
         notes: dict[str, str] = {}
         if self.may_note:
             notes = noted_marks(metadata, self.request.branch, now_ms, snapshots)
-        self.has_notes = bool(notes)
+        self.has_notes = bool(notes)  # check: run-ids-of-expired
         return (SetPropertiesUpdate(updates=notes),) if notes else ()
 
     def _move(self, metadata: TableMetadata, snapshot_id: int) -> TableUpdate:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lake.core.io.storage.storage import Storage
 
 _ADDS_DATA = frozenset({"append", "overwrite"})
-_ADDS_DELETES = frozenset({"overwrite", "delete", "replace"})
+_ADDS_DELETES = frozenset({"overwrite", "delete", "replace"})  # check: deletes-of-replace-snapshots
 _ALL = _ADDS_DATA | _ADDS_DELETES
 Partition = tuple[int, tuple[Any, ...]]
 
@@ -51,7 +51,7 @@ class CommitsSince:
 
     def _snapshots(self, operations: frozenset[str]) -> list[Snapshot]:
         between, complete = ancestry.since(self.metadata, self.head_id, self.base_id)
-        if not complete:
+        if not complete:  # check: complete-history
             raise CommitConflictError(
                 f"cannot determine the history since snapshot {self.base_id}: "
                 "the table was rolled back or its snapshots expired meanwhile",
@@ -106,7 +106,7 @@ def refuse_new_data(
     Raises:
         CommitConflictError: there is such a file.
     """
-    for entries in since.added_data():
+    for entries in since.added_data():  # check: conflict-with-added-data
         if matching is not None and entries.num_rows:
             spec = since.metadata.specs()[entries["spec_id"][0].as_py()]
             mask = prune_files(entries, spec, since.metadata.schema(), matching)
@@ -133,7 +133,7 @@ def refuse_new_deletes(since: CommitsSince, partitions: frozenset[Partition] | N
     Raises:
         CommitConflictError: there is such a file.
     """
-    for entries in since.added_deletes():
+    for entries in since.added_deletes():  # check: conflict-with-added-deletes
         _refuse_any(since, entries, partitions, "delete files")
 
 
@@ -153,7 +153,7 @@ def refuse_new_deletes_for(
     """
     affected: set[str] = set()
     for entries in since.added_deletes():
-        if ignore_equality:
+        if ignore_equality:  # check: equality-deletes-of-replaced-files
             entries = entries.filter(pc.not_equal(entries["content"], EQUALITY_DELETES))  # noqa: PLW2901
         targets = referenced_paths(entries).to_pylist()
         contents = entries["content"].to_pylist()
@@ -161,7 +161,7 @@ def refuse_new_deletes_for(
             contents, partitions_of(entries), targets, strict=True
         ):
             affected |= _affected_by(content, partition, target, files, since.metadata)
-    if affected:
+    if affected:  # check: deletes-of-replaced-files
         shown = ", ".join(sorted(affected)[:3])
         raise ConflictingFilesError(
             f"found new deletes for {len(affected)} replaced data files: {shown}",
@@ -181,6 +181,7 @@ def _affected_by(
     if target is not None:
         return {target.decode(errors="replace")} & files.keys()
     spec = metadata.specs().get(deleted[0])
+    # check: global-equality-deletes
     if content == EQUALITY_DELETES and (spec is None or is_global(spec)):
         return set(files)
     return {path for path, partition in files.items() if partition == deleted}

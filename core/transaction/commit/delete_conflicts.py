@@ -64,7 +64,7 @@ class DeleteConflicts:
             RefusedError: the table's format version does not allow such delete files.
             ConflictingFilesError: a replaced one is no longer live, or another writer added a vector for a file.
         """
-        _check_version(metadata.format_version, added)
+        _check_version(metadata.format_version, added)  # check: delete-kinds-of-version
         vectors = _vector_targets(added)
         if not (vectors or replaced):
             return
@@ -75,7 +75,7 @@ class DeleteConflicts:
                 live.add(key)
                 if key not in replaced and target in vectors:
                     duplicated.add(target)
-        if duplicated or replaced - live:
+        if duplicated or replaced - live:  # check: one-vector-per-file, replaced-vector-live
             affected = frozenset(duplicated or vectors)
             raise ConflictingFilesError(
                 f"other deletes were committed meanwhile for {', '.join(sorted(affected)[:3])}",

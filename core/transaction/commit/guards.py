@@ -99,7 +99,7 @@ class StreamGuard:
     def is_held(self, table: Table, branch: str, now_ms: int | None = None) -> bool:  # noqa: ARG002
         """Whether a branch contains the epoch; see `Guard.is_held`. Notes of streams do not grow old."""
         newest = newest_epoch(table, branch, self.epoch.stream)
-        return newest is not None and newest.number >= self.epoch.number
+        return newest is not None and newest.number >= self.epoch.number  # check: epoch-committed
 
 
 def noted_marks(

@@ -31,7 +31,7 @@ def refuse_consumer(branch: str) -> None:
     Raises:
         RefusedError: the branch is the ref of a consumer.
     """
-    if ancestry.is_consumer(branch):
+    if ancestry.is_consumer(branch):  # check: no-commits-for-consumers
         raise RefusedError(
             f"{branch} records what a reader has read: commits to it would be lost when it ends",
             hint="choose another branch; `lake consumers` lists the readers of a table",
@@ -48,4 +48,4 @@ def require_writable(table: Table, branch: str = ancestry.MAIN) -> None:
     refuse_consumer(branch)
     check_commits(table.properties)
     table.catalog.refuse_commits(table.identifier, None if table.creating else table.metadata)
-    refuse_encrypted(table.metadata, table.identifier)
+    refuse_encrypted(table.metadata, table.identifier)  # check: no-encryption

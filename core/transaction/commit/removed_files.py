@@ -124,7 +124,7 @@ def find_live(
             paths.update(matches["file_path"].to_pylist())
             kept.append(matches.combine_chunks())
     missing = wanted - paths
-    if missing:
+    if missing:  # check: replaced-files-live
         shown = ", ".join(sorted(missing)[:3])
         raise ConflictingFilesError(
             f"{len(missing)} files that the change requires are no longer in the table: {shown}",

@@ -247,7 +247,7 @@ class SnapshotProducer:
     ) -> Draft:
         """Replace manifests by others with the same live entries; those that others added stay beside them."""
         chosen = [row for row in parent.manifests if row["manifest_path"] in operation.manifests]
-        if len(chosen) < len(operation.manifests):
+        if len(chosen) < len(operation.manifests):  # check: manifests-still-live
             raise CommitConflictError(
                 "another writer replaced a manifest that was about to be rewritten", hint=AGAIN
             )
@@ -279,7 +279,7 @@ class SnapshotProducer:
         They are not marked as deleted: Iceberg Java's expiry deletes the files of such entries, and these are live.
         So the summary counts no deleted files, only smaller totals.
         """
-        if parent.snapshot_id != operation.base_snapshot_id:
+        if parent.snapshot_id != operation.base_snapshot_id:  # check: head-of-duplicates
             raise CommitConflictError(
                 "another writer committed after the entries of duplicate files were compared",
                 hint=AGAIN,
@@ -437,7 +437,7 @@ class SnapshotProducer:
         replaced = frozenset(operation.replaced_deletes)
         added = [part.entries for part in deletes]
         parent.delete_conflicts.check(metadata, parent.manifests, added, replaced)
-        if operation.sole_spec is not None:
+        if operation.sole_spec is not None:  # check: sole-spec
             check_sole_spec(self.table.storage, metadata, parent.manifests, operation.sole_spec)
         removed = frozenset(operation.removed_paths)
         gone = find_live(self.storage, metadata, parent.manifests, removed)
@@ -447,7 +447,7 @@ class SnapshotProducer:
             if since.head_id != since.base_id:
                 if operation.isolation == SERIALIZABLE:
                     conflicts.refuse_new_data(since, operation.conflict_filter)
-                conflicts.refuse_new_deletes_for(
+                conflicts.refuse_new_deletes_for(  # check: deletes-of-removed-files
                     since,
                     {**files.partitions, **gone.partitions},
                     ignore_equality=operation.ignore_equality,
@@ -464,6 +464,7 @@ class SnapshotProducer:
         replaced = frozenset(operation.replaced_deletes)
         added = [part.entries for part in deletes]
         parent.delete_conflicts.check(metadata, parent.manifests, added, replaced)
+        # check: referenced-files-live
         find_live(self.storage, metadata, parent.manifests, frozenset(operation.referenced_paths))
         return Removal(deletes=replaced)
 
@@ -581,7 +582,7 @@ class SnapshotProducer:
     def _added_of(self, metadata: TableMetadata, part: EntryTable, content: int) -> _Added:
         operation, entries, number = self.operation, part.entries, None
         if isinstance(operation, RewriteFiles | RewriteDeletes):
-            number = operation.data_sequence_number
+            number = operation.data_sequence_number  # check: sequence-number-of-rewrite
         for column, value in (("snapshot_id", self.snapshot_id), ("sequence_number", number)):
             values = pa.repeat(pa.scalar(value, pa.int64()), entries.num_rows)
             entries = _with(entries, column, values)

@@ -114,6 +114,7 @@ class SnapshotSequence:
         taken = {producer.snapshot_id for producer in self._producers.values()}
         while True:
             candidate = self.context.ids.snapshot_id()
+            # check: distinct-snapshot-ids
             if candidate not in taken and table.metadata.snapshot_by_id(candidate) is None:
                 return candidate
 
@@ -152,6 +153,7 @@ class SnapshotSequence:
             parent_snapshot_id=parent.snapshot_id,
             sequence_number=next_sequence_number(metadata),
             # If the clock is behind the last writer's, times in the history must not decrease.
+            # check: ascending-times
             timestamp_ms=max(self.context.clock.now_ms(), latest_ms(metadata)),
             manifest_list=location,
             summary=Summary(SummaryOperation(draft.operation), **{**draft.summary, **keys}),

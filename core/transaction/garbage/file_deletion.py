@@ -149,8 +149,9 @@ def remove_in_batches(
         while remaining.num_rows:
             session.interrupts.checkpoint()
             now = detector.reload(table)
-            if now.metadata_location != checked:
+            if now.metadata_location != checked:  # check: reload-during-deletion
                 before = remaining.num_rows
+                # check: recheck-at-reload
                 remaining, checked = recheck(now, remaining), now.metadata_location
                 removed.reached += before - remaining.num_rows
                 continue
@@ -207,6 +208,6 @@ class _SuspendDetector:
         """Whether the process was not suspended since the last reload. Thread-safe."""
         now = self._clock.monotonic()
         if now - self._last > _PAUSE_SECONDS + _PAUSE_RELOADS * self._reload_seconds:
-            self._slept = True
+            self._slept = True  # check: slept-during-deletion
         self._last = now
         return not self._slept

@@ -82,7 +82,7 @@ def refuse_continued(session: Session, table: Table, hint: str) -> None:
         CorruptFileError: metadata files are removed again and again.
     """
     found = find_other_histories(session, table)
-    if not found:
+    if not found:  # check: continued-elsewhere
         return
     first, more = found[0], len(found) - 1
     others = f" and {more} other files are" if more else " is"
@@ -218,7 +218,7 @@ class _Histories:
             # Another catalog may have the state that the folder's history began with.
             others = {key for key in paths if not _OF_FOLDER.fullmatch(_name(key))}
         else:
-            others = {key for key in paths if key not in known}
+            others = {key for key in paths if key not in known}  # check: versions-off-the-log
             others |= self._of_hadoop(paths)
         found = self._alive({key for key in others if _name(key) not in abandoned})
         found = {key: state for key, state in found.items() if not self._failed(key, state, known)}
@@ -302,6 +302,7 @@ class _Histories:
         if self.mark is None or not has_mark(key, self.mark) or not state.log:
             return False
         before = state.log[-1]
+        # check: newer-than-backup
         return place_of(before) in known or not self.listed.may_contain(before)
 
     def _is_readable(self, state: StateOfTable) -> bool:

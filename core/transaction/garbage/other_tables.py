@@ -105,7 +105,7 @@ class OtherTables:
 
     def _report(self, unread: Sequence[_Entry]) -> None:
         near = [entry for entry in unread if entry.is_near and entry.problem is not None]
-        if self._must_read and near:
+        if self._must_read and near:  # check: other-tables-readable
             first = min(near, key=lambda entry: entry.name)
             why = first.problem.message if first.problem else ""
             more = f" and {len(near) - 1} others" if near[1:] else ""
@@ -166,7 +166,7 @@ def _entries(table: Table, unread: list[_Entry]) -> Iterator[_Entry]:
             unread.append(_Entry(f"table {name}", place, ()))
         except LakeError as error:
             is_near = place is None or store_of(place) in stores
-            if isinstance(error, TRANSIENT_ERRORS) and is_near:
+            if isinstance(error, TRANSIENT_ERRORS) and is_near:  # check: transient-failure-of-table
                 raise type(error)(
                     f"table {name} cannot be read: {error.message}",
                     hint=f"its files may be in the folders of {table.identifier}; run the command again, or drop "
@@ -213,9 +213,11 @@ def _names(catalog: Catalog, unread: list[_Entry]) -> Iterator[str]:
     try:
         for namespace in namespaces_of(catalog):
             error = namespace.error
+            # check: transient-failure-of-namespace
             if error is None or isinstance(error, TRANSIENT_ERRORS):
                 yield from namespace.listed()
             else:
+                # check: next-namespaces
                 unread.append(_Entry(f"namespace {namespace.name}", None, (), error))
     except NotImplementedError as error:
         raise RefusedError(f"catalog {catalog.name} does not list its tables") from error

@@ -35,7 +35,7 @@ def own_files(table: Table, files: pa.Table, others: OtherTables) -> pa.Table:
         LakeError: see `OtherTables.own`.
     """
     found = in_own_folders(table, files)
-    return found.filter(pc.invert(others.own(found["path"])))
+    return found.filter(pc.invert(others.own(found["path"])))  # check: owned-by-other-tables
 
 
 def in_own_folders(table: Table, files: pa.Table) -> pa.Table:
@@ -90,8 +90,8 @@ def _obviously_own(table: Table, locations: Any) -> pa.Array:
 def _may_delete(table: Table, nested: NestedTables, path: str) -> bool:
     """Whether a file that snapshots reference belongs to the table and is not table metadata."""
     return (
-        paths.deletable(path, table.roots)
-        and not metadata_files.is_metadata_name(path)
+        paths.deletable(path, table.roots)  # check: inside-own-roots
+        and not metadata_files.is_metadata_name(path)  # check: metadata-by-name
         and path.rsplit("/", 1)[-1] != table.metadata_location.rsplit("/", 1)[-1]
-        and not nested.owns(path)
+        and not nested.owns(path)  # check: outside-nested-tables
     )

@@ -177,7 +177,7 @@ class Reachability:
         ]
         named = _statistics(metadata, lambda snapshot_id: not goes(snapshot_id))
         files = self._once(pa.concat_tables(parts))
-        files = self._without(files, live, kept_manifests, kept, named)
+        files = self._without(files, live, kept_manifests, kept, named)  # check: kept-files
         used = frozenset(kept_manifests["partition_spec_id"].unique().to_pylist())
         return Garbage(files, tuple(unreadable), used)
 
@@ -409,6 +409,7 @@ class Reachability:
         held = HeldNames.joined(
             [*live, *(HeldNames.of(self.names.of(column)) for column in columns)]
         )
+        # check: links-to-files
         return HeldNames.joined([held, HeldNames.of(self.names.linked_in(held.folders))])
 
 

@@ -99,9 +99,9 @@ class TableLayout:
         if folder == self._metadata_folder and is_name_of_metadata(last):
             is_used = folder == self._current or folder in self._used
             return Place.OWN if is_used else Place.OTHER_FOLDER
-        if not self._is_in_use(name, folder):
+        if not self._is_in_use(name, folder):  # check: folder-of-property
             return Place.OTHER_FOLDER
-        return Place.OWN if _DATA.fullmatch(last) else Place.OTHER_NAME
+        return Place.OWN if _DATA.fullmatch(last) else Place.OTHER_NAME  # check: names-of-writers
 
     def _is_in_use(self, name: str, folder: str) -> bool:
         """Whether a file is in the folder of a partition in which the table references files."""

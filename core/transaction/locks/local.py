@@ -99,7 +99,7 @@ class HeldLock:
         self._heartbeat.stop()
         try:
             with suppress(OSError), locked(self._descriptor):
-                if _refers_to(self._path, self._descriptor):
+                if _refers_to(self._path, self._descriptor):  # check: own-lock-only
                     os.unlink(self._path)
         finally:
             os.close(self._descriptor)

@@ -46,7 +46,7 @@ def require_clock_of(session: Session, storage: Storage, folder: str, name: str)
         LakeError: the store failed, so the clock is not known.
     """
     ahead_ms = _ahead_ms(session, storage, locations.join(folder, _NAME))
-    if ahead_ms > MOST_MS:
+    if ahead_ms > MOST_MS:  # check: clock-of-store
         raise RefusedError(
             f"the clock of this machine is {format_duration(ahead_ms / 1000)} ahead of the clock of the store of "
             f"{name}: everything looks older than it is; nothing was changed",

@@ -89,7 +89,7 @@ def claim_for_commit(session: Session, table: Table, names: Collection[RunName])
     """
     with _claimed(session, table, names):
         for name in names:
-            _require_there(table, name)
+            _require_there(table, name)  # check: run-still-staged
         yield
 
 
@@ -193,11 +193,12 @@ def discard_run(
     try:
         _write(session, table, marker, process_name())
         claims = _claims(table, marks.name)
-        _refuse_claims(session, table, marks, claims, own_operation)
+        _refuse_claims(session, table, marks, claims, own_operation)  # check: claimed-run
         rest = _rest_of(table.refreshed(), marks, known, _ATTEMPTS)
         unreferenced = [
             path
             for path in rest.found
+            # check: committed-files-of-discard
             if locations.canonical(path) not in rest.referenced | session.protected_files
         ]
         has_begun = True

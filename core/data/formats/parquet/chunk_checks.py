@@ -91,7 +91,7 @@ class ChunkChecks:
                 found = group.column(position).physical_type
                 if found != self._metadata.schema.column(position).physical_type:
                     raise pa.ArrowInvalid(f"column {position} has values of the type {found}")
-        return bound_notes(bytes(self._footer), widths)
+        return bound_notes(bytes(self._footer), widths)  # check: widths-of-statistics
 
     def _width(self, position: int) -> int:
         column = self._metadata.schema.column(position)

@@ -52,7 +52,7 @@ class ParquetRows:
         """Return the offset of the first byte and the number of rows of each row group."""
         metadata = self._parquet.metadata
         rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-        if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
+        if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:  # check: rows-of-row-groups
             raise CorruptFileError(
                 f"{file.path} has {metadata.num_rows} rows, but its row groups have {sum(rows)}"
             )
@@ -66,7 +66,7 @@ class ParquetRows:
         """Yield rows of a row group, and check their number against the footer."""
         names = columns.names
         path, group = columns.file.path, row_range.piece
-        check_group(self._parquet, self._checks, path, group, names)
+        check_group(self._parquet, self._checks, path, group, names)  # check: column-chunks
         leaves = leaf_indexes(self._parquet, names)
         most_bytes = columns.settings.batch_bytes
         refuse_large_pages(self._parquet, self._source, path, group, leaves)

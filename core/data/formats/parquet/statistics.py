@@ -102,8 +102,8 @@ class TrustedFooter:
         counts = found.has_null_count and null_count_holds(
             self._writer, column, found.null_count, stored.num_values, bounded=bounded
         )
-        nulls = found.null_count if counts else None
-        if not (bounded and are_bounds):
+        nulls = found.null_count if counts else None  # check: null-counts-of-trusted-writer
+        if not (bounded and are_bounds):  # check: bounds-of-trusted-writer
             return ChunkStatistics(has_null_count=bool(counts), null_count=nulls, has_min_max=False)
         return ChunkStatistics(
             has_null_count=bool(counts),

@@ -97,7 +97,7 @@ def _columns_of(
                 hint=f"add {Option.EVOLVE} to add new columns",
             )
         if source.needed is not None:
-            source.needed.check_row(row, f"{where}, line {number},")
+            source.needed.check_row(row, f"{where}, line {number},")  # check: columns-of-objects
     defaults = json_defaults(schema.fields)
     columns = []
     for item in schema.fields:

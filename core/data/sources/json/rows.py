@@ -197,6 +197,6 @@ def _lines_part(
     raw = _BlockRows(schema, replace(source, needed=needed), rejects=rejects)(block)
     return raw._replace(
         numbers=[places[number] for number in raw.numbers],
-        locate=located_later,
+        locate=located_later,  # check: row-located-in-file
         unreadable=[BadRow(places[row.number], row.reason) for row in raw.unreadable],
     )

@@ -368,6 +368,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
             for file in self.waiting
             if is_ahead(file, now_ms, settle_ms)
         )
+        # check: settled-source-file
         return {one.file for one in self.ahead if now_ms - one.seen_ms >= settle_ms}
 
     def _note_ahead(self, new: Collection[WatchedFile]) -> None:

@@ -44,7 +44,7 @@ class Copies:
                     self._by_content[key].append(one.path)
         for key in _contents(file):
             for path in self._by_content.get(key, ()):
-                if path != file.path and self._is_same(file, path):
+                if path != file.path and self._is_same(file, path):  # check: moved-source-file
                     return path
         return None
 
@@ -94,7 +94,7 @@ def adopt_source(store: StateStore, options: WatchOptions) -> bool:
         if not files or any(_is_below(resolved_file(path), folder) for path in files):
             return True
         before = files[0].rpartition("/")[0]
-    if options.new_source:
+    if options.new_source:  # check: state-of-this-source
         return True
     raise RefusedError(
         f"the state in {options.state} is of the files in {before}, not of those in {folder}",

@@ -113,13 +113,13 @@ def starting_offsets(
     if saved is None:
         return Start({partition: first for partition, (first, _) in topic.bounds.items()})
     following = _following(topic, saved, stream)
-    _refuse_another(topic, saved, following)
+    _refuse_another(topic, saved, following)  # check: same-topic
     gaps = tuple(
         TopicGap(partition, offset, topic.bounds[partition][0])
         for partition, offset in sorted(following.items())
         if offset < topic.bounds[partition][0]
     )
-    if gaps and on_gap is OnGap.FAIL:
+    if gaps and on_gap is OnGap.FAIL:  # check: gap-in-topic
         raise _gap_error(topic, gaps)
     starts = {partition: first for partition, (first, _) in topic.bounds.items()}
     for partition, offset in following.items():

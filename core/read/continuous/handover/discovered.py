@@ -15,7 +15,7 @@ from lake.core.read.continuous.run import Run
 
 def save_discovery(run: Run, discovery: Discovery) -> bool:
     """Save a discovery with its splits; return whether it continues the saved position, and so was saved."""
-    if discovery.start != run.position:
+    if discovery.start != run.position:  # check: start-of-discovery
         run.tally.discarded_discoveries += 1
         run.session.warn(
             f"a discovery was dropped: it starts at {discovery.start}, and the state is at {run.position}"

@@ -189,7 +189,7 @@ def commit_epoch(store: StateStore, state: State, output: EpochOutput, after: Af
     with translate_errors(output.path):
         output.refuse_taken(number)
         prepared = Prepared(epoch=number, inode=os.stat(output.path).st_ino, after=after)
-        state = store.save(state.changed(prepared=prepared))
+        state = store.save(state.changed(prepared=prepared))  # check: prepared-before-rename
         _rename(output, number)
         return store.save(state.handed_over(after))
 
@@ -219,7 +219,7 @@ def recover(store: StateStore, state: State, output: EpochOutput) -> State:
 def _refuse_other_folder(output: EpochOutput, prepared: Prepared) -> None:
     """Refuse an output without the prepared epoch if it may be the mount point of a disk that is not mounted."""
     known = os.stat(output.path).st_ino == prepared.inode
-    if not known and not os.path.lexists(output.target(prepared.epoch)):
+    if not known and not os.path.lexists(output.target(prepared.epoch)):  # check: output-mounted
         raise RefusedError(
             f"{output.path} is not the folder in which epoch {prepared.epoch} was prepared",
             hint="mount its disk; if a loader replaced the folder after it had taken the epoch, create an empty "
@@ -266,7 +266,7 @@ def _write(
             os.fsync(file.fileno())
         atomic_files.flush(hidden)
         # The name of the hidden folder, too: if it is missing later, the epoch was handed over.
-        atomic_files.flush(os.path.dirname(hidden))
+        atomic_files.flush(os.path.dirname(hidden))  # check: hidden-folder-on-disk
     return parts, after
 
 
@@ -280,7 +280,7 @@ def check_complete(state: State, after: After, expected: int | None) -> None:
         return
     first = state.pending[0]
     found = first.rows_done + first.rows_deleted + after.rows + after.deleted
-    if found != expected:
+    if found != expected:  # check: rows-of-discovery
         raise CorruptFileError(
             f"read {found} rows, but the files have {expected} by their metadata; the last rows were not handed over"
         )

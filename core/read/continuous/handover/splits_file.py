@@ -281,6 +281,7 @@ class SplitsFile:
             *(state_id, pending.discovery, pending.sha256, pending.count),
             pending.keys,
         )
+        # check: digest-of-splits
         if found != expected or (digest.hexdigest(), count) != (pending.sha256, pending.count):
             raise self._corrupt("it is not the file that the state describes")
         return header

@@ -38,7 +38,7 @@ from lake.core.load.ingest.plan import plan_ingest
 from lake.core.transaction.session import Session
 
 
-class World(TableHarness):
+class LoadedTable(TableHarness):
     """A table and ways to load ids into it."""
 
     def __init__(self, folder: Path) -> None:
@@ -67,117 +67,119 @@ class World(TableHarness):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def harness(tmp_path: Path) -> LoadedTable:
+    return LoadedTable(tmp_path)
 
 
-def test_an_answer_lost_after_the_commit_counts_once(world: World) -> None:
-    inject(world.session, [applied_then(CommitFailedException("said no, did yes"))])
+def test_an_answer_lost_after_the_commit_counts_once(harness: LoadedTable) -> None:
+    inject(harness.session, [applied_then(CommitFailedException("said no, did yes"))])
 
-    outcome = world.ingest(1, 2, run_id="r")
-    again = world.ingest(1, 2, session=world.open(), run_id="r")
+    outcome = harness.ingest(1, 2, run_id="r")
+    again = harness.ingest(1, 2, session=harness.open(), run_id="r")
 
     assert (outcome.status, again.status) == (Status.DONE, Status.NOTHING_TO_DO)
-    assert world.ids == [1, 2]
+    assert harness.ids == [1, 2]
 
 
-def test_a_racing_run_of_the_same_id_lands_once_and_its_files_go(world: World) -> None:
-    inject(world.session, [after(world.other(1, 2, run_id="r"))])
+def test_a_racing_run_of_the_same_id_lands_once_and_its_files_go(harness: LoadedTable) -> None:
+    inject(harness.session, [after(harness.other(1, 2, run_id="r"))])
 
-    outcome = world.ingest(1, 2, run_id="r")
+    outcome = harness.ingest(1, 2, run_id="r")
 
     assert outcome.status is Status.NOTHING_TO_DO
-    assert world.ids == [1, 2]
-    assert world.data_files() == world.live_files()
+    assert harness.ids == [1, 2]
+    assert harness.data_files() == harness.live_files()
 
 
-def test_racing_appends_both_land(world: World) -> None:
-    inject(world.session, [after(world.other(3)), after(world.other(4))])
+def test_racing_appends_both_land(harness: LoadedTable) -> None:
+    inject(harness.session, [after(harness.other(3)), after(harness.other(4))])
 
-    world.ingest(1)
+    harness.ingest(1)
 
-    assert world.ids == [1, 3, 4]
+    assert harness.ids == [1, 3, 4]
 
 
-def test_an_unanswered_commit_keeps_every_file_and_the_next_run_settles_it(world: World) -> None:
-    inject(world.session, [refused_with(TimeoutError("no answer"))])
+def test_an_unanswered_commit_keeps_every_file_and_the_next_run_settles_it(
+    harness: LoadedTable,
+) -> None:
+    inject(harness.session, [refused_with(TimeoutError("no answer"))])
     with pytest.raises(CommitUnknownError):
-        world.ingest(1, run_id="r")
-    kept = world.data_files()
+        harness.ingest(1, run_id="r")
+    kept = harness.data_files()
 
-    outcome = world.ingest(1, session=world.open(), run_id="r")
+    outcome = harness.ingest(1, session=harness.open(), run_id="r")
 
     assert len(kept) == 1
     assert outcome.status is Status.DONE
-    assert world.ids == [1]
+    assert harness.ids == [1]
 
 
 @pytest.mark.parametrize(
     "options", [{"mode": "overwrite"}, {"mode": "overwrite-where", "where": "id < 5"}]
 )
 def test_an_overwrite_gives_way_to_rows_that_it_has_not_seen(
-    world: World, options: dict[str, Any]
+    harness: LoadedTable, options: dict[str, Any]
 ) -> None:
-    world.ingest(1)
-    inject(world.session, [after(world.other(2))])
+    harness.ingest(1)
+    inject(harness.session, [after(harness.other(2))])
 
     with pytest.raises(CommitConflictError):
-        world.ingest(3, **options)
+        harness.ingest(3, **options)
 
-    assert world.ids == [1, 2]
-    assert world.data_files() == world.live_files()
-
-
-def test_an_overwrite_by_filter_lets_rows_outside_the_filter_in(world: World) -> None:
-    world.ingest(1)
-    inject(world.session, [after(world.other(7))])
-
-    world.ingest(3, mode="overwrite-where", where="id < 5")
-
-    assert world.ids == [3, 7]
+    assert harness.ids == [1, 2]
+    assert harness.data_files() == harness.live_files()
 
 
-def test_a_commit_that_is_always_refused_leaves_nothing_of_the_run(world: World) -> None:
-    world.ingest(1)
-    before = files_below(world.warehouse)
-    inject(world.session, [refused_with(CommitFailedException("no"))] * 20)
+def test_an_overwrite_by_filter_lets_rows_outside_the_filter_in(harness: LoadedTable) -> None:
+    harness.ingest(1)
+    inject(harness.session, [after(harness.other(7))])
+
+    harness.ingest(3, mode="overwrite-where", where="id < 5")
+
+    assert harness.ids == [3, 7]
+
+
+def test_a_commit_that_is_always_refused_leaves_nothing_of_the_run(harness: LoadedTable) -> None:
+    harness.ingest(1)
+    before = files_below(harness.warehouse)
+    inject(harness.session, [refused_with(CommitFailedException("no"))] * 20)
 
     with pytest.raises(CommitConflictError):
-        world.ingest(2)
+        harness.ingest(2)
 
-    assert files_below(world.warehouse) == before
+    assert files_below(harness.warehouse) == before
 
 
 def test_a_new_table_is_not_made_twice(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    harness = LoadedTable(tmp_path)
     fresh = {"create": True}
 
     def ingest(session: Session) -> Outcome:
-        options = IngestOptions(sources=[world.source(1)], **fresh)
+        options = IngestOptions(sources=[harness.source(1)], **fresh)
         return execute(session, plan_ingest(session, "other.t", options))
 
-    inject(world.session, [after(lambda: ingest(world.open()))])
+    inject(harness.session, [after(lambda: ingest(harness.open()))])
     with pytest.raises(CommitConflictError):
-        ingest(world.session)
+        ingest(harness.session)
 
-    assert ids_in(world.warehouse, "other.t") == [1]
-    files = [name for name in files_below(world.warehouse) if name.startswith("other/t/data")]
+    assert ids_in(harness.warehouse, "other.t") == [1]
+    files = [name for name in files_below(harness.warehouse) if name.startswith("other/t/data")]
     assert len(files) == 1
 
 
 @pytest.mark.parametrize("kind", ["position", "equality"])
-def test_deleted_rows_of_a_source_table_are_not_loaded(world: World, kind: str) -> None:
-    world.ingest(1, 2)
+def test_deleted_rows_of_a_source_table_are_not_loaded(harness: LoadedTable, kind: str) -> None:
+    harness.ingest(1, 2)
     if kind == "position":
-        path = f"file://{world.warehouse}/{world.live_files().pop()}"
-        commit_position_delete(world.warehouse, path, 0)
+        path = f"file://{harness.warehouse}/{harness.live_files().pop()}"
+        commit_position_delete(harness.warehouse, path, 0)
     else:
-        commit_equality_delete(world.warehouse, [1])
+        commit_equality_delete(harness.warehouse, [1])
 
     options = IngestOptions(from_table="db.t", create=True)
-    execute(world.session, plan_ingest(world.session, "db.copy", options))
+    execute(harness.session, plan_ingest(harness.session, "db.copy", options))
 
-    assert ids_in(world.warehouse, "db.copy") == [2]
+    assert ids_in(harness.warehouse, "db.copy") == [2]
 
 
 class Losing(InlineEngine):
@@ -194,22 +196,22 @@ class Losing(InlineEngine):
 
 
 def test_rows_lost_on_the_way_stop_the_commit(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: LoadedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lake.core.load.ingest.plan._SMALLEST_TASK_BYTES", 1)
-    path = Path(world.source(*range(50)))
+    path = Path(harness.source(*range(50)))
     half = path.with_name("half.parquet")
     half.write_bytes(path.read_bytes())
-    world.session._engine = Losing(2)
+    harness.session._engine = Losing(2)
     options = IngestOptions(
         sources=[str(path), str(half)], create=True, partition_by="bucket(8, id)"
     )
-    plan = plan_ingest(world.session, "db.lossy", options)
+    plan = plan_ingest(harness.session, "db.lossy", options)
 
     with pytest.raises(LakeError, match="read 100 rows but wrote"):
-        execute(world.session, plan)
+        execute(harness.session, plan)
 
-    assert not (world.warehouse / "db" / "lossy").exists()
+    assert not (harness.warehouse / "db" / "lossy").exists()
 
 
 VALUES = st.one_of(st.none(), st.integers(-3, 3).map(float), st.just(float("nan")))
@@ -273,14 +275,14 @@ def _load(
     ],
 )
 def test_a_stop_is_not_taken_for_a_failure_that_may_be_passed_over(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: str
+    harness: LoadedTable, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     def stop(*_: object) -> None:
         raise StoppedError(15)
 
     with monkeypatch.context() as patched, pytest.raises(StoppedError):
         patched.setattr(f"lake.{step}", stop)
-        world.ingest(1, run_id="r")
+        harness.ingest(1, run_id="r")
 
-    assert world.ids == []
-    assert world.data_files() == set()
+    assert harness.ids == []
+    assert harness.data_files() == set()

@@ -68,7 +68,7 @@ def rows(*ids: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{row}" for row in ids]})
 
 
-class World(TableHarness):
+class FragmentedTable(TableHarness):
     """A table of many small files, a session on it, and other writers."""
 
     def __init__(
@@ -103,52 +103,56 @@ class World(TableHarness):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def harness(tmp_path: Path) -> FragmentedTable:
+    return FragmentedTable(tmp_path)
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> World:
+def parts(tmp_path: Path) -> FragmentedTable:
     """A table of the partitions 1 and 2, five files each."""
-    return World(tmp_path, spec=BY_ID)
+    return FragmentedTable(tmp_path, spec=BY_ID)
 
 
 # Other writers
 
 
 @pytest.mark.parametrize("where", [None, "id >= 4"])
-def test_a_plan_that_is_only_shown_is_the_one_that_is_run(world: World, where: str | None) -> None:
-    options = world.plan(where=where).options
-    shown = plan_compaction(world.session.table("db.t"), options, shown=True)
+def test_a_plan_that_is_only_shown_is_the_one_that_is_run(
+    harness: FragmentedTable, where: str | None
+) -> None:
+    options = harness.plan(where=where).options
+    shown = plan_compaction(harness.session.table("db.t"), options, shown=True)
 
-    assert shown.facts() == world.plan(where=where).facts()
+    assert shown.facts() == harness.plan(where=where).facts()
     assert [group.paths for group in shown.groups] == [
-        group.paths for group in world.plan(where=where).groups
+        group.paths for group in harness.plan(where=where).groups
     ]
     read = set(shown.found.by_spec[0].column_names)
     assert ("lower_bounds" in read) == (where is not None)
 
 
-def test_appends_meanwhile_are_not_a_conflict(world: World) -> None:
-    done = world.compact(after(lambda: world.pyiceberg.append(rows(100))))
+def test_appends_meanwhile_are_not_a_conflict(harness: FragmentedTable) -> None:
+    done = harness.compact(after(lambda: harness.pyiceberg.append(rows(100))))
 
     assert (done.status, done.result["failed_groups"]) == (Status.DONE, 0)
-    assert world.ids == [*range(10), 100]
-    assert len(world.live_paths()) == 2
+    assert harness.ids == [*range(10), 100]
+    assert len(harness.live_paths()) == 2
 
 
 def test_a_busy_writer_that_always_comes_first_is_outlasted(tmp_path: Path) -> None:
-    world = World(tmp_path, commit__retry__num_retries="1")
-    faults = [after(lambda: world.pyiceberg.append(rows(100))) for _ in range(5)]
+    harness = FragmentedTable(tmp_path, commit__retry__num_retries="1")
+    faults = [after(lambda: harness.pyiceberg.append(rows(100))) for _ in range(5)]
 
-    done = world.compact(*faults)
+    done = harness.compact(*faults)
 
     assert done.status is Status.DONE
-    assert world.ids == [*range(10), *[100] * 5]
-    world.assert_no_data_file_is_left_over()
+    assert harness.ids == [*range(10), *[100] * 5]
+    harness.assert_no_data_file_is_left_over()
 
 
-def test_groups_that_do_not_clash_are_committed_and_the_others_planned_again(parts: World) -> None:
+def test_groups_that_do_not_clash_are_committed_and_the_others_planned_again(
+    parts: FragmentedTable,
+) -> None:
     def rewritten() -> None:
         parts.pyiceberg.overwrite(rows(2, 2, 2), overwrite_filter=EqualTo("id", 2))
         parts.pyiceberg.append(rows(2))
@@ -165,7 +169,7 @@ def test_groups_that_do_not_clash_are_committed_and_the_others_planned_again(par
     parts.assert_no_data_file_is_left_over()
 
 
-def test_a_group_that_clashed_is_committed_by_the_second_plan(parts: World) -> None:
+def test_a_group_that_clashed_is_committed_by_the_second_plan(parts: FragmentedTable) -> None:
     first = next(path for path in parts.live_paths() if "id=2" in path)
 
     done = parts.compact(after(lambda: drop_file(parts, first)))
@@ -179,54 +183,56 @@ def test_a_group_that_clashed_is_committed_by_the_second_plan(parts: World) -> N
     parts.assert_no_data_file_is_left_over()
 
 
-def drop_file(world: World, path: str) -> None:
+def drop_file(harness: FragmentedTable, path: str) -> None:
     """Remove one data file from the table as another engine would."""
     from lake.core.transaction.commit.operations import OverwriteFiles
 
-    session = open_session(world.warehouse)
+    session = open_session(harness.warehouse)
     table = session.table("db.t")
     base = table.metadata.current_snapshot_id
     operation = OverwriteFiles(added=[], removed_paths=[path], base_snapshot_id=base)
     commit_snapshot(session, table, operation, CommitRequest(operation_id=session.ids.uuid()))
 
 
-def test_nothing_is_changed_when_all_that_was_planned_is_gone(world: World) -> None:
-    plan = world.plan()
-    world.pyiceberg.overwrite(rows(7))
-    before = files_below(world.warehouse)
+def test_nothing_is_changed_when_all_that_was_planned_is_gone(harness: FragmentedTable) -> None:
+    plan = harness.plan()
+    harness.pyiceberg.overwrite(rows(7))
+    before = files_below(harness.warehouse)
 
     with pytest.raises(CommitConflictError):
-        execute(world.session, plan)
+        execute(harness.session, plan)
 
-    assert world.ids == [7]
-    assert files_below(world.warehouse) == before
+    assert harness.ids == [7]
+    assert files_below(harness.warehouse) == before
 
 
-def test_two_compactions_at_once_keep_every_row_once(world: World) -> None:
-    plan = world.plan()
-    other = open_session(world.warehouse, FixedClock())
+def test_two_compactions_at_once_keep_every_row_once(harness: FragmentedTable) -> None:
+    plan = harness.plan()
+    other = open_session(harness.warehouse, FixedClock())
     execute(other, plan_compaction(other.table("db.t"), plan.options))
 
     with pytest.raises(CommitConflictError):
-        execute(world.session, plan)
+        execute(harness.session, plan)
 
-    assert world.ids == list(range(10))
-    world.assert_no_data_file_is_left_over()
+    assert harness.ids == list(range(10))
+    harness.assert_no_data_file_is_left_over()
 
 
-def test_a_position_delete_meanwhile_is_found_however_many_commits_follow(world: World) -> None:
-    path = world.live_paths()[0]
+def test_a_position_delete_meanwhile_is_found_however_many_commits_follow(
+    harness: FragmentedTable,
+) -> None:
+    path = harness.live_paths()[0]
 
     def others() -> None:
-        commit_position_delete(world.warehouse, path, 0)
-        world.pyiceberg.append(rows(100))
+        commit_position_delete(harness.warehouse, path, 0)
+        harness.pyiceberg.append(rows(100))
 
-    done = world.compact(after(others))
+    done = harness.compact(after(others))
 
     assert (done.status, done.result["rows_dropped_by_deletes"]) == (Status.DONE, 1)
-    assert len(world.ids) == 10
-    assert path not in world.live_paths()
-    world.assert_no_data_file_is_left_over()
+    assert len(harness.ids) == 10
+    assert path not in harness.live_paths()
+    harness.assert_no_data_file_is_left_over()
 
 
 def test_a_position_delete_meanwhile_in_a_partition_of_nan_is_found(tmp_path: Path) -> None:
@@ -251,10 +257,12 @@ def test_a_position_delete_meanwhile_in_a_partition_of_nan_is_found(tmp_path: Pa
     assert ids_in(lake.warehouse) == [1, 3]
 
 
-def test_an_equality_delete_meanwhile_still_applies_to_the_rewritten_rows(world: World) -> None:
-    done = world.compact(after(lambda: commit_equality_delete(world.warehouse, [3])))
+def test_an_equality_delete_meanwhile_still_applies_to_the_rewritten_rows(
+    harness: FragmentedTable,
+) -> None:
+    done = harness.compact(after(lambda: commit_equality_delete(harness.warehouse, [3])))
 
-    table = world.session.table("db.t")
+    table = harness.session.table("db.t")
     head = table.metadata.current_snapshot()
     manifests = read_manifest_list(table.storage, head.manifest_list)
     [entries] = read_manifests(table.storage, manifests, table.metadata, live_only=True).values()
@@ -264,61 +272,61 @@ def test_an_equality_delete_meanwhile_still_applies_to_the_rewritten_rows(world:
 
 
 def test_an_equality_delete_meanwhile_is_applied_to_files_of_a_new_sequence_number(
-    world: World,
+    harness: FragmentedTable,
 ) -> None:
-    delete = after(lambda: commit_equality_delete(world.warehouse, [3]))
+    delete = after(lambda: commit_equality_delete(harness.warehouse, [3]))
 
-    done = world.compact(delete, starting_sequence_number=False)
+    done = harness.compact(delete, starting_sequence_number=False)
 
     assert (done.status, done.result["rows_dropped_by_deletes"]) == (Status.DONE, 1)
-    assert rows_read(world) == [*range(3), *range(4, 10)]
-    world.assert_no_data_file_is_left_over()
+    assert rows_read(harness) == [*range(3), *range(4, 10)]
+    harness.assert_no_data_file_is_left_over()
 
 
-def test_a_rollback_meanwhile_is_a_conflict(world: World) -> None:
-    first = world.pyiceberg.history()[0].snapshot_id
+def test_a_rollback_meanwhile_is_a_conflict(harness: FragmentedTable) -> None:
+    first = harness.pyiceberg.history()[0].snapshot_id
 
     def rolled_back() -> None:
-        world.pyiceberg.manage_snapshots().rollback_to_snapshot(first).commit()
+        harness.pyiceberg.manage_snapshots().rollback_to_snapshot(first).commit()
 
     with pytest.raises(CommitConflictError):
-        world.compact(after(rolled_back))
+        harness.compact(after(rolled_back))
 
-    assert world.ids == [0, 1]
-    world.assert_no_data_file_is_left_over()
+    assert harness.ids == [0, 1]
+    harness.assert_no_data_file_is_left_over()
 
 
 # The catalog's answers
 
 
 @pytest.mark.slow
-def test_a_commit_that_is_always_refused_leaves_nothing(world: World) -> None:
+def test_a_commit_that_is_always_refused_leaves_nothing(harness: FragmentedTable) -> None:
     faults = [refused_with(CommitFailedException("409")) for _ in range(100)]
 
     with pytest.raises(CommitConflictError):
-        world.compact(*faults)
+        harness.compact(*faults)
 
-    assert files_below(world.warehouse) == world.before
+    assert files_below(harness.warehouse) == harness.before
 
 
-def test_an_answer_lost_after_the_commit_is_recognised(world: World) -> None:
-    done = world.compact(applied_then(CommitFailedException("sent twice")))
+def test_an_answer_lost_after_the_commit_is_recognised(harness: FragmentedTable) -> None:
+    done = harness.compact(applied_then(CommitFailedException("sent twice")))
 
     assert done.status is Status.DONE
-    assert world.ids == list(range(10))
-    assert len(world.live_paths()) == 1
+    assert harness.ids == list(range(10))
+    assert len(harness.live_paths()) == 1
 
 
-def test_an_unanswered_commit_keeps_every_file(world: World) -> None:
+def test_an_unanswered_commit_keeps_every_file(harness: FragmentedTable) -> None:
     with pytest.raises(CommitUnknownError):
-        world.compact(refused_with(ServerError("503")))
+        harness.compact(refused_with(ServerError("503")))
 
-    assert len(world.data_files()) == 6
-    assert world.ids == list(range(10))
+    assert len(harness.data_files()) == 6
+    assert harness.ids == list(range(10))
 
 
 def test_partial_progress_keeps_what_was_committed_when_a_later_group_fails(
-    parts: World, monkeypatch: pytest.MonkeyPatch
+    parts: FragmentedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = next(path for path in parts.live_paths() if "id=2" in path)
     plan = parts.plan(partial_progress=True, max_commits=2)
@@ -348,7 +356,7 @@ def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inline.InlineEngine, "run", run)
 
 
-def test_without_partial_progress_a_failing_group_changes_nothing(parts: World) -> None:
+def test_without_partial_progress_a_failing_group_changes_nothing(parts: FragmentedTable) -> None:
     broken = next(path for path in parts.live_paths() if "id=2" in path)
     plan = parts.plan()
     Path(broken.removeprefix("file://")).write_bytes(b"PAR1")
@@ -386,19 +394,19 @@ SPOILERS: dict[str, Callable[[pa.RecordBatch], pa.RecordBatch]] = {
 
 @pytest.mark.parametrize("spoiler", SPOILERS)
 def test_a_wrong_rewrite_is_noticed_before_the_commit(
-    world: World, monkeypatch: pytest.MonkeyPatch, spoiler: str
+    harness: FragmentedTable, monkeypatch: pytest.MonkeyPatch, spoiler: str
 ) -> None:
     wrong_writer(monkeypatch, SPOILERS[spoiler])
 
     with pytest.raises(LakeError, match="nothing was committed") as caught:
-        world.compact()
+        harness.compact()
 
     assert caught.value.exit_code == 1
-    assert files_below(world.warehouse) == world.before
+    assert files_below(harness.warehouse) == harness.before
 
 
 def test_verifying_notices_values_that_no_figure_shows(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: FragmentedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def swapped(batch: pa.RecordBatch) -> pa.RecordBatch:
         names = batch.column(1).to_pylist()
@@ -407,14 +415,14 @@ def test_verifying_notices_values_that_no_figure_shows(
     wrong_writer(monkeypatch, swapped)
 
     with pytest.raises(LakeError, match="content hash"):
-        world.compact(verify=True)
+        harness.compact(verify=True)
 
-    assert files_below(world.warehouse) == world.before
+    assert files_below(harness.warehouse) == harness.before
 
 
 def test_wrong_counts_of_the_input_are_distinguished_from_a_wrong_rewrite(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    table = world.session.table("db.t")
+    harness = FragmentedTable(tmp_path)
+    table = harness.session.table("db.t")
     honest = write_file(table, [50, 51])
     lying = DataFile(
         path=honest.path,
@@ -426,16 +434,16 @@ def test_wrong_counts_of_the_input_are_distinguished_from_a_wrong_rewrite(tmp_pa
     )
     operation = AppendFiles(added=[lying])
     commit_snapshot(
-        world.session, table, operation, CommitRequest(operation_id=world.session.ids.uuid())
+        harness.session, table, operation, CommitRequest(operation_id=harness.session.ids.uuid())
     )
 
-    assert world.compact().status is Status.DONE
-    assert world.ids == [*range(10), 50, 51]
+    assert harness.compact().status is Status.DONE
+    assert harness.ids == [*range(10), 50, 51]
 
 
 def test_loose_bounds_do_not_stop_a_compaction(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    table = world.session.table("db.t")
+    harness = FragmentedTable(tmp_path)
+    table = harness.session.table("db.t")
     honest = write_file(table, [50, 51])
     loose = DataFile(
         path=honest.path,
@@ -447,29 +455,29 @@ def test_loose_bounds_do_not_stop_a_compaction(tmp_path: Path) -> None:
     )
     operation = AppendFiles(added=[loose])
     commit_snapshot(
-        world.session, table, operation, CommitRequest(operation_id=world.session.ids.uuid())
+        harness.session, table, operation, CommitRequest(operation_id=harness.session.ids.uuid())
     )
 
-    assert world.compact().status is Status.DONE
-    assert world.ids == [*range(10), 50, 51]
+    assert harness.compact().status is Status.DONE
+    assert harness.ids == [*range(10), 50, 51]
 
 
 def test_a_task_that_the_engine_loses_is_noticed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: FragmentedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spread = Pool.spread
     monkeypatch.setattr(Pool, "spread", lambda pool, count, work: spread(pool, count - 1, work))
 
     with pytest.raises(EngineError, match="lost 1 task"):
-        world.compact()
+        harness.compact()
 
-    assert files_below(world.warehouse) == world.before
+    assert files_below(harness.warehouse) == harness.before
 
 
 def test_an_output_never_has_the_name_of_an_input(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: FragmentedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = world.live_paths()[0]
+    taken = harness.live_paths()[0]
 
     def same_name(task: tasks.RewriteTask, context: Any) -> Iterator[tasks.RewriteReport]:
         for report in tasks.rewrite(task, context):
@@ -481,34 +489,36 @@ def test_an_output_never_has_the_name_of_an_input(
     monkeypatch.setattr(rewrite, "rewrite", same_name)
 
     with pytest.raises(LakeError, match="remove a file that it adds"):
-        world.compact()
+        harness.compact()
 
-    assert taken in world.live_paths()
-    assert world.ids == list(range(10))
+    assert taken in harness.live_paths()
+    assert harness.ids == list(range(10))
 
 
-def test_a_file_of_another_format_than_its_entry_says_changes_nothing(world: World) -> None:
-    table = world.session.table("db.t")
+def test_a_file_of_another_format_than_its_entry_says_changes_nothing(
+    harness: FragmentedTable,
+) -> None:
+    table = harness.session.table("db.t")
     file = write_file(table, [50])
     orc = DataFile(path=file.path, format="ORC", spec_id=0, record_count=1, size_bytes=9)
     operation = AppendFiles(added=[orc])
     commit_snapshot(
-        world.session, table, operation, CommitRequest(operation_id=world.session.ids.uuid())
+        harness.session, table, operation, CommitRequest(operation_id=harness.session.ids.uuid())
     )
 
     with pytest.raises(CorruptFileError, match="cannot be read"):
-        world.compact()
+        harness.compact()
 
 
 # Any order of other writers
 
-EVENTS: dict[str, Callable[[World], None]] = {
-    "append": lambda world: world.pyiceberg.append(rows(100)),
-    "drop": lambda world: drop_file(world, data_paths(world)[-1]),
-    "position delete": lambda world: commit_position_delete(
-        world.warehouse, data_paths(world)[0], 1
+EVENTS: dict[str, Callable[[FragmentedTable], None]] = {
+    "append": lambda harness: harness.pyiceberg.append(rows(100)),
+    "drop": lambda harness: drop_file(harness, data_paths(harness)[-1]),
+    "position delete": lambda harness: commit_position_delete(
+        harness.warehouse, data_paths(harness)[0], 1
     ),
-    "equality delete": lambda world: commit_equality_delete(world.warehouse, [5]),
+    "equality delete": lambda harness: commit_equality_delete(harness.warehouse, [5]),
 }
 counter = itertools.count()
 
@@ -519,25 +529,25 @@ counter = itertools.count()
 def test_no_order_of_other_writers_loses_or_doubles_a_row(
     tmp_path_factory: pytest.TempPathFactory, events: list[str]
 ) -> None:
-    world = World(tmp_path_factory.mktemp(f"race{next(counter)}"))
+    harness = FragmentedTable(tmp_path_factory.mktemp(f"race{next(counter)}"))
 
     def others() -> None:
         for event in events:
-            EVENTS[event](world)
+            EVENTS[event](harness)
 
-    serial = World(tmp_path_factory.mktemp(f"race{next(counter)}"))
+    serial = FragmentedTable(tmp_path_factory.mktemp(f"race{next(counter)}"))
     for event in events:
         EVENTS[event](serial)
     with contextlib.suppress(CommitConflictError):
-        world.compact(after(others))
+        harness.compact(after(others))
 
-    assert rows_read(world) == rows_read(serial)
-    world.assert_no_data_file_is_left_over()
+    assert rows_read(harness) == rows_read(serial)
+    harness.assert_no_data_file_is_left_over()
 
 
-def rows_read(world: World) -> list[int]:
+def rows_read(harness: FragmentedTable) -> list[int]:
     """Return the ids that `lake scan` reads."""
-    found = CommandLine(world.warehouse).ok("scan", "db.t")["result"]["preview"]
+    found = CommandLine(harness.warehouse).ok("scan", "db.t")["result"]["preview"]
     return sorted(row["id"] for row in found)
 
 
@@ -548,7 +558,7 @@ def _entries(table: Any) -> list[dict[str, Any]]:
     return [row for entries in tables.values() for row in entries.to_pylist()]
 
 
-def data_paths(world: World) -> list[str]:
+def data_paths(harness: FragmentedTable) -> list[str]:
     """Return the live data files, the oldest first."""
-    entries = [row for row in _entries(world.session.table("db.t")) if row["content"] == 0]
+    entries = [row for row in _entries(harness.session.table("db.t")) if row["content"] == 0]
     return [row["file_path"] for row in sorted(entries, key=lambda row: row["sequence_number"])]

@@ -40,7 +40,7 @@ from lake.core.transaction.commit.operations import AppendFiles, RewriteFiles
 DAY_MS = 24 * 3_600_000
 
 
-class World(TableHarness):
+class ExpiringTable(TableHarness):
     """A table whose snapshots are a day apart."""
 
     @property
@@ -90,31 +90,33 @@ class World(TableHarness):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def harness(tmp_path: Path) -> ExpiringTable:
+    return ExpiringTable(tmp_path)
 
 
-def test_what_is_left_is_exactly_what_the_table_reaches(world: World) -> None:
+def test_what_is_left_is_exactly_what_the_table_reaches(harness: ExpiringTable) -> None:
     for index in range(6):
-        world.append(index)
-    world.rewrite_all(*range(6))
+        harness.append(index)
+    harness.rewrite_all(*range(6))
     for index in range(6, 9):
-        world.append(index)
+        harness.append(index)
 
-    outcome = world.expire(days=1.5)
+    outcome = harness.expire(days=1.5)
 
     assert outcome.status is Status.DONE
     assert outcome.result["snapshots"] == 8
     assert outcome.result["data_files"] == 6
     assert outcome.result["failed_deletes"] == 0
-    assert files_below(world.warehouse) == world.reachable()
-    assert ids_in(world.warehouse) == list(range(9))
+    assert files_below(harness.warehouse) == harness.reachable()
+    assert ids_in(harness.warehouse) == list(range(9))
 
 
 @pytest.mark.parametrize("days", [-30, 0, 1])
-def test_a_writer_whose_clock_was_behind_makes_nothing_old(world: World, days: int) -> None:
-    made = [world.append(number) for number in range(5)]
-    metadata = world.table.metadata
+def test_a_writer_whose_clock_was_behind_makes_nothing_old(
+    harness: ExpiringTable, days: int
+) -> None:
+    made = [harness.append(number) for number in range(5)]
+    metadata = harness.table.metadata
     moments = {item.snapshot_id: item.timestamp_ms for item in metadata.snapshots}
     # As old as, or older than, what it was built on.
     moments[made[3]] = moments[made[1]] + days * DAY_MS
@@ -128,92 +130,92 @@ def test_a_writer_whose_clock_was_behind_makes_nothing_old(world: World, days: i
     )
 
     options = RetentionOptions(older_than_ms=moments[made[2]])
-    retention = plan_retention(unordered, options, world.clock.now)
+    retention = plan_retention(unordered, options, harness.clock.now)
 
     assert set(retention.expired) == set(made[:2])
 
 
-def test_expiring_again_commits_and_deletes_nothing(world: World) -> None:
+def test_expiring_again_commits_and_deletes_nothing(harness: ExpiringTable) -> None:
     for index in range(4):
-        world.append(index)
-    world.expire(days=1.5)
-    before, location = files_below(world.warehouse), world.table.metadata_location
+        harness.append(index)
+    harness.expire(days=1.5)
+    before, location = files_below(harness.warehouse), harness.table.metadata_location
 
-    outcome = world.expire(days=1.5)
+    outcome = harness.expire(days=1.5)
 
     assert outcome.status is Status.NOTHING_TO_DO
-    assert world.table.metadata_location == location
-    assert files_below(world.warehouse) == before
+    assert harness.table.metadata_location == location
+    assert files_below(harness.warehouse) == before
 
 
-def test_the_parent_of_the_oldest_kept_snapshot_is_still_named(world: World) -> None:
-    ids = [world.append(index) for index in range(4)]
-    world.expire(days=1.5)
+def test_the_parent_of_the_oldest_kept_snapshot_is_still_named(harness: ExpiringTable) -> None:
+    ids = [harness.append(index) for index in range(4)]
+    harness.expire(days=1.5)
 
-    kept = {item.snapshot_id: item for item in world.table.metadata.snapshots}
+    kept = {item.snapshot_id: item for item in harness.table.metadata.snapshots}
     assert kept.keys() == set(ids[2:])
     assert kept[ids[2]].parent_snapshot_id == ids[1]
 
 
-def test_tags_and_branches_keep_their_files(world: World) -> None:
-    first = world.append(0)
-    second = world.append(1)
-    world.pyiceberg.manage_snapshots().create_tag(first, "audit").create_branch(
+def test_tags_and_branches_keep_their_files(harness: ExpiringTable) -> None:
+    first = harness.append(0)
+    second = harness.append(1)
+    harness.pyiceberg.manage_snapshots().create_tag(first, "audit").create_branch(
         second, "experiment"
     ).commit()
-    world.rewrite_all(0, 1)
-    world.append(2)
+    harness.rewrite_all(0, 1)
+    harness.append(2)
 
-    world.expire(days=0.5, unsafe=True)
+    harness.expire(days=0.5, unsafe=True)
 
-    assert ids_in(world.warehouse, snapshot_id=first) == [0]
-    assert ids_in(world.warehouse, snapshot_id=second) == [0, 1]
-    assert set(world.table.metadata.refs) == {"main", "audit", "experiment"}
+    assert ids_in(harness.warehouse, snapshot_id=first) == [0]
+    assert ids_in(harness.warehouse, snapshot_id=second) == [0, 1]
+    assert set(harness.table.metadata.refs) == {"main", "audit", "experiment"}
 
 
-def test_refs_beyond_their_age_go_and_main_never_does(world: World) -> None:
-    first = world.append(0)
-    world.pyiceberg.manage_snapshots().create_tag(first, "old", max_ref_age_ms=DAY_MS).commit()
-    world.append(1)
-    world.append(2)
+def test_refs_beyond_their_age_go_and_main_never_does(harness: ExpiringTable) -> None:
+    first = harness.append(0)
+    harness.pyiceberg.manage_snapshots().create_tag(first, "old", max_ref_age_ms=DAY_MS).commit()
+    harness.append(1)
+    harness.append(2)
 
-    outcome = world.expire(days=1.5)
+    outcome = harness.expire(days=1.5)
 
     assert outcome.result["refs"] == 1
-    assert set(world.table.metadata.refs) == {"main"}
+    assert set(harness.table.metadata.refs) == {"main"}
 
 
-def test_a_number_of_snapshots_is_kept_though_they_are_old(world: World) -> None:
+def test_a_number_of_snapshots_is_kept_though_they_are_old(harness: ExpiringTable) -> None:
     for index in range(5):
-        world.append(index)
-    world.clock.now += 30 * DAY_MS
+        harness.append(index)
+    harness.clock.now += 30 * DAY_MS
 
-    world.expire(days=5, retain_last=3)
+    harness.expire(days=5, retain_last=3)
 
-    assert len(world.table.metadata.snapshots) == 3
+    assert len(harness.table.metadata.snapshots) == 3
 
 
 def test_the_tables_own_shorter_age_is_honoured(tmp_path: Path) -> None:
-    world = World(tmp_path, history__expire__max_snapshot_age_ms="1000")
+    harness = ExpiringTable(tmp_path, history__expire__max_snapshot_age_ms="1000")
     for index in range(3):
-        world.append(index)
-    world.clock.now += 2000
+        harness.append(index)
+    harness.clock.now += 2000
 
-    world.expire()
+    harness.expire()
 
-    assert len(world.table.metadata.snapshots) == 1
+    assert len(harness.table.metadata.snapshots) == 1
 
 
-def test_less_than_a_day_is_refused_unless_the_user_insists(world: World) -> None:
-    world.append(1)
-    world.append(2)
+def test_less_than_a_day_is_refused_unless_the_user_insists(harness: ExpiringTable) -> None:
+    harness.append(1)
+    harness.append(2)
     with pytest.raises(RefusedError):
-        world.expire(days=0.5)
-    assert len(world.table.metadata.snapshots) == 2
+        harness.expire(days=0.5)
+    assert len(harness.table.metadata.snapshots) == 2
 
-    world.clock.now += DAY_MS // 2
-    world.expire(days=0.25, unsafe=True)
-    assert len(world.table.metadata.snapshots) == 1
+    harness.clock.now += DAY_MS // 2
+    harness.expire(days=0.25, unsafe=True)
+    assert len(harness.table.metadata.snapshots) == 1
 
 
 def test_keeping_no_snapshot_at_all_is_an_invalid_request() -> None:
@@ -222,28 +224,30 @@ def test_keeping_no_snapshot_at_all_is_an_invalid_request() -> None:
 
 
 def test_a_table_without_garbage_collection_is_refused(tmp_path: Path) -> None:
-    world = World(tmp_path, gc__enabled="false")
-    world.append(1)
+    harness = ExpiringTable(tmp_path, gc__enabled="false")
+    harness.append(1)
     with pytest.raises(RefusedError):
-        world.expire(days=2)
+        harness.expire(days=2)
 
 
-def test_a_snapshot_can_be_expired_by_name_but_not_the_head_of_a_branch(world: World) -> None:
-    first, second = world.append(0), world.append(1)
-    world.expire(snapshot_ids=(first,))
-    assert [item.snapshot_id for item in world.table.metadata.snapshots] == [second]
+def test_a_snapshot_can_be_expired_by_name_but_not_the_head_of_a_branch(
+    harness: ExpiringTable,
+) -> None:
+    first, second = harness.append(0), harness.append(1)
+    harness.expire(snapshot_ids=(first,))
+    assert [item.snapshot_id for item in harness.table.metadata.snapshots] == [second]
     with pytest.raises(RefusedError):
-        world.expire(snapshot_ids=(second,))
+        harness.expire(snapshot_ids=(second,))
 
 
 @pytest.mark.parametrize("victim", ["snap-", "-m0.avro"])
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_unreadable_metadata_of_a_kept_snapshot_stops_everything(
-    world: World, victim: str, damage: str
+    harness: ExpiringTable, victim: str, damage: str
 ) -> None:
     for index in range(3):
-        world.append(index)
-    table = world.pyiceberg
+        harness.append(index)
+    table = harness.pyiceberg
     head = table.metadata.current_snapshot()
     location = (
         head.manifest_list if victim == "snap-" else head.manifests(table.io)[0].manifest_path
@@ -254,68 +258,70 @@ def test_unreadable_metadata_of_a_kept_snapshot_stops_everything(
         path.unlink()
     else:
         path.write_bytes(data[:-40])
-    before = files_below(world.warehouse)
+    before = files_below(harness.warehouse)
 
     with pytest.raises(LakeError) as caught:
-        world.expire(days=1.5)
+        harness.expire(days=1.5)
 
     assert caught.value.exit_code == 7
     assert path.name in caught.value.message
-    assert files_below(world.warehouse) == before
-    assert len(world.table.metadata.snapshots) == 3
+    assert files_below(harness.warehouse) == before
+    assert len(harness.table.metadata.snapshots) == 3
 
 
 def test_a_missing_manifest_of_an_expired_snapshot_is_reported_and_the_rest_goes(
-    world: World,
+    harness: ExpiringTable,
 ) -> None:
-    world.append(0)
-    table = world.pyiceberg
+    harness.append(0)
+    table = harness.pyiceberg
     manifest = table.metadata.current_snapshot().manifests(table.io)[0].manifest_path
-    world.rewrite_all(0)
-    world.append(1)
+    harness.rewrite_all(0)
+    harness.append(1)
     Path(manifest.removeprefix("file://")).unlink()
 
-    outcome = world.expire(days=0.5, unsafe=True)
+    outcome = harness.expire(days=0.5, unsafe=True)
 
     assert outcome.status is Status.PARTIAL
     assert outcome.exit_code == 6
-    assert any(manifest in warning for warning in world.session.warnings)
-    assert ids_in(world.warehouse) == [0, 1]
+    assert any(manifest in warning for warning in harness.session.warnings)
+    assert ids_in(harness.warehouse) == [0, 1]
 
 
-def test_a_rollback_in_the_moment_of_the_commit_loses_nothing(world: World) -> None:
-    first = world.append(0)
-    world.append(1)
-    world.append(2)
+def test_a_rollback_in_the_moment_of_the_commit_loses_nothing(harness: ExpiringTable) -> None:
+    first = harness.append(0)
+    harness.append(1)
+    harness.append(2)
 
     def rollback() -> None:
-        world.pyiceberg.manage_snapshots().rollback_to_snapshot(first).commit()
+        harness.pyiceberg.manage_snapshots().rollback_to_snapshot(first).commit()
 
-    inject(world.session, [after(rollback)])
-    world.expire(days=1.5)
+    inject(harness.session, [after(rollback)])
+    harness.expire(days=1.5)
 
-    assert ids_in(world.warehouse) == [0]
-    assert world.table.metadata.current_snapshot_id == first
+    assert ids_in(harness.warehouse) == [0]
+    assert harness.table.metadata.current_snapshot_id == first
 
 
-def test_a_tag_made_in_the_moment_of_the_commit_is_put_back_with_its_files(world: World) -> None:
-    first = world.append(0)
-    world.rewrite_all(0)
-    world.append(1)
-    world.append(2)
+def test_a_tag_made_in_the_moment_of_the_commit_is_put_back_with_its_files(
+    harness: ExpiringTable,
+) -> None:
+    first = harness.append(0)
+    harness.rewrite_all(0)
+    harness.append(1)
+    harness.append(2)
 
     def tag() -> None:
-        world.pyiceberg.manage_snapshots().create_tag(first, "audit").commit()
+        harness.pyiceberg.manage_snapshots().create_tag(first, "audit").commit()
 
-    inject(world.session, [after(tag)])
-    world.expire(days=1.5)
+    inject(harness.session, [after(tag)])
+    harness.expire(days=1.5)
 
-    assert world.table.metadata.refs["audit"].snapshot_id == first
-    assert ids_in(world.warehouse, snapshot_id=first) == [0]
-    sequence = world.table.metadata.last_sequence_number
-    world.append(3)
-    assert world.table.metadata.last_sequence_number == sequence + 1
-    assert ids_in(world.warehouse) == [0, 1, 2, 3]
+    assert harness.table.metadata.refs["audit"].snapshot_id == first
+    assert ids_in(harness.warehouse, snapshot_id=first) == [0]
+    sequence = harness.table.metadata.last_sequence_number
+    harness.append(3)
+    assert harness.table.metadata.last_sequence_number == sequence + 1
+    assert ids_in(harness.warehouse) == [0, 1, 2, 3]
 
 
 def test_a_tag_is_put_back_in_format_version_3_and_its_rows_keep_their_ids(tmp_path: Path) -> None:
@@ -349,28 +355,30 @@ def test_a_tag_is_put_back_in_format_version_3_and_its_rows_keep_their_ids(tmp_p
     assert ids_in(tmp_path, snapshot_id=first) == [1, 2]
 
 
-def test_files_go_with_a_snapshot_that_the_first_attempt_was_to_keep(world: World) -> None:
-    world.append(0)
-    world.append(1)
-    world.clock.now += 1
-    table = world.session.table("db.t")
-    options = RetentionOptions(older_than_ms=world.clock.now, retain_last=1, unsafe=True)
-    plan = plan_expiration(world.session, table, options)
-    inject(world.session, [after(lambda: world.rewrite_all(0, 1))])
-    execute(world.session, plan)
+def test_files_go_with_a_snapshot_that_the_first_attempt_was_to_keep(
+    harness: ExpiringTable,
+) -> None:
+    harness.append(0)
+    harness.append(1)
+    harness.clock.now += 1
+    table = harness.session.table("db.t")
+    options = RetentionOptions(older_than_ms=harness.clock.now, retain_last=1, unsafe=True)
+    plan = plan_expiration(harness.session, table, options)
+    inject(harness.session, [after(lambda: harness.rewrite_all(0, 1))])
+    execute(harness.session, plan)
 
-    data = {name for name in files_below(world.warehouse) if name.endswith(".parquet")}
-    assert len(world.table.metadata.snapshots) == 1
+    data = {name for name in files_below(harness.warehouse) if name.endswith(".parquet")}
+    assert len(harness.table.metadata.snapshots) == 1
     assert len(data) == 1
-    assert ids_in(world.warehouse) == [0, 1]
+    assert ids_in(harness.warehouse) == [0, 1]
 
 
-def test_an_append_in_the_moment_of_the_commit_does_not_stop_it(world: World) -> None:
+def test_an_append_in_the_moment_of_the_commit_does_not_stop_it(harness: ExpiringTable) -> None:
     for index in range(4):
-        world.append(index)
+        harness.append(index)
 
     def append() -> None:
-        other = open_session(world.warehouse, world.clock)
+        other = open_session(harness.warehouse, harness.clock)
         table = other.table("db.t")
         commit_snapshot(
             other,
@@ -379,129 +387,131 @@ def test_an_append_in_the_moment_of_the_commit_does_not_stop_it(world: World) ->
             CommitRequest(operation_id=str(uuid.uuid4())),
         )
 
-    inject(world.session, [after(append)])
-    world.expire(days=1.5)
+    inject(harness.session, [after(append)])
+    harness.expire(days=1.5)
 
-    assert ids_in(world.warehouse) == [0, 1, 2, 3, 9]
-    assert len(world.table.metadata.snapshots) == 3
-    assert files_below(world.warehouse) >= world.reachable()
+    assert ids_in(harness.warehouse) == [0, 1, 2, 3, 9]
+    assert len(harness.table.metadata.snapshots) == 3
+    assert files_below(harness.warehouse) >= harness.reachable()
 
 
 def test_what_is_committed_during_the_run_stays_though_a_later_moment_is_asked_for(
-    world: World,
+    harness: ExpiringTable,
 ) -> None:
-    world.append(0)
-    world.append(1)
-    world.clock.now += 1
-    inject(world.session, [after(lambda: world.append(2)), after(lambda: world.append(3))])
+    harness.append(0)
+    harness.append(1)
+    harness.clock.now += 1
+    inject(harness.session, [after(lambda: harness.append(2)), after(lambda: harness.append(3))])
 
-    world.expire(days=-1000, unsafe=True)
+    harness.expire(days=-1000, unsafe=True)
 
-    assert ids_in(world.warehouse) == [0, 1, 2, 3]
-    assert len(world.table.metadata.snapshots) == 2
+    assert ids_in(harness.warehouse) == [0, 1, 2, 3]
+    assert len(harness.table.metadata.snapshots) == 2
 
 
-def test_an_answer_lost_after_the_commit_still_deletes_what_it_should(world: World) -> None:
+def test_an_answer_lost_after_the_commit_still_deletes_what_it_should(
+    harness: ExpiringTable,
+) -> None:
     for index in range(4):
-        world.append(index)
-    inject(world.session, [applied_then(TimeoutError("504"))])
+        harness.append(index)
+    inject(harness.session, [applied_then(TimeoutError("504"))])
 
-    outcome = world.expire(days=1.5)
+    outcome = harness.expire(days=1.5)
 
     assert outcome.result["snapshots"] == 2
-    assert files_below(world.warehouse) == world.reachable()
+    assert files_below(harness.warehouse) == harness.reachable()
 
 
-def test_an_unanswered_commit_deletes_nothing(world: World) -> None:
+def test_an_unanswered_commit_deletes_nothing(harness: ExpiringTable) -> None:
     for index in range(4):
-        world.append(index)
-    before = files_below(world.warehouse)
-    inject(world.session, [refused_with(TimeoutError("504"))])
+        harness.append(index)
+    before = files_below(harness.warehouse)
+    inject(harness.session, [refused_with(TimeoutError("504"))])
 
     with pytest.raises(CommitUnknownError):
-        world.expire(days=1.5)
+        harness.expire(days=1.5)
 
-    assert files_below(world.warehouse) >= before
+    assert files_below(harness.warehouse) >= before
 
 
-def test_a_commit_that_is_always_refused_deletes_nothing(world: World) -> None:
+def test_a_commit_that_is_always_refused_deletes_nothing(harness: ExpiringTable) -> None:
     for index in range(4):
-        world.append(index)
-    before = files_below(world.warehouse)
-    inject(world.session, [refused_with(CommitFailedException("409"))] * 5)
+        harness.append(index)
+    before = files_below(harness.warehouse)
+    inject(harness.session, [refused_with(CommitFailedException("409"))] * 5)
 
     with pytest.raises(CommitConflictError):
-        world.expire(days=1.5)
+        harness.expire(days=1.5)
 
-    assert files_below(world.warehouse) == before
+    assert files_below(harness.warehouse) == before
 
 
 def test_files_outside_the_tables_own_folders_are_reported_and_kept(
-    world: World, tmp_path: Path
+    harness: ExpiringTable, tmp_path: Path
 ) -> None:
-    table = world.table
+    table = harness.table
     file = write_file(table, [0])
     elsewhere = tmp_path / "elsewhere.parquet"
     Path(file.path.removeprefix("file://")).rename(elsewhere)
     from dataclasses import replace
 
-    world.clock.now += DAY_MS
+    harness.clock.now += DAY_MS
     commit_snapshot(
-        world.session,
+        harness.session,
         table,
         AppendFiles(added=[replace(file, path=f"file://{elsewhere}")]),
         CommitRequest(operation_id=str(uuid.uuid4())),
     )
-    world.rewrite_all(0)
-    world.append(1)
+    harness.rewrite_all(0)
+    harness.append(1)
 
-    world.expire(days=0.5, unsafe=True)
+    harness.expire(days=0.5, unsafe=True)
 
     assert elsewhere.exists()
-    assert any("outside" in warning for warning in world.session.warnings)
+    assert any("outside" in warning for warning in harness.session.warnings)
 
 
-def test_metadata_only_leaves_every_file(world: World) -> None:
+def test_metadata_only_leaves_every_file(harness: ExpiringTable) -> None:
     for index in range(4):
-        world.append(index)
-    before = files_below(world.warehouse)
+        harness.append(index)
+    before = files_below(harness.warehouse)
 
-    outcome = world.expire(days=1.5, keep_files=True)
+    outcome = harness.expire(days=1.5, keep_files=True)
 
     assert outcome.result["snapshots"] == 2
     assert outcome.result["manifest_lists"] == 0
-    assert files_below(world.warehouse) >= before
+    assert files_below(harness.warehouse) >= before
 
 
-def test_unused_schemas_and_specs_go_only_when_asked(world: World) -> None:
-    world.append(0)
-    with world.pyiceberg.update_schema() as update:
+def test_unused_schemas_and_specs_go_only_when_asked(harness: ExpiringTable) -> None:
+    harness.append(0)
+    with harness.pyiceberg.update_schema() as update:
         update.add_column("extra", StringType())
-    with world.pyiceberg.update_spec() as update:
+    with harness.pyiceberg.update_spec() as update:
         update.add_identity("name")
-    with world.pyiceberg.update_spec() as update:
+    with harness.pyiceberg.update_spec() as update:
         update.remove_field("name")
-    world.rewrite_all(0)
-    world.append(1)
-    world.expire(days=0.5, unsafe=True)
-    assert len(world.table.metadata.schemas) == 2
+    harness.rewrite_all(0)
+    harness.append(1)
+    harness.expire(days=0.5, unsafe=True)
+    assert len(harness.table.metadata.schemas) == 2
 
-    world.expire(days=0.5, unsafe=True, clean_metadata=True)
-    assert len(world.table.metadata.schemas) == 1
-    assert len(world.table.metadata.partition_specs) <= 2
-    assert ids_in(world.warehouse) == [0, 1]
+    harness.expire(days=0.5, unsafe=True, clean_metadata=True)
+    assert len(harness.table.metadata.schemas) == 1
+    assert len(harness.table.metadata.partition_specs) <= 2
+    assert ids_in(harness.warehouse) == [0, 1]
 
 
-def test_a_schema_that_comes_into_use_again_meanwhile_stays(world: World) -> None:
-    world.append(0)
-    with world.pyiceberg.update_schema() as update:
+def test_a_schema_that_comes_into_use_again_meanwhile_stays(harness: ExpiringTable) -> None:
+    harness.append(0)
+    with harness.pyiceberg.update_schema() as update:
         update.add_column("extra", StringType())
-    world.append(1)
-    table = world.pyiceberg
+    harness.append(1)
+    table = harness.pyiceberg
     back = SetCurrentSchemaUpdate(schema_id=0)
-    inject(world.session, [after(lambda: table.catalog.commit_table(table, (), (back,)))])
+    inject(harness.session, [after(lambda: table.catalog.commit_table(table, (), (back,)))])
 
-    world.expire(days=0.5, unsafe=True, clean_metadata=True)
+    harness.expire(days=0.5, unsafe=True, clean_metadata=True)
 
-    assert [item.schema_id for item in world.table.metadata.schemas] == [0, 1]
-    assert len(world.table.metadata.snapshots) == 1
+    assert [item.schema_id for item in harness.table.metadata.schemas] == [0, 1]
+    assert len(harness.table.metadata.snapshots) == 1

@@ -45,7 +45,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-class World(TableHarness):
+class ExpirableTable(TableHarness):
     """A table of which one old snapshot can go, with files of its own."""
 
     def __init__(self, warehouse: Path) -> None:
@@ -132,109 +132,109 @@ class World(TableHarness):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def harness(tmp_path: Path) -> ExpirableTable:
+    return ExpirableTable(tmp_path)
 
 
-def test_nothing_is_left_of_a_run_that_ends(world: World) -> None:
-    assert world.expire().status is Status.DONE
+def test_nothing_is_left_of_a_run_that_ends(harness: ExpirableTable) -> None:
+    assert harness.expire().status is Status.DONE
 
-    assert not world.leftovers()
+    assert not harness.leftovers()
 
 
 def test_the_next_run_deletes_what_a_killed_one_did_not(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.killed_while_deleting(monkeypatch)
-    assert len(world.journals) == 1
+    harness.killed_while_deleting(monkeypatch)
+    assert len(harness.journals) == 1
 
-    done = world.expire()
+    done = harness.expire()
 
     assert done.status is Status.DONE
     assert done.result["data_files"] == 3
-    assert not world.leftovers()
-    assert ids_in(world.warehouse) == [0, 1, 2, 3]
-    assert world.expire().status is Status.NOTHING_TO_DO
+    assert not harness.leftovers()
+    assert ids_in(harness.warehouse) == [0, 1, 2, 3]
+    assert harness.expire().status is Status.NOTHING_TO_DO
 
 
 def test_a_tag_that_a_killed_run_lost_comes_back_before_a_file_goes(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.killed_at_the_commit(monkeypatch, world.tag)
-    world.append(4)
+    harness.killed_at_the_commit(monkeypatch, harness.tag)
+    harness.append(4)
 
-    world.expire()
+    harness.expire()
 
-    assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
-    assert world.pyiceberg.metadata.refs["audit"].snapshot_id == world.first
-    assert not world.leftovers()
+    assert ids_in(harness.warehouse, snapshot_id=harness.first) == [0]
+    assert harness.pyiceberg.metadata.refs["audit"].snapshot_id == harness.first
+    assert not harness.leftovers()
     # Its files have the sequence number at which they were added, which the snapshot has no more.
-    checked = CommandLine(world.warehouse).ok("check", "db.t", "--deep")
+    checked = CommandLine(harness.warehouse).ok("check", "db.t", "--deep")
     assert checked["result"]["findings"] == []
 
 
 def test_a_tag_that_is_older_than_its_limit_does_not_come_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def tag() -> None:
-        changes = world.pyiceberg.manage_snapshots()
-        changes.create_tag(world.first, "audit", max_ref_age_ms=1).commit()
+        changes = harness.pyiceberg.manage_snapshots()
+        changes.create_tag(harness.first, "audit", max_ref_age_ms=1).commit()
 
-    world.killed_at_the_commit(monkeypatch, tag)
-    world.append(4)
+    harness.killed_at_the_commit(monkeypatch, tag)
+    harness.append(4)
 
-    world.expire()
+    harness.expire()
 
-    assert "audit" not in world.pyiceberg.metadata.refs
-    assert world.pyiceberg.metadata.snapshot_by_id(world.first) is None
-    assert not world.leftovers()
+    assert "audit" not in harness.pyiceberg.metadata.refs
+    assert harness.pyiceberg.metadata.snapshot_by_id(harness.first) is None
+    assert not harness.leftovers()
 
 
 @pytest.mark.parametrize("kills", [1, 2])
 def test_a_lost_tag_comes_back_before_another_run_deletes_the_files_that_it_shares(
-    world: World, monkeypatch: pytest.MonkeyPatch, kills: int
+    harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch, kills: int
 ) -> None:
-    world.killed_at_the_commit(monkeypatch, world.tag, only=world.first)
+    harness.killed_at_the_commit(monkeypatch, harness.tag, only=harness.first)
     if kills == 2:
         # The second journal lists what the lost tag needs; its name may come before or after the first one's.
-        world.killed_at_the_commit(monkeypatch, lambda: None)
-    assert len(world.journals) == kills
+        harness.killed_at_the_commit(monkeypatch, lambda: None)
+    assert len(harness.journals) == kills
 
-    world.expire()
+    harness.expire()
 
-    assert world.pyiceberg.metadata.refs["audit"].snapshot_id == world.first
-    assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
-    assert not world.leftovers()
+    assert harness.pyiceberg.metadata.refs["audit"].snapshot_id == harness.first
+    assert ids_in(harness.warehouse, snapshot_id=harness.first) == [0]
+    assert not harness.leftovers()
 
 
 def test_a_tag_made_in_the_moment_of_the_commit_comes_back_though_others_committed_since(
-    world: World,
+    harness: ExpirableTable,
 ) -> None:
-    session = open_session(world.warehouse, world.clock)
-    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    session = open_session(harness.warehouse, harness.clock)
+    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
     plan = plan_expiration(session, session.table("db.t"), options)
 
     def race(commit: Any) -> Any:
-        world.pyiceberg.manage_snapshots().create_tag(world.first, "audit").commit()
+        harness.pyiceberg.manage_snapshots().create_tag(harness.first, "audit").commit()
         answer = commit()
-        world.append(4)
+        harness.append(4)
         return answer
 
     inject(session, [race])
     execute(session, plan)
 
-    assert world.pyiceberg.metadata.refs["audit"].snapshot_id == world.first
-    assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
+    assert harness.pyiceberg.metadata.refs["audit"].snapshot_id == harness.first
+    assert ids_in(harness.warehouse, snapshot_id=harness.first) == [0]
 
 
 def test_a_tag_that_cannot_be_looked_for_keeps_its_files_until_it_can(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = open_session(world.warehouse, world.clock)
-    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    session = open_session(harness.warehouse, harness.clock)
+    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
     plan = plan_expiration(session, session.table("db.t"), options)
-    tags = world.pyiceberg.manage_snapshots()
-    inject(session, [after(lambda: tags.create_tag(world.first, "audit").commit())])
+    tags = harness.pyiceberg.manage_snapshots()
+    inject(session, [after(lambda: tags.create_tag(harness.first, "audit").commit())])
     read = Storage.read
 
     def failing(storage: Storage, location: str, **limits: Any) -> bytes:
@@ -245,75 +245,77 @@ def test_a_tag_that_cannot_be_looked_for_keeps_its_files_until_it_can(
     with monkeypatch.context() as patched:
         patched.setattr(Storage, "read", failing)
         assert execute(session, plan).status is Status.PARTIAL
-    world.expire()
+    harness.expire()
 
-    assert world.pyiceberg.metadata.refs["audit"].snapshot_id == world.first
-    assert ids_in(world.warehouse, snapshot_id=world.first) == [0]
-    assert not world.leftovers()
+    assert harness.pyiceberg.metadata.refs["audit"].snapshot_id == harness.first
+    assert ids_in(harness.warehouse, snapshot_id=harness.first) == [0]
+    assert not harness.leftovers()
 
 
-def test_an_unanswered_commit_keeps_the_journal_for_the_next_run(world: World) -> None:
-    session = open_session(world.warehouse, world.clock)
-    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+def test_an_unanswered_commit_keeps_the_journal_for_the_next_run(harness: ExpirableTable) -> None:
+    session = open_session(harness.warehouse, harness.clock)
+    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
     plan = plan_expiration(session, session.table("db.t"), options)
     inject(session, [refused_with(ConnectionError("reset"))])
 
     with pytest.raises(CommitUnknownError) as error:
         execute(session, plan)
     assert error.value.operation_id is not None
-    assert error.value.operation_id in world.journals[0].name
-    world.expire()
+    assert error.value.operation_id in harness.journals[0].name
+    harness.expire()
 
-    assert not world.leftovers()
+    assert not harness.leftovers()
 
 
-def test_a_file_that_an_unanswered_run_named_too_counts_once(world: World) -> None:
-    session = open_session(world.warehouse, world.clock)
-    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+def test_a_file_that_an_unanswered_run_named_too_counts_once(harness: ExpirableTable) -> None:
+    session = open_session(harness.warehouse, harness.clock)
+    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
     plan = plan_expiration(session, session.table("db.t"), options)
     inject(session, [refused_with(OSError("gone"))])
     with pytest.raises(CommitUnknownError):
         execute(session, plan)
-    before = files_below(world.warehouse)
+    before = files_below(harness.warehouse)
 
-    outcome = world.expire()
+    outcome = harness.expire()
 
-    gone = before - files_below(world.warehouse)
+    gone = before - files_below(harness.warehouse)
     assert gone
     assert sum(outcome.result[kind] for kind in KINDS) == sum("lake-" not in name for name in gone)
     assert outcome.result == {**outcome.plan, "failed_deletes": 0}
-    assert world.leftovers() == set()
+    assert harness.leftovers() == set()
 
 
-def test_what_is_stopped_while_its_commit_is_sent_is_finished_by_the_next_run(world: World) -> None:
-    session = open_session(world.warehouse, world.clock)
+def test_what_is_stopped_while_its_commit_is_sent_is_finished_by_the_next_run(
+    harness: ExpirableTable,
+) -> None:
+    session = open_session(harness.warehouse, harness.clock)
     inject(session, [stopped])
-    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
     with pytest.raises(StoppedError), SignalHandlers():
         execute(session, plan_expiration(session, session.table("db.t"), options))
-    assert len(world.journals) == 1
+    assert len(harness.journals) == 1
 
-    world.expire()
+    harness.expire()
 
-    assert not world.leftovers()
-    assert ids_in(world.warehouse) == [0, 1, 2, 3]
+    assert not harness.leftovers()
+    assert ids_in(harness.warehouse) == [0, 1, 2, 3]
 
 
-def test_a_refused_commit_leaves_no_journal(world: World) -> None:
-    session = open_session(world.warehouse, world.clock)
-    options = RetentionOptions(older_than_ms=world.clock.now - 2 * DAY_MS)
+def test_a_refused_commit_leaves_no_journal(harness: ExpirableTable) -> None:
+    session = open_session(harness.warehouse, harness.clock)
+    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
     plan = plan_expiration(session, session.table("db.t"), options)
-    inject(session, [after(world.expire)])
+    inject(session, [after(harness.expire)])
     execute(session, plan)
 
-    assert not world.leftovers()
+    assert not harness.leftovers()
 
 
-def planted(world: World, **changes: Any) -> Path:
+def planted(harness: ExpirableTable, **changes: Any) -> Path:
     """Write a journal that lists live files, one of another folder, and an unused one."""
-    folder = world.warehouse / "db" / "t"
+    folder = harness.warehouse / "db" / "t"
     dead = folder / "data" / "dead.parquet"
-    outside = world.warehouse / "outside.parquet"
+    outside = harness.warehouse / "outside.parquet"
     for path in (dead, outside):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
@@ -325,8 +327,8 @@ def planted(world: World, **changes: Any) -> Path:
     document = {
         "format": 1,
         "operation-id": operation,
-        "table-uuid": str(world.pyiceberg.metadata.table_uuid),
-        "created-ms": world.clock.now,
+        "table-uuid": str(harness.pyiceberg.metadata.table_uuid),
+        "created-ms": harness.clock.now,
         "snapshots": ["12345"],
         "refs": [],
         "files": {"data_files": [[path, 1] for path in [*named, dotted]]},
@@ -338,10 +340,10 @@ def planted(world: World, **changes: Any) -> Path:
 
 
 def test_a_journal_is_for_its_user_alone_and_others_leave_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.killed_while_deleting(monkeypatch)
-    (path,) = world.journals
+    harness.killed_while_deleting(monkeypatch)
+    (path,) = harness.journals
     assert path.stat().st_mode & 0o777 == 0o600
 
     def refused(storage: Storage, location: str, *rest: Any, **more: Any) -> bytes:
@@ -352,23 +354,23 @@ def test_a_journal_is_for_its_user_alone_and_others_leave_it(
     real = Storage.read
     with monkeypatch.context() as patched:
         patched.setattr(Storage, "read", refused)
-        outcome = world.expire()
+        outcome = harness.expire()
 
-    assert (outcome.status, world.journals) == (Status.NOTHING_TO_DO, [path])
-    world.expire()
-    assert not world.journals
+    assert (outcome.status, harness.journals) == (Status.NOTHING_TO_DO, [path])
+    harness.expire()
+    assert not harness.journals
 
 
-def test_a_journal_is_not_believed(world: World) -> None:
-    world.expire()
-    before = files_below(world.warehouse)
-    planted(world)
+def test_a_journal_is_not_believed(harness: ExpirableTable) -> None:
+    harness.expire()
+    before = files_below(harness.warehouse)
+    planted(harness)
 
-    world.expire()
+    harness.expire()
 
     # Only files below the table that no snapshot uses are gone.
-    assert files_below(world.warehouse) == before | {"outside.parquet"}
-    assert ids_in(world.warehouse) == [0, 1, 2, 3]
+    assert files_below(harness.warehouse) == before | {"outside.parquet"}
+    assert ids_in(harness.warehouse) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -389,48 +391,50 @@ def test_a_journal_is_not_believed(world: World) -> None:
     ids=str,
 )
 def test_a_journal_of_another_kind_is_removed_and_deletes_nothing(
-    world: World, changes: dict[str, Any]
+    harness: ExpirableTable, changes: dict[str, Any]
 ) -> None:
-    world.expire()
-    path = planted(world, **changes)
-    before = files_below(world.warehouse)
+    harness.expire()
+    path = planted(harness, **changes)
+    before = files_below(harness.warehouse)
 
-    assert world.expire().status is Status.NOTHING_TO_DO
+    assert harness.expire().status is Status.NOTHING_TO_DO
 
-    assert files_below(world.warehouse) == before - {str(path.relative_to(world.warehouse))}
+    assert files_below(harness.warehouse) == before - {str(path.relative_to(harness.warehouse))}
 
 
-def test_a_journal_cut_anywhere_is_removed(world: World) -> None:
-    world.expire()
-    path = planted(world)
-    before, whole = files_below(world.warehouse), path.read_bytes()
+def test_a_journal_cut_anywhere_is_removed(harness: ExpirableTable) -> None:
+    harness.expire()
+    path = planted(harness)
+    before, whole = files_below(harness.warehouse), path.read_bytes()
     for length in range(0, len(whole), 211):
         path.write_bytes(whole[:length])
-        world.expire()
-        assert files_below(world.warehouse) == before - {str(path.relative_to(world.warehouse))}
+        harness.expire()
+        assert files_below(harness.warehouse) == before - {str(path.relative_to(harness.warehouse))}
 
 
-def test_a_journal_whose_run_may_still_commit_is_left_alone_for_a_day(world: World) -> None:
-    world.expire()
-    present = str(world.pyiceberg.metadata.current_snapshot_id)
-    path = planted(world, snapshots=[present])
-    world.expire()
+def test_a_journal_whose_run_may_still_commit_is_left_alone_for_a_day(
+    harness: ExpirableTable,
+) -> None:
+    harness.expire()
+    present = str(harness.pyiceberg.metadata.current_snapshot_id)
+    path = planted(harness, snapshots=[present])
+    harness.expire()
     assert path.exists()
-    world.clock.now += DAY_MS + 1
-    world.expire()
+    harness.clock.now += DAY_MS + 1
+    harness.expire()
     assert not path.exists()
     # A clock that was wrong when it was written does not keep it for ever.
-    path = planted(world, snapshots=[present], **{"created-ms": world.clock.now + 2 * DAY_MS})
-    world.expire()
+    path = planted(harness, snapshots=[present], **{"created-ms": harness.clock.now + 2 * DAY_MS})
+    harness.expire()
     assert not path.exists()
 
 
 def test_a_run_that_slept_asks_again_before_it_deletes(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was stopped in a delete; files of its list have come back to life meanwhile."""
     monkeypatch.setattr(storage, "_DELETE_THREADS", 1)
-    table = world.pyiceberg
+    table = harness.pyiceberg
     old = [entry["file_path"] for entry in table.inspect.all_files().to_pylist()]
     dead = sorted(set(old) - {task.file.file_path for task in table.scan().plan_files()})
     real, back = Storage._delete_one, []
@@ -439,13 +443,13 @@ def test_a_run_that_slept_asks_again_before_it_deletes(
         failure = real(self, location, *rest)
         if location in dead and not back:
             back.extend(path for path in dead if path != location)
-            world.pyiceberg.add_files(back)
-            world.clock.now += 5000
+            harness.pyiceberg.add_files(back)
+            harness.clock.now += 5000
         return failure
 
     monkeypatch.setattr(Storage, "_delete_one", delete)
-    world.expire()
+    harness.expire()
 
     assert len(back) == 2
     assert all(Path(path.removeprefix("file://")).exists() for path in back)
-    assert len(ids_in(world.warehouse)) == 6
+    assert len(ids_in(harness.warehouse)) == 6

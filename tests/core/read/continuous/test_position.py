@@ -229,7 +229,7 @@ def test_a_position_travels_as_json_with_its_id_as_text() -> None:
 
 
 @dataclass
-class World:
+class BranchModel:
     """A table's branch, of which snapshots expire, and everything that was ever committed."""
 
     parents: dict[int, int | None] = field(default_factory=dict)
@@ -293,35 +293,35 @@ ACTIONS = st.tuples(
 def test_a_follower_sees_each_snapshot_once_or_reports_a_gap(
     actions: list[tuple[str, int]], skips: bool
 ) -> None:
-    world, position = World(), Position.EMPTY
+    branch, position = BranchModel(), Position.EMPTY
     for action, choice in [*actions, ("look", 0)]:
         if action == "commit":
-            world.commit()
+            branch.commit()
         elif action == "roll back":
-            world.roll_back(choice)
+            branch.roll_back(choice)
         elif action in {"expire", "forget"}:
-            world.expire(choice, forgets=action == "forget")
+            branch.expire(choice, forgets=action == "forget")
         else:
-            position = look(world, position, skips=skips)
+            position = look(branch, position, skips=skips)
 
 
-def look(world: World, position: Position, *, skips: bool) -> Position:
+def look(branch: BranchModel, position: Position, *, skips: bool) -> Position:
     """Look once, compare with the model, and return the new position."""
-    metadata = metadata_of(world.retained, world.head)
+    metadata = metadata_of(branch.retained, branch.head)
     head = ancestry.branch_head(metadata, "main")
     found = unseen(
         metadata, head, position, is_first=lambda item: ancestry.is_first(metadata, item)
     )
-    expected = world.unseen(position)
+    expected = branch.unseen(position)
     if isinstance(found, Gap):
         # A parent that was forgotten is not proven to be the position, although it may have been.
-        lost = world.retained and world.retained[0].parent_snapshot_id is None
+        lost = branch.retained and branch.retained[0].parent_snapshot_id is None
         assert expected is None or lost
         if not skips:
             return position
         position, rest = after_gap(metadata, head, found)
         numbers = [item.snapshot_id for item in rest]
-        retained = [number for number in world.lineage() if number in world.ids()]
+        retained = [number for number in branch.lineage() if number in branch.ids()]
         assert numbers == retained[len(retained) - len(numbers) :]
         # Skipping must not repeat what both histories share.
         assert found.kind is not GapKind.ROLLED_BACK or found.position.snapshot_id not in numbers

@@ -42,7 +42,7 @@ from lake.core.transaction.commit.operations import AppendFiles
 DAY_MS = 24 * 3_600_000
 
 
-class World(TableHarness):
+class RunTable(TableHarness):
     """A table whose commits are a day apart, and another engine that expires without notes."""
 
     @property
@@ -81,145 +81,147 @@ class World(TableHarness):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def harness(tmp_path: Path) -> RunTable:
+    return RunTable(tmp_path)
 
 
 @pytest.mark.parametrize("version", ["1", "2", "3"])
 def test_a_run_counts_after_another_engine_expired_its_snapshot(
     tmp_path: Path, version: str
 ) -> None:
-    world = World(tmp_path, format_version=version)
-    first = world.run("r1")
-    world.run("r2")
-    world.run(None)
-    world.expire_elsewhere()
-    assert len(world.table.metadata.snapshots) == 1
+    harness = RunTable(tmp_path, format_version=version)
+    first = harness.run("r1")
+    harness.run("r2")
+    harness.run(None)
+    harness.expire_elsewhere()
+    assert len(harness.table.metadata.snapshots) == 1
 
-    assert world.has("r1")
-    assert world.has("r2")
-    again = world.run("r1")
+    assert harness.has("r1")
+    assert harness.has("r2")
+    again = harness.run("r1")
     assert (again.already, again.snapshot_ids) == (True, ())
-    assert world.table.metadata.snapshot_by_id(first.snapshot_id) is None
+    assert harness.table.metadata.snapshot_by_id(first.snapshot_id) is None
 
 
-def test_a_run_that_was_rolled_back_does_not_count(world: World) -> None:
-    first = world.run("r1")
-    world.run("r2")
-    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+def test_a_run_that_was_rolled_back_does_not_count(harness: RunTable) -> None:
+    first = harness.run("r1")
+    harness.run("r2")
+    harness.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
 
-    assert world.has("r1")
-    assert not world.has("r2")
-    again = world.run("r2")
+    assert harness.has("r1")
+    assert not harness.has("r2")
+    again = harness.run("r2")
     assert not again.already
-    assert world.notes["r2"][0] == again.snapshot_id
+    assert harness.notes["r2"][0] == again.snapshot_id
 
 
 @pytest.mark.parametrize("logged", [True, False], ids=["", "without older metadata files"])
-def test_a_run_that_was_rolled_back_and_expired_does_not_count(world: World, logged: bool) -> None:
-    first = world.run("r1")
-    world.run("r2")
-    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
-    world.expire_elsewhere()
-    for entry in () if logged else world.table.metadata.metadata_log:
+def test_a_run_that_was_rolled_back_and_expired_does_not_count(
+    harness: RunTable, logged: bool
+) -> None:
+    first = harness.run("r1")
+    harness.run("r2")
+    harness.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    harness.expire_elsewhere()
+    for entry in () if logged else harness.table.metadata.metadata_log:
         Path(entry.metadata_file.removeprefix("file://")).unlink()
 
-    assert world.has("r1")
-    assert not world.has("r2")
+    assert harness.has("r1")
+    assert not harness.has("r2")
 
 
-def test_a_later_commit_notices_a_rollback_before_the_expiry(world: World) -> None:
-    first = world.run("r1")
-    world.run("r2")
-    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
-    world.run(None)
-    world.run("r3")
-    world.expire_elsewhere()
+def test_a_later_commit_notices_a_rollback_before_the_expiry(harness: RunTable) -> None:
+    first = harness.run("r1")
+    harness.run("r2")
+    harness.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    harness.run(None)
+    harness.run("r3")
+    harness.expire_elsewhere()
 
-    assert [world.has(name) for name in ("r1", "r2", "r3")] == [True, False, True]
+    assert [harness.has(name) for name in ("r1", "r2", "r3")] == [True, False, True]
 
 
 def test_the_log_of_metadata_shows_what_was_rolled_back_before_others_committed(
-    world: World,
+    harness: RunTable,
 ) -> None:
-    first = world.run("r1")
-    world.run("r2")
-    world.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+    first = harness.run("r1")
+    harness.run("r2")
+    harness.pyiceberg.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
     for number in range(3):
-        world.pyiceberg.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
-    world.expire_elsewhere()
-    world.pyiceberg.append(pa.table({"id": pa.array([9], pa.int64()), "name": ["n"]}))
+        harness.pyiceberg.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
+    harness.expire_elsewhere()
+    harness.pyiceberg.append(pa.table({"id": pa.array([9], pa.int64()), "name": ["n"]}))
 
-    assert [world.has("r1"), world.has("r2")] == [True, False]
-    for entry in world.table.metadata.metadata_log:
+    assert [harness.has("r1"), harness.has("r2")] == [True, False]
+    for entry in harness.table.metadata.metadata_log:
         Path(entry.metadata_file.removeprefix("file://")).unlink()
     # Without it, rows that might be there are not loaded again.
-    assert [world.has("r1"), world.has("r2")] == [True, True]
+    assert [harness.has("r1"), harness.has("r2")] == [True, True]
 
 
-def test_a_run_counts_where_its_branch_was_merged_and_dropped(world: World) -> None:
-    world.run("r1")
-    head = world.table.metadata.current_snapshot_id
-    world.pyiceberg.manage_snapshots().create_branch(head, "side").create_branch(
+def test_a_run_counts_where_its_branch_was_merged_and_dropped(harness: RunTable) -> None:
+    harness.run("r1")
+    head = harness.table.metadata.current_snapshot_id
+    harness.pyiceberg.manage_snapshots().create_branch(head, "side").create_branch(
         head, "bad"
     ).commit()
-    done = world.run("r2", "side")
-    world.run("r3", "bad")
-    world.pyiceberg.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
-    world.pyiceberg.manage_snapshots().remove_branch("side").remove_branch("bad").commit()
+    done = harness.run("r2", "side")
+    harness.run("r3", "bad")
+    harness.pyiceberg.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
+    harness.pyiceberg.manage_snapshots().remove_branch("side").remove_branch("bad").commit()
     for number in range(2):
-        world.pyiceberg.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
-    world.expire_elsewhere()
+        harness.pyiceberg.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["n"]}))
+    harness.expire_elsewhere()
 
-    assert [world.has(name) for name in ("r1", "r2", "r3")] == [True, True, False]
+    assert [harness.has(name) for name in ("r1", "r2", "r3")] == [True, True, False]
 
 
-def test_a_run_counts_on_a_branch_that_was_moved_forward_to_it(world: World) -> None:
-    world.run("r1")
-    world.pyiceberg.manage_snapshots().create_branch(
-        world.table.metadata.current_snapshot_id, "side"
+def test_a_run_counts_on_a_branch_that_was_moved_forward_to_it(harness: RunTable) -> None:
+    harness.run("r1")
+    harness.pyiceberg.manage_snapshots().create_branch(
+        harness.table.metadata.current_snapshot_id, "side"
     ).commit()
-    done = world.run("r2", "side")
-    assert not world.has("r2")
-    world.pyiceberg.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
-    world.expire_elsewhere()
+    done = harness.run("r2", "side")
+    assert not harness.has("r2")
+    harness.pyiceberg.manage_snapshots().set_current_snapshot(done.snapshot_id).commit()
+    harness.expire_elsewhere()
 
-    assert world.has("r2")
-    assert world.has("r2", "side")
+    assert harness.has("r2")
+    assert harness.has("r2", "side")
 
 
 def test_a_run_that_was_picked_to_a_branch_counts_after_its_first_snapshot_expired(
-    world: World,
+    harness: RunTable,
 ) -> None:
-    world.run("r0")
-    world.pyiceberg.manage_snapshots().create_branch(
-        world.table.metadata.current_snapshot_id, "side"
+    harness.run("r0")
+    harness.pyiceberg.manage_snapshots().create_branch(
+        harness.table.metadata.current_snapshot_id, "side"
     ).commit()
-    done = world.run("r1", "side")
+    done = harness.run("r1", "side")
     # As a cherry-pick leaves it, except for the files.
     commit_snapshot(
-        world.session,
-        world.table,
-        AppendFiles(added=[write_file(world.table, [1])]),
+        harness.session,
+        harness.table,
+        AppendFiles(added=[write_file(harness.table, [1])]),
         CommitRequest(operation_id=str(uuid.uuid4())),
         summary={"source-snapshot-id": str(done.snapshot_id)},
     )
-    assert list(world.notes) == ["r0", "r1"]
-    world.run("r2", "side")
-    world.run(None)
-    world.expire_elsewhere()
+    assert list(harness.notes) == ["r0", "r1"]
+    harness.run("r2", "side")
+    harness.run(None)
+    harness.expire_elsewhere()
 
-    assert [world.has("r1"), world.has("r2")] == [True, False]
+    assert [harness.has("r1"), harness.has("r2")] == [True, False]
 
 
-def test_runs_of_two_branches_are_noted_apart(world: World) -> None:
-    world.run("r1")
-    world.pyiceberg.manage_snapshots().create_branch(
-        world.table.metadata.current_snapshot_id, "side"
+def test_runs_of_two_branches_are_noted_apart(harness: RunTable) -> None:
+    harness.run("r1")
+    harness.pyiceberg.manage_snapshots().create_branch(
+        harness.table.metadata.current_snapshot_id, "side"
     ).commit()
-    table = world.table
+    table = harness.table
     marks = {RUN_ID: "s1"}
-    other = open_session(world.warehouse, world.clock)
+    other = open_session(harness.warehouse, harness.clock)
 
     def beside() -> None:
         here = other.table("db.t")
@@ -233,148 +235,148 @@ def test_runs_of_two_branches_are_noted_apart(world: World) -> None:
             summary=marks,
         )
 
-    inject(world.session, [after(beside)])
-    world.run("m1")
-    properties = world.table.properties
+    inject(harness.session, [after(beside)])
+    harness.run("m1")
+    properties = harness.table.properties
 
     assert table.properties[RUN_IDS] != properties[RUN_IDS]
     assert list(json.loads(properties[RUN_IDS])) == ["r1", "m1"]
     assert list(json.loads(properties[f"{RUN_IDS}.side"])) == ["r1", "s1"]
 
 
-def test_writers_of_one_branch_lose_no_note(world: World) -> None:
-    world.run("r1")
-    other = World.__new__(World)
-    other.warehouse, other.clock = world.warehouse, world.clock
-    other.session = open_session(world.warehouse, world.clock)
-    inject(world.session, [after(lambda: other.run("r2"))])
+def test_writers_of_one_branch_lose_no_note(harness: RunTable) -> None:
+    harness.run("r1")
+    other = RunTable.__new__(RunTable)
+    other.warehouse, other.clock = harness.warehouse, harness.clock
+    other.session = open_session(harness.warehouse, harness.clock)
+    inject(harness.session, [after(lambda: other.run("r2"))])
 
-    world.run("r3")
+    harness.run("r3")
 
-    assert list(world.notes) == ["r1", "r2", "r3"]
-
-
-def test_a_note_is_kept_for_thirty_days_after_the_expiry_was_seen(world: World) -> None:
-    world.run("monday")
-    world.run(None)
-    world.expire_elsewhere()
-    world.clock.now += 100 * DAY_MS
-    assert world.has("monday")
-    world.run(None)
-    assert world.notes["monday"][2] == world.clock.now
-    world.clock.now += 29 * DAY_MS
-    assert world.has("monday")
-    world.clock.now += DAY_MS
-    assert not world.has("monday")
-    world.run(None)
-    assert "monday" not in world.notes
+    assert list(harness.notes) == ["r1", "r2", "r3"]
 
 
-def test_an_expiry_by_lake_marks_its_time(world: World) -> None:
-    world.run("monday")
-    world.run(None)
-    world.run(None)
-    world.expire(1.5)
+def test_a_note_is_kept_for_thirty_days_after_the_expiry_was_seen(harness: RunTable) -> None:
+    harness.run("monday")
+    harness.run(None)
+    harness.expire_elsewhere()
+    harness.clock.now += 100 * DAY_MS
+    assert harness.has("monday")
+    harness.run(None)
+    assert harness.notes["monday"][2] == harness.clock.now
+    harness.clock.now += 29 * DAY_MS
+    assert harness.has("monday")
+    harness.clock.now += DAY_MS
+    assert not harness.has("monday")
+    harness.run(None)
+    assert "monday" not in harness.notes
 
-    assert world.notes["monday"][2] == world.clock.now
-    assert world.has("monday")
+
+def test_an_expiry_by_lake_marks_its_time(harness: RunTable) -> None:
+    harness.run("monday")
+    harness.run(None)
+    harness.run(None)
+    harness.expire(1.5)
+
+    assert harness.notes["monday"][2] == harness.clock.now
+    assert harness.has("monday")
 
 
-def test_what_earlier_versions_noted_counts_for_thirty_days(world: World) -> None:
-    world.run(None)
-    with world.pyiceberg.transaction() as changing:
-        changing.set_properties({EXPIRED_RUN_IDS: json.dumps({"old": world.clock.now})})
-    world.run(None)
-    world.run(None)
-    assert world.has("old")
-    world.expire(1.5)
-    assert list(json.loads(world.table.properties[EXPIRED_RUN_IDS])) == ["old"]
+def test_what_earlier_versions_noted_counts_for_thirty_days(harness: RunTable) -> None:
+    harness.run(None)
+    with harness.pyiceberg.transaction() as changing:
+        changing.set_properties({EXPIRED_RUN_IDS: json.dumps({"old": harness.clock.now})})
+    harness.run(None)
+    harness.run(None)
+    assert harness.has("old")
+    harness.expire(1.5)
+    assert list(json.loads(harness.table.properties[EXPIRED_RUN_IDS])) == ["old"]
 
-    world.clock.now += 31 * DAY_MS
-    assert not world.has("old")
-    world.run(None)
-    world.run(None)
-    world.expire(0.5)
-    assert json.loads(world.table.properties[EXPIRED_RUN_IDS]) == {}
+    harness.clock.now += 31 * DAY_MS
+    assert not harness.has("old")
+    harness.run(None)
+    harness.run(None)
+    harness.expire(0.5)
+    assert json.loads(harness.table.properties[EXPIRED_RUN_IDS]) == {}
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]", '{"a": 1}', '{"a": ["x", 1]}'])
-def test_notes_that_cannot_be_read_stop_no_commit(world: World, text: str) -> None:
-    world.run("r1")
-    with world.pyiceberg.transaction() as changing:
+def test_notes_that_cannot_be_read_stop_no_commit(harness: RunTable, text: str) -> None:
+    harness.run("r1")
+    with harness.pyiceberg.transaction() as changing:
         changing.set_properties({RUN_IDS: text, EXPIRED_RUN_IDS: text})
 
-    world.run("r2")
-    world.run(None)
-    world.expire(0.5)
+    harness.run("r2")
+    harness.run(None)
+    harness.expire(0.5)
 
-    assert list(world.notes) == ["r1", "r2"]
+    assert list(harness.notes) == ["r1", "r2"]
 
 
-def test_a_catalog_that_forbids_properties_takes_the_commit(world: World) -> None:
-    inject(world.session, [refused_with(ForbiddenError("no TABLE_WRITE_PROPERTIES"))])
+def test_a_catalog_that_forbids_properties_takes_the_commit(harness: RunTable) -> None:
+    inject(harness.session, [refused_with(ForbiddenError("no TABLE_WRITE_PROPERTIES"))])
 
-    done = world.run("r1")
+    done = harness.run("r1")
 
     assert not done.already
-    assert world.has("r1")
-    assert world.notes == {}
+    assert harness.has("r1")
+    assert harness.notes == {}
     assert "does not allow lake to note run ids in the properties of db.t" in " ".join(
-        world.session.warnings
+        harness.session.warnings
     )
 
 
-def test_the_number_of_notes_is_bounded(world: World) -> None:
+def test_the_number_of_notes_is_bounded(harness: RunTable) -> None:
     for name in ("first", None, None):
-        world.run(name)
-    world.expire_elsewhere()
-    now = world.clock.now
+        harness.run(name)
+    harness.expire_elsewhere()
+    now = harness.clock.now
     many = {f"run-{number}": [2**62 + number, 1, now] for number in range(MAX_NOTED + 500)}
-    with world.pyiceberg.transaction() as changing:
-        changing.set_properties({RUN_IDS: json.dumps(many | world.notes)})
-    world.run("last")
+    with harness.pyiceberg.transaction() as changing:
+        changing.set_properties({RUN_IDS: json.dumps(many | harness.notes)})
+    harness.run("last")
 
-    assert len(world.notes) == MAX_NOTED
-    assert world.has("last")
-    assert world.has("first")
-    assert len(world.table.properties[RUN_IDS]) < 60 * MAX_NOTED
-
-
-def test_notes_of_a_branch_that_is_gone_go(world: World) -> None:
-    world.run("r1")
-    head = world.table.metadata.current_snapshot_id
-    world.pyiceberg.manage_snapshots().create_branch(head, "side").commit()
-    world.run("r2", "side")
-    world.pyiceberg.manage_snapshots().remove_branch("side").commit()
-    world.run(None)
-    assert f"{RUN_IDS}.side" in world.table.properties
-
-    world.expire(0.5)
-
-    assert f"{RUN_IDS}.side" not in world.table.properties
-    assert list(world.notes) == ["r1"]
+    assert len(harness.notes) == MAX_NOTED
+    assert harness.has("last")
+    assert harness.has("first")
+    assert len(harness.table.properties[RUN_IDS]) < 60 * MAX_NOTED
 
 
-def test_an_expiry_without_the_right_to_change_properties_is_done(world: World) -> None:
-    world.run("r1")
-    world.run(None)
-    inject(world.session, [refused_with(ForbiddenError("no TABLE_WRITE_PROPERTIES"))])
+def test_notes_of_a_branch_that_is_gone_go(harness: RunTable) -> None:
+    harness.run("r1")
+    head = harness.table.metadata.current_snapshot_id
+    harness.pyiceberg.manage_snapshots().create_branch(head, "side").commit()
+    harness.run("r2", "side")
+    harness.pyiceberg.manage_snapshots().remove_branch("side").commit()
+    harness.run(None)
+    assert f"{RUN_IDS}.side" in harness.table.properties
 
-    world.expire(0.5)
+    harness.expire(0.5)
 
-    assert len(world.table.metadata.snapshots) == 1
-    assert world.has("r1")
+    assert f"{RUN_IDS}.side" not in harness.table.properties
+    assert list(harness.notes) == ["r1"]
 
 
-def test_a_long_run_id_is_noted_short(world: World) -> None:
+def test_an_expiry_without_the_right_to_change_properties_is_done(harness: RunTable) -> None:
+    harness.run("r1")
+    harness.run(None)
+    inject(harness.session, [refused_with(ForbiddenError("no TABLE_WRITE_PROPERTIES"))])
+
+    harness.expire(0.5)
+
+    assert len(harness.table.metadata.snapshots) == 1
+    assert harness.has("r1")
+
+
+def test_a_long_run_id_is_noted_short(harness: RunTable) -> None:
     name = "x" * 5_000
-    world.run(name)
-    world.run(None)
-    world.expire_elsewhere()
+    harness.run(name)
+    harness.run(None)
+    harness.expire_elsewhere()
 
-    assert world.has(name)
-    assert not world.has(name + "y")
-    assert len(world.table.properties[RUN_IDS]) < 200
+    assert harness.has(name)
+    assert not harness.has(name + "y")
+    assert len(harness.table.properties[RUN_IDS]) < 200
 
 
 _STEPS = st.lists(
@@ -389,24 +391,24 @@ _STEPS = st.lists(
 def test_a_run_that_a_commit_saw_in_the_history_is_never_loaded_twice(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:
-    world = World(tmp_path_factory.mktemp("runs"))
+    harness = RunTable(tmp_path_factory.mktemp("runs"))
     history: list[tuple[int, str | None]] = []
     for number, step in enumerate(["plain", *steps]):
-        world.clock.now += 1
+        harness.clock.now += 1
         if step in {"run", "plain"}:
             name = f"r{number}" if step == "run" else None
-            history.append((world.run(name).snapshot_id, name))
+            history.append((harness.run(name).snapshot_id, name))
         elif step == "rollback" and len(history) > 1:
             back = history[-2][0]
-            if world.table.metadata.snapshot_by_id(back):
+            if harness.table.metadata.snapshot_by_id(back):
                 history.pop()
-                world.pyiceberg.manage_snapshots().rollback_to_snapshot(back).commit()
+                harness.pyiceberg.manage_snapshots().rollback_to_snapshot(back).commit()
         elif step == "expire by lake":
-            world.expire(0)
+            harness.expire(0)
         elif step == "expire elsewhere":
-            world.expire_elsewhere()
+            harness.expire_elsewhere()
         for _, name in history:
-            assert name is None or world.has(name)
+            assert name is None or harness.has(name)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ UNKNOWN = [
 ]
 
 
-class World(TableHarness):
+class CommitTable(TableHarness):
     """A table, a session on it, and short ways to commit."""
 
     def __init__(self, warehouse: Path, **properties: str) -> None:
@@ -96,8 +96,8 @@ class World(TableHarness):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def harness(tmp_path: Path) -> CommitTable:
+    return CommitTable(tmp_path)
 
 
 def _unheard(commit: Callable[[], Any]) -> Any:
@@ -114,40 +114,42 @@ def _on_its_way(_: Callable[[], Any]) -> Any:
     ("fault", "ids"), [(stopped, [1]), (_unheard, [1]), (_on_its_way, [])], ids=range(3)
 )
 def test_a_stop_while_a_commit_is_sent_spares_what_it_may_have_made_live(
-    world: World, fault: Callable[[Callable[[], Any]], Any], ids: list[int]
+    harness: CommitTable, fault: Callable[[Callable[[], Any]], Any], ids: list[int]
 ) -> None:
-    before = files_below(world.warehouse)
-    inject(world.session, [fault])
+    before = files_below(harness.warehouse)
+    inject(harness.session, [fault])
     with SignalHandlers(), suppress(CommitUnknownError):
-        world.append(1)
+        harness.append(1)
     with pytest.raises(StoppedError):
-        world.session.interrupts.checkpoint()
+        harness.session.interrupts.checkpoint()
 
-    assert world.ids == ids
+    assert harness.ids == ids
     # A manifest and the list of manifests.
-    assert sum(name.endswith(".avro") for name in files_below(world.warehouse) - before) == 2
+    assert sum(name.endswith(".avro") for name in files_below(harness.warehouse) - before) == 2
 
 
-def test_whatever_breaks_a_commit_off_spares_what_it_may_have_made_live(world: World) -> None:
+def test_whatever_breaks_a_commit_off_spares_what_it_may_have_made_live(
+    harness: CommitTable,
+) -> None:
     def broken_off(commit: Callable[[], Any]) -> Any:
         commit()
         raise KeyboardInterrupt
 
-    inject(world.session, [broken_off])
+    inject(harness.session, [broken_off])
     with pytest.raises(KeyboardInterrupt):
-        world.append(1)
+        harness.append(1)
 
-    assert world.ids == [1]
+    assert harness.ids == [1]
 
 
 def test_an_append_is_read_back_by_pyiceberg_with_the_summary_that_java_writes(
-    world: World,
+    harness: CommitTable,
 ) -> None:
-    world.append(1, 2)
-    done = world.append(3)
+    harness.append(1, 2)
+    done = harness.append(3)
 
     summary = done.table.metadata.current_snapshot().summary
-    assert world.ids == [1, 2, 3]
+    assert harness.ids == [1, 2, 3]
     assert summary.operation.value == "append"
     expected = {
         "added-data-files": "1",
@@ -188,133 +190,133 @@ def test_of_two_that_make_a_table_one_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("served", [False, True])
 @pytest.mark.parametrize("late", [False, True], ids=["planned", "sent once"])
 def test_nothing_is_committed_to_another_table_of_the_same_name(
-    world: World, monkeypatch: pytest.MonkeyPatch, late: bool, served: bool
+    harness: CommitTable, monkeypatch: pytest.MonkeyPatch, late: bool, served: bool
 ) -> None:
     """A server may have made the change before; PyIceberg's check of the UUID proves that nothing was sent."""
     monkeypatch.setattr(SqlBackend, "is_served", served)
-    operation = AppendFiles(added=[write_file(world.table, [1])])
+    operation = AppendFiles(added=[write_file(harness.table, [1])])
 
     def replaced() -> None:
-        pyiceberg_catalog(world.warehouse).drop_table("db.t")
-        make_table(world.warehouse)
+        pyiceberg_catalog(harness.warehouse).drop_table("db.t")
+        make_table(harness.warehouse)
 
     def refused(_: Callable[[], Any]) -> None:
         written.write_text("{}")
-        world.session.catalog.written_metadata.append(str(written))
+        harness.session.catalog.written_metadata.append(str(written))
         replaced()
         raise CommitFailedException("another writer was faster")
 
-    written = world.warehouse / "db" / "t" / "metadata" / "00009-a.metadata.json"
-    before = files_below(world.warehouse)
+    written = harness.warehouse / "db" / "t" / "metadata" / "00009-a.metadata.json"
+    before = files_below(harness.warehouse)
     if late:
-        inject(world.session, [refused])
+        inject(harness.session, [refused])
     else:
         replaced()
 
     unknown = late and served
     with pytest.raises(CommitUnknownError if unknown else NotFoundError):
-        world.commit(operation)
+        harness.commit(operation)
 
-    assert world.ids == []
-    left = [name for name in files_below(world.warehouse) - before if name.endswith(".avro")]
+    assert harness.ids == []
+    left = [name for name in files_below(harness.warehouse) - before if name.endswith(".avro")]
     assert bool(left) == unknown == written.exists()
 
 
 @pytest.mark.parametrize("change", ["drop_table", "rename_table"])
-def test_a_commit_to_a_table_that_is_gone_is_refused(world: World, change: str) -> None:
-    catalog = pyiceberg_catalog(world.warehouse)
+def test_a_commit_to_a_table_that_is_gone_is_refused(harness: CommitTable, change: str) -> None:
+    catalog = pyiceberg_catalog(harness.warehouse)
     new_name = ["db.u"] if change == "rename_table" else []
-    written = [write_file(world.table, [1])]
-    before = files_below(world.warehouse)
-    inject(world.session, [after(lambda: getattr(catalog, change)("db.t", *new_name))])
+    written = [write_file(harness.table, [1])]
+    before = files_below(harness.warehouse)
+    inject(harness.session, [after(lambda: getattr(catalog, change)("db.t", *new_name))])
 
     with pytest.raises(NotFoundError, match="does not exist"):
-        world.commit(AppendFiles(added=written))
+        harness.commit(AppendFiles(added=written))
 
-    assert files_below(world.warehouse) == before
+    assert files_below(harness.warehouse) == before
 
 
-def test_a_commit_is_confirmed_though_the_table_is_dropped_at_once(world: World) -> None:
+def test_a_commit_is_confirmed_though_the_table_is_dropped_at_once(harness: CommitTable) -> None:
     def dropped(commit: Callable[[], Any]) -> Any:
         answer = commit()
-        pyiceberg_catalog(world.warehouse).drop_table("db.t")
+        pyiceberg_catalog(harness.warehouse).drop_table("db.t")
         return answer
 
-    inject(world.session, [dropped])
-    done = world.append(1)
+    inject(harness.session, [dropped])
+    done = harness.append(1)
 
-    place = max(world.warehouse.rglob("*.metadata.json"))
+    place = max(harness.warehouse.rglob("*.metadata.json"))
     assert list(done.snapshot_ids) == [done.table.metadata.current_snapshot_id]
-    pyiceberg_catalog(world.warehouse).register_table("db.t", str(place))
-    assert world.ids == [1]
+    pyiceberg_catalog(harness.warehouse).register_table("db.t", str(place))
+    assert harness.ids == [1]
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_every_operation_leaves_a_table_that_pyiceberg_reads(tmp_path: Path, version: str) -> None:
-    world = World(tmp_path, format_version=version)
-    first = write_file(world.table, [1, 2])
-    world.commit(AppendFiles(added=[first]))
-    second = write_file(world.table, [3])
-    base = world.commit(AppendFiles(added=[second])).snapshot_id
-    world.commit(
+    harness = CommitTable(tmp_path, format_version=version)
+    first = write_file(harness.table, [1, 2])
+    harness.commit(AppendFiles(added=[first]))
+    second = write_file(harness.table, [3])
+    base = harness.commit(AppendFiles(added=[second])).snapshot_id
+    harness.commit(
         RewriteFiles(
-            added=[write_file(world.table, [1, 2, 3])],
+            added=[write_file(harness.table, [1, 2, 3])],
             removed_paths=[first.path, second.path],
             base_snapshot_id=base,
             data_sequence_number=2 if version == "2" else None,
         )
     )
-    assert world.ids == [1, 2, 3]
-    snapshot = world.table.metadata.current_snapshot()
+    assert harness.ids == [1, 2, 3]
+    snapshot = harness.table.metadata.current_snapshot()
     assert snapshot.summary.operation.value == "replace"
     assert snapshot.summary.additional_properties["deleted-data-files"] == "2"
 
-    world.commit(
+    harness.commit(
         ReplacePartitions(
-            added=[write_file(world.table, [9])], base_snapshot_id=snapshot.snapshot_id
+            added=[write_file(harness.table, [9])], base_snapshot_id=snapshot.snapshot_id
         )
     )
-    assert world.ids == [9]
-    assert world.table.metadata.current_snapshot().summary.operation.value == "overwrite"
+    assert harness.ids == [9]
+    assert harness.table.metadata.current_snapshot().summary.operation.value == "overwrite"
 
     assert ids_in(tmp_path, snapshot_id=base) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("attempt", range(5))
 def test_a_commit_that_landed_and_was_reported_as_a_conflict_counts_once(
-    world: World, attempt: int
+    harness: CommitTable, attempt: int
 ) -> None:
     refusal = CommitFailedException("409")
-    inject(world.session, [*[refused_with(refusal)] * attempt, applied_then(refusal)])
+    inject(harness.session, [*[refused_with(refusal)] * attempt, applied_then(refusal)])
 
-    world.append(1)
+    harness.append(1)
 
-    assert world.ids == [1]
-    assert len(world.table.metadata.snapshots) == 1
+    assert harness.ids == [1]
+    assert len(harness.table.metadata.snapshots) == 1
 
 
-def test_a_run_that_is_in_the_table_is_not_committed_again(world: World) -> None:
+def test_a_run_that_is_in_the_table_is_not_committed_again(harness: CommitTable) -> None:
     marks = {RUN_ID: "2026-01-31"}
-    landed = world.append(1, summary=marks, guard=RunGuard(marks["lake.run-id"]))
-    before = files_below(world.warehouse)
+    landed = harness.append(1, summary=marks, guard=RunGuard(marks["lake.run-id"]))
+    before = files_below(harness.warehouse)
 
-    again = world.append(1, summary=marks, guard=RunGuard(marks["lake.run-id"]))
+    again = harness.append(1, summary=marks, guard=RunGuard(marks["lake.run-id"]))
 
     assert again.already
     assert again.snapshot_ids == landed.snapshot_ids
-    assert world.ids == [1]
-    assert [name for name in files_below(world.warehouse) - before if "metadata" in name] == []
+    assert harness.ids == [1]
+    assert [name for name in files_below(harness.warehouse) - before if "metadata" in name] == []
 
 
 def test_a_metadata_file_that_the_log_names_stays_though_its_commit_was_undone(
-    world: World,
+    harness: CommitTable,
 ) -> None:
-    kept = world.append(1).snapshot_id
+    kept = harness.append(1).snapshot_id
     written: list[str] = []
 
     def undone(commit: Callable[[], Any]) -> None:
         commit()
-        table = pyiceberg_catalog(world.warehouse).load_table("db.t")
+        table = pyiceberg_catalog(harness.warehouse).load_table("db.t")
         written.append(table.metadata_location)
         table.manage_snapshots().rollback_to_snapshot(kept).commit()
         # Its reference is removed too: only the metadata log names it.
@@ -323,116 +325,118 @@ def test_a_metadata_file_that_the_log_names_stays_though_its_commit_was_undone(
         ).commit()
         raise CommitFailedException("409")
 
-    inject(world.session, [undone])
-    world.append(2)
+    inject(harness.session, [undone])
+    harness.append(2)
 
-    log = {entry.metadata_file for entry in world.table.metadata.metadata_log}
+    log = {entry.metadata_file for entry in harness.table.metadata.metadata_log}
     assert set(written) <= log
     assert all(Path(name.removeprefix("file://")).exists() for name in log)
 
 
 def test_a_commit_refused_every_time_leaves_no_file_of_its_own_and_says_conflict(
-    world: World,
+    harness: CommitTable,
 ) -> None:
-    before = files_below(world.warehouse)
-    inject(world.session, [refused_with(CommitFailedException("409"))] * 5)
-    file = write_file(world.table, [1])
+    before = files_below(harness.warehouse)
+    inject(harness.session, [refused_with(CommitFailedException("409"))] * 5)
+    file = write_file(harness.table, [1])
 
     with pytest.raises(CommitConflictError):
-        world.commit(AppendFiles(added=[file]))
+        harness.commit(AppendFiles(added=[file]))
 
-    left = files_below(world.warehouse) - before
+    left = files_below(harness.warehouse) - before
     assert [name for name in left if not name.endswith(".parquet")] == []
-    assert [round(wait, 1) for wait in world.clock.waits] == pytest.approx(
+    assert [round(wait, 1) for wait in harness.clock.waits] == pytest.approx(
         [0.1, 0.2, 0.4, 0.8], rel=0.2
     )
-    assert world.session.protected_files == set()
+    assert harness.session.protected_files == set()
 
 
 @pytest.mark.parametrize("error", UNKNOWN, ids=repr)
-def test_an_error_after_the_commit_landed_is_a_success(world: World, error: Exception) -> None:
-    inject(world.session, [applied_then(error)])
+def test_an_error_after_the_commit_landed_is_a_success(
+    harness: CommitTable, error: Exception
+) -> None:
+    inject(harness.session, [applied_then(error)])
 
-    world.append(1, 2)
+    harness.append(1, 2)
 
-    assert world.ids == [1, 2]
+    assert harness.ids == [1, 2]
 
 
 @pytest.mark.parametrize("error", UNKNOWN, ids=repr)
 def test_an_unanswered_commit_that_did_not_land_is_unknown_and_keeps_every_file(
-    world: World, error: Exception
+    harness: CommitTable, error: Exception
 ) -> None:
-    inject(world.session, [refused_with(error)])
-    file = write_file(world.table, [1])
+    inject(harness.session, [refused_with(error)])
+    file = write_file(harness.table, [1])
 
     with pytest.raises(CommitUnknownError) as caught:
-        world.commit(AppendFiles(added=[file]))
+        harness.commit(AppendFiles(added=[file]))
 
-    names = files_below(world.warehouse)
+    names = files_below(harness.warehouse)
     assert any("snap-" in name for name in names)
     assert any(name.endswith(f"{caught.value.operation_id}-m0.avro") for name in names)
     # The data file, its manifest and the list.
-    assert len(world.session.protected_files) == 3
+    assert len(harness.session.protected_files) == 3
 
 
 @pytest.mark.parametrize("answer", [CommitFailedException("c"), ConnectionError("lost")])
 def test_whatever_a_look_after_the_commit_raises_no_file_is_removed(
-    world: World, answer: Exception, monkeypatch: pytest.MonkeyPatch
+    harness: CommitTable, answer: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: str) -> None:
         raise RuntimeError("a driver's own error")
 
     def lost(commit: Callable[[], Any]) -> Any:
         commit()
-        monkeypatch.setattr(world.session.catalog, "load", broken)
+        monkeypatch.setattr(harness.session.catalog, "load", broken)
         raise answer
 
-    inject(world.session, [lost])
-    before = files_below(world.warehouse)
+    inject(harness.session, [lost])
+    before = files_below(harness.warehouse)
     with pytest.raises(CommitUnknownError):
-        world.append(1)
+        harness.append(1)
 
-    assert world.ids == [1]
+    assert harness.ids == [1]
     # Metadata, the list of manifests, a manifest and the rows.
-    assert len(files_below(world.warehouse) - before) == 4
+    assert len(files_below(harness.warehouse) - before) == 4
 
 
 @pytest.mark.parametrize("served", [True, False])
 def test_a_refusal_on_the_way_is_believed_without_a_look_where_nothing_was_sent(
-    world: World, monkeypatch: pytest.MonkeyPatch, served: bool
+    harness: CommitTable, monkeypatch: pytest.MonkeyPatch, served: bool
 ) -> None:
     def broken(_: str) -> None:
         raise NotAuthorisedError("not allowed to look")
 
     def lost(_: Callable[[], Any]) -> Any:
-        monkeypatch.setattr(world.session.catalog, "load", broken)
+        monkeypatch.setattr(harness.session.catalog, "load", broken)
         raise RefusedError("it sends its clients on to another host")
 
     monkeypatch.setattr(SqlBackend, "is_served", served)
     monkeypatch.setattr(SqlBackend, "writes_metadata", not served)
-    before = files_below(world.warehouse)
-    inject(world.session, [lost])
+    before = files_below(harness.warehouse)
+    inject(harness.session, [lost])
     with pytest.raises(CommitUnknownError if served else RefusedError):
-        world.append(1)
+        harness.append(1)
 
     # The rows; a manifest and the list of manifests stay where they may be live.
-    assert len(files_below(world.warehouse) - before) == (3 if served else 1)
+    assert len(files_below(harness.warehouse) - before) == (3 if served else 1)
 
 
-def test_a_conflict_then_an_unanswered_attempt_is_unknown(world: World) -> None:
+def test_a_conflict_then_an_unanswered_attempt_is_unknown(harness: CommitTable) -> None:
     inject(
-        world.session,
+        harness.session,
         [refused_with(CommitFailedException("409")), refused_with(TimeoutError("504"))],
     )
     with pytest.raises(CommitUnknownError):
-        world.append(1)
+        harness.append(1)
 
 
-def test_refused_credentials_are_reported_as_such_and_change_nothing(world: World) -> None:
-    inject(world.session, [refused_with(ForbiddenError("403"))])
+def test_refused_credentials_are_reported_as_such_and_change_nothing(harness: CommitTable) -> None:
+    inject(harness.session, [refused_with(ForbiddenError("403"))])
     with pytest.raises(NotAuthorisedError):
-        world.append(1)
-    assert world.session.protected_files == set()
+        harness.append(1)
+    assert harness.session.protected_files == set()
 
 
 NOT_ACCEPTED = [
@@ -446,65 +450,67 @@ NOT_ACCEPTED = [
 @pytest.mark.parametrize("is_served", [False, True])
 @pytest.mark.parametrize("answer", NOT_ACCEPTED)
 def test_what_a_catalog_does_not_accept_is_tried_again_if_the_table_was_changed_meanwhile(
-    world: World, monkeypatch: pytest.MonkeyPatch, answer: Exception, is_served: bool
+    harness: CommitTable, monkeypatch: pytest.MonkeyPatch, answer: Exception, is_served: bool
 ) -> None:
-    world.append(1)
+    harness.append(1)
 
     def refused(_: Any) -> Any:
-        world.append_elsewhere(2)
+        harness.append_elsewhere(2)
         raise answer
 
     monkeypatch.setattr(SqlBackend, "is_served", is_served)
-    inject(world.session, [refused])
-    world.append(3)
+    inject(harness.session, [refused])
+    harness.append(3)
 
-    assert world.ids == [1, 2, 3]
+    assert harness.ids == [1, 2, 3]
 
 
 @pytest.mark.parametrize("answer", NOT_ACCEPTED)
-def test_what_a_catalog_does_not_accept_changed_nothing(world: World, answer: Exception) -> None:
-    before = files_below(world.warehouse)
-    inject(world.session, [refused_with(answer)])
+def test_what_a_catalog_does_not_accept_changed_nothing(
+    harness: CommitTable, answer: Exception
+) -> None:
+    before = files_below(harness.warehouse)
+    inject(harness.session, [refused_with(answer)])
     with pytest.raises(BadInputError, match="does not accept the commit"):
-        world.append(1)
+        harness.append(1)
 
-    assert world.ids == []
+    assert harness.ids == []
     # The data file is its caller's.
-    assert len(files_below(world.warehouse) - before) == 1
+    assert len(files_below(harness.warehouse) - before) == 1
 
 
 @pytest.mark.parametrize("answer", NOT_ACCEPTED[1:])
 def test_what_is_not_understood_of_a_server_may_have_landed(
-    world: World, answer: Exception, monkeypatch: pytest.MonkeyPatch
+    harness: CommitTable, answer: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SqlBackend, "is_served", True)
     monkeypatch.setattr(SqlBackend, "writes_metadata", False)
-    before = files_below(world.warehouse)
-    inject(world.session, [refused_with(answer)])
+    before = files_below(harness.warehouse)
+    inject(harness.session, [refused_with(answer)])
     with pytest.raises(CommitUnknownError):
-        world.append(1)
+        harness.append(1)
 
     # A list of manifests, a manifest and the rows.
-    assert len(files_below(world.warehouse) - before) == 3
+    assert len(files_below(harness.warehouse) - before) == 3
 
 
 @pytest.mark.parametrize("answer", NOT_ACCEPTED)
 def test_what_a_catalog_does_not_accept_after_it_landed_is_there(
-    world: World, answer: Exception
+    harness: CommitTable, answer: Exception
 ) -> None:
-    inject(world.session, [applied_then(answer)])
-    world.append(1)
+    inject(harness.session, [applied_then(answer)])
+    harness.append(1)
 
-    assert world.ids == [1]
+    assert harness.ids == [1]
 
 
 @pytest.mark.parametrize("times", range(1, 5))
-def test_appends_of_other_writers_in_between_are_kept(world: World, times: int) -> None:
-    inject(world.session, [after(lambda: world.append_elsewhere(100))] * times)
+def test_appends_of_other_writers_in_between_are_kept(harness: CommitTable, times: int) -> None:
+    inject(harness.session, [after(lambda: harness.append_elsewhere(100))] * times)
 
-    world.append(1)
+    harness.append(1)
 
-    assert world.ids == [1, *[100] * times]
+    assert harness.ids == [1, *[100] * times]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -538,27 +544,31 @@ def test_a_commit_to_another_branch_in_between_takes_no_sequence_number_twice(
     assert ids_in(tmp_path) == [1, 2, 3]
 
 
-def test_a_head_that_expired_meanwhile_is_not_an_error(world: World, tmp_path: Path) -> None:
-    world.append(1)
-    world.clock.now += 10 * 24 * 3_600_000
-    other = open_session(world.warehouse, world.clock)
+def test_a_head_that_expired_meanwhile_is_not_an_error(
+    harness: CommitTable, tmp_path: Path
+) -> None:
+    harness.append(1)
+    harness.clock.now += 10 * 24 * 3_600_000
+    other = open_session(harness.warehouse, harness.clock)
     other_append = AppendFiles(added=[write_file(other.table("db.t"), [2])])
     commit_snapshot(
         other, other.table("db.t"), other_append, CommitRequest(operation_id=str(uuid.uuid4()))
     )
-    options = RetentionOptions(older_than_ms=world.clock.now - 2 * 24 * 3_600_000)
+    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * 24 * 3_600_000)
     expire(other, plan_expiration(other, other.table("db.t"), options))
 
-    world.append(3)
+    harness.append(3)
 
-    assert world.ids == [1, 2, 3]
+    assert harness.ids == [1, 2, 3]
 
 
-def test_a_run_that_another_process_finished_meanwhile_is_not_committed_again(world: World) -> None:
+def test_a_run_that_another_process_finished_meanwhile_is_not_committed_again(
+    harness: CommitTable,
+) -> None:
     guard = {"lake.run-id": "nightly"}
 
     def finish() -> None:
-        other = open_session(world.warehouse, world.clock)
+        other = open_session(harness.warehouse, harness.clock)
         table = other.table("db.t")
         commit_snapshot(
             other,
@@ -568,129 +578,131 @@ def test_a_run_that_another_process_finished_meanwhile_is_not_committed_again(wo
             summary=guard,
         )
 
-    inject(world.session, [after(finish)])
-    done = world.append(1, summary=guard, guard=RunGuard("nightly"))
+    inject(harness.session, [after(finish)])
+    done = harness.append(1, summary=guard, guard=RunGuard("nightly"))
 
     assert done.already
-    assert world.ids == [1]
+    assert harness.ids == [1]
 
 
-def test_a_rewrite_is_not_disturbed_by_appends_and_keeps_their_rows(world: World) -> None:
-    first = write_file(world.table, [1])
-    base = world.commit(AppendFiles(added=[first])).snapshot_id
-    inject(world.session, [after(lambda: world.append_elsewhere(2))])
+def test_a_rewrite_is_not_disturbed_by_appends_and_keeps_their_rows(harness: CommitTable) -> None:
+    first = write_file(harness.table, [1])
+    base = harness.commit(AppendFiles(added=[first])).snapshot_id
+    inject(harness.session, [after(lambda: harness.append_elsewhere(2))])
 
-    world.commit(
+    harness.commit(
         RewriteFiles(
-            added=[write_file(world.table, [1])],
+            added=[write_file(harness.table, [1])],
             removed_paths=[first.path],
             base_snapshot_id=base,
             data_sequence_number=1,
         )
     )
 
-    assert world.ids == [1, 2]
+    assert harness.ids == [1, 2]
 
 
 def test_a_rewrite_of_files_that_left_meanwhile_names_them_and_changes_nothing(
-    world: World,
+    harness: CommitTable,
 ) -> None:
-    first = write_file(world.table, [1])
-    base = world.commit(AppendFiles(added=[first])).snapshot_id
+    first = write_file(harness.table, [1])
+    base = harness.commit(AppendFiles(added=[first])).snapshot_id
 
     def drop() -> None:
-        pyiceberg_catalog(world.warehouse).load_table("db.t").delete("id == 1")
+        pyiceberg_catalog(harness.warehouse).load_table("db.t").delete("id == 1")
 
-    inject(world.session, [after(drop)])
+    inject(harness.session, [after(drop)])
     with pytest.raises(ConflictingFilesError) as caught:
-        world.commit(
+        harness.commit(
             RewriteFiles(
-                added=[write_file(world.table, [1])],
+                added=[write_file(harness.table, [1])],
                 removed_paths=[first.path],
                 base_snapshot_id=base,
                 data_sequence_number=1,
             )
         )
     assert caught.value.paths == {first.path}
-    assert world.ids == []
+    assert harness.ids == []
 
 
-def test_a_rewrite_after_a_rollback_behind_its_base_is_a_conflict(world: World) -> None:
-    first = write_file(world.table, [1])
-    start = world.commit(AppendFiles(added=[first])).snapshot_id
-    base = world.append(2).snapshot_id
+def test_a_rewrite_after_a_rollback_behind_its_base_is_a_conflict(harness: CommitTable) -> None:
+    first = write_file(harness.table, [1])
+    start = harness.commit(AppendFiles(added=[first])).snapshot_id
+    base = harness.append(2).snapshot_id
 
     def rollback() -> None:
-        table = pyiceberg_catalog(world.warehouse).load_table("db.t")
+        table = pyiceberg_catalog(harness.warehouse).load_table("db.t")
         table.manage_snapshots().rollback_to_snapshot(start).commit()
 
-    inject(world.session, [after(rollback)])
+    inject(harness.session, [after(rollback)])
     with pytest.raises(CommitConflictError):
-        world.commit(
+        harness.commit(
             RewriteFiles(
-                added=[write_file(world.table, [1])],
+                added=[write_file(harness.table, [1])],
                 removed_paths=[first.path],
                 base_snapshot_id=base,
                 data_sequence_number=1,
             )
         )
-    assert world.ids == [1]
+    assert harness.ids == [1]
 
 
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
 def test_an_overwrite_beside_an_append_obeys_the_isolation_level(
-    world: World, isolation: str
+    harness: CommitTable, isolation: str
 ) -> None:
-    first = write_file(world.table, [1])
-    base = world.commit(AppendFiles(added=[first])).snapshot_id
-    inject(world.session, [after(lambda: world.append_elsewhere(2))])
+    first = write_file(harness.table, [1])
+    base = harness.commit(AppendFiles(added=[first])).snapshot_id
+    inject(harness.session, [after(lambda: harness.append_elsewhere(2))])
     operation = OverwriteFiles(
-        added=[write_file(world.table, [9])],
+        added=[write_file(harness.table, [9])],
         removed_paths=[first.path],
         base_snapshot_id=base,
         isolation=isolation,
     )
     if isolation == "snapshot":
-        world.commit(operation)
-        assert world.ids == [2, 9]
+        harness.commit(operation)
+        assert harness.ids == [2, 9]
     else:
         with pytest.raises(CommitConflictError):
-            world.commit(operation)
-        assert world.ids == [1, 2]
+            harness.commit(operation)
+        assert harness.ids == [1, 2]
 
 
 def test_many_small_appends_merge_their_manifests_without_losing_a_row(tmp_path: Path) -> None:
-    world = World(tmp_path, commit__manifest__min_count_to_merge="5")
+    harness = CommitTable(tmp_path, commit__manifest__min_count_to_merge="5")
     for index in range(12):
-        world.append(index)
+        harness.append(index)
 
-    assert world.ids == list(range(12))
-    snapshot = world.table.metadata.current_snapshot()
+    assert harness.ids == list(range(12))
+    snapshot = harness.table.metadata.current_snapshot()
     table = pyiceberg_catalog(tmp_path).load_table("db.t")
     assert len(snapshot.manifests(table.io)) < 6
     assert snapshot.summary.additional_properties["total-data-files"] == "12"
-    for index, old in enumerate(world.table.metadata.snapshots):
+    for index, old in enumerate(harness.table.metadata.snapshots):
         assert ids_in(tmp_path, snapshot_id=old.snapshot_id) == list(range(index + 1))
 
 
 def test_manifests_with_removed_files_are_merged_as_they_are_written(tmp_path: Path) -> None:
-    world = World(tmp_path, commit__manifest__min_count_to_merge="9")
-    files = [write_file(world.table, [index]) for index in range(8)]
+    harness = CommitTable(tmp_path, commit__manifest__min_count_to_merge="9")
+    files = [write_file(harness.table, [index]) for index in range(8)]
     for file in files:
-        world.commit(AppendFiles(added=[file]))
+        harness.commit(AppendFiles(added=[file]))
     before = files_below(tmp_path)
     removed = [file.path for file in files[::2]]
-    base = world.table.metadata.current_snapshot_id
-    last = write_file(world.table, [9])
-    done = world.commit(OverwriteFiles(added=[last], removed_paths=removed, base_snapshot_id=base))
+    base = harness.table.metadata.current_snapshot_id
+    last = write_file(harness.table, [9])
+    done = harness.commit(
+        OverwriteFiles(added=[last], removed_paths=removed, base_snapshot_id=base)
+    )
 
-    assert world.ids == [1, 3, 5, 7, 9]
+    assert harness.ids == [1, 3, 5, 7, 9]
     table = pyiceberg_catalog(tmp_path).load_table("db.t")
     snapshot = table.current_snapshot()
     (manifest,) = snapshot.manifests(table.io)
     entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
     found = {entry.data_file.file_path: (entry.status.name, entry.snapshot_id) for entry in entries}
-    appended = [item.snapshot_id for item in world.table.metadata.snapshots[:8]]
+    appended = [item.snapshot_id for item in harness.table.metadata.snapshots[:8]]
     assert found == {
         last.path: ("ADDED", done.snapshot_id),
         **dict.fromkeys(removed, ("DELETED", done.snapshot_id)),
@@ -707,45 +719,45 @@ def test_manifests_with_removed_files_are_merged_as_they_are_written(tmp_path: P
 
 
 def test_old_metadata_files_go_when_the_table_asks_for_it(tmp_path: Path) -> None:
-    world = World(
+    harness = CommitTable(
         tmp_path,
         write__metadata__delete_after_commit__enabled="true",
         write__metadata__previous_versions_max="2",
     )
     for index in range(6):
-        world.append(index)
-    path = Path(world.table.metadata_location.removeprefix("file://"))
+        harness.append(index)
+    path = Path(harness.table.metadata_location.removeprefix("file://"))
     document = json.loads(path.read_text())
-    live = world.table.handle.inspect.files()["file_path"][0].as_py()
+    live = harness.table.handle.inspect.files()["file_path"][0].as_py()
     document["metadata-log"].insert(0, {**document["metadata-log"][0], "metadata-file": live})
     path.write_text(json.dumps(document))
-    world.table = world.session.table("db.t")
-    world.append(6)
+    harness.table = harness.session.table("db.t")
+    harness.append(6)
 
     left = [name for name in files_below(tmp_path) if name.endswith("metadata.json")]
     assert len(left) == 3
-    assert world.ids == list(range(7))
+    assert harness.ids == list(range(7))
 
 
 def test_a_metadata_file_that_goes_while_the_table_is_loaded_is_not_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(
+    harness = CommitTable(
         tmp_path,
         write__metadata__delete_after_commit__enabled="true",
         write__metadata__previous_versions_max="1",
     )
-    world.append(0)
+    harness.append(0)
     found, others = SqlCatalog._convert_orm_to_iceberg, iter([1, 2])
 
     def slow(catalog: SqlCatalog, row: Any) -> Any:
         for number in others:
-            world.append_elsewhere(number)
+            harness.append_elsewhere(number)
         return found(catalog, row)
 
     monkeypatch.setattr(SqlCatalog, "_convert_orm_to_iceberg", slow)
-    world.table = world.session.table("db.t")
+    harness.table = harness.session.table("db.t")
     others = iter([4, 5])
-    world.append(3)
+    harness.append(3)
 
-    assert world.ids == [0, 1, 2, 3, 4, 5]
+    assert harness.ids == [0, 1, 2, 3, 4, 5]

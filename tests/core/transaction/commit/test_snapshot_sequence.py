@@ -56,7 +56,7 @@ from lake.core.transaction.commit.operations import (
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 
 
-class World(TableHarness):
+class SequenceTable(TableHarness):
     """A table, a session on it, and short ways to commit several steps."""
 
     def __init__(self, warehouse: Path, **options: object) -> None:
@@ -94,16 +94,16 @@ class World(TableHarness):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def harness(tmp_path: Path) -> SequenceTable:
+    return SequenceTable(tmp_path)
 
 
 @pytest.mark.parametrize("version", ["1", "2", "3"])
 def test_each_step_is_a_snapshot_on_the_one_before(tmp_path: Path, version: str) -> None:
-    world = World(tmp_path, format_version=version)
-    world.commit(world.append(1))
+    harness = SequenceTable(tmp_path, format_version=version)
+    harness.commit(harness.append(1))
 
-    done = world.commit(world.append(2, 3), world.append(4), world.append(5))
+    done = harness.commit(harness.append(2, 3), harness.append(4), harness.append(5))
 
     metadata = done.table.metadata
     made = [metadata.snapshot_by_id(snapshot_id) for snapshot_id in done.snapshot_ids]
@@ -128,10 +128,10 @@ def test_each_step_is_a_snapshot_on_the_one_before(tmp_path: Path, version: str)
         assert metadata.next_row_id == 5
 
 
-def test_only_the_last_step_was_ever_the_branchs_head(world: World) -> None:
-    first = world.commit(world.append(1)).snapshot_id
+def test_only_the_last_step_was_ever_the_branchs_head(harness: SequenceTable) -> None:
+    first = harness.commit(harness.append(1)).snapshot_id
 
-    done = world.commit(world.append(2), world.append(3))
+    done = harness.commit(harness.append(2), harness.append(3))
 
     assert [entry.snapshot_id for entry in done.table.metadata.snapshot_log] == [
         first,
@@ -140,20 +140,20 @@ def test_only_the_last_step_was_ever_the_branchs_head(world: World) -> None:
     assert done.snapshot_id == done.snapshot_ids[-1]
 
 
-def test_time_never_runs_backwards_from_step_to_step(world: World) -> None:
-    world.commit(world.append(1))
-    world.clock.now -= 50_000
+def test_time_never_runs_backwards_from_step_to_step(harness: SequenceTable) -> None:
+    harness.commit(harness.append(1))
+    harness.clock.now -= 50_000
 
-    done = world.commit(world.append(2), world.append(3))
+    done = harness.commit(harness.append(2), harness.append(3))
 
     times = [item.timestamp_ms for item in done.table.metadata.snapshots]
     assert times == sorted(times)
 
 
-def test_a_step_may_remove_what_the_step_before_it_added(world: World) -> None:
-    first, second = world.file(1, 2), world.file(3)
+def test_a_step_may_remove_what_the_step_before_it_added(harness: SequenceTable) -> None:
+    first, second = harness.file(1, 2), harness.file(3)
 
-    done = world.commit(
+    done = harness.commit(
         AppendFiles(added=[first]),
         OverwriteFiles(
             added=[second],
@@ -162,155 +162,157 @@ def test_a_step_may_remove_what_the_step_before_it_added(world: World) -> None:
             # What the steps before it add is new since the base, like any writer's files.
             isolation=SNAPSHOT,
         ),
-        ReplacePartitions(added=[world.file(4)], validates=False),
+        ReplacePartitions(added=[harness.file(4)], validates=False),
     )
 
-    assert [ids_in(world.warehouse, snapshot_id=item) for item in done.snapshot_ids] == [
+    assert [ids_in(harness.warehouse, snapshot_id=item) for item in done.snapshot_ids] == [
         [1, 2],
         [3],
         [4],
     ]
 
 
-def test_steps_on_another_branch_leave_main_alone(world: World) -> None:
-    world.commit(world.append(1))
-    world.pyiceberg.manage_snapshots().create_branch(
-        snapshot_id=world.table.metadata.current_snapshot_id or 0, branch_name="audit"
+def test_steps_on_another_branch_leave_main_alone(harness: SequenceTable) -> None:
+    harness.commit(harness.append(1))
+    harness.pyiceberg.manage_snapshots().create_branch(
+        snapshot_id=harness.table.metadata.current_snapshot_id or 0, branch_name="audit"
     ).commit()
-    world.table = world.table.refreshed()
+    harness.table = harness.table.refreshed()
 
-    done = world.commit(world.append(2), world.append(3), branch="audit")
+    done = harness.commit(harness.append(2), harness.append(3), branch="audit")
 
-    assert world.ids == [1]
+    assert harness.ids == [1]
     assert done.table.metadata.refs["audit"].snapshot_id == done.snapshot_id
-    assert ids_in(world.warehouse, snapshot_id=done.snapshot_id) == [1, 2, 3]
+    assert ids_in(harness.warehouse, snapshot_id=done.snapshot_id) == [1, 2, 3]
 
 
-def test_after_a_conflict_the_steps_are_decided_again_on_the_new_head(world: World) -> None:
-    steps = {number: SnapshotStep(operation=world.append(number)) for number in (1, 2, 3)}
+def test_after_a_conflict_the_steps_are_decided_again_on_the_new_head(
+    harness: SequenceTable,
+) -> None:
+    steps = {number: SnapshotStep(operation=harness.append(number)) for number in (1, 2, 3)}
 
     def decide(table: Table) -> list[SnapshotStep]:
         taken = {1} if table.metadata.snapshots else set()
         return [step for number, step in steps.items() if number not in taken]
 
-    inject(world.session, [after(lambda: world.append_elsewhere(1))])
-    done = world.decide(decide)
+    inject(harness.session, [after(lambda: harness.append_elsewhere(1))])
+    done = harness.decide(decide)
 
-    assert world.asked == 2
-    assert world.ids == [1, 2, 3]
+    assert harness.asked == 2
+    assert harness.ids == [1, 2, 3]
     assert list(done.steps) == [steps[2], steps[3]]
     assert len(done.table.metadata.snapshots) == 3
 
 
-def test_what_was_written_for_steps_that_fell_away_is_removed(world: World) -> None:
-    steps = [SnapshotStep(operation=world.append(number)) for number in (1, 2, 3)]
+def test_what_was_written_for_steps_that_fell_away_is_removed(harness: SequenceTable) -> None:
+    steps = [SnapshotStep(operation=harness.append(number)) for number in (1, 2, 3)]
 
     def decide(table: Table) -> list[SnapshotStep]:
         return steps[1:] if table.metadata.snapshots else steps
 
-    inject(world.session, [after(lambda: world.append_elsewhere(1))])
-    world.decide(decide)
+    inject(harness.session, [after(lambda: harness.append_elsewhere(1))])
+    harness.decide(decide)
 
     held = {
         name
-        for snapshot in world.pyiceberg.metadata.snapshots
+        for snapshot in harness.pyiceberg.metadata.snapshots
         for name in [
             snapshot.manifest_list,
-            *(item.manifest_path for item in snapshot.manifests(world.pyiceberg.io)),
+            *(item.manifest_path for item in snapshot.manifests(harness.pyiceberg.io)),
         ]
     }
     assert {Path(name).name for name in held} == {
-        Path(name).name for name in world.metadata_files()
+        Path(name).name for name in harness.metadata_files()
     }
 
 
-def test_when_nothing_is_left_to_do_nothing_is_committed(world: World) -> None:
-    before = files_below(world.warehouse)
+def test_when_nothing_is_left_to_do_nothing_is_committed(harness: SequenceTable) -> None:
+    before = files_below(harness.warehouse)
 
-    done = world.decide(lambda _: [])
+    done = harness.decide(lambda _: [])
 
     assert (done.already, done.snapshot_ids, done.steps) == (True, (), ())
-    assert files_below(world.warehouse) == before
+    assert files_below(harness.warehouse) == before
 
 
-def test_when_nothing_is_left_after_a_conflict_its_manifests_go(world: World) -> None:
-    step = SnapshotStep(operation=world.append(1))
-    inject(world.session, [after(lambda: world.append_elsewhere(1))])
+def test_when_nothing_is_left_after_a_conflict_its_manifests_go(harness: SequenceTable) -> None:
+    step = SnapshotStep(operation=harness.append(1))
+    inject(harness.session, [after(lambda: harness.append_elsewhere(1))])
 
-    done = world.decide(lambda table: [] if table.metadata.snapshots else [step])
+    done = harness.decide(lambda table: [] if table.metadata.snapshots else [step])
 
     assert (done.already, done.snapshot_ids) == (True, ())
-    assert world.ids == [1]
-    assert len(world.metadata_files()) == 2
+    assert harness.ids == [1]
+    assert len(harness.metadata_files()) == 2
 
 
-def test_a_guard_is_looked_for_on_the_first_attempt_too(world: World) -> None:
+def test_a_guard_is_looked_for_on_the_first_attempt_too(harness: SequenceTable) -> None:
     guard = {"lake.run-id": "nightly"}
-    marked = SnapshotStep(operation=world.append(1), summary=guard)
-    first = world.decide(lambda _: [marked], guard=RunGuard("nightly"))
+    marked = SnapshotStep(operation=harness.append(1), summary=guard)
+    first = harness.decide(lambda _: [marked], guard=RunGuard("nightly"))
 
-    again = world.commit(world.append(2), guard=RunGuard("nightly"))
+    again = harness.commit(harness.append(2), guard=RunGuard("nightly"))
 
     assert again.already
     assert again.snapshot_ids == first.snapshot_ids
-    assert world.ids == [1]
+    assert harness.ids == [1]
 
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_steps_that_landed_and_were_reported_as_a_conflict_count_once(
-    world: World, attempt: int
+    harness: SequenceTable, attempt: int
 ) -> None:
     refusal = CommitFailedException("409")
-    inject(world.session, [*[refused_with(refusal)] * attempt, applied_then(refusal)])
+    inject(harness.session, [*[refused_with(refusal)] * attempt, applied_then(refusal)])
 
-    done = world.commit(world.append(1), world.append(2))
+    done = harness.commit(harness.append(1), harness.append(2))
 
-    assert world.ids == [1, 2]
+    assert harness.ids == [1, 2]
     assert len(done.snapshot_ids) == 2
     assert len(done.steps) == 2
 
 
-def test_steps_that_are_refused_every_time_leave_no_manifest(world: World) -> None:
-    inject(world.session, [refused_with(CommitFailedException("409"))] * 5)
+def test_steps_that_are_refused_every_time_leave_no_manifest(harness: SequenceTable) -> None:
+    inject(harness.session, [refused_with(CommitFailedException("409"))] * 5)
 
     with pytest.raises(CommitConflictError):
-        world.commit(world.append(1), world.append(2))
+        harness.commit(harness.append(1), harness.append(2))
 
-    assert world.metadata_files() == set()
-    assert world.session.protected_files == set()
+    assert harness.metadata_files() == set()
+    assert harness.session.protected_files == set()
 
 
-def test_an_unanswered_request_that_did_not_land_keeps_every_file(world: World) -> None:
-    inject(world.session, [refused_with(TimeoutError("no answer"))])
+def test_an_unanswered_request_that_did_not_land_keeps_every_file(harness: SequenceTable) -> None:
+    inject(harness.session, [refused_with(TimeoutError("no answer"))])
 
     with pytest.raises(CommitUnknownError) as caught:
-        world.commit(world.append(1), world.append(2))
+        harness.commit(harness.append(1), harness.append(2))
 
     assert caught.value.operation_id
-    assert len(world.metadata_files()) == 4
+    assert len(harness.metadata_files()) == 4
     # Two data files, and what leads to them.
-    assert len(world.session.protected_files) == 6
+    assert len(harness.session.protected_files) == 6
 
 
-def test_a_later_step_that_does_not_hold_lets_none_of_them_happen(world: World) -> None:
+def test_a_later_step_that_does_not_hold_lets_none_of_them_happen(harness: SequenceTable) -> None:
     gone = OverwriteFiles(
-        added=[world.file(2)], removed_paths=["nowhere.parquet"], base_snapshot_id=None
+        added=[harness.file(2)], removed_paths=["nowhere.parquet"], base_snapshot_id=None
     )
     with pytest.raises(ConflictingFilesError):
-        world.commit(world.append(1), gone)
+        harness.commit(harness.append(1), gone)
 
-    assert world.ids == []
-    assert world.metadata_files() == set()
+    assert harness.ids == []
+    assert harness.metadata_files() == set()
 
 
 def test_many_steps_merge_their_manifests_as_single_commits_do(tmp_path: Path) -> None:
-    world = World(tmp_path, commit__manifest__min_count_to_merge="5")
+    harness = SequenceTable(tmp_path, commit__manifest__min_count_to_merge="5")
 
-    done = world.commit(*(world.append(number) for number in range(12)))
+    done = harness.commit(*(harness.append(number) for number in range(12)))
 
     counts = [
-        len(snapshot.manifests(world.pyiceberg.io))
-        for snapshot in world.pyiceberg.metadata.snapshots
+        len(snapshot.manifests(harness.pyiceberg.io))
+        for snapshot in harness.pyiceberg.metadata.snapshots
     ]
     assert counts == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4]
     for number, snapshot_id in enumerate(done.snapshot_ids, 1):
@@ -320,16 +322,16 @@ def test_many_steps_merge_their_manifests_as_single_commits_do(tmp_path: Path) -
 def test_a_merge_after_a_conflict_has_the_numbers_of_the_attempt_that_landed(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path, commit__manifest__min_count_to_merge="3")
-    inject(world.session, [after(lambda: world.append_elsewhere(100))])
+    harness = SequenceTable(tmp_path, commit__manifest__min_count_to_merge="3")
+    inject(harness.session, [after(lambda: harness.append_elsewhere(100))])
 
-    done = world.commit(*(world.append(number) for number in range(4)))
+    done = harness.commit(*(harness.append(number) for number in range(4)))
 
-    assert world.ids == [0, 1, 2, 3, 100]
+    assert harness.ids == [0, 1, 2, 3, 100]
     numbers = {
         entry.sequence_number
-        for manifest in done.table.metadata.current_snapshot().manifests(world.pyiceberg.io)
-        for entry in manifest.fetch_manifest_entry(world.pyiceberg.io)
+        for manifest in done.table.metadata.current_snapshot().manifests(harness.pyiceberg.io)
+        for entry in manifest.fetch_manifest_entry(harness.pyiceberg.io)
     }
     assert numbers == {1, 2, 3, 4, 5}
 
@@ -349,27 +351,27 @@ def vector(target: str) -> DataFile:
 
 
 def test_a_second_vector_for_a_file_is_refused_among_steps_too(tmp_path: Path) -> None:
-    world = World(tmp_path, format_version="3")
-    data = world.file(1, 2)
+    harness = SequenceTable(tmp_path, format_version="3")
+    data = harness.file(1, 2)
     steps = [
         RowDelta(added=[data], deletes=[vector(data.path)], validates=False),
         RowDelta(added=[], deletes=[vector(data.path)], validates=False),
     ]
 
     with pytest.raises(ConflictingFilesError) as caught:
-        world.commit(*steps)
+        harness.commit(*steps)
 
     assert caught.value.paths == {data.path}
-    assert world.metadata_files() == set()
+    assert harness.metadata_files() == set()
 
 
 def test_a_vector_may_take_the_place_of_the_step_befores(tmp_path: Path) -> None:
-    world = World(tmp_path, format_version="3")
-    data = world.file(1, 2)
+    harness = SequenceTable(tmp_path, format_version="3")
+    data = harness.file(1, 2)
     first = vector(data.path)
     second = replace(first, path="new.puffin")
 
-    done = world.commit(
+    done = harness.commit(
         RowDelta(added=[data], deletes=[first], validates=False),
         RowDelta(
             added=[],
@@ -389,39 +391,39 @@ def _key(file: DataFile) -> DeleteKey:
 
 
 def test_files_may_come_as_columns(tmp_path: Path) -> None:
-    world = World(tmp_path, spec=BY_ID)
-    files = [world.file(number) for number in (1, 2)]
-    columns = entry_tables(files, world.table.metadata)
+    harness = SequenceTable(tmp_path, spec=BY_ID)
+    files = [harness.file(number) for number in (1, 2)]
+    columns = entry_tables(files, harness.table.metadata)
 
-    done = world.commit(AppendFiles(added=columns), AppendFiles(added=[world.file(3)]))
+    done = harness.commit(AppendFiles(added=columns), AppendFiles(added=[harness.file(3)]))
 
-    assert world.ids == [1, 2, 3]
+    assert harness.ids == [1, 2, 3]
     summary = done.table.metadata.snapshots[0].summary
     assert summary["changed-partition-count"] == "2"
 
 
 def test_partitions_are_replaced_without_validation_where_nothing_was_read(tmp_path: Path) -> None:
-    world = World(tmp_path, spec=BY_ID)
-    base = world.commit(world.append(1), world.append(2)).snapshot_id
-    world.commit(world.append(1))
+    harness = SequenceTable(tmp_path, spec=BY_ID)
+    base = harness.commit(harness.append(1), harness.append(2)).snapshot_id
+    harness.commit(harness.append(1))
 
     with pytest.raises(CommitConflictError):
-        world.commit(ReplacePartitions(added=[world.file(1)], base_snapshot_id=base))
-    done = world.commit(ReplacePartitions(added=[world.file(1)], validates=False))
+        harness.commit(ReplacePartitions(added=[harness.file(1)], base_snapshot_id=base))
+    done = harness.commit(ReplacePartitions(added=[harness.file(1)], validates=False))
 
-    assert world.ids == [1, 2]
+    assert harness.ids == [1, 2]
     assert done.table.metadata.current_snapshot().summary["replace-partitions"] == "true"
 
 
-def test_encrypted_files_and_unknown_specs_are_refused(world: World) -> None:
-    (columns,) = entry_tables([world.file(1)], world.table.metadata)
+def test_encrypted_files_and_unknown_specs_are_refused(harness: SequenceTable) -> None:
+    (columns,) = entry_tables([harness.file(1)], harness.table.metadata)
     index = columns.entries.schema.get_field_index("key_metadata")
     locked = columns.entries.set_column(index, "key_metadata", pa.array([b"key"]))
     with pytest.raises(RefusedError, match="encrypted"):
-        world.commit(AppendFiles(added=[EntryTable(0, locked)]))
+        harness.commit(AppendFiles(added=[EntryTable(0, locked)]))
     with pytest.raises(BadInputError, match="no partition spec 7"):
-        world.commit(AppendFiles(added=[EntryTable(7, columns.entries)]))
-    assert world.metadata_files() == set()
+        harness.commit(AppendFiles(added=[EntryTable(7, columns.entries)]))
+    assert harness.metadata_files() == set()
 
 
 @settings(max_examples=examples(8), deadline=None)
@@ -429,12 +431,16 @@ def test_encrypted_files_and_unknown_specs_are_refused(world: World) -> None:
 def test_steps_leave_what_the_same_commits_one_by_one_leave(
     tmp_path_factory: pytest.TempPathFactory, kinds: list[str]
 ) -> None:
-    together = World(tmp_path_factory.mktemp("together"), commit__manifest__min_count_to_merge="3")
-    alone = World(tmp_path_factory.mktemp("alone"), commit__manifest__min_count_to_merge="3")
-    for world in (together, alone):
+    together = SequenceTable(
+        tmp_path_factory.mktemp("together"), commit__manifest__min_count_to_merge="3"
+    )
+    alone = SequenceTable(
+        tmp_path_factory.mktemp("alone"), commit__manifest__min_count_to_merge="3"
+    )
+    for harness in (together, alone):
         operations, live = [], []
         for number, kind in enumerate(kinds):
-            file = world.file(number)
+            file = harness.file(number)
             if kind == "append":
                 operations.append(AppendFiles(added=[file]))
                 live.append(file.path)
@@ -453,33 +459,33 @@ def test_steps_leave_what_the_same_commits_one_by_one_leave(
                     else AppendFiles(added=[file])
                 )
                 live = [*live[1:], file.path]
-        if world is together:
-            world.commit(*operations)
+        if harness is together:
+            harness.commit(*operations)
         else:
             for operation in operations:
-                world.commit(operation)
+                harness.commit(operation)
     summaries = []
-    for world in (together, alone):
+    for harness in (together, alone):
         observed = []
-        for snapshot in world.table.metadata.snapshots:
+        for snapshot in harness.table.metadata.snapshots:
             summary = dict(snapshot.summary.additional_properties)
             summary.pop("lake.operation-id")
             # Parquet files differ by a few bytes with their names.
             for key in [key for key in summary if "size" in key]:
                 summary.pop(key)
             observed.append((snapshot.summary.operation, summary))
-            observed.append(ids_in(world.warehouse, snapshot_id=snapshot.snapshot_id))
+            observed.append(ids_in(harness.warehouse, snapshot_id=snapshot.snapshot_id))
         summaries.append(observed)
     assert summaries[0] == summaries[1]
 
 
 def test_snapshots_of_one_commit_get_ids_of_their_own(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: SequenceTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = iter([7, 7, 7, 8])
-    monkeypatch.setattr(type(world.session.ids), "snapshot_id", lambda _: next(drawn))
+    monkeypatch.setattr(type(harness.session.ids), "snapshot_id", lambda _: next(drawn))
 
-    done = world.commit(*(AppendFiles(added=[write_file(world.table, [n])]) for n in range(2)))
+    done = harness.commit(*(AppendFiles(added=[write_file(harness.table, [n])]) for n in range(2)))
 
     assert done.snapshot_ids == (7, 8)
-    assert ids_in(world.warehouse) == [0, 1]
+    assert ids_in(harness.warehouse) == [0, 1]
