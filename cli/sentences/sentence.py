@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from importlib import import_module
 
-from lake.cli.sentences import branching, data, maintenance, metadata, others
-from lake.cli.sentences.data import previewed
+from lake.cli.sentences.scan import previewed
 from lake.cli.sentences.words import Facts
 from lake.core.base.outcome import Outcome, Status
 
@@ -21,8 +20,9 @@ def sentence(outcome: Outcome, hidden: str = "") -> str:
         return _already_running(Facts(outcome.result.get("running") or {}))
     if outcome.command == "scan" and "preview" in outcome.result:
         return previewed(outcome, hidden)
-    write = _SENTENCES.get(outcome.command)
-    text = write(outcome) if write else str(outcome.status).replace("-", " ")
+    # Only the command that ran needs its module.
+    module = import_module(f"lake.cli.sentences.{outcome.command.replace('-', '_')}")
+    text: str = module.sentence(outcome)
     return f"{text} · {hidden}" if hidden else text
 
 
@@ -33,12 +33,3 @@ def _already_running(running: Facts) -> str:
         f"already running: lake {running['command']} on {running['host']} "
         f"(process {running['pid']}) since {running['since']}; nothing to do"
     )
-
-
-_SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
-    **branching.SENTENCES,
-    **data.SENTENCES,
-    **maintenance.SENTENCES,
-    **metadata.SENTENCES,
-    **others.SENTENCES,
-}

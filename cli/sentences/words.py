@@ -39,3 +39,16 @@ def rows_or_less(facts: Facts, name: str) -> str:
 def remaining(number: int, noun: str) -> str:
     """Return what a limit left out; empty if it left out nothing."""
     return f"; {counted(number, noun)} {'remains' if number == 1 else 'remain'}" if number else ""
+
+
+def place(result: Facts) -> str:
+    """Return the position of a follow and what is after it."""
+    position, lag = result["position"], result["lag"]
+    if not position:
+        return "no snapshot was discovered"
+    snapshot = position["snapshot_id"]
+    text = f"at snapshot {snapshot[:8]}" if snapshot else "before the first snapshot"
+    if lag and lag["snapshots"]:
+        text += f", {counted(lag['snapshots'], 'snapshot')} behind"
+        text += f" ({counted(lag['rows'], 'row')})" if lag["rows"] else ""
+    return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lake.core.base.errors import CommitConflictError, InvalidRequestError
+from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome
 from lake.core.load.changelog_load.load import execute_changes, preview_changes
@@ -15,13 +15,12 @@ from lake.core.load.ingest.options import APPEND
 from lake.core.load.ingest.plan import plan_ingest
 from lake.core.load.upsert.execute import execute_upsert, preview_upsert
 from lake.core.load.upsert.plan import plan_upsert, upsert_of_property
+from lake.core.transaction.replanning import replanned
 
 if TYPE_CHECKING:
     from lake.core.load.ingest.options import IngestOptions
     from lake.core.load.upsert.options import UpsertOptions
     from lake.core.transaction.session import Session
-
-_ROUNDS = 5
 
 
 def load(
@@ -73,11 +72,9 @@ def load_epoch(session: Session, load_once: Callable[[], Outcome]) -> Outcome:
         CommitConflictError: each plan was in conflict; nothing was changed.
     """
     session.protected_files.clear()
-    for remaining in reversed(range(_ROUNDS)):
-        try:
-            with session.interrupts.recorded():
-                return load_once()
-        except CommitConflictError:
-            if not remaining:
-                raise
-    raise AssertionError("the last round returns or raises")
+
+    def attempt(_: None) -> Outcome:
+        with session.interrupts.recorded():
+            return load_once()
+
+    return replanned(attempt, None, lambda start: start)

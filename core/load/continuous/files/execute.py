@@ -25,14 +25,13 @@ from lake.core.load.continuous.files.listing import (
     is_quiescent,
     resolved,
 )
+from lake.core.load.continuous.loader import ending_in_order
 from lake.core.load.continuous.options import OnCopy, OnRewrite, WatchOptions
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.state import StateStore, WatchState, new_state
 from lake.core.load.routing.stream import newest_of_all
 from lake.core.table.catalogs.names import name_of, renamed_error
 from lake.core.table.catalogs.trust import storage_properties
-from lake.core.table.snapshots import ancestry
-from lake.core.table.snapshots.streams import newest_epoch
 
 if TYPE_CHECKING:
     from lake.core.load.continuous.loader import Loader
@@ -181,6 +180,8 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
         if state is not None and state.offered is not None and not state.offered.loaded:
             self._check_places(state.offered.files)
         epochs.resume()
+        with ending_in_order():
+            self.loader.report()
         if is_renamed:
             rename_source(self.store, self.options)
             self._copies = None
@@ -231,12 +232,11 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
         Raises:
             RefusedError: the table or the folder is another one, or the table is ahead of the state.
         """
-        table, options, state = self.table_now(), self.options, self.store.state
-        newest = newest_epoch(table, options.branch, options.stream) if table else None
+        options, state = self.options, self.store.state
+        table, newest = self.newest()
         if options.route is not None and state is None:
             newest = newest_of_all(self.session, options.route, options.branch, options.stream)
         uuid = str(table.metadata.table_uuid) if table else None
-        self.base_snapshot_id = ancestry.head_id(table.metadata, options.branch) if table else None
         if state is None:
             if newest is not None and not options.resume:
                 raise RefusedError(
@@ -309,6 +309,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
 
     def table_now(self) -> Table | None:
         """Return the table; None if there is none yet, or if rows are divided among several."""
+        # Without arguments, `super` does not find the class: its slots made another one of it.
         return None if self.options.route is not None else super(_Watch, self).table_now()
 
     # Listing

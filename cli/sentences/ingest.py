@@ -1,19 +1,19 @@
-"""What the commands in `lake.commands.data` did: `ingest`, `scan` and `replay`."""
+"""What `lake ingest` did, as one sentence."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
-from lake.core.base.outcome import MOST_SHOWN, PREVIEW_ROWS, Outcome, Status
+from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, place
+from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import format_size, readable_time
 
 # More columns than this are counted in a sentence.
 _MOST_NAMED = 3
 
 
-def _ingest(outcome: Outcome) -> str:
+def sentence(outcome: Outcome) -> str:
+    """Return what the command did."""
     plan, result = Facts(outcome.plan), Facts(outcome.result)
     if "stream" in plan:
         return _stream(outcome.status, plan, result)
@@ -103,7 +103,7 @@ def _watch_status(result: Facts) -> str:
 
 def _copy_status(result: Facts) -> str:
     """Return where a load that follows a table is."""
-    text = f"epoch {result['epoch']:,}, {_place(result)}"
+    text = f"epoch {result['epoch']:,}, {place(result)}"
     return f"{text}; gap {result['gap']['kind']} in the history" if result["gap"] else text
 
 
@@ -265,115 +265,3 @@ def _files(result: Facts) -> str:
     if result["delete_files"]:
         files += f" and {counted(result['delete_files'], 'delete file')}"
     return f"{files} ({format_size(result['bytes_written'])})"
-
-
-def _scan(outcome: Outcome) -> str:
-    plan, result = Facts(outcome.plan), Facts(outcome.result)
-    if "epochs" in result:
-        return _followed(plan, result)
-    if "strategy" in outcome.plan and outcome.status is Status.NOTHING_TO_DO:
-        return "nothing new"
-    if "rows" not in result:
-        files = f"{counted(plan['files'], 'file')} ({format_size(plan['bytes'])})"
-        deletes = f" and {counted(plan['delete_files'], 'delete file')}" * bool(
-            plan["delete_files"]
-        )
-        skipped = f"; {plan['skipped_files']:,} skipped" * bool(plan["skipped_files"])
-        records = counted(plan["records"], "row")
-        return f"would read {files}{deletes} with {records} in {counted(plan['splits'], 'split')}{skipped}"
-    rows = counted(result["rows"], "row")
-    if "bytes_written" not in result:
-        # Standard output, a pipe or a device.
-        return rows
-    written = format_size(result["bytes_written"])
-    return f"wrote {rows} to {counted(result['files'], 'file')} ({written})"
-
-
-def _followed(plan: Facts, result: Facts) -> str:
-    """Return what a follow handed over, in this run or in all, and where it is."""
-    rows = counted(result["rows"], "row")
-    epochs = counted(result["epochs"], "epoch")
-    if not result["rows"]:
-        text = "nothing new"
-        if plan["snapshots"]:
-            text += f" in {counted(plan['snapshots'], 'snapshot')}"
-    elif result["files"]:
-        files = f"{counted(result['files'], 'file')}, {format_size(result['bytes_written'])}"
-        text = f"handed over {rows} in {epochs} ({files})"
-    else:
-        text = f"handed over {rows} in {epochs}"
-    if result["gaps"]:
-        gaps = result["gaps"]
-        text += f"; {counted(gaps if isinstance(gaps, int) else len(gaps), 'gap')} in the history"
-    if result["pending_splits"]:
-        text += f"; {counted(result['pending_splits'], 'split')} pending"
-    return f"{text} · {_place(result)}"
-
-
-def _place(result: Facts) -> str:
-    """Return the position of a follow and what is after it."""
-    position, lag = result["position"], result["lag"]
-    if not position:
-        return "no snapshot was discovered"
-    snapshot = position["snapshot_id"]
-    text = f"at snapshot {snapshot[:8]}" if snapshot else "before the first snapshot"
-    if lag and lag["snapshots"]:
-        text += f", {counted(lag['snapshots'], 'snapshot')} behind"
-        text += f" ({counted(lag['rows'], 'row')})" if lag["rows"] else ""
-    return text
-
-
-def previewed(outcome: Outcome, hidden: str) -> str:
-    """Return how many rows and columns were shown, and of how many if metadata shows it."""
-    plan, result = Facts(outcome.plan), Facts(outcome.result)
-    shown, total = result["rows"], plan["rows"]
-    if "rows" in plan and total > shown:
-        parts = [f"{shown:,} of {counted(total, 'row')}"]
-    elif "rows" in plan or shown < PREVIEW_ROWS or "rows_at_most" not in plan:
-        parts = [counted(shown, "row")]
-    else:
-        parts = [f"{shown:,} of at most {counted(plan['rows_at_most'], 'row')}"]
-    if outcome.details:
-        parts.append(hidden or counted(len(outcome.details[0].columns), "column"))
-    if shown >= PREVIEW_ROWS and total != shown:
-        more = "--limit N for more, " if shown < MOST_SHOWN else ""
-        parts.append(f"{more}--output FILE for all")
-    return " · ".join(parts)
-
-
-def _replay(outcome: Outcome) -> str:
-    plan, result = Facts(outcome.plan), Facts(outcome.result)
-    if "jobs" in result:
-        jobs = counted(len(result["jobs"]), "job")
-        return f"{jobs} with commits or checkpoints" if result["jobs"] else "no job wrote to it"
-    if "committed_runs" in result:
-        return _all_staged(result)
-    if "committed_checkpoints" in result:
-        text = "nothing to commit"
-        if outcome.snapshot_ids:
-            files = counted(result["data_files"], "data file")
-            text = (
-                f"committed {counted(result['committed_checkpoints'], 'checkpoint')} with {files}"
-            )
-        names = ", ".join(tag["name"] for tag in result["tags"] or ())
-        return f"{text}; tagged as {names}" if names else text
-    pending = plan["pending"]
-    if outcome.status is Status.DRY_RUN:
-        return f"dry run: would commit {counted(pending, 'checkpoint')}; nothing was changed"
-    found = counted(len(plan["checkpoints"] or ()), "checkpoint")
-    return f"{found}, {pending:,} pending" if plan["checkpoints"] else "no uncommitted checkpoint"
-
-
-def _all_staged(result: Facts) -> str:
-    text = "nothing to commit"
-    if runs := len(result["committed_runs"]):
-        text = f"committed {counted(runs, 'staged run')} with {counted(result['data_files'], 'data file')}"
-    left = len(result["left_runs"])
-    return f"{text}; {counted(left, 'run')} left" if left else text
-
-
-SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
-    "ingest": _ingest,
-    "replay": _replay,
-    "scan": _scan,
-}

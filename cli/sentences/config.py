@@ -1,21 +1,16 @@
-"""What `config` and `demo` did."""
+"""What `lake config` did, as one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from lake.cli.sentences.words import Facts, counted
+from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome
 
 
-def _demo(outcome: Outcome) -> str:
-    result = Facts(outcome.result)
-    rows, commits = counted(result["rows"], "row"), counted(result["commits"], "commit")
-    return f"the tour loaded {rows} in {commits}; the table is in {result['folder']}"
-
-
-def _config(outcome: Outcome) -> str:
+def sentence(outcome: Outcome) -> str:
+    """Return what the command did."""
     result = outcome.result
     if "trusted" in result:
         return _trust(result)
@@ -33,9 +28,3 @@ def _trust(result: Mapping[str, Any]) -> str:
     if done := result["withdrawn"]:
         return f"no longer trusts {' and '.join(done)}"
     return "did not trust this folder"
-
-
-SENTENCES: Mapping[str, Callable[[Outcome], str]] = {
-    "config": _config,
-    "demo": _demo,
-}

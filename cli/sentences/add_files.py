@@ -1,0 +1,19 @@
+"""What `lake add-files` did, as one sentence."""
+
+from __future__ import annotations
+
+from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
+from lake.core.base.outcome import Outcome, Status
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return what the command did."""
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "nothing to do: the branch contains this run already"
+    plan = Facts(outcome.plan)
+    dry = outcome.status is Status.DRY_RUN
+    files, rows = counted(plan["added_files"], "file"), counted(plan["added_rows"], "row")
+    text = f"{'would add' if dry else 'added'} {files} with {rows} to {outcome.table}"
+    if plan["sets_name_mapping"]:
+        text += ", and set the table's name mapping"
+    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"

@@ -1,0 +1,22 @@
+"""What `lake create` did, as one sentence."""
+
+from __future__ import annotations
+
+from lake.cli.sentences.words import NOTHING_WRITTEN, counted
+from lake.core.base.outcome import Outcome, Status
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return what the command did."""
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "the table exists already; nothing to do"
+    plan = outcome.plan
+    dry = outcome.status is Status.DRY_RUN
+    by = ", ".join(plan["partition_by"])
+    parts = [
+        counted(len(plan["columns"]), "column"),
+        f"partitioned by {by}" if by else "not partitioned",
+        f"format version {plan['format_version']}",
+    ]
+    text = f"{'would create' if dry else 'created'} the table ({', '.join(parts)})"
+    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"

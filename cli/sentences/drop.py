@@ -1,0 +1,23 @@
+"""What `lake drop` did, as one sentence."""
+
+from __future__ import annotations
+
+from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
+from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import format_size
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return what the command did."""
+    plan, result = Facts(outcome.plan), Facts(outcome.result)
+    dry = outcome.status is Status.DRY_RUN
+    text = f"{'would drop' if dry else 'dropped'} the table"
+    if not plan["purge"]:
+        text += f"; its metadata file stays: {plan['metadata_location']}"
+    elif dry:
+        text += f" and delete {counted(plan['files'], 'file')} ({format_size(plan['bytes'])})"
+    else:
+        text += f" and deleted {counted(result['deleted_files'], 'file')}"
+    if result["failed_deletes"]:
+        text += f"; {counted(result['failed_deletes'], 'file')} could not be deleted"
+    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"

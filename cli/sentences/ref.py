@@ -1,0 +1,28 @@
+"""What `lake ref` did, as one sentence."""
+
+from __future__ import annotations
+
+from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, listed
+from lake.core.base.outcome import Outcome, Status
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return what the command did."""
+    if outcome.status is Status.NOTHING_TO_DO:
+        return "the branch or tag is so already; nothing to do"
+    plan = Facts(outcome.plan)
+    if not plan["ref"]:
+        return listed(len(outcome.result.get("refs", ())), "ref")
+    dry = outcome.status is Status.DRY_RUN
+    name = f"{plan['type']} {plan['ref']}"
+    if not plan["to_snapshot"]:
+        text = f"{'would drop' if dry else 'dropped'} {name}"
+    elif not plan["from_snapshot"]:
+        text = f"{'would create' if dry else 'created'} {name} at snapshot {plan['to_snapshot']}"
+    else:
+        text = (
+            f"{'would move' if dry else 'moved'} {name} forward to snapshot {plan['to_snapshot']}"
+        )
+    if hidden := len(plan["hidden_snapshots"] or ()):
+        text += f"; no branch or tag contains {counted(hidden, 'snapshot')} now"
+    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"

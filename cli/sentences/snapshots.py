@@ -1,0 +1,11 @@
+"""What `lake snapshots` did, as one sentence."""
+
+from __future__ import annotations
+
+from lake.cli.sentences.words import listed
+from lake.core.base.outcome import Outcome
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return what the command did."""
+    return listed(len(outcome.result.get("snapshots", ())), "snapshot")

@@ -1,0 +1,16 @@
+"""What `lake tables` did, as one sentence."""
+
+from __future__ import annotations
+
+from lake.cli.sentences.words import counted, listed
+from lake.core.base.outcome import Outcome
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return what the command did."""
+    rows, views = outcome.result.get("tables", ()), outcome.result.get("views", ())
+    failed = sum(row["error"] is not None for row in rows)
+    text = listed(sum(row["table"] is not None for row in rows), "table")
+    if views:
+        text += f", {counted(len(views), 'view')}"
+    return f"{text}; {failed:,} could not be read" if failed else text
