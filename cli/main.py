@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from io import TextIOWrapper
 from itertools import pairwise
@@ -163,7 +164,14 @@ def _run(line: CommandLine, state: State) -> _Ending:
         return _output_error(error, state) or storage_error(error) or error
     except Exception as error:  # noqa: BLE001 - reported as a defect, with its trace
         return _exhaustion(error) or error
-    return ended if isinstance(ended, Outcome | int) else 0
+    if isinstance(ended, Outcome):
+        return _named(ended, state)
+    return ended if isinstance(ended, int) else 0
+
+
+def _named(outcome: Outcome, state: State) -> Outcome:
+    """Return an outcome with the command that it belongs to, which the core does not know."""
+    return replace(outcome, command=state.command or "")
 
 
 def _output_error(error: OSError, state: State) -> StorageError | None:
@@ -260,6 +268,7 @@ def _report(state: State, renderer: Renderer, outcome: Outcome) -> None:
         return
     from lake.commands.commit_hook import has_commit, run_hook  # noqa: PLC0415 - rarely needed
 
+    outcome = _named(outcome, state)
     if not has_commit(outcome):
         return
     state.has_reported = True

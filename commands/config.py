@@ -81,7 +81,6 @@ def config(
         details.append(Detail("ignored", ["ignored setting", "source", "reason"], rows))
         notes += dict.fromkeys(item["hint"] for item in ignored)
     return Outcome(
-        command="config",
         table="",
         status=Status.DONE,
         notes=notes,
@@ -111,7 +110,6 @@ def _changed_trust(*, withdrawn: bool) -> Outcome:
     change = trust_store.withdraw if withdrawn else trust_store.trust
     done = [folder for folder in folders if change(folder)]
     return Outcome(
-        command="config",
         table="",
         status=Status.DONE if done else Status.NOTHING_TO_DO,
         result={

@@ -51,7 +51,6 @@ def consumers(
     now_ms = session.clock.now_ms()
     rows = [_described(loaded, item, now_ms) for item in found]
     return Outcome(
-        command="consumers",
         table=table,
         status=Status.DONE,
         base_snapshot_id=loaded.metadata.current_snapshot_id,
@@ -66,7 +65,6 @@ def _drop(session: Session, table: Table, name: str, *, dry_run: bool) -> Outcom
     dropped = drop_consumer(session, table, name, dry_run=dry_run)
     described = _described(table, dropped, session.clock.now_ms())
     return Outcome(
-        command="consumers",
         table=table.identifier,
         status=Status.DRY_RUN if dry_run else Status.DONE,
         base_snapshot_id=table.metadata.current_snapshot_id,

@@ -46,7 +46,6 @@ def snapshots(
     if verbose and rows:
         names, shown = list(rows[0]), [_all(row) for row in rows]
     return Outcome(
-        command="snapshots",
         table=table,
         branch=branch,
         status=Status.DONE,

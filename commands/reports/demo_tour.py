@@ -102,7 +102,6 @@ def run_demo(session: Session, folder: Path) -> Outcome:
     tour.compact()
     tour.expire()
     return Outcome(
-        command="demo",
         table=TABLE,
         branch="main",
         status=Status.DONE,

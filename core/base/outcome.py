@@ -90,12 +90,12 @@ class Outcome:
     """The result of one command.
 
     `plan` and `result` contain exactly the keys of the command's documented JSON. `details` and `notes`, the lines
-    below these tables, are for people only.
+    below these tables, are for people only. The command line sets `command` when the command has ended.
     """
 
-    command: str
     table: str
     status: Status
+    command: str = ""
     branch: str | None = None
     operation_id: str | None = None
     base_snapshot_id: int | None = None

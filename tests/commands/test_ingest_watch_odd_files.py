@@ -18,7 +18,7 @@ from lake.core.base.errors import NotAuthorisedError
 from lake.core.base.settings import Settings
 from lake.core.data.sources import discovery
 from lake.core.load.continuous.files.listing import WatchedFile, offsets_of
-from lake.core.load.continuous.runs import commit_mark
+from lake.core.load.continuous.totals import commit_mark
 from lake.core.table.snapshots.streams import StreamEpoch
 from lake.core.transaction.session import Session
 

@@ -242,7 +242,6 @@ class ContinuousLoad(ABC, Generic[Work]):
         snapshot_id = self.totals.snapshot_id
         ids: Sequence[int] = () if snapshot_id is None else (snapshot_id,)
         return Outcome(
-            command="ingest",
             table=self.table,
             branch=self.stream.branch,
             status=status,

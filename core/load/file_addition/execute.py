@@ -118,7 +118,6 @@ def _outcome(
     rows, notes = first_rows(plan.rows(), _SHOWN, "files", every=session.settings.verbose)
     columns = ("file", "rows", "bytes", "partition", "in_table")
     return Outcome(
-        command="add-files",
         table=plan.table.identifier,
         branch=plan.branch,
         status=status,

@@ -113,7 +113,6 @@ def preview(
         lost, notes = plan.removals.shown(verbose=session.settings.verbose)
         details.append(lost)
     return Outcome(
-        command="ingest",
         table=plan.table.identifier,
         branch=plan.options.branch,
         status=Status.NOTHING_TO_DO if plan.already else Status.DRY_RUN,

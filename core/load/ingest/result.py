@@ -92,7 +92,6 @@ def load_outcome(
     """Return the outcome of a load; ``shown`` describes its plan."""
     result, committed = landed.result, landed.committed
     return Outcome(
-        command="ingest",
         table=plan.table.identifier,
         branch=plan.options.branch,
         status=status,

@@ -326,7 +326,6 @@ def _outcome(
         result["committed_runs"] = [item.marks.run_id for item in done if item.marks]
         result["left_runs"] = left_runs(plan)
     return Outcome(
-        command="replay",
         table=plan.table.identifier,
         branch=plan.branch,
         status=Status.PARTIAL if plan.left else status,

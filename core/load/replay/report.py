@@ -122,7 +122,6 @@ def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
     ]
     shown = [[_shown(job, column, job["age_seconds"]) for column in _STATUS] for job in jobs]
     return Outcome(
-        command="replay",
         table=plan.table.identifier,
         branch=plan.branch,
         status=Status.DONE,
@@ -137,7 +136,6 @@ def _outcome(
 ) -> Outcome:
     rows = describe(plan)
     return Outcome(
-        command="replay",
         table=plan.table.identifier,
         branch=plan.branch,
         status=status,

@@ -371,7 +371,6 @@ def _outcome(
         for item in shown
     ]
     return Outcome(
-        command="ingest",
         table=route.name,
         branch=options.branch,
         status=status,

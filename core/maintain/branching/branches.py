@@ -202,7 +202,6 @@ def _outcome(plan: RefPlan, table: Table, status: Status) -> Outcome:
         for row in rows
     ]
     return Outcome(
-        command="ref",
         table=table.identifier,
         status=status,
         base_snapshot_id=ancestry.head_id(table.metadata, ancestry.MAIN),

@@ -59,7 +59,6 @@ class PickPlan:
     """A snapshot to apply to a branch.
 
     Args:
-        command: the command that applies it.
         table: the table that the plan was made for.
         branch: the branch.
         head: its head; None for an empty branch.
@@ -69,7 +68,6 @@ class PickPlan:
         removed_files: the number of data files that the snapshot removed.
     """
 
-    command: str
     table: Table
     branch: str
     head: Snapshot | None
@@ -132,7 +130,7 @@ def plan_publish(table: Table, wap_id: str, *, branch: str) -> PickPlan:
             f"{len(staged)} snapshots of {table.identifier} have WAP id {wap_id}: {ids}",
             hint="choose one of them, and apply it with `lake cherry-pick`",
         )
-    return _plan(table, staged[0], branch=branch, command="publish")
+    return _plan(table, staged[0], branch=branch)
 
 
 def plan_pick(table: Table, ref: str, *, branch: str) -> PickPlan:
@@ -149,10 +147,10 @@ def plan_pick(table: Table, ref: str, *, branch: str) -> PickPlan:
         CorruptFileError: the snapshot's files cannot be determined.
     """
     source = ancestry.resolve(table.metadata, ref, branch=branch)
-    return _plan(table, source, branch=branch, command="cherry-pick")
+    return _plan(table, source, branch=branch)
 
 
-def _plan(table: Table, source: Snapshot, *, branch: str, command: str) -> PickPlan:
+def _plan(table: Table, source: Snapshot, *, branch: str) -> PickPlan:
     require_writable(table, branch)
     metadata = table.metadata
     head = ancestry.branch_head(metadata, branch)
@@ -168,7 +166,6 @@ def _plan(table: Table, source: Snapshot, *, branch: str, command: str) -> PickP
     if not fast_forward:
         _check_files(table, source, added, removed)
     plan = PickPlan(
-        command=command,
         table=table,
         branch=branch,
         head=head,
@@ -401,7 +398,6 @@ def _outcome(
 ) -> Outcome:
     facts = plan.facts()
     return Outcome(
-        command=plan.command,
         table=plan.table.identifier,
         branch=plan.branch,
         status=status,

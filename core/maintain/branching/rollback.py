@@ -157,7 +157,6 @@ def _outcome(plan: RollbackPlan, status: Status) -> Outcome:
     ]
     done = status is Status.DONE
     return Outcome(
-        command="rollback",
         table=plan.table.identifier,
         branch=plan.branch,
         status=status,

@@ -272,7 +272,6 @@ def _outcome(changes: TagChanges, status: Status, after: Table | None = None) ->
     names = {"created": sorted(changes.wanted), "removed": sorted(changes.dropped)}
     columns = ["tag", "snapshot_id", "committed_at", "retain"]
     return Outcome(
-        command="tag",
         table=table.identifier,
         branch=changes.branch,
         status=status,

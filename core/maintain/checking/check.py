@@ -150,7 +150,6 @@ def _outcome(
     described, hidden = first_rows(rows, _SHOWN, "findings", every=session.settings.verbose)
     table_rows = [[row[key] for key in columns] for row in described]
     return Outcome(
-        command="check",
         table=identifier,
         status=status,
         base_snapshot_id=snapshot_id,

@@ -437,7 +437,6 @@ def _outcome(
     operation_id: str | None = None,
 ) -> Outcome:
     return Outcome(
-        command="compact",
         table=plan.table.identifier,
         branch=plan.branch,
         status=status,

@@ -111,7 +111,6 @@ class Compaction:
             outcome = compact()
             return replace(outcome, plan={**evaluation.facts(), **outcome.plan})
         return Outcome(
-            command="compact",
             table=table.identifier,
             branch=self.branch,
             status=Status.NOTHING_TO_DO,

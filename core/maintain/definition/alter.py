@@ -430,7 +430,6 @@ def _outcome(plan: AlterPlan, status: Status) -> Outcome:
     facts = plan.facts()
     rows = [[name, _text(value)] for name, value in facts.items() if value]
     return Outcome(
-        command="alter",
         table=plan.table.identifier,
         status=status,
         plan=facts,

@@ -198,7 +198,6 @@ def _outcome(table: Table, status: Status) -> Outcome:
     columns = ("column", "type", "nullable", "key")
     rows = [[row["name"], row["type"], not row["required"], row["key"]] for row in facts["columns"]]
     return Outcome(
-        command="create",
         table=table.identifier,
         status=status,
         plan=facts,

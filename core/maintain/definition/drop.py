@@ -379,7 +379,6 @@ def _outcome(
         details = [Detail("files", ("kind", "files", "bytes"), rows)]
     done = status in {Status.DONE, Status.PARTIAL}
     return Outcome(
-        command="drop",
         table=plan.table.identifier,
         status=status,
         base_snapshot_id=plan.table.metadata.current_snapshot_id,

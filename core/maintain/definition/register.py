@@ -310,7 +310,6 @@ def _write_protected(session: Session, plan: RegistrationPlan) -> RegistrationPl
 def _outcome(plan: RegistrationPlan, status: Status) -> Outcome:
     facts = plan.facts()
     return Outcome(
-        command="register",
         table=plan.identifier,
         status=status,
         base_snapshot_id=plan.metadata.current_snapshot_id,

@@ -59,7 +59,6 @@ def execute(session: Session, table: Table, name: str, *, dry_run: bool) -> Outc
 def _outcome(table: Table, name: str, status: Status) -> Outcome:
     facts = {"from": table.identifier, "to": name, "location": table.metadata.location}
     return Outcome(
-        command="rename",
         table=table.identifier,
         status=status,
         base_snapshot_id=table.metadata.current_snapshot_id,

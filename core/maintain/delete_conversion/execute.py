@@ -217,7 +217,6 @@ def _outcome(
     snapshot_ids: tuple[int, ...] = (),
 ) -> Outcome:
     return Outcome(
-        command="deletes",
         table=plan.table.identifier,
         branch=plan.branch,
         status=status,

@@ -67,7 +67,6 @@ _MINUTE_MS = 60_000
 def preview(plan: ExpirationPlan) -> Outcome:
     """Return a dry run's outcome."""
     return Outcome(
-        command="expire",
         table=plan.table.identifier,
         branch=plan.options.branch,
         status=Status.DRY_RUN,
@@ -427,7 +426,6 @@ def _outcome(
     operation_id: str | None = None,
 ) -> Outcome:
     return Outcome(
-        command="expire",
         table=plan.table.identifier,
         branch=plan.options.branch,
         status=status,

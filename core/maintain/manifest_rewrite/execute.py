@@ -82,7 +82,6 @@ def _outcome(
 ) -> Outcome:
     rows = [list(group.facts().values()) for group in plan.groups]
     return Outcome(
-        command="manifests",
         table=plan.table.identifier,
         branch=plan.options.branch,
         status=status,

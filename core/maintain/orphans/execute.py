@@ -69,7 +69,6 @@ def preview(session: Session, plan: CleaningPlan) -> Outcome:
         ],
     }
     return Outcome(
-        command="clean",
         table=plan.table.identifier,
         status=status,
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
@@ -157,7 +156,6 @@ def _outcome(plan: CleaningPlan, status: Status, removed: Removed, run_id: str) 
         "failed": len(removed.failed),
     }
     return Outcome(
-        command="clean",
         table=plan.table.identifier,
         status=status,
         operation_id=run_id,
@@ -267,7 +265,6 @@ def _trash_outcome(
     name: str, status: Status, result: dict[str, Any], table: Table | None
 ) -> Outcome:
     return Outcome(
-        command="clean",
         table=name,
         status=status,
         base_snapshot_id=None if table is None else table.metadata.current_snapshot_id,

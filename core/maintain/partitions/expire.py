@@ -378,7 +378,6 @@ def _outcome(plan: PartitionExpirationPlan, status: Status, **values: Any) -> Ou
             f"{plan.left:,} more partitions are older than {format_time(plan.options.older_than_ms)} ({Option.MOST})"
         )
     return Outcome(
-        command="expire-partitions",
         table=plan.table.identifier,
         branch=plan.options.branch,
         status=status,

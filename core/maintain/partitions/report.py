@@ -76,7 +76,6 @@ def list_partitions(session: Session, table: Table, options: PartitionOptions) -
             rows += _rows(found, spec_id, activity[spec_id], now_ms, options.idle_ms)
     asked = options.idle_ms is not None
     return Outcome(
-        command="partitions",
         table=table.identifier,
         branch=options.branch,
         status=Status.DONE,

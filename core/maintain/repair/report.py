@@ -46,7 +46,6 @@ def outcome_of(plan: RepairPlan, status: Status, *, verbose: bool, **values: Any
     if rows:
         details.append(Detail("changes", ("repair", "place", "reason"), rows))
     return Outcome(
-        command="check",
         table=plan.table.identifier,
         branch=plan.options.branch,
         status=status,

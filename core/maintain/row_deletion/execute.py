@@ -277,7 +277,6 @@ def _done(
 def _outcome(plan: DeletionPlan, status: Status, **values: Any) -> Outcome:
     earlier = {"earlier_run": _earlier_run(plan)} if plan.already else {}
     return Outcome(
-        command="delete",
         table=plan.table.identifier,
         branch=plan.options.branch,
         status=status,

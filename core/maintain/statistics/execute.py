@@ -117,7 +117,6 @@ def _outcome(
     details: list[Detail] | None = None,
 ) -> Outcome:
     return Outcome(
-        command="stats",
         table=plan.table.identifier,
         branch=plan.scan.options.branch,
         status=status,

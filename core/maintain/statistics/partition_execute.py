@@ -93,7 +93,6 @@ def _outcome(
     operation_id: str | None = None,
 ) -> Outcome:
     return Outcome(
-        command="stats",
         table=plan.table.identifier,
         branch=plan.branch,
         status=status,

@@ -128,7 +128,6 @@ def _outcome(
     if plan.truncated:
         warnings.append("older snapshots have expired: their changes are not in this scan")
     return Outcome(
-        command="scan",
         table=plan.table.identifier,
         branch=plan.options.branch,
         status=Status.DONE if plan.steps else Status.NOTHING_TO_DO,

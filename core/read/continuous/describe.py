@@ -42,7 +42,6 @@ def describe(session: Session, identifier: str, options: FollowOptions) -> Outco
     facts = {} if plan is None else plan.facts()
     gap = None if found is None else found.gap
     return Outcome(
-        command="scan",
         table=table.identifier,
         branch=options.branch,
         status=Status.NOTHING_TO_DO if plan is None else Status.DONE,

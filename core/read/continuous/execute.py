@@ -71,7 +71,6 @@ def follow(session: Session, identifier: str, options: FollowOptions) -> Outcome
 
 def _already_running(table: Table, options: FollowOptions, owner: Mapping[str, Any]) -> Outcome:
     return Outcome(
-        command="scan",
         table=table.identifier,
         branch=options.branch,
         status=Status.ALREADY_RUNNING,
@@ -291,7 +290,6 @@ class _Follow:
         moved = self._run.tally.epochs or position != self._run.tally.position
         done = Status.DONE if moved else Status.NOTHING_TO_DO
         return Outcome(
-            command="scan",
             table=self._run.table.identifier,
             branch=self._run.options.branch,
             status=Status.PARTIAL if self._run.tally.gaps else done,

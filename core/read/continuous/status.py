@@ -34,7 +34,6 @@ def status(session: Session, identifier: str, options: FollowOptions) -> Outcome
     totals, lag = state.totals, lag_of(table.metadata, state.branch, position)
     gap = None if lag is None else lag.gap
     return Outcome(
-        command="scan",
         table=table.identifier,
         branch=state.branch,
         status=Status.DONE if gap is None else Status.SUSPECT,

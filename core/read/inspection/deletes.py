@@ -73,7 +73,6 @@ def list_deletes(
             rows = _rows(found, deleted_rows(exact, found) if exact else None)
     groups = _groups(rows)
     return Outcome(
-        command="deletes",
         table=table.identifier,
         branch=branch,
         status=Status.DONE,

@@ -64,7 +64,6 @@ def show_table(table: Table, *, branch: str = ancestry.MAIN) -> Outcome:
         "consumers": _consumers(metadata),
     }
     return Outcome(
-        command="show",
         table=table.identifier,
         branch=branch,
         status=Status.DONE,

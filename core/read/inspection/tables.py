@@ -75,7 +75,6 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
         )
     failed = [row for row in rows if row["error"] is not None]
     return Outcome(
-        command="tables",
         table="",
         status=Status.PARTIAL if failed else Status.DONE,
         result={"namespaces": namespaces, "tables": rows, "views": views},

@@ -173,7 +173,6 @@ def _outcome(
     warnings += plan.keys.warnings if plan.keys else ()
     warnings += [f"rows may be missing: {doubt}" for doubt in plan.found.doubts]
     return Outcome(
-        command="scan",
         table=plan.table.identifier,
         branch=plan.options.branch,
         status=Status.DONE if plan.found.count else Status.NOTHING_TO_DO,

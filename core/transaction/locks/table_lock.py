@@ -74,7 +74,6 @@ def with_table_lock(
             hint="wait longer, or run it at another time",
         )
     return Outcome(
-        command=command,
         table=table.identifier,
         branch=branch,
         status=Status.ALREADY_RUNNING,

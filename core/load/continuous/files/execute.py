@@ -100,7 +100,6 @@ def run_watch(
         if not alone:
             owner = folder.owner()
             return Outcome(
-                command="ingest",
                 table=loader.table,
                 branch=options.branch,
                 status=Status.ALREADY_RUNNING,
