@@ -18,7 +18,6 @@ from lake.core.base.options import Option
 from lake.core.data.columns.defaults import write_column
 from lake.core.data.columns.type_promotion import convert
 from lake.core.data.formats.avro.reader import AvroContainer
-from lake.core.data.formats.avro.types import source_schema as source_fields
 from lake.core.data.formats.ipc.reader import open_ipc
 from lake.core.data.formats.ipc.shared_values import longest_shared
 from lake.core.data.formats.orc.reader import OrcStripes
@@ -133,7 +132,7 @@ def _columns(
             with storage.open_source(source.path) as file:
                 opened = _opened(file, source)
                 return (
-                    source_fields(opened.rows)
+                    opened.rows.source_schema
                     if isinstance(opened, AvroContainer)
                     else opened.schema
                 )

@@ -13,19 +13,18 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from itertools import count
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from lake.core.base.errors import CorruptFileError
 from lake.core.io.avro.container import Block, plain_container, runs
+from lake.core.io.avro.schema import AvroType, number, parse_schema
 
-_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-_MAX_SCHEMA_NODES = 20_000
-_MAX_FIXED_BYTES = 64 * 1024
 # The size of the writes that pass the blocks to the decoder.
 _WRITTEN_BYTES = 1024 * 1024
 # The decoder holds all records of a batch as objects, which take many times the bytes of their encoding.
@@ -34,6 +33,7 @@ _RUN_BYTES = 4 * 1024 * 1024
 _KEEPING_THREADS = 8
 _PURGE_DELAY = "MIMALLOC_PURGE_DELAY"
 _IMPORTING = threading.Lock()
+Label: TypeAlias = Callable[[int, Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,89 @@ def layout_of(schema_json: bytes, records: frozenset[int], *, name: str) -> Layo
 
 @lru_cache(maxsize=256)
 def _flatten(schema_json: bytes, records: frozenset[int]) -> Layout:
-    reader = _SchemaReader(records)
-    reader.record(json.loads(schema_json), "")
-    flat = {"type": "record", "name": "flat", "fields": reader.fields}
-    blank = b"".join(_blank(entry["type"]) for entry in reader.fields)
-    return Layout(json.dumps(flat), blank, frozenset(reader.columns))
+    schema = parse_schema(schema_json)
+    for node in schema.nodes():
+        if node.name == "enum":
+            raise ValueError("an unknown type 'enum'")
+        # A list whose items have no bytes could declare any length.
+        if node.name in {"array", "map"} and node.parts[0].is_empty:
+            raise ValueError("a list of nothing")
+    return flat_layout(_columns(schema, records, ""), _label)
+
+
+def _columns(
+    schema: AvroType, records: frozenset[int], prefix: str
+) -> Iterator[tuple[str | None, AvroType]]:
+    """Yield the fields of a record and of the records in it that are flattened."""
+    if schema.name != "record":
+        raise ValueError("a record is expected")
+    for attributes, kind in schema.fields:
+        field_id = number(attributes, "field-id")
+        if field_id in records:
+            yield from _columns(kind, records, f"{prefix}{field_id}.")
+        else:
+            yield None if field_id is None else f"{prefix}{field_id}", kind
+
+
+def _label(index: int, attributes: Mapping[str, Any]) -> str:
+    field_id = number(attributes, "field-id")
+    return f"unknown {index}" if field_id is None else f"{field_id}"
+
+
+def flat_layout(columns: Iterable[tuple[str | None, AvroType]], label: Label) -> Layout:
+    """Return the layout of records with these fields; a field without bytes has no column.
+
+    Args:
+        columns: the name and the type of each field; None for a field that is never decoded.
+        label: returns the name of a field of a nested record, by its position and its attributes.
+
+    Raises:
+        ValueError: two fields have one name, or there is a union that is not of null and one other type.
+    """
+    fields: list[dict[str, Any]] = []
+    blanks, names, numbers = list[bytes](), set[str](), count()
+    for name, kind in columns:
+        if kind.is_empty:
+            continue
+        if name in names:
+            raise ValueError(f"two fields with id {name}")
+        if name is not None:
+            names.add(name)
+        stored = _stored(kind, label, numbers)
+        fields.append({"name": name or f"unknown {len(fields)}", "type": stored})
+        blanks.append(_blank(kind))
+    flat = {"type": "record", "name": "flat", "fields": fields}
+    return Layout(json.dumps(flat), b"".join(blanks), frozenset(names))
+
+
+def _stored(kind: AvroType, label: Label, numbers: Iterator[int]) -> Any:
+    """Return a type for the decoder, JSON-ready, with new names: it requires another name for each definition."""
+    match kind.name:
+        case "record":
+            named = [(label(index, item), part) for index, (item, part) in enumerate(kind.fields)]
+            parts = {name: part for name, part in named if not part.is_empty}
+            if len(parts) < sum(not part.is_empty for part in kind.parts):
+                raise ValueError("two fields with one id")
+            fields = [
+                {"name": name, "type": _stored(part, label, numbers)}
+                for name, part in parts.items()
+            ]
+            return {"type": "record", "name": f"t{next(numbers)}", "fields": fields}
+        case "array":
+            return {"type": "array", "items": _stored(kind.parts[0], label, numbers)}
+        case "map":
+            # A map has the same bytes as an array of pairs.
+            key = AvroType("string", {})
+            pairs = AvroType("record", {"fields": [{}, {}]}, [key, *kind.parts])
+            return {"type": "array", "items": _stored(pairs, label, numbers)}
+        case "union":
+            if kind.null_at is None:
+                raise ValueError("a union of something other than null and one type")
+            return [_stored(branch, label, numbers) for branch in kind.parts]
+        case "fixed":
+            size = kind.attributes["size"]
+            return {"type": "fixed", "name": f"t{next(numbers)}", "size": size}
+    return "int" if kind.name == "enum" else kind.name
 
 
 def decode(
@@ -166,159 +244,19 @@ def _decoder() -> tuple[Any, Any]:
     return SessionConfig, SessionContext
 
 
+def _blank(kind: AvroType) -> bytes:
+    """Return the shortest value of a type: null, zero or empty."""
+    match kind.name:
+        case "record":
+            return b"".join(map(_blank, kind.parts))
+        case "union":
+            return b"\x02" if kind.null_at else b"\x00"
+        case "fixed":
+            return bytes(kind.attributes["size"])
+    return bytes({"null": 0, "float": 4, "double": 8}.get(kind.name, 1))
+
+
 def _is_blank(value: Any) -> bool:
     if isinstance(value, dict):
         return all(_is_blank(part) for part in value.values())
     return not value or (isinstance(value, bytes) and not any(value))
-
-
-@dataclass(slots=True)
-class _SchemaReader:
-    """Walks a schema, resolves names, and collects flat fields."""
-
-    records: frozenset[int]
-    fields: list[dict[str, Any]] = field(default_factory=list)
-    columns: set[str] = field(default_factory=set)
-    named: dict[str, Any] = field(default_factory=dict)
-    nodes: int = 0
-
-    def record(self, schema: Any, prefix: str) -> None:
-        """Add the fields of a record as columns."""
-        for entry in self._fields(schema):
-            field_id = entry.get("field-id")
-            column = f"{prefix}{field_id}"
-            kind = entry["type"]
-            if isinstance(field_id, int) and field_id in self.records:
-                self.record(self._definition(kind), f"{column}.")
-                continue
-            resolved = self._type(kind)
-            if _is_empty(resolved):
-                continue
-            if not isinstance(field_id, int):
-                column = f"unknown {len(self.fields)}"
-            elif column in self.columns:
-                raise ValueError(f"two fields with id {field_id}")
-            else:
-                self.columns.add(column)
-            self.fields.append({"name": column, "type": resolved})
-
-    def _fields(self, schema: Any) -> list[dict[str, Any]]:
-        fields = schema.get("fields") if isinstance(schema, dict) else None
-        if schema is None or not isinstance(fields, list) or schema.get("type") != "record":
-            raise ValueError("a record is expected")
-        for entry in fields:
-            if not isinstance(entry, dict) or "type" not in entry:
-                raise ValueError("a field has no type")
-        return fields
-
-    def _definition(self, kind: Any) -> Any:
-        """Return the record definition of a type, which may be wrapped or referred to by name."""
-        while isinstance(kind, dict) and isinstance(kind.get("type"), dict):
-            kind = kind["type"]
-        return kind
-
-    def _type(self, kind: Any) -> Any:
-        """Return a type without names, logical types and documentation."""
-        self._count()
-        while isinstance(kind, dict) and isinstance(kind.get("type"), (dict, list)):
-            kind = kind["type"]
-        if isinstance(kind, list):
-            return self._union(kind)
-        if isinstance(kind, dict):
-            return self._complex(kind)
-        return self._by_name(kind)
-
-    def _complex(self, kind: dict[str, Any]) -> Any:
-        name = kind.get("type")
-        if name == "record":
-            return self._define(kind, self._nested_record(kind))
-        if name == "fixed":
-            return self._define(kind, self._fixed(kind))
-        if name == "array":
-            return {"type": "array", "items": self._item(kind.get("items"))}
-        if name == "map":
-            return {"type": "map", "values": self._item(kind.get("values"))}
-        return self._by_name(name)
-
-    def _by_name(self, kind: Any) -> Any:
-        if isinstance(kind, str) and kind in _PRIMITIVES:
-            return kind
-        if not isinstance(kind, str) or kind not in self.named:
-            raise ValueError(f"an unknown type {str(kind)[:40]!r}")
-        # A copy: the decoder requires a different name for each definition.
-        return self._renamed(self.named[kind])
-
-    def _renamed(self, kind: Any) -> Any:
-        self._count()
-        if isinstance(kind, list):
-            return [self._renamed(branch) for branch in kind]
-        if not isinstance(kind, dict):
-            return kind
-        copy = {key: self._renamed(value) for key, value in kind.items()}
-        if kind["type"] in ("record", "fixed"):
-            copy["name"] = f"t{self.nodes}"
-        return copy
-
-    def _union(self, branches: list[Any]) -> Any:
-        resolved = [self._type(branch) for branch in branches]
-        if len(resolved) != 2 or resolved.count("null") != 1:  # noqa: PLR2004 - null and another
-            raise ValueError("a union of something other than null and one type")
-        return resolved
-
-    def _nested_record(self, kind: dict[str, Any]) -> Any:
-        fields: list[dict[str, Any]] = []
-        for entry in self._fields(kind):
-            resolved = self._type(entry["type"])
-            if not _is_empty(resolved):
-                field_id = entry.get("field-id")
-                label = f"{field_id}" if isinstance(field_id, int) else f"unknown {len(fields)}"
-                fields.append({"name": label, "type": resolved})
-        if len({entry["name"] for entry in fields}) != len(fields):
-            raise ValueError("two fields with one id")
-        return {"type": "record", "name": f"t{self.nodes}", "fields": fields}
-
-    def _fixed(self, kind: dict[str, Any]) -> Any:
-        size = kind.get("size")
-        if not isinstance(size, int) or not 0 < size <= _MAX_FIXED_BYTES:
-            raise ValueError(f"a fixed type of {str(size)[:40]} bytes")
-        return {"type": "fixed", "name": f"t{self.nodes}", "size": size}
-
-    def _define(self, kind: dict[str, Any], resolved: Any) -> Any:
-        name, namespace = kind.get("name"), kind.get("namespace")
-        if isinstance(name, str):
-            self.named[name] = resolved
-            self.named[name.rpartition(".")[2]] = resolved
-            if isinstance(namespace, str):
-                self.named[f"{namespace}.{name}"] = resolved
-        return resolved
-
-    def _item(self, kind: Any) -> Any:
-        # A list whose items have no bytes could declare any length.
-        resolved = self._type(kind)
-        if _is_empty(resolved):
-            raise ValueError("a list of nothing")
-        return resolved
-
-    def _count(self) -> None:
-        # The size of names that refer to records of names doubles with every level.
-        self.nodes += 1
-        if self.nodes > _MAX_SCHEMA_NODES:
-            raise ValueError("the schema is too large")
-
-
-def _blank(kind: Any) -> bytes:
-    """Return the shortest value of a type: null, zero or empty."""
-    if isinstance(kind, list):
-        return b"\x00" if kind[0] == "null" else b"\x02"
-    if isinstance(kind, dict) and kind["type"] == "record":
-        return b"".join(_blank(entry["type"]) for entry in kind["fields"])
-    if isinstance(kind, dict) and kind["type"] == "fixed":
-        return bytes(kind["size"])
-    return bytes({"float": 4, "double": 8}.get(str(kind), 1))
-
-
-def _is_empty(kind: Any) -> bool:
-    """Whether values of this type are encoded in no bytes."""
-    if isinstance(kind, dict) and kind["type"] == "record":
-        return not kind["fields"]
-    return bool(kind == "null")

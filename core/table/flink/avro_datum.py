@@ -6,11 +6,12 @@ decoding them are limited by their size.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
+from lake.core.io.avro.schema import AvroType, number, parse_schema
 from lake.core.table.flink.byte_reader import ByteReader
 
 _MAX_DEPTH = 32
@@ -18,6 +19,7 @@ _MAX_VARIABLE_BITS = 70
 _MAX_LONG = (1 << 64) - 1
 # The decoding steps that are always allowed; every byte of schema and record allows one more.
 _FREE_STEPS = 1000
+_T = TypeVar("_T")
 
 
 def read_by_field_id(schema_json: str, source: ByteReader) -> dict[int, Any]:
@@ -33,25 +35,22 @@ def read_by_field_id(schema_json: str, source: ByteReader) -> dict[int, Any]:
     try:
         schema = _parse(schema_json)
     except (ValueError, RecursionError) as error:
-        raise source.corrupt("the schema is not JSON") from error
-    fields = schema.get("fields") if isinstance(schema, dict) else None
-    if not isinstance(fields, list) or schema.get("type") != "record":
+        raise source.corrupt(f"no usable Avro schema: {error}") from error
+    if schema.name != "record":
         raise source.corrupt("the schema is not a record's")
     decoder = _Decoder(source, _FREE_STEPS + len(schema_json) + source.remaining)
-    decoder.define(schema)
     found: dict[int, Any] = {}
-    for entry, value in decoder.fields(fields, 0):
-        field_id = entry.get("field-id")
-        if not isinstance(field_id, int) or field_id in found:
-            raise source.corrupt(f"a field has the id {str(field_id)[:40]}")
+    for attributes, kind in schema.fields:
+        value = decoder.value(kind, 1)
+        field_id = number(attributes, "field-id")
+        if field_id is None or field_id in found:
+            raise source.corrupt(f"a field has the id {field_id}")
         found[field_id] = value
     source.expect_end()
     return found
 
 
-@lru_cache(maxsize=16)
-def _parse(schema_json: str) -> Any:
-    return json.loads(schema_json)
+_parse = lru_cache(maxsize=16)(parse_schema)
 
 
 @dataclass(slots=True)
@@ -60,57 +59,29 @@ class _Decoder:
 
     source: ByteReader
     steps: int
-    named: dict[str, Any] = field(default_factory=dict)
 
-    def define(self, schema: dict[str, Any]) -> None:
-        """Register a named type, which other types may refer to."""
-        name, namespace = schema.get("name"), schema.get("namespace")
-        if isinstance(name, str):
-            self.named[name] = self.named[name.rpartition(".")[2]] = schema
-            if isinstance(namespace, str):
-                self.named[f"{namespace}.{name}"] = schema
-
-    def fields(self, fields: list[Any], depth: int) -> list[tuple[dict[str, Any], Any]]:
-        """Return a record's fields with their values."""
-        found = []
-        for entry in fields:
-            if not isinstance(entry, dict) or "type" not in entry:
-                raise self.source.corrupt("a field has no type")
-            found.append((entry, self.value(entry["type"], depth + 1)))
-        return found
-
-    def value(self, kind: Any, depth: int) -> Any:
+    def value(self, kind: AvroType, depth: int) -> Any:
         """Decode one value."""
         self.steps -= 1
         if depth > _MAX_DEPTH or self.steps < 0:
             raise self.source.corrupt("the schema is too deep or too large")
-        if isinstance(kind, list):
-            return self.value(kind[self._index(len(kind))], depth + 1)
-        if isinstance(kind, dict):
-            return self._complex(kind, depth)
-        return self._simple(kind, depth)
-
-    def _complex(self, kind: dict[str, Any], depth: int) -> Any:
-        name = kind.get("type")
-        self.define(kind)
-        match name:
-            case "record" if isinstance(kind.get("fields"), list):
-                return [value for _, value in self.fields(kind["fields"], depth)]
+        match kind.name:
+            case "union":
+                return self.value(self._chosen(kind.parts), depth + 1)
+            case "record":
+                return [self.value(part, depth + 1) for part in kind.parts]
             case "array":
-                return self._items(lambda: self.value(kind.get("items"), depth + 1))
+                return self._items(lambda: self.value(kind.parts[0], depth + 1))
             case "map":
-                return self._items(
-                    lambda: (self._bytes(), self.value(kind.get("values"), depth + 1))
-                )
-            case "fixed" if isinstance(kind.get("size"), int):
-                return bytes(self.source.take(kind["size"]))
-            case "enum" if isinstance(kind.get("symbols"), list):
-                return kind["symbols"][self._index(len(kind["symbols"]))]
-            case _:
-                return self.value(name, depth + 1)
+                return self._items(lambda: (self._bytes(), self.value(kind.parts[0], depth + 1)))
+            case "fixed":
+                return bytes(self.source.take(kind.attributes["size"]))
+            case "enum":
+                return self._chosen(kind.attributes["symbols"])
+        return self._simple(kind.name)
 
-    def _simple(self, kind: Any, depth: int) -> Any:
-        match kind:
+    def _simple(self, name: str) -> Any:
+        match name:
             case "null":
                 return None
             case "boolean":
@@ -123,11 +94,7 @@ class _Decoder:
                 return bytes(self.source.take(8))
             case "bytes":
                 return self._bytes()
-            case "string":
-                return self._text()
-        if not isinstance(kind, str) or kind not in self.named:
-            raise self.source.corrupt(f"unknown type {str(kind)[:40]!r}")
-        return self.value(self.named[kind], depth + 1)
+        return self._text()
 
     def _items(self, item: Any) -> list[Any]:
         found: list[Any] = []
@@ -151,11 +118,11 @@ class _Decoder:
         except UnicodeDecodeError as error:
             raise self.source.corrupt("a text is not UTF-8") from error
 
-    def _index(self, size: int) -> int:
+    def _chosen(self, values: Sequence[_T]) -> _T:
         index = self._long()
-        if not 0 <= index < size:
-            raise self.source.corrupt(f"branch {index} of a union of {size}")
-        return index
+        if not 0 <= index < len(values):
+            raise self.source.corrupt(f"branch {index} of a union of {len(values)}")
+        return values[index]
 
     def _long(self) -> int:
         value = 0

@@ -6,10 +6,8 @@ depends on the row counts of all blocks before it, so the reader steps over thes
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,7 +18,7 @@ from lake.core.base.errors import CorruptFileError
 from lake.core.data.columns.column_mapping import ColumnMapping
 from lake.core.data.columns.data_file import Leaves, check_count
 from lake.core.data.columns.file_slice import FileSlice
-from lake.core.data.formats.avro.types import Fixed, Record, nodes, row_type
+from lake.core.data.formats.avro.types import RowType
 from lake.core.io.avro.container import LONG_BYTES, Block, Cursor, Header, read_header
 from lake.core.io.avro.decode import Layout, decode
 
@@ -69,8 +67,8 @@ class AvroContainer:
         self.path = path
         self._cursor = FileCursor(source, path)
         self._header = read_header(self._cursor)
-        self.rows = row_type(self._header.metadata["avro.schema"], name=path)
-        self.schema: pa.Schema = pa.schema(list(self.rows.arrow))
+        self.rows = RowType.parse(self._header.metadata["avro.schema"], name=path)
+        self.schema: pa.Schema = pa.schema(list(self.rows.columns.arrow))
 
     def blocks(self) -> Iterator[PackedBlock]:
         """Yield all compressed blocks."""
@@ -167,7 +165,7 @@ class RowDecoder:
         path: the file's location, for messages.
     """
 
-    kind: Record
+    kind: RowType
     names: Sequence[str]
     path: str
     _layout: Layout = field(init=False)
@@ -175,13 +173,11 @@ class RowDecoder:
     _blank_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        plain = self.kind.plain(count())
-        names = frozenset(item["name"] for item in plain["fields"])
-        self._layout = Layout(json.dumps(plain), self.kind.blank, names)
-        wanted = set(self.names)
-        indices = [index for index, item in enumerate(self.kind.fields) if item.name in wanted]
+        self._layout = self.kind.layout
+        wanted, fields = set(self.names), self.kind.columns.fields
+        indices = [index for index, item in enumerate(fields) if item.name in wanted]
         self._positions = {index: position for position, index in enumerate(indices)}
-        self._blank_bytes = sum(item.size for item in nodes(self.kind) if isinstance(item, Fixed))
+        self._blank_bytes = self.kind.fixed_bytes
 
     def rows(self, blocks: list[Block]) -> pa.RecordBatch:
         """Decode blocks.
@@ -194,8 +190,9 @@ class RowDecoder:
             raise CorruptFileError(
                 f"{self.path} has a block of {total} rows, which does not fit in memory"
             )
-        fields = [self.kind.fields[index] for index in self._positions]
-        stored = [f"f{index}" for index in self._positions if self.kind.fields[index].kind]
+        all_fields = self.kind.columns.fields
+        fields = [all_fields[index] for index in self._positions]
+        stored = [f"f{index}" for index in self._positions if all_fields[index].kind]
         # Without columns to read, decode one all the same to check that the rows exist.
         stored = stored or sorted(self._layout.columns)[:1]
         found = decode(self._layout, blocks, stored, name=self.path) if stored else pa.table({})

@@ -1,4 +1,4 @@
-"""Avro row schemas as trees of types: how to decode each, its Arrow type, and the conversion between them.
+"""The rows of Avro files: the Arrow type of each column, and the conversion of what was decoded.
 
 The decoder gets generated names and no logical types; the columns are converted to their logical types afterwards.
 Format: https://avro.apache.org/docs/1.12.0/specification/; ids: https://iceberg.apache.org/spec/#avro.
@@ -6,9 +6,8 @@ Format: https://avro.apache.org/docs/1.12.0/specification/; ids: https://iceberg
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -17,21 +16,21 @@ from pyiceberg.types import DecimalType
 from lake.core.base.errors import CorruptFileError
 from lake.core.data.columns.logical_types import LogicalType
 from lake.core.data.columns.reading_errors import unsupported_file
+from lake.core.io.avro.decode import Layout, flat_layout
+from lake.core.io.avro.schema import AvroType, UnsupportedSchemaError, number, parse_schema
 from lake.core.spec.types.arrow_schema import FIELD_ID
 from lake.core.spec.types.single_values import from_avro
 
-_MAX_NODES = 20_000
-_MAX_FIXED_BYTES = 64 * 1024
 _MOST_DIGITS = 38
 _UUID_BYTES = 16
-_PRIMITIVES: Mapping[str, tuple[pa.DataType, bytes]] = {
-    "boolean": (pa.bool_(), b"\x00"),
-    "int": (pa.int32(), b"\x00"),
-    "long": (pa.int64(), b"\x00"),
-    "float": (pa.float32(), bytes(4)),
-    "double": (pa.float64(), bytes(8)),
-    "bytes": (pa.binary(), b"\x00"),
-    "string": (pa.string(), b"\x00"),
+_PRIMITIVES: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
 }
 # By Avro's type and logical type; `adjust-to-utc` distinguishes times with a time zone.
 _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
@@ -46,27 +45,15 @@ _UUID = "uuid"
 _MEANINGS = frozenset({_UUID, "duration", "big-decimal"})
 _INSTANTS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
 
-
 _UNION = "a union that is not of null and one other type"
 
 
-class _UnsupportedError(ValueError):
-    """A valid Avro schema that is not supported."""
-
-
-class AvroType(Protocol):
-    """A type."""
+class Column(Protocol):
+    """The values of a type."""
 
     @property
     def arrow(self) -> pa.DataType:
         """The Arrow type, with the ids of nested fields."""
-
-    @property
-    def blank(self) -> bytes:
-        """The shortest encoded value: zero or empty."""
-
-    def plain(self, names: Iterator[int]) -> Any:
-        """Return the schema for the decoder, JSON-ready, with numbers as names."""
 
     def restore(self, column: pa.Array) -> pa.Array:
         """Convert a decoded column to `arrow`."""
@@ -78,56 +65,26 @@ class Field:
 
     name: str
     number: int | None
-    kind: AvroType | None
-    null_at: int | None = None
+    kind: Column | None
+    nullable: bool = False
 
     @property
     def arrow(self) -> pa.Field:
         """The Arrow field."""
         kind = self.kind.arrow if self.kind else pa.null()
-        nullable = self.null_at is not None or self.kind is None
         metadata = None if self.number is None else {FIELD_ID: str(self.number).encode()}
-        return pa.field(self.name, kind, nullable, metadata)
-
-    @property
-    def blank(self) -> bytes:
-        """The shortest value."""
-        if self.kind is None:
-            return b""
-        if self.null_at is not None:
-            return b"\x02" if self.null_at else b"\x00"
-        return self.kind.blank
-
-    def plain(self, names: Iterator[int]) -> Any:
-        """Return the type for the decoder."""
-        assert self.kind is not None  # noqa: S101 - fields without bytes were omitted before
-        plain = self.kind.plain(names)
-        if self.null_at is None:
-            return plain
-        return [plain, "null"] if self.null_at else ["null", plain]
+        return pa.field(self.name, kind, self.nullable or self.kind is None, metadata)
 
 
 @dataclass(frozen=True, slots=True)
-class Primitive:
-    """A primitive type, which is converted by a cast."""
+class Plain:
+    """Values that are converted by a cast; `meaning` is a logical type that Arrow does not have."""
 
-    name: str
     arrow: pa.DataType
     meaning: str | None = None
 
-    @property
-    def blank(self) -> bytes:
-        """The shortest value."""
-        return _PRIMITIVES[self.name][1]
-
-    def plain(self, _names: Iterator[int]) -> Any:
-        """Return the type's name."""
-        return self.name
-
     def restore(self, column: pa.Array) -> pa.Array:
         """Cast the column."""
-        if pa.types.is_null(self.arrow):
-            return pa.nulls(len(column))
         return column if column.type == self.arrow else column.cast(self.arrow)
 
 
@@ -136,12 +93,7 @@ class Enum:
     """An enum: indices of texts."""
 
     symbols: pa.Array
-    blank = b"\x00"
     arrow = pa.string()
-
-    def plain(self, _names: Iterator[int]) -> Any:
-        """Return the type of the indices."""
-        return "int"
 
     def restore(self, column: pa.Array) -> pa.Array:
         """Replace the indices by the texts."""
@@ -149,36 +101,9 @@ class Enum:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
-    """A fixed number of bytes."""
-
-    size: int
-    meaning: str | None = None
-
-    @property
-    def arrow(self) -> pa.DataType:
-        """The Arrow type, fixed-size binary."""
-        return pa.binary(self.size)
-
-    @property
-    def blank(self) -> bytes:
-        """The shortest value."""
-        return bytes(self.size)
-
-    def plain(self, names: Iterator[int]) -> Any:
-        """Return the type with a new name."""
-        return {"type": "fixed", "name": f"t{next(names)}", "size": self.size}
-
-    def restore(self, column: pa.Array) -> pa.Array:
-        """Return the column unchanged."""
-        return column
-
-
-@dataclass(frozen=True, slots=True)
 class Decimal:
     """A decimal: a big-endian number in bytes or in a fixed type."""
 
-    base: AvroType
     precision: int
     scale: int
 
@@ -186,15 +111,6 @@ class Decimal:
     def arrow(self) -> pa.DataType:
         """The Arrow type, a decimal."""
         return pa.decimal128(self.precision, self.scale)
-
-    @property
-    def blank(self) -> bytes:
-        """The shortest value."""
-        return self.base.blank
-
-    def plain(self, names: Iterator[int]) -> Any:
-        """Return the type of the bytes."""
-        return self.base.plain(names)
 
     def restore(self, column: pa.Array) -> pa.Array:
         """Decode the numbers."""
@@ -211,20 +127,6 @@ class Record:
     def arrow(self) -> pa.DataType:
         """The Arrow type, a struct."""
         return pa.struct([item.arrow for item in self.fields])
-
-    @property
-    def blank(self) -> bytes:
-        """The shortest value."""
-        return b"".join(item.blank for item in self.fields)
-
-    def plain(self, names: Iterator[int]) -> Any:
-        """Return the record with new names, without fields that have no bytes."""
-        fields = [
-            {"name": f"f{index}", "type": item.plain(names)}
-            for index, item in enumerate(self.fields)
-            if item.kind is not None
-        ]
-        return {"type": "record", "name": f"t{next(names)}", "fields": fields}
 
     def restore(self, column: pa.Array) -> pa.Array:
         """Restore the fields."""
@@ -243,16 +145,11 @@ class List:
     """An array of values of one type."""
 
     item: Field
-    blank = b"\x00"
 
     @property
     def arrow(self) -> pa.DataType:
         """The Arrow type, a list."""
         return pa.list_(self.item.arrow)
-
-    def plain(self, names: Iterator[int]) -> Any:
-        """Return the type as an array."""
-        return {"type": "array", "items": self.item.plain(names)}
 
     def restore(self, column: pa.Array) -> pa.Array:
         """Restore the values."""
@@ -265,19 +162,14 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A map. An Avro map has the same bytes as an array of pairs."""
+    """A map, which is decoded as an array of pairs."""
 
     pairs: Record
-    blank = b"\x00"
 
     @property
     def arrow(self) -> pa.DataType:
         """The Arrow type, a map."""
         return pa.map_(*(item.arrow for item in self.pairs.fields))
-
-    def plain(self, names: Iterator[int]) -> Any:
-        """Return the type as an array of pairs."""
-        return {"type": "array", "items": self.pairs.plain(names)}
 
     def restore(self, column: pa.Array) -> pa.Array:
         """Restore keys and values."""
@@ -297,215 +189,170 @@ def _entries(column: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
     return column.offsets.cast(pa.int32()), column.values, mask
 
 
-def row_type(schema_json: bytes, *, name: str) -> Record:
-    """Parse the schema of a file's rows.
+@dataclass(frozen=True, slots=True)
+class RowType:
+    """The type of a file's rows, as it is stored and as Arrow's columns."""
 
-    Args:
-        schema_json: an Avro record schema; untrusted.
-        name: the file's location, for messages.
+    stored: AvroType
+    columns: Record
 
-    Raises:
-        CorruptFileError: it is not a valid schema.
-        RefusedError: the schema is not supported.
-    """
-    try:
-        return _record_of(json.loads(schema_json))
-    except _UnsupportedError as error:
-        raise unsupported_file(name, str(error)) from error
-    except (ValueError, TypeError, RecursionError, pa.ArrowException) as error:
-        raise CorruptFileError(f"{name} has no valid Avro schema: {str(error)[:200]}") from error
+    @classmethod
+    def parse(cls, schema_json: bytes, *, name: str) -> RowType:
+        """Parse the schema of a file's rows.
 
+        Args:
+            schema_json: an Avro record schema; untrusted.
+            name: the file's location, for messages.
 
-def _record_of(schema: Any) -> Record:
-    found = _Parser().kind(schema)
-    if not isinstance(found, Record):
-        raise _UnsupportedError("its rows are not records")
-    # References to records of references double the size at every level.
-    if any(number >= _MAX_NODES for number, _ in enumerate(nodes(found))):
-        raise ValueError("a schema too large")
-    return found
+        Raises:
+            CorruptFileError: it is not a valid schema.
+            RefusedError: the schema is not supported.
+        """
+        try:
+            stored = parse_schema(schema_json)
+            return cls(stored, _rows(stored))
+        except UnsupportedSchemaError as error:
+            raise unsupported_file(name, str(error)) from error
+        except (ValueError, TypeError, RecursionError, pa.ArrowException) as error:
+            raise CorruptFileError(
+                f"{name} has no valid Avro schema: {str(error)[:200]}"
+            ) from error
 
+    @property
+    def layout(self) -> Layout:
+        """How the rows are decoded: the columns have their positions as names, without those of NULL only."""
+        columns = ((f"f{index}", kind) for index, kind in enumerate(self.stored.parts))
+        return flat_layout(columns, lambda index, _: f"f{index}")
 
-def source_schema(rows: Record) -> pa.Schema:
-    """Return the columns of a source, with `LogicalType` for logical types that Arrow does not have."""
-    return pa.schema([_source_field(item) for item in rows.fields])
+    @property
+    def fixed_bytes(self) -> int:
+        """The number of bytes of a row's values of fixed size, NULL or not."""
+        nodes = self.stored.nodes()
+        return sum(kind.attributes["size"] for kind in nodes if kind.name == "fixed")
+
+    @property
+    def source_schema(self) -> pa.Schema:
+        """The columns of a source, with `LogicalType` for logical types that Arrow does not have."""
+        return pa.schema([_source_field(item) for item in self.columns.fields])
 
 
 def _source_field(item: Field) -> pa.Field:
     return item.arrow if item.kind is None else item.arrow.with_type(_source_type(item.kind))
 
 
-def _source_type(kind: AvroType) -> pa.DataType:
+def _source_type(kind: Column) -> pa.DataType:
     if isinstance(kind, Record):
         return pa.struct([_source_field(item) for item in kind.fields])
     if isinstance(kind, List):
         return pa.list_(_source_field(kind.item))
     if isinstance(kind, Map):
         return pa.map_(*(_source_field(item) for item in kind.pairs.fields))
-    meaning = kind.meaning if isinstance(kind, Fixed | Primitive) else None
+    meaning = kind.meaning if isinstance(kind, Plain) else None
     if meaning == _UUID:
         return pa.uuid() if kind.arrow == pa.binary(_UUID_BYTES) else kind.arrow
     return kind.arrow if meaning is None else LogicalType(kind.arrow, f"Avro's {meaning}")
 
 
-def nodes(kind: AvroType | None) -> Iterator[AvroType]:
-    """Yield a type and all its nested types."""
-    if kind is None:
-        return
-    yield kind
-    if isinstance(kind, Record):
-        for item in kind.fields:
-            yield from nodes(item.kind)
-    elif isinstance(kind, List):
-        yield from nodes(kind.item.kind)
-    elif isinstance(kind, Map):
-        yield from nodes(kind.pairs)
+# From the schema
 
 
-@dataclass(slots=True)
-class _Parser:
-    """Parses a schema and resolves names; `open` contains the names of the enclosing records."""
+def _rows(kind: AvroType) -> Record:
+    if kind.name != "record":
+        raise UnsupportedSchemaError("its rows are not records")
+    return _record(kind)
 
-    named: dict[str, AvroType] = field(default_factory=dict)
-    open: list[str] = field(default_factory=list)
-    count: int = 0
 
-    def kind(self, schema: Any) -> AvroType | None:
-        """Parse a type; return None for null.
+def _column(kind: AvroType) -> Column | None:
+    """Return the column of a type; None for null.
 
-        Raises:
-            ValueError: the type is not known.
-        """
-        self.count += 1
-        if self.count > _MAX_NODES:
-            raise ValueError("a schema too large")
-        if schema == "null":
+    Raises:
+        UnsupportedSchemaError: it is not supported.
+        ValueError: it is not valid.
+    """
+    attributes = kind.attributes
+    match kind.name:
+        case "null":
             return None
-        if isinstance(schema, str):
-            if schema in _PRIMITIVES:
-                return Primitive(schema, _PRIMITIVES[schema][0])
-            if schema in self.named:
-                return self.named[schema]
-            if schema in self.open:
-                raise _UnsupportedError(f"the record {schema} contains itself")
-            raise ValueError(f"unknown type {schema[:40]!r}")
-        if not isinstance(schema, dict):
-            if isinstance(schema, list):
-                raise _UnsupportedError(_UNION)
-            raise TypeError("a schema that is not a name or an object")
-        name = schema.get("type")
-        if isinstance(name, dict | list):
-            return self.kind(name)
-        return self._complex(str(name), schema)
-
-    def _complex(self, name: str, schema: dict[str, Any]) -> AvroType | None:
-        if name in ("record", "error"):
-            around, self.open = self.open, [*self.open, *_names(schema)]
-            found = self._record(schema)
-            self.open = around
-            return self._named(schema, found)
-        if name == "fixed":
-            return self._named(schema, self._fixed(schema))
-        if name == "enum":
-            symbols = schema.get("symbols")
-            return self._named(schema, Enum(pa.array(symbols, pa.string())))
-        if name == "array":
-            return self._array(schema)
-        if name == "map":
-            key = Field("key", _number(schema, "key-id"), Primitive("string", pa.string()))
-            value = self._field("value", _number(schema, "value-id"), schema.get("values"))
+        case "union":
+            raise UnsupportedSchemaError(_UNION)
+        case "record":
+            return _record(kind)
+        case "array":
+            return _array(kind)
+        case "map":
+            key = Field("key", number(attributes, "key-id"), Plain(pa.string()))
+            value = _field("value", number(attributes, "value-id"), kind.parts[0])
             return Map(Record([key, value]))
-        if name in _PRIMITIVES:
-            return _with_meaning(name, schema)
-        return self.kind(name)
-
-    def _named(self, schema: dict[str, Any], kind: AvroType) -> AvroType:
-        self.named.update(dict.fromkeys(_names(schema), kind))
-        return kind
-
-    def _record(self, schema: dict[str, Any]) -> Record:
-        entries = schema.get("fields")
-        if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
-            raise ValueError("a record without fields")
-        fields = []
-        for entry in entries:
-            name = entry.get("iceberg-field-name", entry.get("name"))
-            if not isinstance(name, str) or "type" not in entry:
-                raise ValueError("a field without a name or a type")
-            fields.append(self._field(name, _number(entry, "field-id"), entry["type"]))
-        return Record(fields)
-
-    def _field(self, name: str, number: int | None, schema: Any) -> Field:
-        while isinstance(schema, dict) and isinstance(schema.get("type"), list):
-            schema = schema["type"]
-        null_at = None
-        if isinstance(schema, list):
-            if len(schema) != 2 or schema.count("null") != 1:  # noqa: PLR2004 - null and another
-                raise _UnsupportedError(f"the field {name}: {_UNION}")
-            null_at = schema.index("null")
-            schema = schema[1 - null_at]
-        kind = self.kind(schema)
-        if isinstance(kind, Record) and all(item.kind is None for item in kind.fields):
-            raise _UnsupportedError(f"the field {name} is a record without values")
-        return Field(name, number, kind, null_at)
-
-    def _array(self, schema: dict[str, Any]) -> AvroType:
-        item = self._field("element", _number(schema, "element-id"), schema.get("items"))
-        if item.kind is None:
-            # A list of values without bytes may claim any length.
-            raise _UnsupportedError("an array of null")
-        pairs = item.kind
-        if schema.get("logicalType") == "map" and isinstance(pairs, Record):
-            if [part.name for part in pairs.fields] != ["key", "value"]:
-                raise ValueError("a map whose entries are not pairs of key and value")
-            return Map(pairs)
-        return List(item)
-
-    def _fixed(self, schema: dict[str, Any]) -> AvroType:
-        size = schema.get("size")
-        if not isinstance(size, int) or not 0 < size <= _MAX_FIXED_BYTES:
-            raise ValueError(f"a fixed type of {str(size)[:40]} bytes")
-        return _as_decimal(Fixed(size, _meaning(schema)), schema)
+        case "fixed":
+            plain = Plain(pa.binary(attributes["size"]), _meaning(attributes))
+            return _decimal(attributes) or plain
+        case "enum":
+            return Enum(pa.array(attributes["symbols"], pa.string()))
+    return _primitive(kind.name, attributes)
 
 
-def _names(schema: dict[str, Any]) -> list[str]:
-    """Return the names by which a schema refers to a type."""
-    name, space = schema.get("name"), schema.get("namespace")
-    if not isinstance(name, str):
-        return []
-    return [name, name.rpartition(".")[2], f"{space}.{name}"]
+def _record(kind: AvroType) -> Record:
+    fields = []
+    for attributes, part in kind.fields:
+        name = attributes.get("iceberg-field-name", attributes.get("name"))
+        if not isinstance(name, str):
+            raise ValueError("a field without a name")  # noqa: TRY004 - JSON of a wrong form
+        fields.append(_field(name, number(attributes, "field-id"), part))
+    return Record(fields)
 
 
-def _with_meaning(name: str, schema: dict[str, Any]) -> AvroType:
-    """Return a primitive type with its logical type, if that is known."""
-    logical = str(schema.get("logicalType"))
+def _field(name: str, field_id: int | None, kind: AvroType) -> Field:
+    null_at = kind.null_at
+    if null_at is not None:
+        kind = kind.parts[1 - null_at]
+    elif kind.name == "union":
+        raise UnsupportedSchemaError(f"the field {name}: {_UNION}")
+    column = _column(kind)
+    if column is not None and kind.is_empty:
+        raise UnsupportedSchemaError(f"the field {name} is a record without values")
+    return Field(name, field_id, column, null_at is not None)
+
+
+def _array(kind: AvroType) -> Column:
+    item = _field("element", number(kind.attributes, "element-id"), kind.parts[0])
+    if item.kind is None:
+        # A list of values without bytes may claim any length.
+        raise UnsupportedSchemaError("an array of null")
+    pairs = item.kind
+    if kind.attributes.get("logicalType") == "map" and isinstance(pairs, Record):
+        if item.nullable or [part.name for part in pairs.fields] != ["key", "value"]:
+            raise ValueError("a map whose entries are not pairs of key and value")
+        return Map(pairs)
+    return List(item)
+
+
+def _primitive(name: str, attributes: Mapping[str, Any]) -> Column:
+    """Return the column of a primitive type with its logical type, if that is known."""
+    logical = str(attributes.get("logicalType"))
     if name == "long" and logical in _INSTANTS:
-        zone = None if schema.get("adjust-to-utc") is False else "UTC"
-        return Primitive(name, pa.timestamp(_INSTANTS[logical], zone))
-    plain = _LOGICAL.get((name, logical), _PRIMITIVES[name][0])
-    found = Primitive(name, plain, _meaning(schema) if name == "bytes" else None)
-    return _as_decimal(found, schema) if name == "bytes" else found
+        zone = None if attributes.get("adjust-to-utc") is False else "UTC"
+        return Plain(pa.timestamp(_INSTANTS[logical], zone))
+    plain = Plain(_LOGICAL.get((name, logical), _PRIMITIVES[name]))
+    if name != "bytes":
+        return plain
+    return _decimal(attributes) or Plain(plain.arrow, _meaning(attributes))
 
 
-def _meaning(schema: dict[str, Any]) -> str | None:
+def _meaning(attributes: Mapping[str, Any]) -> str | None:
     """Return the logical type of bytes if Arrow does not have it (except UUID)."""
-    logical = schema.get("logicalType")
-    precision = schema.get("precision")
+    logical = attributes.get("logicalType")
+    precision = attributes.get("precision")
     if logical == "decimal" and isinstance(precision, int) and precision > _MOST_DIGITS:
         return f"decimal of {precision} digits"
     return logical if logical in _MEANINGS else None
 
 
-def _as_decimal(base: AvroType, schema: dict[str, Any]) -> AvroType:
-    precision, scale = schema.get("precision"), schema.get("scale", 0)
-    is_decimal = schema.get("logicalType") == "decimal"
+def _decimal(attributes: Mapping[str, Any]) -> Decimal | None:
+    """Return the decimal that attributes of bytes describe; None if they describe none that Arrow has."""
+    precision, scale = attributes.get("precision"), attributes.get("scale", 0)
+    is_decimal = attributes.get("logicalType") == "decimal"
     if not is_decimal or not isinstance(precision, int) or not isinstance(scale, int):
-        return base
+        return None
     if not 0 < precision <= _MOST_DIGITS or not 0 <= scale <= precision:
-        return base
-    return Decimal(base, precision, scale)
-
-
-def _number(schema: dict[str, Any], key: str) -> int | None:
-    value = schema.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return None
+    return Decimal(precision, scale)
