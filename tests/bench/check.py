@@ -19,7 +19,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
+from shared import java_command, lake_command, parser_of  # noqa: E402
+from turns import Run, run, take_turns  # noqa: E402
 from wide_tables import make_wide  # noqa: E402
 
 # All columns that a check compares are decoded: a count alone would read none of them.

@@ -14,12 +14,10 @@ Targets: five times as fast as Java, and 1 GiB for 10 million files. Needs a JDK
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +31,12 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from expire import History, files_left  # noqa: E402
 from memory_store import BUCKET, MemoryStore  # noqa: E402
-from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from shared import (  # noqa: E402
+    java_command,
+    lake_command,
+    parser_of,
+)
+from turns import Run, run, take_turns  # noqa: E402
 from wide_tables import make_wide  # noqa: E402
 
 _OLD = 1_700_000_000
@@ -183,17 +186,13 @@ def make_in_bucket(warehouse: Path, files: int, store: MemoryStore) -> None:
 
 def main() -> None:
     """Make the table, unless it exists already, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__, latency_ms=30)
     parser.add_argument("--files", type=int)
     parser.add_argument("--orphans", type=int)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--s3", action="store_true")
-    parser.add_argument("--latency-ms", type=int, default=30)
     parser.add_argument("--inventory", action="store_true")
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
     chosen = parser.parse_args()
-    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    folder = chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
     if chosen.s3:
         files, orphans = chosen.files or 1_000_000, chosen.orphans or 10_000

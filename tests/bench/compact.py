@@ -11,14 +11,12 @@ takes for the same bytes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -31,8 +29,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DecimalType, IntegerType, LongType, NestedField, StringType
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/bench")]
 
+from shared import java_command, lake_command, parser_of  # noqa: E402
 from support.tables.delete_files import commit_deletes, equality_file, position_file  # noqa: E402
 from support.tables.iceberg_tables import make_table, open_session  # noqa: E402
 
@@ -307,44 +306,27 @@ def timed(command: list[str], **environment: str) -> tuple[float, float, str]:
     return seconds, peak, output
 
 
-def lake_command(warehouse: Path, engine: str, *more: str) -> list[str]:
+def lake_compaction(warehouse: Path, engine: str, *more: str) -> list[str]:
     """Return the command line of lake's compaction."""
-    return [
-        sys.executable,
-        "-m",
-        "lake.cli",
-        "--warehouse",
-        str(warehouse),
-        "--engine",
-        engine,
-        "--json",
-        "compact",
-        "db.t",
-        *more,
-    ]
+    return lake_command(warehouse, "--engine", engine, "compact", "db.t", *more)
 
 
-def java_command(warehouse: Path, order: str | None) -> list[str]:
+def java_compaction(warehouse: Path, order: str | None) -> list[str]:
     """Return the command line of the peer's compaction."""
     sort = f", strategy => 'sort', sort_order => '{order}'" if order else ""
     call = f"CALL lake.system.rewrite_data_files(table => 'db.t'{sort})"
-    return [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(warehouse), call]
+    return java_command(warehouse, call)
 
 
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=300)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parser_of(__doc__, files=300, rows=20_000)
     parser.add_argument("--engine", default="spark")
-    parser.add_argument("--no-java", action="store_true")
     parser.add_argument("--deletes", action="store_true", help="delete a tenth of the rows first")
-    parser.add_argument("--folder", help="where to work; the files made there are used again")
     parser.add_argument("--sort", metavar="TERMS", help="sort rows by these, e.g. 'l_shipdate'")
     parser.add_argument("more", nargs="*", help="further options of `lake compact`")
     arguments = parser.parse_args()
-    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
+    folder = arguments.folder
     used = folder / "warehouse"
     suffix = "-deletes" if arguments.deletes else ""
     kept = folder / f"made-{arguments.files}-{arguments.rows}{suffix}"
@@ -364,14 +346,14 @@ def main() -> None:
         copy_of(kept, used)
         if not arguments.deletes:
             seconds["bare"].append(bare(data_files(used), folder / "bare.parquet"))
-        took, peak, output = timed(lake_command(used, arguments.engine, *more))
+        took, peak, output = timed(lake_compaction(used, arguments.engine, *more))
         seconds["lake"].append(took)
         peaks.append(peak)
         result = json.loads(output)["result"]
         print(f"lake {took:.2f} s, peak {peak:.0f} MiB, {result}", flush=True)
         if not arguments.no_java:
             copy_of(kept, used)
-            took, _, _ = timed(java_command(used, arguments.sort))
+            took, _, _ = timed(java_compaction(used, arguments.sort))
             seconds["java"].append(took)
             print(f"java {took:.2f} s", flush=True)
     print(json.dumps({**medians(seconds), "peak_mib": round(max(peaks))}))

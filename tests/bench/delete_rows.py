@@ -10,12 +10,9 @@ number of rows must be the same. Target: five times as fast as Spark. Needs a JD
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import shutil
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -27,8 +24,13 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import copy_of  # noqa: E402
+from shared import (  # noqa: E402
+    java_command,
+    lake_command,
+    parser_of,
+)
 from support.cli.command_line import CommandLine  # noqa: E402
-from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from turns import Run, run, take_turns  # noqa: E402
 from wide_tables import made_once  # noqa: E402
 
 _PARTITIONS = 100
@@ -71,18 +73,9 @@ def delete(command: list[str], kept: Path, used: Path, rows: dict[str, int]) -> 
 
 def main() -> None:
     """Make the table, unless it exists already, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__, rows=10_000_000, files=1000)
     parser.add_argument("cases", nargs="*", choices=[*_FILTERS, []], default=[])
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--mode", default="copy-on-write")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument(
-        "--folder",
-        type=lambda text: Path(text).resolve(),
-        default=Path(tempfile.gettempdir(), f"lake-bench-{os.getpid()}"),
-    )
     chosen = parser.parse_args()
     name = f"made-{chosen.rows}-{chosen.files}-{chosen.mode}"
     made = partial(make, rows=chosen.rows, files=chosen.files, mode=chosen.mode)

@@ -12,14 +12,12 @@ processes), and the peak memory of lake's largest process.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -36,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from bench.compact import PeakMemory, copy_of  # noqa: E402
+from bench.shared import java_command, lake_command, parser_of  # noqa: E402
 from support.tables.delete_files import commit_deletes, equality_file, position_file  # noqa: E402
 from support.tables.iceberg_tables import make_table, open_session  # noqa: E402
 
@@ -172,16 +171,14 @@ def timed(command: Sequence[str]) -> tuple[dict[str, float], Any]:
 
 def java(warehouse: Path, *words: str) -> tuple[dict[str, float], Any]:
     """Run the peer with a statement, as a whole process."""
-    peer = ROOT / "tests/support/peers/java_peer.py"
-    return timed([sys.executable, str(peer), str(warehouse), *words])
+    return timed(java_command(warehouse, *words))
 
 
 def compare(kept: Path, used: Path, kind: str, *, with_java: bool) -> dict[str, dict[str, float]]:
     """Run lake and Java on copies of the table in turn; their rows must be equal afterwards."""
     took: dict[str, dict[str, float]] = {}
     copy_of(kept, used)
-    line = [sys.executable, "-m", "lake.cli", "--warehouse", str(used), "--json"]
-    took["lake"], done = timed([*line, "deletes", "db.t", kind])
+    took["lake"], done = timed(lake_command(used, "deletes", "db.t", kind))
     print("lake", took["lake"], done["result"], flush=True)
     if not with_java:
         return took
@@ -202,17 +199,11 @@ def compare(kept: Path, used: Path, kind: str, *, with_java: bool) -> dict[str, 
 
 def main() -> None:
     """Make the table, then run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--files", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser = parser_of(__doc__, rounds=1, rows=10_000_000, keys=1_000_000, files=50)
     parser.add_argument("--positions", action="store_true", help="rewrite position deletes")
     parser.add_argument("--format-version", default="2")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
-    parser.add_argument("--no-java", action="store_true")
     given = parser.parse_args()
-    folder = Path(given.folder or tempfile.mkdtemp(prefix="lake-bench-"))
+    folder = given.folder
     used = folder / "warehouse"
     kind = "--rewrite" if given.positions else "--convert"
     kept = folder / f"made{kind}-{given.rows}-{given.keys}-{given.files}-{given.format_version}"

@@ -11,11 +11,9 @@ that the process ever held (VmHWM). Needs a JDK and Maven for the peer.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
-import tempfile
 import uuid
 from datetime import date, timedelta
 from pathlib import Path
@@ -30,6 +28,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import copy_of, medians, timed  # noqa: E402
 from manifests import SCHEMA, SPEC, entries  # noqa: E402
+from shared import java_command, lake_command, parser_of  # noqa: E402
 from support.tables.iceberg_tables import make_table, pyiceberg_catalog  # noqa: E402
 
 from lake.core.table.manifests.api import (  # noqa: E402
@@ -266,17 +265,11 @@ def make_long(warehouse: Path, snapshots: int) -> None:
     print(f"metadata.json: {size:,} bytes")
 
 
-def lake_command(warehouse: Path, *arguments: str) -> list[str]:
-    """Return a command line of lake's."""
-    start = [sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"]
-    return [*start, *arguments]
-
-
-def java_command(warehouse: Path) -> list[str]:
+def java_expiry(warehouse: Path) -> list[str]:
     """Return the command line of the peer's procedure."""
     arguments = f"table => 'db.t', older_than => TIMESTAMP '{_OLDER}', retain_last => 1"
     call = f"CALL lake.system.expire_snapshots({arguments})"
-    return [sys.executable, str(HERE.parent / "support/peers/java_peer.py"), str(warehouse), call]
+    return java_command(warehouse, call)
 
 
 EXPIRE = ("expire", "db.t", "--older-than", _OLDER, "--retain-last", "1")
@@ -294,7 +287,7 @@ def compare(kept: Path, used: Path, rounds: int, *, java: bool) -> None:
         for name in ("lake", "java") if java else ("lake",):
             copy_of(kept, used)
             before = files_left(used)
-            command = lake_command(used, *EXPIRE) if name == "lake" else java_command(used)
+            command = lake_command(used, *EXPIRE) if name == "lake" else java_expiry(used)
             took, peak, output = timed(command)
             seconds[name].append(took)
             result = json.loads(output.splitlines()[-1])["result"]
@@ -316,16 +309,12 @@ def measure(warehouse: Path, *commands: tuple[str, ...]) -> None:
 
 def main() -> None:
     """Make the table, unless it exists already, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__, manifests=5_000)
     parser.add_argument("--shape", choices=["replaced", "wide", "long"], default="replaced")
     parser.add_argument("--snapshots", type=int)
     parser.add_argument("--files", type=int, help="of each snapshot; of the whole table if wide")
-    parser.add_argument("--manifests", type=int, default=5_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
     chosen = parser.parse_args()
-    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    folder = chosen.folder
     used, kept = folder / "warehouse", folder / f"made-{chosen.shape}"
     if not kept.exists():
         # Locations in metadata are absolute: the table is made where it will be used.

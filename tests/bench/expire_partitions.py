@@ -21,7 +21,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import copy_of  # noqa: E402
 from rewrite_manifests import entries_of  # noqa: E402
-from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
+from shared import java_command, lake_command, parser_of  # noqa: E402
+from turns import Run, run, take_turns  # noqa: E402
 from wide_tables import made_once, make_wide  # noqa: E402
 
 # The partitions are some of the 400 days from 2022-01-08.

@@ -10,11 +10,9 @@ the same number of rows and the same sum.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +23,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
 from appends import make_appends  # noqa: E402
 from compact import medians, timed  # noqa: E402
+from shared import java_command, lake_command, parser_of  # noqa: E402
 
 _IMPORTS = "import lake.cli.main, lake.commands.scan, pyarrow.parquet, pyiceberg.catalog.sql"
 
@@ -43,15 +42,10 @@ def rows_and_sum(folder: Path) -> tuple[int, int]:
 
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--appends", type=int, default=500)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-java", action="store_true")
+    parser = parser_of(__doc__, appends=500, rows=20_000)
     parser.add_argument("--only-make", action="store_true", help="make the table, and end")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
     arguments = parser.parse_args()
-    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
+    folder = arguments.folder
     used = folder / f"warehouse-{arguments.appends}-{arguments.rows}"
     if not used.exists():
         make(used, arguments.appends, arguments.rows)
@@ -60,13 +54,9 @@ def main() -> None:
     ours, theirs, state, checkpoint = (
         folder / name for name in ("ours", "theirs", "state", "checkpoint")
     )
-    lake = [
-        *(sys.executable, "-m", "lake.cli", "--warehouse", str(used), "--json"),
-        *("scan", "db.t", "--follow", "--once", "--start", "earliest"),
-        *("--state", str(state), "--output", str(ours)),
-    ]
-    java = [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(used)]
-    java += ["stream", "db.t", str(theirs), str(checkpoint)]
+    words = ("scan", "db.t", "--follow", "--once", "--start", "earliest")
+    lake = lake_command(used, *words, "--state", str(state), "--output", str(ours))
+    java = java_command(used, "stream", "db.t", str(theirs), str(checkpoint))
     everything: dict[str, list[float]] = {"lake": [], "java": []}
     nothing: dict[str, list[float]] = {"lake": [], "java": []}
     floors, peaks = [], []

@@ -9,11 +9,9 @@ Prints, per round and as medians, seconds and the ratio, and whether both found 
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +24,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
 from appends import make_appends  # noqa: E402
 from compact import medians, timed  # noqa: E402
+from shared import lake_command, parser_of  # noqa: E402
 from support.peers.java_peer import session  # noqa: E402
 from support.tables.iceberg_tables import make_table  # noqa: E402
 
@@ -67,17 +66,11 @@ def count(folder: Path) -> int:
 
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--upserts", type=int, default=200)
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--changed", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser = parser_of(__doc__, rounds=1, upserts=200, rows=10_000, changed=100)
     parser.add_argument("--append", action="store_true", help="commits that only add rows")
-    parser.add_argument("--no-java", action="store_true")
     parser.add_argument("--only-make", action="store_true", help="make the table, and end")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
     chosen = parser.parse_args()
-    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-"))
+    folder = chosen.folder
     kind = "appends" if chosen.append else "upserts"
     used = folder / f"warehouse-{kind}-{chosen.upserts}-{chosen.rows}-{chosen.changed}"
     if not used.exists():
@@ -85,11 +78,8 @@ def main() -> None:
     if chosen.only_make:
         return
     ours, theirs, state = (folder / name for name in ("ours", "theirs", "state"))
-    lake = [
-        *(sys.executable, "-m", "lake.cli", "--warehouse", str(used), "--json"),
-        *("scan", "db.t", "--follow", "--changes", "--once", "--start", "earliest"),
-        *("--state", str(state), "--output", str(ours)),
-    ]
+    words = ("scan", "db.t", "--follow", "--changes", "--once", "--start", "earliest")
+    lake = lake_command(used, *words, "--state", str(state), "--output", str(ours))
     java = [sys.executable, __file__, "spark", str(used), str(theirs)]
     seconds: dict[str, list[float]] = {"lake": [], "java": []}
     for _ in range(chosen.rounds):

@@ -26,6 +26,7 @@ import pyarrow as pa
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
+from shared import lake_command  # noqa: E402
 from support.tables.iceberg_tables import make_table  # noqa: E402
 
 _LOOK_SECONDS = 0.005
@@ -107,11 +108,9 @@ def main() -> None:
     folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-"))
     table = make_table(folder / "warehouse")
     table.append(rows(0))
-    command = [
-        *(sys.executable, "-m", "lake.cli", "--warehouse", str(folder / "warehouse"), "--json"),
-        *("scan", "db.t", "--follow", "--start", "earliest", "--monitor-interval", "1s"),
-        *("--state", str(folder / "state"), "--output", str(folder / "out")),
-    ]
+    words = ("scan", "db.t", "--follow", "--start", "earliest", "--monitor-interval", "1s")
+    places = ("--state", str(folder / "state"), "--output", str(folder / "out"))
+    command = lake_command(folder / "warehouse", *words, *places)
     arrivals = Arrivals(folder / "out")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as service:
         arrivals.start()

@@ -8,16 +8,13 @@ per round, the seconds of the whole process, the messages a second, and lake's p
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import sys
-import tempfile
-from pathlib import Path
 
 from compact import timed
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from shared import lake_command, parser_of
 from support.servers.kafka_server import KafkaServer
 from support.servers.server_process import HOST, free_port
 from support.tables.iceberg_tables import make_table
@@ -42,12 +39,8 @@ def send(address: str, messages: int, partitions: int) -> None:
 
 def main() -> None:
     """Run the load."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=1)
-    chosen = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="lake-bench-"))
+    chosen = parser_of(__doc__, rounds=1, java=False, messages=1_000_000, partitions=4).parse_args()
+    folder = chosen.folder
     broker = KafkaServer(f"SASL://{HOST}:{free_port()}", _LOGIN)
     try:
         send(broker.address, chosen.messages, chosen.partitions)
@@ -55,10 +48,8 @@ def main() -> None:
             warehouse = folder / "warehouse"
             shutil.rmtree(warehouse, ignore_errors=True)
             make_table(warehouse)
-            command = [sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"]
-            command += ["ingest", "db.t", "--kafka", "t", "--brokers", broker.address]
-            command += ["--stream", "s", "--once"]
-            took, peak, output = timed(command)
+            source = ("--kafka", "t", "--brokers", broker.address, "--stream", "s", "--once")
+            took, peak, output = timed(lake_command(warehouse, "ingest", "db.t", *source))
             result = json.loads(output)["result"]
             assert result["messages"] == chosen.messages
             print(

@@ -9,12 +9,10 @@ each load wrote.
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
 from compact import medians, timed  # noqa: E402
+from shared import lake_command, parser_of  # noqa: E402
 from support.cli.command_line import CommandLine  # noqa: E402
 
 _BATCH = 1_000_000
@@ -47,14 +46,8 @@ def make_log(path: Path, changes: int, keys: int) -> None:
 
 def main() -> None:
     """Compare the loads."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--changes", type=int, default=10_000_000)
-    parser.add_argument("--keys", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path)
-    arguments = parser.parse_args()
-    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="lake-local-merge-"))
-    folder.mkdir(exist_ok=True)
+    arguments = parser_of(__doc__, java=False, changes=10_000_000, keys=100_000).parse_args()
+    folder = arguments.folder
     log, empty = folder / "log.parquet", folder / "row.csv"
     make_log(log, arguments.changes, arguments.keys)
     empty.write_text("k,v\n-1,0.5\n")
@@ -70,11 +63,11 @@ def main() -> None:
             CommandLine(warehouse, engine="inline").ok("ingest", "db.t", empty, "--create")
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             took, peak, text = timed(
-                [
-                    *(sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"),
+                lake_command(
+                    warehouse,
                     *("ingest", "db.t", str(log), "--changes-column", "op", "--key", "k"),
                     *("--changes-mode", "upsert", "--local-merge", size),
-                ]
+                )
             )
             files = [path for path in warehouse.rglob("data/**/*.parquet") if path.is_file()]
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -94,8 +87,6 @@ def main() -> None:
         "written": written,
     }
     print(json.dumps(report), flush=True)
-    if arguments.folder is None:
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,11 @@ each process read, with Python's own modules.
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import shutil
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
 from compact import copy_of, timed  # noqa: E402
+from shared import parser_of  # noqa: E402
 from support.cli.command_line import CommandLine  # noqa: E402
 from upsert import orders  # noqa: E402
 
@@ -69,14 +68,8 @@ def write_log(path: Path, ids: np.ndarray) -> Path:
 
 def main() -> None:
     """Compare the loads."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--table", type=int, default=10_000_000)
-    parser.add_argument("--changes", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path)
-    arguments = parser.parse_args()
-    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="lake-lookup-"))
-    folder.mkdir(exist_ok=True)
+    arguments = parser_of(__doc__, java=False, table=10_000_000, changes=10_000).parse_args()
+    folder = arguments.folder
     made, used = make(folder, arguments.table), folder / "warehouse"
     changes, rows = arguments.changes, arguments.table
     logs = {
@@ -122,8 +115,6 @@ def main() -> None:
                 }
             )
         )
-    if arguments.folder is None:
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
+from shared import java_command, lake_command, parser_of  # noqa: E402
+from turns import Run, run, take_turns  # noqa: E402
 from wide_tables import make_wide  # noqa: E402
 
 _FILES = (

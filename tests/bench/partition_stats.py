@@ -21,8 +21,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import copy_of  # noqa: E402
-from support.tables.iceberg_tables import pyiceberg_catalog  # noqa: E402
-from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
+from shared import java_command, lake_command, parser_of  # noqa: E402
+from support.tables.iceberg_tables import pyiceberg_table  # noqa: E402
+from turns import Run, run, take_turns  # noqa: E402
 from wide_tables import made_once, make_wide  # noqa: E402
 
 _CALL = "CALL lake.system.compute_partition_stats('db.t')"
@@ -32,7 +33,7 @@ def describe(command: list[str], kept: Path, used: Path, seen: list[list[dict[st
     """Run a command on a copy, and compare the rows of its file with those of the first run."""
     copy_of(kept, used)
     done = run(command)
-    (file,) = pyiceberg_catalog(used).load_table("db.t").metadata.partition_statistics
+    (file,) = pyiceberg_table(used).metadata.partition_statistics
     rows = pq.read_table(re.sub("^file:/+", "/", file.statistics_path)).to_pylist()
     seen.append(rows)
     if rows != seen[0]:

@@ -12,13 +12,11 @@ are used again. Needs a JDK and Maven for the peer.
 
 from __future__ import annotations
 
-import argparse
 import compileall
 import importlib.util
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +26,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import copy_of, medians, timed  # noqa: E402
 from foreign_files import TABLE, WRITERS, make  # noqa: E402
+from shared import java_command, lake_command, parser_of  # noqa: E402
 
 _OLDER = "2100-01-01T00:00:00Z"
 _EXPIRE = ["--older-than", _OLDER, "--retain-last", "1", "--unsafe-retention"]
@@ -72,15 +71,9 @@ COMPARISONS = {
 def compare(name: str, writer: str, kept: Path, used: Path, rounds: int) -> None:
     """Let the two take turns on copies of a table."""
     asked = COMPARISONS[name]
-    start = [sys.executable, "-m", "lake.cli", "--warehouse", str(used), "--json"]
     commands = {
-        "lake": [*start, *asked.lake],
-        "java": [
-            sys.executable,
-            str(HERE.parent / "support/peers/java_peer.py"),
-            str(used),
-            *asked.java,
-        ],
+        "lake": lake_command(used, *asked.lake),
+        "java": java_command(used, *asked.java),
     }
     seconds: dict[str, list[float]] = {"lake": [], "java": []}
     peaks = []
@@ -112,15 +105,12 @@ def compile_modules() -> None:
 
 def main() -> None:
     """Make the tables, unless they exist, and compare."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parser_of(__doc__, java=False, files=200_000)
     parser.add_argument("--writers", default=",".join(WRITERS))
     parser.add_argument("--commands", default=",".join(COMPARISONS))
-    parser.add_argument("--folder", help="where to work; the tables made there are used again")
     chosen = parser.parse_args()
     compile_modules()
-    folder = Path(chosen.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    folder = chosen.folder
     used = folder / "warehouse"
     for writer in chosen.writers.split(","):
         kept = folder / f"made-{writer}-{chosen.files}"

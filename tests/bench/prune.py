@@ -19,7 +19,6 @@ import argparse
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,8 +32,13 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
 from compact import copy_of  # noqa: E402
 from foreign_files import TABLE, make  # noqa: E402
+from shared import (  # noqa: E402
+    java_command,
+    lake_command,
+    parser_of,
+)
 from support.cli.command_line import CommandLine  # noqa: E402
-from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from turns import Run, run, take_turns  # noqa: E402
 
 _DAYS, _KEPT_DAYS = 200, 20
 _FIRST_DAY = 20_000
@@ -206,19 +210,18 @@ _COMPARISONS = {"scan": compare_scan, "plan": compare_plan, "upsert": compare_up
 
 def main() -> None:
     """Run the comparisons."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(
+        __doc__,
+        files=2_000,
+        rows=20_000,
+        planned=200_000,
+        keys=1_000_000,
+        table=10_000_000,
+        table_files=1_000,
+    )
     parser.add_argument("what", nargs="*", choices=[*_COMPARISONS, []])
-    parser.add_argument("--files", type=int, default=2_000)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--planned", type=int, default=200_000)
-    parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--table", type=int, default=10_000_000)
-    parser.add_argument("--table-files", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument("--folder", help="where to work; the tables made there are used again")
     arguments = parser.parse_args()
-    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-")).resolve()
+    folder = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
     for name in arguments.what or _COMPARISONS:
         _COMPARISONS[name](folder, arguments)

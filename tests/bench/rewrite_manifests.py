@@ -21,8 +21,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import copy_of  # noqa: E402
+from shared import java_command, lake_command, parser_of  # noqa: E402
 from support.tables.iceberg_tables import open_session  # noqa: E402
-from turns import Run, java_command, lake_command, parser_of, run, take_turns  # noqa: E402
+from turns import Run, run, take_turns  # noqa: E402
 from wide_tables import made_once, make_wide  # noqa: E402
 
 from lake.core.table.manifests.api import read_manifests  # noqa: E402

@@ -8,29 +8,21 @@ each, and their medians, and the peak memory of the divided load.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from compact import medians, timed
 from pyarrow import parquet
+from shared import lake_command, parser_of
 from support.tables.iceberg_tables import pyiceberg_catalog
 
 
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", type=int, default=20)
-    parser.add_argument("--files", type=int, default=20)
-    parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=1)
-    chosen = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="lake-bench-"))
+    chosen = parser_of(__doc__, rounds=1, java=False, tables=20, files=20, rows=50_000).parse_args()
+    folder = chosen.folder
     sources = folder / "sources"
     sources.mkdir()
     for number in range(chosen.files):
@@ -47,11 +39,8 @@ def main() -> None:
             warehouse = folder / "warehouse"
             shutil.rmtree(warehouse, ignore_errors=True)
             pyiceberg_catalog(warehouse).create_namespace("db")
-            command = [sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"]
-            if name == "route":
-                command += ["ingest", "db.{kind}", str(sources), "--route", "kind", "--create"]
-            else:
-                command += ["ingest", "db.t", str(sources), "--create"]
+            table, *more = ("db.{kind}", "--route", "kind") if name == "route" else ("db.t",)
+            command = lake_command(warehouse, "ingest", table, str(sources), *more, "--create")
             took, peak, output = timed(command)
             taken.append(took)
             peaks += [peak] if name == "route" else []

@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from compact import delete_rows, make_files, timed
+from shared import lake_command
 
 
 def main() -> None:
@@ -38,17 +39,8 @@ def main() -> None:
             for name, taken in seconds.items():
                 output = folder / "output"
                 shutil.rmtree(output, ignore_errors=True)
-                command = [sys.executable, "-m", "lake.cli", "--warehouse", str(folder / name)]
-                command += [
-                    "--engine",
-                    chosen.engine,
-                    "--json",
-                    "scan",
-                    "db.t",
-                    "--output",
-                    str(output),
-                ]
-                took, peak, printed = timed(command)
+                words = ("--engine", chosen.engine, "scan", "db.t", "--output", str(output))
+                took, peak, printed = timed(lake_command(folder / name, *words))
                 taken.append(took)
                 rows = json.loads(printed)["result"]["rows"]
                 print(f"{name} {took:.2f} s, peak {peak:.0f} MiB, {rows:,} rows", flush=True)

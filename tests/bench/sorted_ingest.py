@@ -8,17 +8,15 @@ many files a filter on a hundredth of the order leaves.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import sys
-import tempfile
 from pathlib import Path
 
-from compact import ROOT, SCHEMA, data_files, lineitems, medians, timed
+from compact import SCHEMA, data_files, lineitems, medians, timed
 from pyarrow import parquet
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
+from shared import java_command, lake_command, parser_of
 from support.tables.iceberg_tables import pyiceberg_catalog
 
 _ORDER = SortOrder(
@@ -40,29 +38,16 @@ def fresh(warehouse: Path, target_bytes: int) -> None:
     catalog.create_table("db.t", SCHEMA, sort_order=_ORDER, properties=properties)
 
 
-def lake(warehouse: Path, *words: str) -> list[str]:
-    """Return a command line of lake's."""
-    start = [sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"]
-    return [*start, *words]
-
-
 def left(warehouse: Path) -> str:
     """Return how many files a filter leaves, of how many."""
-    _, _, output = timed(lake(warehouse, "scan", "db.t", "--plan", "--where", _FEW))
+    _, _, output = timed(lake_command(warehouse, "scan", "db.t", "--plan", "--where", _FEW))
     return f"{json.loads(output)['plan']['files']} of {len(data_files(warehouse))} files are read"
 
 
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=300)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--target-mib", type=int, default=32)
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument("--folder", help="where to work; the files made there are used again")
-    arguments = parser.parse_args()
-    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
+    arguments = parser_of(__doc__, files=300, rows=20_000, target_mib=32).parse_args()
+    folder = arguments.folder
     sources = folder / f"sources-{arguments.files}-{arguments.rows}"
     if not sources.exists():
         sources.mkdir(parents=True)
@@ -76,11 +61,11 @@ def main() -> None:
     seconds: dict[str, list[float]] = {"lake": [], "java": []}
     peaks = []
     insert = f"INSERT INTO lake.db.t SELECT * FROM parquet.`{sources}`"
-    peer = [sys.executable, str(ROOT / "tests/support/peers/java_peer.py"), str(used), insert]
+    peer = java_command(used, insert)
     for _ in range(arguments.rounds):
         fresh(used, target)
         load = ["ingest", "db.t", f"{sources}/*.parquet"]
-        took, peak, _ = timed([*lake(used), "--engine", "spark", *load])
+        took, peak, _ = timed([*lake_command(used), "--engine", "spark", *load])
         seconds["lake"].append(took)
         peaks.append(peak)
         print(f"lake {took:.2f} s, peak {peak:.0f} MiB, {left(used)}", flush=True)

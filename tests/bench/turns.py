@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,6 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from compact import ROOT, PeakMemory, below, own_environment  # noqa: E402
 
-PEER = HERE.parent / "support/peers/java_peer.py"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -42,33 +39,6 @@ class Run:
 
     def __str__(self) -> str:
         return f"{self.seconds:.2f} s, {self.cpu:.1f} s of CPU, peak {self.peak:.0f} MiB"
-
-
-def parser_of(description: str | None, *, files: int, manifests: int) -> argparse.ArgumentParser:
-    """Return the parser of a benchmark on a table with many files."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--files", type=int, default=files)
-    parser.add_argument("--manifests", type=int, default=manifests)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-java", action="store_true")
-    parser.add_argument(
-        "--folder",
-        type=lambda text: Path(text).resolve(),
-        default=Path(tempfile.gettempdir(), f"lake-bench-{os.getpid()}"),
-        help="where to work; the table made there is used again",
-    )
-    return parser
-
-
-def lake_command(warehouse: Path, *arguments: str) -> list[str]:
-    """Return a command line of lake's."""
-    start = [sys.executable, "-m", "lake.cli", "--warehouse", str(warehouse), "--json"]
-    return [*start, *arguments]
-
-
-def java_command(warehouse: Path, statement: str) -> list[str]:
-    """Return the command line of a statement of Iceberg Java's."""
-    return [sys.executable, str(PEER), str(warehouse), statement]
 
 
 def run(command: Sequence[str], codes: Collection[int] = (0,)) -> Run:

@@ -15,7 +15,6 @@ import argparse
 import json
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,13 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "bench")]
 
 from compact import copy_of  # noqa: E402
+from shared import (  # noqa: E402
+    java_command,
+    lake_command,
+    parser_of,
+)
 from support.cli.command_line import CommandLine  # noqa: E402
-from turns import Run, java_command, lake_command, run, take_turns  # noqa: E402
+from turns import Run, run, take_turns  # noqa: E402
 
 _FILES = 10
 _MERGE = """
@@ -111,18 +115,13 @@ def rows_and_sum(warehouse: Path, folder: Path) -> tuple[int, int]:
 
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--table", type=int, default=10_000_000)
-    parser.add_argument("--source", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = parser_of(__doc__, table=10_000_000, source=1_000_000)
     parser.add_argument("--version", default="2")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--deletes", default="position")
-    parser.add_argument("--no-java", action="store_true")
     parser.add_argument("--partial", action="store_true")
-    parser.add_argument("--folder", help="where to work; the table made there is used again")
     arguments = parser.parse_args()
-    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
+    folder = arguments.folder
     used, kept = folder / "warehouse", folder / f"made-{arguments.version}-{arguments.table}"
     if not kept.exists():
         # Locations in metadata are absolute: the table is made where it will be used.

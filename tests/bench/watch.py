@@ -9,17 +9,16 @@ as medians: seconds of the whole process of each, the ratio, and lake's peak mem
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from compact import SCHEMA, lineitems, medians, timed
 from pyarrow import parquet
+from shared import lake_command, parser_of
 from support.peers.java_peer import session
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_catalog, pyiceberg_table
 
 
 def fresh(warehouse: Path) -> None:
@@ -41,7 +40,7 @@ def spark(sources: str, warehouse: str, checkpoint: str) -> None:
 
 def rows_of(warehouse: Path) -> int:
     """Return the number of rows by metadata."""
-    snapshot = pyiceberg_catalog(warehouse).load_table("db.t").current_snapshot()
+    snapshot = pyiceberg_table(warehouse).current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
     return int(snapshot.summary.additional_properties["total-records"])
@@ -49,13 +48,8 @@ def rows_of(warehouse: Path) -> int:
 
 def main() -> None:
     """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=2_000)
-    parser.add_argument("--rows", type=int, default=5_000)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--folder", help="where to work; the files made there are used again")
-    arguments = parser.parse_args()
-    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="lake-bench-"))
+    arguments = parser_of(__doc__, rounds=1, java=False, files=2_000, rows=5_000).parse_args()
+    folder = arguments.folder
     sources = folder / f"sources-{arguments.files}-{arguments.rows}"
     if not sources.exists():
         sources.mkdir(parents=True)
@@ -71,9 +65,8 @@ def main() -> None:
             shutil.rmtree(state, ignore_errors=True)
             command = [sys.executable, __file__, "spark", str(sources), str(used), str(state)]
             if name == "lake":
-                command = [sys.executable, "-m", "lake.cli", "--warehouse", str(used), "--json"]
-                command += ["ingest", "db.t", "--watch", str(sources), "--stream", "s"]
-                command += ["--state", str(state), "--once", "--settle", "0s"]
+                words = ("ingest", "db.t", "--watch", str(sources), "--stream", "s", "--once")
+                command = lake_command(used, *words, "--state", str(state), "--settle", "0s")
             took, peak, _ = timed(command)
             taken.append(took)
             peaks += [peak] if name == "lake" else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import date, datetime
 from decimal import Decimal
@@ -56,16 +55,10 @@ def create(lake: CommandLine, *columns: str, by: str | None = None) -> None:
     lake.ok("create", "db.t", *columns, *(("--partition-by", by) if by else ()))
 
 
-def rows(lake: CommandLine, *options: str) -> list[dict[str, Any]]:
-    found = lake("scan", "db.t", "--output", "-", "--output-format", "json", *options)
-    assert found.exit_code == 0, found
-    return [json.loads(line) for line in found.stdout.splitlines()]
-
-
 def refused(lake: CommandLine, *arguments: object, code: int = 3) -> str:
     found = lake("add-files", "db.t", *arguments)
     assert found.exit_code == code, found
-    assert pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot() is None
+    assert lake.table().current_snapshot() is None
     return " ".join(found.stderr.split())
 
 
@@ -89,13 +82,13 @@ def test_files_without_ids_are_added_by_name_where_they_are(
         "files_in_table": 0,
         "files_elsewhere": 2,
     }
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     assert table.current_snapshot() is None
     assert MAPPING not in table.properties
 
     done = lake.ok("add-files", "db.t", folder)
     assert done["result"] == planned["plan"]
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     assert table.current_snapshot().summary["added-records"] == "4"
     assert MAPPING in table.properties
     expected = [
@@ -105,8 +98,8 @@ def test_files_without_ids_are_added_by_name_where_they_are(
         {"id": 4, "name": None, "x": None},
     ]
     assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"]) == expected
-    assert sorted(rows(lake), key=lambda row: row["id"]) == expected
-    assert rows(lake, "--where", "id = 3") == expected[2:3]
+    assert sorted(lake.scanned(), key=lambda row: row["id"]) == expected
+    assert lake.scanned("--where", "id = 3") == expected[2:3]
     assert (first.read_bytes(), second.read_bytes()) == before
     assert len(list(folder.iterdir())) == 2
 
@@ -120,8 +113,8 @@ def test_files_with_ids_are_read_by_them_also_after_a_rename(
     lake.ok("alter", "db.t", "--rename-column", "name=title")
     done = lake.ok("add-files", "db.t", path)["result"]
     assert (done["files_with_ids"], done["sets_name_mapping"]) == (1, False)
-    assert rows(lake) == [{"id": 1, "title": "a"}, {"id": 2, "title": "b"}]
-    assert MAPPING not in pyiceberg_catalog(lake.warehouse).load_table("db.t").properties
+    assert lake.scanned() == [{"id": 1, "title": "a"}, {"id": 2, "title": "b"}]
+    assert MAPPING not in lake.table().properties
 
 
 def test_nested_columns_are_found_with_and_without_ids(lake: CommandLine, folder: Path) -> None:
@@ -142,27 +135,25 @@ def test_nested_columns_are_found_with_and_without_ids(lake: CommandLine, folder
     ]
     path = write(folder / "a.parquet", pa.Table.from_pylist(values, kind))
     lake.ok("add-files", "db.t", path)
-    assert rows(lake) == [
+    assert lake.scanned() == [
         {"id": 1, "s": {"a": 5, "b": "x"}, "l": [{"c": 1}, {"c": None}], "m": {"k": 1}},
         {"id": 2, "s": None, "l": [], "m": {}},
         {"id": 3, "s": None, "l": None, "m": None},
     ]
-    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow()
+    found = lake.table().scan().to_arrow()
     assert found.to_pylist()[:2] == [
         {"id": 1, "s": {"a": 5, "b": "x"}, "l": [{"c": 1}, {"c": None}], "m": [("k", 1)]},
         {"id": 2, "s": None, "l": [], "m": []},
     ]
     # A file that PyIceberg wrote for the same columns has ids at every level.
-    other = pyiceberg_catalog(lake.warehouse).create_table(
-        "db.other", pyiceberg_catalog(lake.warehouse).load_table("db.t").schema()
-    )
+    other = pyiceberg_catalog(lake.warehouse).create_table("db.other", lake.table().schema())
     other.append(found)
     (written,) = (Path(other.location().removeprefix("file://")) / "data").glob("*.parquet")
     copied = folder / "b.parquet"
     copied.write_bytes(written.read_bytes())
     assert lake.ok("add-files", "db.t", copied)["result"]["files_with_ids"] == 1
     assert ids_in(lake.warehouse) == [1, 1, 2, 2, 3, 3]
-    assert rows(lake, "--where", "s.a = 5")[1] == rows(lake)[0]
+    assert lake.scanned("--where", "s.a = 5")[1] == lake.scanned()[0]
 
 
 @pytest.mark.parametrize(
@@ -221,13 +212,13 @@ def test_types_that_are_stored_alike_or_promoted_are_read_as_the_tables(
     old = pa.table({"i": pa.array([moment], pa.timestamp("us"))})
     write(folder / "b.parquet", old, use_deprecated_int96_timestamps=True)
     lake.ok("add-files", "db.t", folder / "b.parquet")
-    (found,) = rows(
-        lake, "--where", "l = 7 and d = 0.5 and n = -1.25 and s = 'a' and day = '2026-01-31'"
+    (found,) = lake.scanned(
+        "--where", "l = 7 and d = 0.5 and n = -1.25 and s = 'a' and day = '2026-01-31'"
     )
     assert found["t"] == "1969-12-31T23:59:59.999000"
-    (found,) = rows(lake, "--where", "t = '1969-12-31T23:59:59.999'")
+    (found,) = lake.scanned("--where", "t = '1969-12-31T23:59:59.999'")
     assert found["l"] == 7
-    assert len(rows(lake, "--where", "i = '1969-12-31T23:59:59.999Z'")) == 1
+    assert len(lake.scanned("--where", "i = '1969-12-31T23:59:59.999Z'")) == 1
 
 
 def test_columns_of_another_table_are_refused(lake: CommandLine, folder: Path) -> None:
@@ -266,7 +257,7 @@ def test_an_own_name_mapping_is_used_and_kept(lake: CommandLine, folder: Path) -
     done = lake.ok("add-files", "db.t", write(folder / "b.parquet", {"number": [1]}))
     assert not done["result"]["sets_name_mapping"]
     assert ids_in(lake.warehouse) == [1]
-    assert pyiceberg_catalog(lake.warehouse).load_table("db.t").properties[MAPPING] == mapping
+    assert lake.table().properties[MAPPING] == mapping
 
 
 def test_a_file_is_added_once_on_all_branches(lake: CommandLine, folder: Path) -> None:
@@ -338,12 +329,12 @@ def test_a_change_of_the_columns_meanwhile_is_a_conflict(lake: CommandLine, fold
     found = lake("add-files", "db.t", path)
     assert found.exit_code == 4, found
     lake.open_session = None
-    assert rows(lake) == []
+    assert lake.scanned() == []
 
 
 def test_files_of_tables_are_refused(lake: CommandLine, folder: Path) -> None:
     create(lake, "id long")
-    location = pyiceberg_catalog(lake.warehouse).load_table("db.t").location()
+    location = lake.table().location()
     home = Path(location.removeprefix("file://"))
     for name in ("data", "metadata"):
         path = write(home / name / "a.parquet", {"id": [1]})
@@ -353,14 +344,14 @@ def test_files_of_tables_are_refused(lake: CommandLine, folder: Path) -> None:
         assert "to which db.t is written" in refused(lake, linked / "a.parquet")
         path.unlink()
     lake.ok("create", "db.other", "id long")
-    other = pyiceberg_catalog(lake.warehouse).load_table("db.other").location()
+    other = lake.table("db.other").location()
     path = write(Path(other.removeprefix("file://")) / "data" / "a.parquet", {"id": [1]})
     assert "in a folder of another table" in refused(lake, path)
 
 
 def test_who_deletes_the_files_is_said(lake: CommandLine, folder: Path) -> None:
     create(lake, "id long")
-    location = pyiceberg_catalog(lake.warehouse).load_table("db.t").location()
+    location = lake.table().location()
     inside = Path(location.removeprefix("file://")) / "imports" / "a.parquet"
     write(inside, {"id": [1]})
     outside = write(folder / "b.parquet", {"id": [2]})
@@ -460,7 +451,7 @@ def test_partitions_come_from_bounds_that_leave_one_value(lake: CommandLine, fol
     (first, *more) = lake.ok("partitions", "db.t")["result"]["partitions"]
     assert {item["files"] for item in (first, *more)} == {2}
     assert ids_in(lake.warehouse) == [7, 7, 7, 7, 8, 8]
-    assert len(rows(lake, "--where", "ts < '1970-01-01' and s = 'abc' and id = 7")) == 2
+    assert len(lake.scanned("--where", "ts < '1970-01-01' and s = 'abc' and id = 7")) == 2
 
 
 @pytest.mark.parametrize(
@@ -505,10 +496,10 @@ def test_the_values_of_folders_are_those_of_columns_that_files_do_not_have(
         {"id": 0, "country": "D/E", "day": "2026-01-31", "n": 7},
         {"id": 1, "country": "a b", "day": "1969-12-31", "n": None},
     ]
-    assert sorted(rows(lake), key=lambda row: row["id"]) == expected
-    assert rows(lake, "--where", "country = 'D/E' and n = 7") == expected[:1]
-    assert rows(lake, "--where", "n is null") == expected[1:]
-    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    assert sorted(lake.scanned(), key=lambda row: row["id"]) == expected
+    assert lake.scanned("--where", "country = 'D/E' and n = 7") == expected[:1]
+    assert lake.scanned("--where", "n is null") == expected[1:]
+    found = lake.rows()
     assert sorted((row["id"], row["country"], row["n"]) for row in found if row["n"]) == [
         (0, "D/E", 7)
     ]
@@ -546,7 +537,7 @@ def test_a_folder_that_agrees_with_the_column_is_accepted_and_other_texts_are_no
     lake.ok("add-files", "db.t", write(folder / "n=07" / "id=5" / "a.parquet", good))
     absent = write(folder / "n=8" / "id=6" / "b.parquet", {"n": pa.array([8], pa.int32())})
     lake.ok("add-files", "db.t", absent)
-    assert sorted(row["id"] * 10 + row["n"] for row in rows(lake)) == [57, 68]
+    assert sorted(row["id"] * 10 + row["n"] for row in lake.scanned()) == [57, 68]
     for where in ("n=x", "n=7.5", "n=99999999999", "id=__HIVE_DEFAULT_PARTITION__/n=1"):
         path = write(folder / where / "c.parquet", {"n": pa.array([1], pa.int32())})
         assert lake("add-files", "db.t", path).exit_code == 3
@@ -570,7 +561,7 @@ def test_a_damaged_file_is_refused_or_read_as_it_was_described(
     assert done.exit_code in {0, 3, 7}, done
     if done.exit_code:
         assert "b.parquet" in done.stderr
-        assert pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot() is None
+        assert lake.table().current_snapshot() is None
     else:
         assert lake("scan", "db.t", "--output", "-", "--output-format", "json").exit_code in {
             0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.table.metadata import TableMetadata
@@ -11,32 +10,14 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import (
     after,
     applied_then,
-    pyiceberg_catalog,
 )
 
 _COLUMNS = ("id int not null", "day date", "place struct<x: float>", "tags list<int>")
 
 
-def metadata_of(lake: CommandLine) -> TableMetadata:
-    return pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata
-
-
 def create(lake: CommandLine, *options: object) -> TableMetadata:
     lake.ok("create", "db.t", *_COLUMNS, *options)
-    return metadata_of(lake)
-
-
-def load(lake: CommandLine, name: str, text: str, *options: object) -> None:
-    source = lake.warehouse.parent / name
-    source.write_text(text)
-    lake.ok("ingest", "db.t", source, "--create", *options)
-
-
-def rows(lake: CommandLine) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (
-        pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
-    )
-    return sorted(found, key=lambda row: row["id"])
+    return lake.table().metadata
 
 
 def test_columns_are_added_renamed_widened_and_dropped_in_one_commit(lake: CommandLine) -> None:
@@ -47,7 +28,7 @@ def test_columns_are_added_renamed_widened_and_dropped_in_one_commit(lake: Comma
         *("--widen", "id=long", "--widen", "place.x=double", "--widen", "tags.element=long"),
     )["result"]
 
-    now = metadata_of(lake)
+    now = lake.table().metadata
     schema = now.schema()
     assert [item.name for item in schema.fields] == ["id", "spot", "tags", "name"]
     old = before.schema()
@@ -61,14 +42,14 @@ def test_columns_are_added_renamed_widened_and_dropped_in_one_commit(lake: Comma
 
 
 def test_rows_are_read_as_before_the_change(lake: CommandLine) -> None:
-    load(lake, "a.csv", "id,amount,old\n1,10,x\n", "--partition-by", "id")
+    lake.load("id,amount,old\n1,10,x\n", "--create", "--partition-by", "id")
     lake.ok(
         *("alter", "db.t", "--rename-column", "amount=total", "--drop-column", "old"),
         *("--add-column", "old string", "--partition-by", "bucket(4, id)", "--sort-by", "id"),
     )
-    load(lake, "b.csv", "id,total,old\n2,20,y\n")
+    lake.load("id,total,old\n2,20,y\n", "--create")
 
-    assert rows(lake) == [
+    assert lake.rows(by="id") == [
         {"id": 1, "total": 10, "old": None},
         {"id": 2, "total": 20, "old": "y"},
     ]
@@ -79,14 +60,14 @@ def test_a_rename_and_its_reversal_use_the_first_schema_again(lake: CommandLine)
     lake.ok("alter", "db.t", "--rename-column", "day=date")
     lake.ok("alter", "db.t", "--rename-column", "date=day")
 
-    now = metadata_of(lake)
+    now = lake.table().metadata
     assert (now.current_schema_id, len(now.schemas)) == (before.current_schema_id, 2)
 
 
 def test_two_columns_exchange_their_names(lake: CommandLine) -> None:
-    load(lake, "a.csv", "id,a,b\n1,x,y\n")
+    lake.load("id,a,b\n1,x,y\n", "--create")
     lake.ok("alter", "db.t", "--rename-column", "a=b", "--rename-column", "b=a")
-    assert rows(lake) == [{"id": 1, "b": "x", "a": "y"}]
+    assert lake.rows(by="id") == [{"id": 1, "b": "x", "a": "y"}]
 
 
 def test_properties_are_set_and_removed_and_follow_the_names_of_columns(lake: CommandLine) -> None:
@@ -97,7 +78,7 @@ def test_properties_are_set_and_removed_and_follow_the_names_of_columns(lake: Co
         *("--rename-column", "day=date"),
     )
 
-    assert metadata_of(lake).properties == {f"{metrics}date": "full", "owner": "b"}
+    assert lake.table().metadata.properties == {f"{metrics}date": "full", "owner": "b"}
     assert lake.ok("alter", "db.t", "--set", "owner=b")["status"] == "nothing-to-do"
 
 
@@ -106,21 +87,22 @@ def test_a_partition_field_that_returns_keeps_its_id(lake: CommandLine, version:
     create(lake, "--partition-by", "day(day)", "--format-version", version)
     lake.ok("alter", "db.t", "--partition-by", "bucket(4, id), month(day)")
     lake.ok("alter", "db.t", "--partition-by", "day(day), bucket(4, id)")
-    fields = [(item.field_id, str(item.transform)) for item in metadata_of(lake).spec().fields]
+    fields = [(item.field_id, str(item.transform)) for item in lake.table().metadata.spec().fields]
     assert fields == [(1000, "day"), (1001, "bucket[4]")]
 
     lake.ok("alter", "db.t", "--partition-by", "day(day)")
-    assert metadata_of(lake).default_spec_id == 0
+    assert lake.table().metadata.default_spec_id == 0
     lake.ok("alter", "db.t", "--partition-by", "")
-    assert metadata_of(lake).spec().is_unpartitioned()
-    assert metadata_of(lake).last_partition_id == 1002
+    assert lake.table().metadata.spec().is_unpartitioned()
+    assert lake.table().metadata.last_partition_id == 1002
 
 
 def test_format_version_1_replaces_removed_partition_fields_by_void(lake: CommandLine) -> None:
     create(lake, "--partition-by", "day(day), id", "--format-version", "1")
     lake.ok("alter", "db.t", "--partition-by", "bucket(4, id)")
     fields = [
-        (item.field_id, item.name, str(item.transform)) for item in metadata_of(lake).spec().fields
+        (item.field_id, item.name, str(item.transform))
+        for item in lake.table().metadata.spec().fields
     ]
 
     assert fields == [
@@ -128,26 +110,26 @@ def test_format_version_1_replaces_removed_partition_fields_by_void(lake: Comman
         (1001, "id", "void"),
         (1002, "id_bucket", "bucket[4]"),
     ]
-    load(lake, "a.csv", "id,day\n1,2026-01-01\n")
-    assert rows(lake)[0]["id"] == 1
+    lake.load("id,day\n1,2026-01-01\n", "--create")
+    assert lake.rows(by="id")[0]["id"] == 1
 
 
 def test_the_sort_order_and_the_format_version_change(lake: CommandLine) -> None:
     create(lake, "--format-version", "1")
     lake.ok("alter", "db.t", "--sort-by", "id desc, day", "--format-version", "3")
-    now = metadata_of(lake)
+    now = lake.table().metadata
     assert (now.format_version, now.default_sort_order_id) == (3, 1)
     lake.ok("alter", "db.t", "--sort-by", "")
-    assert metadata_of(lake).sort_order().is_unsorted
-    load(lake, "a.csv", "id,day\n1,2026-01-01\n")
-    assert rows(lake)[0]["id"] == 1
+    assert lake.table().metadata.sort_order().is_unsorted
+    lake.load("id,day\n1,2026-01-01\n", "--create")
+    assert lake.rows(by="id")[0]["id"] == 1
 
 
 def test_a_preview_changes_nothing(lake: CommandLine) -> None:
     before = create(lake)
     plan = lake.ok("alter", "db.t", "--add-column", "x int", "--dry-run")["plan"]
     assert plan["added_columns"] == ["x"]
-    assert metadata_of(lake) == before
+    assert lake.table().metadata == before
 
 
 @pytest.mark.parametrize(
@@ -193,7 +175,7 @@ def test_a_change_that_breaks_the_table_is_refused(
     layout = ("--partition-by", "day(day)", "--sort-by", "place.x", "--key", "id")
     before = create(lake, *layout)
     assert lake("alter", "db.t", *arguments).exit_code == code
-    assert metadata_of(lake) == before
+    assert lake.table().metadata == before
 
 
 @pytest.mark.parametrize(
@@ -210,17 +192,17 @@ def test_the_name_of_a_partition_field_is_not_given_to_another_column(
 ) -> None:
     create(lake, "--partition-by", "day, bucket(4, id)")
     # As Spark names it.
-    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_spec() as change:
+    with lake.table().update_spec() as change:
         change.add_field("place.x", "identity", "place.x")
     lake.ok("alter", "db.t", "--partition-by", "")
-    before = metadata_of(lake)
+    before = lake.table().metadata
 
     assert lake("alter", "db.t", *arguments).exit_code == 3
-    assert metadata_of(lake) == before
+    assert lake.table().metadata == before
     # The column itself may get its name back, and another one after it was dropped.
     for renamed in ("day=x", "x=day"):
         lake.ok("alter", "db.t", "--rename-column", renamed)
-    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as schema:
+    with lake.table().update_schema() as schema:
         schema.delete_column("day")
     lake.ok("alter", "db.t", "--add-column", "day string")
     assert lake.ok("check", "db.t")["result"]["errors"] == 0
@@ -232,7 +214,7 @@ def test_a_change_is_planned_again_on_the_table_of_another_writer(lake: CommandL
     other = lake.with_faults(after(lambda: lake.ok("alter", "db.t", "--add-column", "theirs int")))
     other.ok("alter", "db.t", "--add-column", "ours int", "--partition-by", "day(day)")
 
-    schema = metadata_of(lake).schema()
+    schema = lake.table().metadata.schema()
     assert [item.name for item in schema.fields][-2:] == ["theirs", "ours"]
     assert len(set(schema.field_ids)) == len(schema.field_ids)
 
@@ -242,7 +224,7 @@ def test_a_change_that_does_not_fit_any_more_is_a_conflict(lake: CommandLine) ->
     create(lake)
     other = lake.with_faults(after(lambda: lake.ok("alter", "db.t", "--add-column", "x string")))
     assert other("alter", "db.t", "--add-column", "x int").exit_code == 4
-    assert str(metadata_of(lake).schema().find_type("x")) == "string"
+    assert str(lake.table().metadata.schema().find_type("x")) == "string"
 
 
 def test_a_change_whose_answer_is_lost_is_recognised(lake: CommandLine) -> None:
@@ -256,7 +238,7 @@ def test_a_name_mapping_gets_new_columns_and_names(lake: CommandLine, tmp_path: 
     create(lake, "--property", f"schema.name-mapping.default={mapping}")
     lake.ok("alter", "db.t", "--rename-column", "day=date", "--add-column", "x int")
 
-    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").name_mapping()
+    found = lake.table().name_mapping()
     assert found is not None
     assert [item.names for item in found.root] == [["id"], ["day", "date"], ["x"]]
 
@@ -266,11 +248,11 @@ def test_a_float_that_equality_deletes_compare_is_widened_when_they_are_gone(
     lake: CommandLine, branch: str
 ) -> None:
     lake.ok("create", "db.t", "id int", "x float", "y float", "--property", "format-version=2")
-    load(lake, "a.csv", "id,x,y\n1,0.5,0.5\n2,1.5,1.5\n")
+    lake.load("id,x,y\n1,0.5,0.5\n2,1.5,1.5\n", "--create")
     if branch != "main":
         lake.ok("ref", "db.t", "--branch-create", branch)
     keyed = ("--upsert", "--key", "x", "--deletes", "equality", "--branch", branch)
-    load(lake, "b.csv", "id,x,y\n3,0.5,0.5\n", *keyed)
+    lake.load("id,x,y\n3,0.5,0.5\n", "--create", *keyed)
 
     for dry in ((), ("--dry-run",)):
         refused = lake("alter", "db.t", "--widen", "x=double", *dry)

@@ -18,7 +18,13 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import after, files_below, inject, make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    after,
+    files_below,
+    inject,
+    make_table,
+    pyiceberg_table,
+)
 from world.reference import Reference
 
 from lake.core.base.settings import Settings
@@ -58,7 +64,7 @@ class Diverged:
 
     @property
     def table(self) -> Table:
-        return pyiceberg_catalog(self.warehouse).load_table("db.t")
+        return pyiceberg_table(self.warehouse)
 
     @property
     def lake(self) -> CommandLine:

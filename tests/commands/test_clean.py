@@ -18,7 +18,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
 from support.tables.flink_fixtures import FlinkFixture
-from support.tables.iceberg_tables import ids_in, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import ids_in, open_session, pyiceberg_catalog, pyiceberg_table
 from support.tables.metadata_edits import edit_metadata
 from support.tables.tidy_table import Tidy, of_failed_commit, planted_orphans
 
@@ -424,7 +424,7 @@ def test_a_file_that_becomes_referenced_meanwhile_stays(tidy: Tidy) -> None:
     )
     plan = plan_cleaning(session, session.table("db.t"), options)
     assert plan.files.num_rows == 2
-    pyiceberg_catalog(tidy.warehouse).load_table("db.t").add_files([f"file://{old}"])
+    pyiceberg_table(tidy.warehouse).add_files([f"file://{old}"])
 
     done = execute.execute(session, plan, session.ids.uuid())
 
@@ -456,7 +456,7 @@ def test_an_earlier_metadata_file_that_a_commit_removes_meanwhile_is_not_damage(
 def test_a_path_with_another_authority_stops_the_run(tidy: Tidy) -> None:
     """The table references a file in a store whose path is that of a listed file."""
     lost = tidy.plant("data/lost.parquet")
-    table = pyiceberg_catalog(tidy.warehouse).load_table("db.t")
+    table = pyiceberg_table(tidy.warehouse)
     with table.update_statistics() as update:
         update.set_statistics(
             StatisticsFile(

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows
-from support.tables.iceberg_tables import SCHEMA, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import SCHEMA, open_session, pyiceberg_catalog, pyiceberg_table
 from support.tables.tidy_table import of_failed_commit
 
 from lake.core.table.manifests.data_files import DataFile
@@ -168,7 +168,7 @@ def test_exactly_the_orphans_among_100_000_files_go_and_come_back(
 
     # What needed the files that stayed still works.
     for name in ("inner.one", "inner.two"):
-        assert pyiceberg_catalog(large.fixture.warehouse).load_table(name).scan().count() == 1
+        assert pyiceberg_table(large.fixture.warehouse, name).scan().count() == 1
     large.lake.ok("replay", large.name, "--checkpoint", large.checkpoint)
     assert large.rows(tmp_path / "rows.parquet") == large.fixture.rows("full")
     large.lake.ok("replay", large.name, "--all-staged")

@@ -32,11 +32,8 @@ _WRITTEN = (
 
 
 def load(lake: CommandLine, name: str = "db.t", *options: object) -> None:
-    source = lake.warehouse.parent / "in.csv"
-    source.parent.mkdir(exist_ok=True)
-    source.write_text("id,a\n1,1\n2,2\n")
     for _ in range(3):
-        lake.ok("ingest", name, source, "--create", *options)
+        lake.load("id,a\n1,1\n2,2\n", "--create", *options, table=name)
 
 
 def plant(folder: Path, names: Iterable[str]) -> list[Path]:
@@ -236,7 +233,7 @@ def test_an_expiry_keeps_the_files_that_another_table_has_in_the_tables_folders(
     folder = lake.warehouse / "db" / "t" / inside
     load(lake, "db.u", "--property", f"write.data.path=file://{folder}")
     adopt_list(lake)
-    lake.ok("ingest", "db.t", tmp_path / "in.csv", "--overwrite")
+    lake.load("id,a\n1,1\n2,2\n", "--overwrite")
 
     done = lake.ok(
         *("expire", "db.t", "--older-than", "0s", "--retain-last", "1", "--unsafe-retention")

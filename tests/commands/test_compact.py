@@ -45,8 +45,9 @@ from support.tables.iceberg_tables import (
     files_below,
     ids_in,
     make_table,
+    named_rows,
     open_session,
-    pyiceberg_catalog,
+    pyiceberg_table,
 )
 
 from lake.core.base.errors import StorageError
@@ -83,20 +84,16 @@ RESULT_KEYS = [
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"), spec_id=0)
 
 
-def rows(*ids: int) -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{row}" for row in ids]})
-
-
 def six_files(warehouse: Path, **more: Any) -> Any:
     """Return a table of six appends of two rows each."""
     table = make_table(warehouse, **more)
     for number in range(6):
-        table.append(rows(2 * number, 2 * number + 1))
+        table.append(named_rows(2 * number, 2 * number + 1))
     return table
 
 
 def loaded(warehouse: Path, name: str = "db.t") -> Any:
-    return pyiceberg_catalog(warehouse).load_table(name)
+    return pyiceberg_table(warehouse, name)
 
 
 def sorted_rows(table: Any, snapshot_id: int | None = None) -> list[str]:
@@ -184,7 +181,7 @@ def test_ten_compactions_with_expiry_between_keep_the_rows(lake: CommandLine) ->
     table = make_table(lake.warehouse)
     for turn in range(10):
         for number in range(5):
-            table.append(rows(turn * 5 + number))
+            table.append(named_rows(turn * 5 + number))
         assert lake.ok("compact", "db.t", "--min-input-files", "2")["status"] == "done"
         lake.ok("expire", "db.t", "--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
         table = loaded(lake.warehouse)
@@ -279,12 +276,12 @@ def test_files_are_not_cut_into_files_that_are_mostly_footers(
 def test_a_dry_run_names_each_group_s_partition_and_the_reason(lake: CommandLine) -> None:
     table = make_table(lake.warehouse)
     for number in range(2):
-        table.append(rows(number))
+        table.append(named_rows(number))
     with table.update_spec() as change:
         change.add_field("name", IdentityTransform(), "part")
     table = loaded(lake.warehouse)
     for _ in range(2):
-        table.append(rows(7, 8))
+        table.append(named_rows(7, 8))
 
     groups = lake.ok("compact", "db.t", "--min-input-files", "2", "--dry-run")["plan"][
         "file_groups"
@@ -305,7 +302,7 @@ def test_a_dry_run_names_each_group_s_partition_and_the_reason(lake: CommandLine
 def test_a_dry_run_shows_the_first_groups_and_json_has_all(lake: CommandLine) -> None:
     table = make_table(lake.warehouse, spec=BY_ID)
     for _ in range(2):
-        table.append(rows(*range(60)))
+        table.append(named_rows(*range(60)))
     command = ("compact", "db.t", "--min-input-files", "2", "--dry-run")
 
     shown, every = lake(*command), lake("--verbose", *command)
@@ -334,7 +331,7 @@ def test_a_large_file_is_cut_into_files_near_the_target(lake: CommandLine) -> No
 def test_groups_may_be_committed_as_they_finish(lake_on: CommandLine) -> None:
     table = make_table(lake_on.warehouse, spec=BY_ID)
     for _ in range(2):
-        table.append(rows(*range(5)))
+        table.append(named_rows(*range(5)))
 
     done = lake_on.ok(
         "compact", "db.t", "--min-input-files", "2", "--partial-progress", "--max-commits", "3"
@@ -355,7 +352,7 @@ def test_groups_may_be_committed_as_they_finish(lake_on: CommandLine) -> None:
 def test_only_files_that_may_hold_the_rows_of_a_filter_are_rewritten(lake: CommandLine) -> None:
     table = make_table(lake.warehouse, spec=BY_ID)
     for _ in range(5):
-        table.append(rows(1, 2))
+        table.append(named_rows(1, 2))
     others = [path for path in live_paths(table) if "id=2" in path]
 
     done = lake.ok("compact", "db.t", "--where", "id = 1")
@@ -465,16 +462,16 @@ def test_a_schema_that_evolved_is_read_by_field_id(lake_on: CommandLine) -> None
 
 def test_files_of_older_specs_move_to_the_current_one(lake_on: CommandLine) -> None:
     table = make_table(lake_on.warehouse)
-    table.append(rows(1, 2, 3))
-    table.append(rows(1, 2, 4))
+    table.append(named_rows(1, 2, 3))
+    table.append(named_rows(1, 2, 4))
     with table.update_spec() as change:
         change.add_field("id", IdentityTransform(), "part")
     table = loaded(lake_on.warehouse)
-    table.append(rows(1))
+    table.append(named_rows(1))
     with table.update_spec() as change:
         change.add_field("name", BucketTransform(2), "b")
     table = loaded(lake_on.warehouse)
-    table.append(rows(1, 5))
+    table.append(named_rows(1, 5))
     before = sorted_rows(table)
 
     done = lake_on.ok("compact", "db.t", "--rewrite-all", "--verify")
@@ -548,7 +545,7 @@ def test_an_older_spec_may_be_written(lake: CommandLine) -> None:
         change.add_field("id", IdentityTransform(), "part")
     table = loaded(lake.warehouse)
     for _ in range(2):
-        table.append(rows(1, 2))
+        table.append(named_rows(1, 2))
 
     done = lake.ok("compact", "db.t", "--min-input-files", "2", "--spec-id", "0")
 
@@ -566,13 +563,13 @@ def test_files_without_field_ids_are_read_by_the_name_mapping(
     for number in range(5):
         path = tmp_path / f"{number}.parquet"
         # Another order than the schema's.
-        pq.write_table(rows(number).select(["name", "id"]), path)
+        pq.write_table(named_rows(number).select(["name", "id"]), path)
         paths.append(str(path))
     table.add_files(paths)
 
     assert lake.ok("compact", "db.t", "--verify")["result"]["added_files"] == 1
     assert sorted_rows(loaded(lake.warehouse)) == sorted(
-        repr(r) for r in rows(*range(5)).to_pylist()
+        repr(r) for r in named_rows(*range(5)).to_pylist()
     )
 
 
@@ -751,7 +748,7 @@ def test_rows_are_found_by_their_partition_of_any_type_afterwards(
 def test_what_cannot_be_done_is_refused_with_one_document_and_no_change(
     lake: CommandLine, arguments: list[str], code: int
 ) -> None:
-    make_table(lake.warehouse).append(rows(1))
+    make_table(lake.warehouse).append(named_rows(1))
     before = files_below(lake.warehouse)
 
     result = lake("--json", "compact", *arguments)

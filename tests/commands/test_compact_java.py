@@ -11,7 +11,11 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
-from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    make_table,
+    open_session,
+    pyiceberg_table,
+)
 
 from lake.core.data.rows.writer import WriteSettings, open_writer
 from lake.core.spec.types.arrow_schema import arrow_schema
@@ -131,5 +135,5 @@ def test_the_choice_is_javas(java: JavaPeer, lake: CommandLine, case: str) -> No
 
 
 def sizes(warehouse: Path, name: str) -> list[int]:
-    files = pyiceberg_catalog(warehouse).load_table(name).inspect.files()
+    files = pyiceberg_table(warehouse, name).inspect.files()
     return sorted(files["file_size_in_bytes"].to_pylist())

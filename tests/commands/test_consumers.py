@@ -15,6 +15,7 @@ from support.tables.iceberg_tables import (
     make_table,
     open_session,
     pyiceberg_catalog,
+    pyiceberg_table,
 )
 
 from lake.core.base.errors import InvalidRequestError
@@ -29,7 +30,7 @@ TTL_MS = 30 * DAY_MS
 
 def appended(warehouse: Path, *numbers: int) -> list[int]:
     """Append one row a snapshot and return the ids of the snapshots."""
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     ids = []
     for number in numbers:
         table.append(pa.table({"id": pa.array([number], pa.int64()), "name": [f"n{number}"]}))
@@ -61,12 +62,12 @@ def note(
 
 
 def refs(warehouse: Path) -> dict[str, SnapshotRef]:
-    found: dict[str, SnapshotRef] = pyiceberg_catalog(warehouse).load_table("db.t").metadata.refs
+    found: dict[str, SnapshotRef] = pyiceberg_table(warehouse).metadata.refs
     return found
 
 
 def kept(warehouse: Path) -> list[int]:
-    metadata = pyiceberg_catalog(warehouse).load_table("db.t").metadata
+    metadata = pyiceberg_table(warehouse).metadata
     return sorted(item.snapshot_id for item in metadata.snapshots)
 
 
@@ -136,7 +137,7 @@ def test_the_list_shows_position_and_lag(
 def test_a_reader_that_has_read_nothing_needs_the_whole_history(
     lake: CommandLine, warehouse: Path, ids: list[int]
 ) -> None:
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     needed = first_unread(table.metadata, "main", None)
     note(warehouse, needed)
 
@@ -150,7 +151,7 @@ def test_a_reader_that_has_read_nothing_needs_the_whole_history(
 def test_the_oldest_unread_snapshot_is_the_child_of_the_position(
     warehouse: Path, ids: list[int]
 ) -> None:
-    metadata = pyiceberg_catalog(warehouse).load_table("db.t").metadata
+    metadata = pyiceberg_table(warehouse).metadata
 
     assert [first_unread(metadata, "main", number) for number in ids] == [*ids[1:], None]
     assert first_unread(metadata, "main", 42) == ids[0]
@@ -158,11 +159,11 @@ def test_the_oldest_unread_snapshot_is_the_child_of_the_position(
 
 def test_a_position_that_does_not_move_makes_no_commit(warehouse: Path, ids: list[int]) -> None:
     note(warehouse, ids[2])
-    before = pyiceberg_catalog(warehouse).load_table("db.t").metadata_location
+    before = pyiceberg_table(warehouse).metadata_location
 
     note(warehouse, ids[2])
 
-    assert pyiceberg_catalog(warehouse).load_table("db.t").metadata_location == before
+    assert pyiceberg_table(warehouse).metadata_location == before
     note(warehouse, ids[4])
     assert refs(warehouse)["lake-consumer-billing"].min_snapshots_to_keep == 2
 
@@ -241,7 +242,7 @@ def test_lake_commits_nothing_to_the_ref_of_a_consumer(
 
 def committed_to_the_ref(warehouse: Path) -> int:
     """Append a row to the ref of the consumer, as another program can."""
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     row = pa.table({"id": pa.array([99], pa.int64()), "name": ["foreign"]})
     table.append(row, branch="lake-consumer-billing")
     return int(table.metadata.refs["lake-consumer-billing"].snapshot_id)
@@ -270,7 +271,7 @@ def test_a_rollback_of_main_is_not_taken_for_a_commit_to_the_ref(
     lake: CommandLine, warehouse: Path, ids: list[int]
 ) -> None:
     note(warehouse, ids[3])
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     table.manage_snapshots().rollback_to_snapshot(ids[4]).commit()
 
     assert note(warehouse, None) == []
@@ -282,7 +283,7 @@ def test_a_rolled_back_snapshot_is_kept_for_its_age_as_without_a_reader(
     lake: CommandLine, warehouse: Path, ids: list[int]
 ) -> None:
     note(warehouse, None)
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     table.manage_snapshots().rollback_to_snapshot(ids[3]).commit()
 
     lake.ok("expire", "db.t", "--older-than", "1d", "--retain-last", "1")
@@ -356,7 +357,7 @@ def test_another_table_with_the_same_name_gets_no_ref(warehouse: Path, ids: list
 def test_a_consumer_of_a_branch_protects_that_branch(
     lake: CommandLine, warehouse: Path, ids: list[int]
 ) -> None:
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     table.manage_snapshots().create_branch(ids[5], "audit").commit()
     for number in (10, 11):
         row = pa.table({"id": pa.array([number], pa.int64()), "name": ["x"]})
@@ -376,7 +377,7 @@ def test_history_that_was_removed_all_the_same_is_reported(
     lake: CommandLine, warehouse: Path, ids: list[int]
 ) -> None:
     note(warehouse, ids[2])
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     table.maintenance.expire_snapshots().by_ids(ids[:4]).commit()
 
     document = lake.ok("consumers", "db.t")

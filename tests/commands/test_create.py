@@ -10,22 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.table.metadata import TableMetadata
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import (
     after,
     applied_then,
     files_below,
-    pyiceberg_catalog,
 )
 
 from lake.core.base.errors import InvalidRequestError
 from lake.core.spec.types.type_syntax import parse_columns
 from lake.core.spec.types.type_text import type_text
-
-
-def metadata_of(lake: CommandLine, name: str = "db.t") -> TableMetadata:
-    return pyiceberg_catalog(lake.warehouse).load_table(name).metadata
 
 
 def test_a_table_has_the_columns_the_layout_and_the_properties_that_were_given(
@@ -38,7 +32,7 @@ def test_a_table_has_the_columns_the_layout_and_the_properties_that_were_given(
         *("--key", "id", "--property", "owner=me", "--format-version", "3"),
     )["result"]
 
-    metadata = metadata_of(lake)
+    metadata = lake.table().metadata
     schema = metadata.schema()
     assert str(schema.find_type("tags.element.m")) == "map<string, decimal(9, 2)>"
     assert schema.find_field("tags.element.a b").required
@@ -58,7 +52,7 @@ def test_columns_come_from_a_file_or_another_table(lake: CommandLine, tmp_path: 
     lake.ok("create", "db.a", "--from", source, "--key", "id")
     lake.ok("create", "db.b", "--from", "db.a")
 
-    assert metadata_of(lake, "db.a").schema() == metadata_of(lake, "db.b").schema()
+    assert lake.table("db.a").metadata.schema() == lake.table("db.b").metadata.schema()
     lake.ok("ingest", "db.b", source)
 
 
@@ -83,7 +77,7 @@ def test_a_table_that_another_process_creates_meanwhile_is_not_changed(
     other = lake.with_faults(after(lambda: lake.ok("create", "db.t", "theirs long")))
 
     assert other("create", "db.t", "ours long", *option).exit_code == code
-    assert metadata_of(lake).schema().column_names == ["theirs"]
+    assert lake.table().metadata.schema().column_names == ["theirs"]
 
 
 def test_a_table_whose_creation_was_not_answered_is_recognised(lake: CommandLine) -> None:
@@ -141,9 +135,9 @@ def test_columns_may_be_in_one_argument_or_in_several(lake: CommandLine) -> None
     )
     lake.ok("create", "db.t", one, "day date")
     names = ["id", "tags", "price", "map", "day"]
-    assert [item.name for item in metadata_of(lake).schema().fields] == names
+    assert [item.name for item in lake.table().metadata.schema().fields] == names
     lake.ok("alter", "db.t", "--add-column", "x int, y struct<a: int, b: int>")
-    assert [item.name for item in metadata_of(lake).schema().fields] == [*names, "x", "y"]
+    assert [item.name for item in lake.table().metadata.schema().fields] == [*names, "x", "y"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import make_table, pyiceberg_table
 
 
 def expire_first(table: Any) -> None:
@@ -69,7 +69,7 @@ def test_a_run_is_not_finished_where_the_history_since_it_began_is_cut(
     source = tmp_path / "rows.csv"
     source.write_text("id,name\n7,x\n")
     lake.ok("ingest", "db.t", source, "--stage", "--run-id", "r1")
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     for number in range(3):
         table.append(pa.table({"id": pa.array([number], pa.int64()), "name": [f"n{number}"]}))
     expire_first(table)

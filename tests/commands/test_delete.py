@@ -21,7 +21,6 @@ from support.tables.iceberg_tables import (
     applied_then,
     files_below,
     open_session,
-    pyiceberg_catalog,
     refused_with,
 )
 from support.tiers import examples
@@ -71,7 +70,7 @@ def ids(lake: CommandLine, *options: object) -> list[int]:
 
 def by_pyiceberg(lake: CommandLine) -> list[int]:
     """Return the ids that PyIceberg reads; it does not read deletion vectors of lake's kind in version 3."""
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     return sorted(table.scan().to_arrow()["id"].to_pylist())
 
 
@@ -281,7 +280,7 @@ def test_files_of_earlier_partition_specs_are_searched_too(lake: CommandLine) ->
 def test_rows_that_stay_keep_the_tables_order(lake: CommandLine) -> None:
     create(lake, ROWS, 2, "--sort-by", "id desc")
     delete(lake, "id = 4", *COPY)
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     assert table.scan().to_arrow()["id"].to_pylist() == [7, 6, 5, 3, 2, 1]
     (entry,) = table.inspect.files().to_pylist()
     assert entry["sort_order_id"] == 1
@@ -302,10 +301,7 @@ def test_a_row_that_is_deleted_already_does_not_count(
         delete(lake, "id in (1, 6)", *POSITION)
     else:
         table = open_session(lake.warehouse).table("db.t")
-        (path,) = (
-            task.file.file_path
-            for task in pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().plan_files()
-        )
+        (path,) = (task.file.file_path for task in lake.table().scan().plan_files())
         commit_deletes(table, position_file(table, [(path, 0), (path, 5)], names_file=False))
     shown = lake.ok("delete", "db.t", "--where", "id < 4", "--dry-run", "--count")
     assert shown["plan"]["rows"] == 2
@@ -383,7 +379,7 @@ def test_of_two_processes_with_one_run_id_one_deletes(lake: CommandLine) -> None
     before = racing("--json", "delete", "db.t", "--where", "part = 'b'", "--run-id", "r", *COPY)
     assert before.json()["status"] == "nothing-to-do", before
     assert ids(lake) == [2, 3, 4, 5, 6, 7, 9]
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     live = {task.file.file_path.rsplit("/", 1)[1] for task in table.scan().plan_files()}
     first = {entry.file_path.rsplit("/", 1)[1] for entry in _all_files(table)}
     on_disk = {path.name for path in (lake.warehouse / "db/t/data").rglob("*.parquet")}
@@ -431,7 +427,7 @@ def test_a_deletion_that_always_loses_is_a_conflict_and_leaves_no_file(
     result = lake.with_faults(*racing)("--json", "delete", "db.t", "--where", "part = 'a'", *mode)
     assert (result.exit_code, result.json()["status"]) == (4, "conflict")
     assert ids(lake)[:7] == [1, 2, 3, 4, 5, 6, 7]
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     live = {task.file.file_path.rsplit("/", 1)[1] for task in table.scan().plan_files()}
     assert {path.name for path in (lake.warehouse / "db/t/data").rglob("*.parquet")} == live
 
@@ -448,10 +444,10 @@ def test_under_snapshot_isolation_rows_that_are_appended_meanwhile_stay(
 
 def test_files_that_cannot_contain_matching_rows_are_not_a_conflict(lake: CommandLine) -> None:
     create(lake, ROWS, 2, "--partition-by", "part")
-    before = pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata.current_snapshot_id
+    before = lake.table().metadata.current_snapshot_id
     racing = lake.with_faults(after(lambda: load(lake, [(8, "z", 1.0)])))
     done = racing.ok("delete", "db.t", "--where", "part = 'b' and id = 3")
-    metadata = pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata
+    metadata = lake.table().metadata
     snapshot = metadata.current_snapshot()
     assert snapshot is not None
     # The rollback that undoes the deletion keeps the other commit.

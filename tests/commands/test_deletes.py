@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_deletes, equality_file, position_file
-from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import open_session
 from support.tables.partitioned_tables import add
 from support.tiers import examples
 
@@ -171,7 +171,7 @@ def delete_positions(
 
 def data_files(lake: CommandLine) -> list[tuple[str, str | None, int, list[int]]]:
     """Return the path, the partition, the sequence number and the ids of each data file."""
-    handle = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    handle = lake.table()
     files = []
     for manifest in handle.current_snapshot().manifests(handle.io):
         for entry in manifest.fetch_manifest_entry(handle.io):

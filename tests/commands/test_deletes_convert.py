@@ -17,7 +17,7 @@ from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
 from support.tables.delete_files import commit_deletes, equality_file
 from support.tables.flink_fixtures import canonical_rows
-from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import open_session
 from support.tables.partitioned_tables import add
 from support.tiers import examples
 
@@ -27,14 +27,8 @@ from lake.core.maintain.compaction.options import CompactionOptions
 from lake.core.maintain.compaction.plan import plan_compaction
 
 
-def load(lake: CommandLine, text: str, *options: str) -> None:
-    source = Path(lake.warehouse.parent / "changed.csv")
-    source.write_text(text)
-    lake.ok("ingest", "db.t", source, *options)
-
-
 def upsert(lake: CommandLine, text: str, key: str, kind: str = "equality") -> None:
-    load(lake, text, "--upsert", "--key", key, "--deletes", kind)
+    lake.load(text, "--upsert", "--key", key, "--deletes", kind)
 
 
 def rows(lake: CommandLine) -> list[Any]:
@@ -51,7 +45,7 @@ def kinds(lake: CommandLine) -> list[str]:
 @pytest.mark.parametrize("version", ["2", "3"])
 def test_the_rows_stay_and_no_equality_delete_is_left(lake: CommandLine, version: str) -> None:
     created = ("--create", "--property", f"format-version={version}", "--partition-by", "day")
-    load(lake, "id,day,x\n1,a,1\n2,a,1\n3,b,1\n4,b,1\n", *created)
+    lake.load("id,day,x\n1,a,1\n2,a,1\n3,b,1\n4,b,1\n", *created)
     upsert(lake, "id,day,x\n1,a,2\n4,b,2\n", "id,day", "position")
     upsert(lake, "id,day,x\n2,a,3\n4,b,3\n", "id,day")
     upsert(lake, "id,day,x\n2,a,4\n", "id,day")
@@ -75,10 +69,10 @@ def test_rows_of_a_partition_whose_column_was_dropped_are_deleted(
     lake: CommandLine, version: str
 ) -> None:
     created = ("--create", "--property", f"format-version={version}", "--partition-by", "day")
-    load(lake, "id,day,x\n1,a,1\n2,a,1\n3,b,1\n4,,1\n", *created)
+    lake.load("id,day,x\n1,a,1\n2,a,1\n3,b,1\n4,,1\n", *created)
     lake.ok("alter", "db.t", "--partition-by", "")
     # Iceberg's writers compare with the current spec only.
-    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as change:
+    with lake.table().update_schema() as change:
         change.delete_column("day")
     upsert(lake, "id,x\n2,2\n4,2\n", "id")
     expected = ["1,1", "2,2", "3,1", "4,2"]
@@ -90,7 +84,7 @@ def test_rows_of_a_partition_whose_column_was_dropped_are_deleted(
     assert rows(lake) == ["1,1", "2,2", "3,3", "4,2"]
     assert lake.ok("check", "db.t", "--deep")["result"]["errors"] == 0
     if version == "2":
-        found = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow()
+        found = lake.table().scan().to_arrow()
         assert sorted(found.to_pylist(), key=lambda row: row["id"]) == [
             {"id": 1, "x": 1},
             {"id": 2, "x": 2},
@@ -168,7 +162,7 @@ def test_the_rows_are_those_of_a_model(
                 lake.ok("deletes", "db.t", "--convert")
         lake.ok("deletes", "db.t", "--convert")
 
-        read = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow()
+        read = lake.table().scan().to_arrow()
         assert "equality" not in kinds(lake)
         expected, found = (
             sorted(str([same(row[name]) for name in (*NAMES, "more")]) for row in table_rows)
@@ -194,7 +188,7 @@ def test_tables_of_flink_keep_their_rows(name: str, tmp_path: Path) -> None:
 
 
 def test_a_table_of_version_1_is_refused(lake: CommandLine) -> None:
-    load(lake, "id\n1\n", "--create", "--property", "format-version=1")
+    lake.load("id\n1\n", "--create", "--property", "format-version=1")
     result = lake("deletes", "db.t", "--convert")
     assert result.exit_code == 3
     assert "format version 1" in result.stderr
@@ -203,7 +197,7 @@ def test_a_table_of_version_1_is_refused(lake: CommandLine) -> None:
 @pytest.mark.parametrize("version", ["2", "3"])
 def test_null_and_negative_zero_are_compared(lake: CommandLine, version: str) -> None:
     created = ("--create", "--property", f"format-version={version}")
-    load(lake, "k,n,x\n1.5,1,1\nNaN,2,1\n,3,1\n-0.0,4,1\n0.0,4,1\n2.5,,1\n", *created)
+    lake.load("k,n,x\n1.5,1,1\nNaN,2,1\n,3,1\n-0.0,4,1\n0.0,4,1\n2.5,,1\n", *created)
     upsert(lake, "k,n,x\n1.5,1,2\n-0.0,4,2\n", "k,n")
     upsert(lake, "k,n,x\n9.5,1,3\n", "n")
     before = rows(lake)
@@ -225,7 +219,7 @@ def test_deletes_that_match_no_row_are_removed(lake: CommandLine) -> None:
 def test_a_concurrent_writer_loses_nothing(
     lake: CommandLine, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(lake, "id,x\n1,1\n2,1\n3,1\n", "--create")
+    lake.load("id,x\n1,1\n2,1\n3,1\n", "--create")
     upsert(lake, "id,x\n2,2\n", "id")
     real = conversion._commit
     calls: list[int] = []
@@ -234,7 +228,7 @@ def test_a_concurrent_writer_loses_nothing(
         calls.append(1)
         if len(calls) == 1:
             if other == "append":
-                load(lake, "id,x\n2,9\n")
+                lake.load("id,x\n2,9\n")
             elif other == "upsert":
                 upsert(lake, "id,x\n3,9\n", "id")
             else:
@@ -263,7 +257,7 @@ def test_a_concurrent_writer_loses_nothing(
 def test_data_files_of_earlier_commits_are_planned_for(
     lake: CommandLine, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(lake, "id,x\n1,1\n3,1\n", "--create")
+    lake.load("id,x\n1,1\n3,1\n", "--create")
     start = lake.ok("snapshots", "db.t")["result"]["snapshots"][0]["snapshot_id"]
     upsert(lake, "id,x\n2,2\n", "id")
     real = conversion._commit
@@ -296,7 +290,7 @@ def test_options_of_a_conversion_need_it(lake: CommandLine) -> None:
 @pytest.mark.parametrize("version", ["2", "3"])
 def test_a_filter_limits_the_conversion_to_partitions(lake: CommandLine, version: str) -> None:
     created = ("--create", "--property", f"format-version={version}", "--partition-by", "day")
-    load(lake, "id,day,x\n1,a,1\n2,a,1\n3,b,1\n4,b,1\n", *created)
+    lake.load("id,day,x\n1,a,1\n2,a,1\n3,b,1\n4,b,1\n", *created)
     upsert(lake, "id,day,x\n1,a,2\n4,b,2\n", "id,day")
     upsert(lake, "id,day,x\n2,a,3\n4,b,3\n", "id,day", "position")
     before = rows(lake)
@@ -315,7 +309,7 @@ def test_a_filter_limits_the_conversion_to_partitions(lake: CommandLine, version
 
 
 def test_a_filter_does_not_leave_out_deletes_of_all_partitions(lake: CommandLine) -> None:
-    load(lake, "id,day,x\n1,a,1\n2,a,1\n3,b,1\n", "--create")
+    lake.load("id,day,x\n1,a,1\n2,a,1\n3,b,1\n", "--create")
     upsert(lake, "id,day,x\n1,a,2\n", "id,day")
     lake.ok("alter", "db.t", "--partition-by", "day")
     before = rows(lake)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_deletes, equality_file, position_file
-from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import open_session
 from support.tiers import examples
 
 import lake.core.maintain.compaction.execute as compaction
@@ -30,9 +30,7 @@ def create(lake: CommandLine, *options: str, version: str = "2") -> None:
 
 
 def load(lake: CommandLine, ids: list[int], part: str = "a", *options: str) -> None:
-    source = Path(lake.warehouse.parent / "rows.csv")
-    source.write_text("id,part\n" + "".join(f"{number},{part}\n" for number in ids))
-    lake.ok("ingest", "db.t", source, *options)
+    lake.load("id,part\n" + "".join(f"{number},{part}\n" for number in ids), *options)
 
 
 def delete(lake: CommandLine, ids: list[int], partition: tuple[bytes, ...] = ()) -> None:
@@ -56,7 +54,7 @@ def scanned(lake: CommandLine, *options: object) -> list[int]:
 
 
 def by_pyiceberg(lake: CommandLine, snapshot_id: str | None = None) -> list[int]:
-    handle = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    handle = lake.table()
     scan = handle.scan(snapshot_id=None if snapshot_id is None else int(snapshot_id))
     ids: list[int] = scan.to_arrow()["id"].to_pylist()
     return sorted(ids)
@@ -235,7 +233,7 @@ def test_partial_progress_commits_a_conversion_in_parts(
     assert (done["result"]["removed_equality_deletes"], kinds(lake).count("equality")) == (2, 0)
     # The delete file of a partition goes as soon as the partition is done.
     middle = done["snapshot_ids"][commits // 2 - 1]
-    handle = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    handle = lake.table()
     left = handle.inspect.delete_files(snapshot_id=int(middle)).to_pylist()
     assert [row["content"] for row in left].count(2) == 1
     assert by_pyiceberg(lake) == [2, 3, 100, 101]
@@ -353,7 +351,7 @@ def with_position_deletes(lake: CommandLine, kind: str) -> None:
     create(lake, "--property", f"write.delete.granularity={scope}")
     for start in (0, 10, 20):
         load(lake, list(range(start, start + 10)))
-    handle = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    handle = lake.table()
     paths = sorted(handle.inspect.data_files()["file_path"].to_pylist())
     table = open_session(lake.warehouse).table("db.t")
     for turn in range(3):
@@ -399,7 +397,7 @@ def test_files_are_merged_even_if_more_commits_are_allowed_than_there_are_merges
 ) -> None:
     create(lake)
     load(lake, [1, 2, 3])
-    handle = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    handle = lake.table()
     (path,) = handle.inspect.data_files()["file_path"].to_pylist()
     for place in (0, 1):
         table = open_session(lake.warehouse).table("db.t")

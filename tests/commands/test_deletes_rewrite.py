@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_deletes, position_file
-from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import open_session
 from support.tiers import examples
 
 import lake.core.maintain.compaction.execute as compaction
@@ -23,9 +23,7 @@ from lake.core.maintain.compaction.plan import plan_compaction
 
 
 def load(lake: CommandLine, text: str, *options: str) -> None:
-    source = Path(lake.warehouse.parent / "rows.csv")
-    source.write_text("id,part\n" + text)
-    lake.ok("ingest", "db.t", source, *options)
+    lake.load(f"id,part\n{text}", *options)
 
 
 def upsert(lake: CommandLine, text: str, *options: str) -> None:
@@ -33,8 +31,7 @@ def upsert(lake: CommandLine, text: str, *options: str) -> None:
 
 
 def rows(lake: CommandLine) -> list[tuple[Any, ...]]:
-    read = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow()
-    return sorted((row["id"], row["part"]) for row in read.to_pylist())
+    return sorted((row["id"], row["part"]) for row in lake.rows())
 
 
 def scanned(lake: CommandLine) -> list[int]:
@@ -52,7 +49,7 @@ def listed(lake: CommandLine) -> list[dict[str, Any]]:
 
 def data_files(lake: CommandLine) -> list[tuple[str, tuple[bytes, ...]]]:
     """Return the paths and partitions of the data files, by path."""
-    files = pyiceberg_catalog(lake.warehouse).load_table("db.t").inspect.data_files().to_pylist()
+    files = lake.table().inspect.data_files().to_pylist()
     values = [[value for value in row["partition"].values() if value is not None] for row in files]
     parts = [tuple(value.encode() for value in some) for some in values]
     return sorted(zip([row["file_path"] for row in files], parts, strict=True))
@@ -161,7 +158,7 @@ def test_old_deletes_of_a_younger_data_file_stay_without_effect(lake: CommandLin
     if pq.read_metadata(path.removeprefix("file://")).num_rows == 2:
         path, other = other, path
     delete(lake, [(path, 0), (other, 0)])
-    handle = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    handle = lake.table()
     handle.delete("id < 8")
     handle.add_files([path])
     delete(lake, [(path, 1)])

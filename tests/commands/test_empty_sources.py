@@ -17,7 +17,7 @@ from support.tables.iceberg_tables import (
     files_below,
     ids_in,
     make_table,
-    pyiceberg_catalog,
+    pyiceberg_table,
 )
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("op", pa.string())])
@@ -67,7 +67,7 @@ def test_a_source_without_rows_makes_the_table(
     assert document["result"]["rows_written"] == document["result"]["data_files"] == 0
     said = ["the source has no rows, so the columns of its CSV files are text"]
     assert document["warnings"] == (said if suffix == "csv" else [])
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     assert [field.name for field in table.schema().fields] == ["id", "name", "op"]
     assert str(table.schema().find_type("id")) == ("string" if suffix == "csv" else "long")
     assert lake.ok("scan", "db.t")["result"]["rows"] == 0
@@ -223,7 +223,7 @@ def test_allow_empty_removes_them(
     assert lake.ok("ingest", "db.t", tmp_path / "in.parquet", *asked)["status"] == "nothing-to-do"
     once_more = lake.ok("ingest", "db.t", tmp_path / "in.parquet", *options, "--allow-empty")
     assert once_more["status"] == "nothing-to-do"
-    newest = pyiceberg_catalog(warehouse).load_table("db.t").current_snapshot()
+    newest = pyiceberg_table(warehouse).current_snapshot()
     assert newest is not None
     assert newest.summary is not None
     assert newest.summary["total-records"] == str(len(kept))

@@ -17,6 +17,7 @@ from support.tables.iceberg_tables import (
     make_table,
     open_session,
     pyiceberg_catalog,
+    pyiceberg_table,
 )
 from support.tables.metadata_edits import edit_metadata
 
@@ -92,10 +93,7 @@ def test_one_snapshot_is_expired_by_its_name(
     document = lake.ok("expire", "db.t", "--snapshot", snapshots[0])
 
     assert document["result"]["snapshots"] == 1
-    left = [
-        str(item.snapshot_id)
-        for item in pyiceberg_catalog(warehouse).load_table("db.t").snapshots()
-    ]
+    left = [str(item.snapshot_id) for item in pyiceberg_table(warehouse).snapshots()]
     assert snapshots[0] not in left
     assert snapshots[2] in left
 
@@ -127,7 +125,7 @@ def test_bad_options_change_nothing(
 def test_only_one_branchs_snapshots_go_when_a_branch_is_named(
     lake: CommandLine, warehouse: Path, snapshots: list[str]
 ) -> None:
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     table.manage_snapshots().create_branch(int(snapshots[0]), "side").commit()
     options = ("--older-than", "0s", "--unsafe-retention", "--branch", "side")
 
@@ -166,14 +164,14 @@ def test_a_dropped_column_by_which_rows_are_deleted_stays_known(
     make_table(warehouse).append(rows)
     table = open_session(warehouse).table("db.t")
     commit_deletes(table, equality_file(table, [{"name": "a"}], ["name"]))
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+    with pyiceberg_table(warehouse).update_schema() as update:
         update.delete_column("name")
-    pyiceberg_catalog(warehouse).load_table("db.t").append(rows.select(["id"]).slice(0, 1))
+    pyiceberg_table(warehouse).append(rows.select(["id"]).slice(0, 1))
 
     lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--clean-metadata")
 
     assert lake.ok("scan", "db.t")["result"]["preview"] == [{"id": 1}, {"id": 2}]
-    assert len(pyiceberg_catalog(warehouse).load_table("db.t").metadata.schemas) == 2
+    assert len(pyiceberg_table(warehouse).metadata.schemas) == 2
 
 
 def test_a_staged_run_keeps_the_partition_spec_and_the_schema_that_it_needs(
@@ -195,7 +193,7 @@ def test_a_staged_run_keeps_the_partition_spec_and_the_schema_that_it_needs(
     lake.ok("compact", "db.t", "--rewrite-all")
     lake.ok("ingest", "db.t", file)
     assert lake.ok(*clean)["status"] == "done"
-    metadata = pyiceberg_catalog(warehouse).load_table("db.t").metadata
+    metadata = pyiceberg_table(warehouse).metadata
     assert (len(metadata.partition_specs), len(metadata.schemas)) == (1, 1)
 
 
@@ -214,7 +212,7 @@ def test_metadata_stays_if_it_is_not_known_what_a_checkpoint_needs(
 
     assert done["status"] == "nothing-to-do"
     assert "no schema and no partition spec is removed" in " ".join(done["warnings"])
-    assert len(pyiceberg_catalog(warehouse).load_table("db.t").metadata.partition_specs) == 2
+    assert len(pyiceberg_table(warehouse).metadata.partition_specs) == 2
 
 
 def test_files_of_a_table_with_two_names_stay(

@@ -17,7 +17,7 @@ from support.tables.iceberg_tables import (
     inject,
     make_table,
     open_session,
-    pyiceberg_catalog,
+    pyiceberg_table,
 )
 
 from lake.core.maintain.expiration.execute import execute
@@ -29,14 +29,14 @@ EXPIRE = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--retai
 
 def append(warehouse: Path, *ids: int) -> int:
     """Append rows and return the snapshot's id."""
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     table.append(pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{one}" for one in ids]}))
     return int(table.metadata.current_snapshot_id)
 
 
 def describe(warehouse: Path, snapshot_id: int, name: str, *, partitions: bool = False) -> Path:
     """Write a file of statistics and set it as a snapshot's."""
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     path = Path(table.location().removeprefix("file://")) / "metadata" / name
     path.write_bytes(b"x" * 1000)
     fields: dict[str, Any] = {
@@ -129,7 +129,7 @@ def test_files_outside_are_not_counted_as_going(
 ) -> None:
     make_table(warehouse)
     append(warehouse, 1)
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     [task] = table.scan().plan_files()
     outside = tmp_path / "outside.parquet"
     outside.write_bytes(Path(task.file.file_path.removeprefix("file://")).read_bytes())
@@ -149,7 +149,7 @@ def test_files_outside_are_not_counted_as_going(
 def test_what_another_writer_changed_meanwhile_is_explained(warehouse: Path) -> None:
     make_table(warehouse)
     append(warehouse, 1)
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     table.overwrite(pa.table({"id": pa.array([2], pa.int64()), "name": ["n2"]}))
     session = open_session(warehouse)
     plan = plan_expiration(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import make_table, pyiceberg_table
 
 ALL = ("--older-than", "0s", "--unsafe-retention")
 JOB = {
@@ -31,7 +31,7 @@ def busy(warehouse: Path) -> Any:
 
 
 def left_in(warehouse: Path) -> list[int]:
-    return [s.snapshot_id for s in pyiceberg_catalog(warehouse).load_table("db.t").snapshots()]
+    return [s.snapshot_id for s in pyiceberg_table(warehouse).snapshots()]
 
 
 def test_snapshots_up_to_a_jobs_commit_are_kept_and_reported(

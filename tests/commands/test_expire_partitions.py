@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import LongType, NestedField, TimestampType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import ids_in, pyiceberg_catalog
 from support.tables.partitioned_tables import add, backdate
 
 NOW = dt.datetime.now(dt.UTC).replace(tzinfo=None)
@@ -27,23 +27,18 @@ def day(ago: int) -> str:
     return (TODAY - dt.timedelta(days=ago)).isoformat()
 
 
-def ids(lake: CommandLine) -> list[int]:
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
-    return sorted(table.scan().to_arrow()["id"].to_pylist())
-
-
 def expire(lake: CommandLine, *options: object) -> dict[str, Any]:
     return lake.ok("expire-partitions", "db.t", *options)
 
 
 def test_partitions_whose_whole_range_is_old_go_and_the_others_stay(lake: CommandLine) -> None:
     add(lake, f"1,{day(40)}", f"2,{day(31)}", f"3,{day(30)}", f"4,{day(0)}", "5,")
-    before = pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot()
+    before = lake.table().current_snapshot()
 
     wanted = ("--by", "day", "--older-than", "30d")
     shown = expire(lake, *wanted, "--dry-run")
     assert shown["plan"]["partitions"] == 2
-    assert ids(lake) == [1, 2, 3, 4, 5]
+    assert ids_in(lake.warehouse) == [1, 2, 3, 4, 5]
     done = expire(lake, *wanted)
     assert {key: done["result"][key] for key in ("partitions", "data_files", "rows")} == {
         "partitions": 2,
@@ -52,9 +47,9 @@ def test_partitions_whose_whole_range_is_old_go_and_the_others_stay(lake: Comman
     }
     assert done["result"] == shown["plan"] | {"older_than": done["result"]["older_than"]}
     # Of the day that contains the limit some rows may be younger; NULL does not give a time.
-    assert ids(lake) == [3, 4, 5]
+    assert ids_in(lake.warehouse) == [3, 4, 5]
     assert "1 partitions have a value that does not give a time" in done["warnings"][0]
-    after = pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot()
+    after = lake.table().current_snapshot()
     assert before is not None
     assert after is not None
     assert after.parent_snapshot_id == before.snapshot_id
@@ -94,7 +89,7 @@ def test_no_row_that_is_young_enough_ever_goes(
 
     limit_ms = int((limit - dt.datetime(1970, 1, 1)) / dt.timedelta(milliseconds=1) // 1)
     cut = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=limit_ms)
-    assert ids(lake) == [
+    assert ids_in(lake.warehouse) == [
         number for number, time in enumerate(times) if not (time and _end(time, transform) <= cut)
     ]
 
@@ -134,7 +129,7 @@ def test_a_format_gives_texts_a_time(
 
     wanted = ("--by", "p", "--older-than", "30d", "--format", f"x{text_format}")
     assert expire(lake, *wanted)["result"]["partitions"] == 1
-    assert ids(lake) == [2, 3, 4]
+    assert ids_in(lake.warehouse) == [2, 3, 4]
 
 
 def test_the_oldest_go_first_if_there_are_more_than_the_maximum(lake: CommandLine) -> None:
@@ -143,14 +138,14 @@ def test_the_oldest_go_first_if_there_are_more_than_the_maximum(lake: CommandLin
     wanted = ("expire-partitions", "db.t", "--by", "day", "--older-than", "30d", "--max", "2")
     result = lake("--json", *wanted)
     assert (result.exit_code, result.json()["result"]["partitions_left"]) == (6, 1)
-    assert ids(lake) == [3, 4]
+    assert ids_in(lake.warehouse) == [3, 4]
     assert lake("--json", *wanted).exit_code == 0
-    assert ids(lake) == [4]
+    assert ids_in(lake.warehouse) == [4]
 
 
 def test_files_of_another_spec_go_only_if_all_their_rows_are_old(lake: CommandLine) -> None:
     add(lake, f"1,{day(60)}")
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     with table.update_spec() as change:
         change.remove_field("day")
     for rows in (
@@ -161,7 +156,7 @@ def test_files_of_another_spec_go_only_if_all_their_rows_are_old(lake: CommandLi
         add(lake, *rows)
 
     done = expire(lake, "--by", "day", "--older-than", "30d")
-    assert ids(lake) == [4, 5, 6]
+    assert ids_in(lake.warehouse) == [4, 5, 6]
     assert (done["result"]["data_files"], done["result"]["files_kept"]) == (2, 1)
     assert "1 files of another partition spec" in " ".join(done["warnings"])
 
@@ -173,13 +168,13 @@ def test_delete_files_leave_with_their_partitions(lake: CommandLine) -> None:
         source.write_text(f"id,day\n2,{day(60)}\n4,{day(1)}\n")
         upsert = ("--upsert", "--key", "id,day", "--deletes", kind)
         lake.ok("ingest", "db.t", source, *upsert)
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     assert table.inspect.delete_files().num_rows == 4
 
     done = expire(lake, "--by", "day", "--older-than", "30d")
     assert (done["result"]["partitions"], done["result"]["delete_files"]) == (1, 2)
     assert done["result"]["rows"] in {None, 2}
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     left = table.inspect.delete_files()["partition"].to_pylist()
     assert [str(item["day"]) for item in left] == [day(1)] * 2
 
@@ -191,7 +186,7 @@ def test_a_partition_goes_by_its_last_change(lake: CommandLine) -> None:
 
     wanted = ("--strategy", "update-time", "--older-than", "30d")
     assert expire(lake, *wanted)["result"]["partitions"] == 2
-    assert ids(lake) == [2, 4]
+    assert ids_in(lake.warehouse) == [2, 4]
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -204,7 +199,7 @@ def test_rows_that_are_in_no_partition_stay(lake: CommandLine, version: int) -> 
 
     wanted = ("--strategy", "update-time", "--older-than", "30d")
     assert expire(lake, *wanted)["result"]["partitions"] == 2
-    assert ids(lake) == [3]
+    assert ids_in(lake.warehouse) == [3]
 
 
 def test_a_partition_whose_last_change_is_not_known_stays_until_it_is_certainly_old(
@@ -215,7 +210,7 @@ def test_a_partition_whose_last_change_is_not_known_stays_until_it_is_certainly_
     add(lake, "9,2026-01-09")
     backdate(lake.warehouse, 24 * 50, 24 * 40, 24 * 20, 24 * 10)
     # The second and the third snapshot expire: their rows may be as new as the last one, for all that is known.
-    snapshots = list(pyiceberg_catalog(lake.warehouse).load_table("db.t").snapshots())
+    snapshots = list(lake.table().snapshots())
     named = itertools.chain.from_iterable(
         ("--snapshot", item.snapshot_id) for item in snapshots[1:3]
     )
@@ -223,7 +218,7 @@ def test_a_partition_whose_last_change_is_not_known_stays_until_it_is_certainly_
 
     wanted = ("--strategy", "update-time", "--older-than")
     assert expire(lake, *wanted, "30d")["result"]["partitions"] == 1
-    assert ids(lake) == [1, 2, 9]
+    assert ids_in(lake.warehouse) == [1, 2, 9]
     assert expire(lake, *wanted, "9d")["result"]["partitions"] == 3
 
 
@@ -241,7 +236,7 @@ def test_a_file_that_is_added_meanwhile_goes_too_and_a_younger_one_stays(
     other = lake.with_faults(meanwhile)
     done = other.ok("expire-partitions", "db.t", "--by", "day", "--older-than", "30d")
     assert done["result"]["data_files"] == 2
-    assert ids(lake) == [2, 4]
+    assert ids_in(lake.warehouse) == [2, 4]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +258,7 @@ def test_what_cannot_be_right_is_refused_and_nothing_changes(
 ) -> None:
     add(lake, f"1,{day(60)}")
     assert lake("--json", "expire-partitions", "db.t", *options).exit_code == code
-    assert ids(lake) == [1]
+    assert ids_in(lake.warehouse) == [1]
 
 
 def test_a_field_that_does_not_give_a_time_is_refused(lake: CommandLine) -> None:

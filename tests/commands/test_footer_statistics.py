@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
 from support.tables.parquet_footers import with_statistics, written_by
 
 PARQUET_MR = "parquet-mr version 1.8.2 (build c6522788629e590a53eb79874b95f6c3ff11f16c)"
@@ -34,7 +33,7 @@ def scanned(lake: CommandLine, where: str) -> int:
 
 def stored(lake: CommandLine, metric: str) -> dict[str, bytes]:
     """Return a metric of the only file, by column."""
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     (found,) = table.inspect.files()[metric].to_pylist()
     return {table.schema().find_column_name(number) or "": value for number, value in found or ()}
 
@@ -104,7 +103,7 @@ def test_deprecated_bounds_hold_for_signed_numbers_only(
     written_by(path, writer, deprecated=True)
     lake.ok("ingest", "db.t", path, "--create")
     lake.ok("add-files", "db.t", path)
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     (added,) = [
         row for row in table.inspect.files().to_pylist() if row["file_path"].endswith("/a.parquet")
     ]

@@ -30,7 +30,11 @@ from pyiceberg.types import (
 )
 from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_deletes
-from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    make_table,
+    open_session,
+    pyiceberg_table,
+)
 
 from lake.core.base.errors import RefusedError
 from lake.core.data.columns.reading_errors import reading_error
@@ -271,7 +275,7 @@ def test_compaction_corrects_wrong_counts_of_nulls(
     (warning,) = done["warnings"]
     assert f"wrong counts (column ts had {nulls} NULLs and has 0)" in warning
     assert sorted(rows_of(lake, "--where", "ts is not null")) == list(range(20))
-    (new,) = pyiceberg_catalog(warehouse).load_table("db.t").inspect.files().to_pylist()
+    (new,) = pyiceberg_table(warehouse).inspect.files().to_pylist()
     assert dict(new["null_value_counts"])[2] == 0
 
 
@@ -306,7 +310,7 @@ def test_a_column_that_its_file_lacks_although_values_are_counted_stops_a_compac
     assert (
         "had 0 NULLs and has 2, because a file does not contain" in found.json()["error"]["message"]
     )
-    assert len(pyiceberg_catalog(warehouse).load_table("db.t").metadata.snapshots) == 1
+    assert len(pyiceberg_table(warehouse).metadata.snapshots) == 1
 
 
 def test_a_wrong_number_of_rows_is_refused(lake: CommandLine, warehouse: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 from support.tables.pyiceberg_tables import course, edit
 
 # The long tests have all versions by all transforms.
@@ -102,7 +102,7 @@ def count_rows_as_added(row: dict[str, Any]) -> None:
 
 def edit_list(warehouse: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Change the rows of the current manifest list as another writer would have written them."""
-    snapshot = pyiceberg_catalog(warehouse).load_table("db.t").current_snapshot()
+    snapshot = pyiceberg_table(warehouse).current_snapshot()
     assert snapshot is not None
     path = Path(snapshot.manifest_list.removeprefix("file://"))
     with path.open("rb") as opened:

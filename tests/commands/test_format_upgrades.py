@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.damage import lists_of, read_avro, write_avro
-from support.tables.iceberg_tables import ids_in, pyiceberg_catalog
+from support.tables.iceberg_tables import ids_in
 
 COUNTS = ("added_files_count", "existing_files_count", "deleted_files_count", "added_rows_count")
 
@@ -44,5 +44,5 @@ def test_an_upgrade_waits_until_the_lists_of_its_branches_have_counts(
     lake.ok("manifests", "db.t", "--rewrite-all")
     lake.ok("alter", "db.t", "--format-version", "2")
     loaded(lake, tmp_path)
-    assert pyiceberg_catalog(lake.warehouse).load_table("db.t").format_version == 2
+    assert lake.table().format_version == 2
     assert ids_in(lake.warehouse) == [1, 1, 1]

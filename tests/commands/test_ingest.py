@@ -36,7 +36,7 @@ from support.tables.iceberg_tables import (
     ids_in,
     make_table,
     open_session,
-    pyiceberg_catalog,
+    pyiceberg_table,
 )
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", None, "c"]})
@@ -53,7 +53,7 @@ BY_DAY = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "day"))
 
 def table_of(warehouse: Path, name: str = "db.t") -> Table:
     """Return the table as PyIceberg sees it."""
-    return pyiceberg_catalog(warehouse).load_table(name)
+    return pyiceberg_table(warehouse, name)
 
 
 def rows_of(warehouse: Path, name: str = "db.t") -> list[dict[str, Any]]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv as csv_module
 import itertools
-import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +16,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables.change_logs import Model, shown, write_log
-from support.tables.iceberg_tables import files_below, make_table, open_session, pyiceberg_catalog
+from support.tables.csv_files import csv_changes
+from support.tables.iceberg_tables import files_below, make_table, open_session
 from support.tiers import examples
 
 from lake.core.base.errors import CommitConflictError
@@ -43,18 +42,6 @@ RETRACT = ["--changes-column", "op", "--changes-mode", "retract"]
 _numbers = itertools.count()
 
 
-def rows_of(lake: CommandLine, tmp_path: Path) -> list[dict[str, Any]]:
-    """Return the table's rows as lake reads them."""
-    out = tmp_path / "rows.json"
-    lake.ok("scan", "db.t", "--output", out, "--output-format", "json", "--replace")
-    return [json.loads(line) for line in out.read_text().splitlines()]
-
-
-def csv(path: Path, *lines: str) -> Path:
-    path.write_text("\n".join(["op,id,part,value", *lines]) + "\n")
-    return path
-
-
 @pytest.mark.parametrize("version", ["2", "3"])
 @pytest.mark.parametrize(
     ("spec", "key"),
@@ -73,7 +60,7 @@ def test_upserts_leave_the_last_row_of_each_key(
         assert document["result"]["rows_read"] == 120
         assert document["result"]["rows_inserted"] is None
         assert document["result"]["delete_files"] > 0
-        assert shown(rows_of(lake, tmp_path)) == shown(list(model.rows.values()))
+        assert shown(lake.scanned()) == shown(list(model.rows.values()))
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
@@ -87,7 +74,7 @@ def test_a_retracting_log_moves_rows_between_partitions(
         log = write_log(tmp_path / "log.parquet", model.retractions(100))
         lake.ok("ingest", "db.t", log, *RETRACT)
 
-        assert shown(rows_of(lake, tmp_path)) == shown(list(model.rows.values()))
+        assert shown(lake.scanned()) == shown(list(model.rows.values()))
 
 
 @pytest.mark.parametrize(
@@ -99,30 +86,37 @@ def test_deletes_are_left_out_and_counted_and_updates_are_not(
     lake: CommandLine, tmp_path: Path, mode: list[str], expected: dict[int, int]
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
-    lake.ok("ingest", "db.t", csv(tmp_path / "a.csv", "+I,1,x,1", "+I,2,x,1"), *mode, "--key", "id")
+    lake.ok(
+        "ingest",
+        "db.t",
+        csv_changes(tmp_path / "a.csv", "+I,1,x,1", "+I,2,x,1"),
+        *mode,
+        "--key",
+        "id",
+    )
     log = ["-U,1,x,1", "+U,1,x,2", "-D,2,x,1", "+I,3,x,3", "-D,3,x,3"]
 
     done = lake.ok(
-        *("ingest", "db.t", csv(tmp_path / "b.csv", *log), *mode, "--key", "id"),
+        *("ingest", "db.t", csv_changes(tmp_path / "b.csv", *log), *mode, "--key", "id"),
         "--ignore-deletes",
     )
 
     assert done["result"]["deletes_ignored"] == 2
     assert done["result"]["rows_read"] == 5
-    assert {row["id"]: row["value"] for row in rows_of(lake, tmp_path)} == expected
-    assert len(rows_of(lake, tmp_path)) == 3
+    assert {row["id"]: row["value"] for row in lake.scanned()} == expected
+    assert len(lake.scanned()) == 3
 
 
 def test_a_log_of_ignored_deletes_changes_nothing(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
-    lake.ok("ingest", "db.t", csv(tmp_path / "a.csv", "+I,1,x,1"), *UPSERT, "--key", "id")
-    log = csv(tmp_path / "b.csv", "-D,1,x,1")
+    lake.ok("ingest", "db.t", csv_changes(tmp_path / "a.csv", "+I,1,x,1"), *UPSERT, "--key", "id")
+    log = csv_changes(tmp_path / "b.csv", "-D,1,x,1")
 
     done = lake.ok("ingest", "db.t", log, *UPSERT, "--key", "id", "--ignore-deletes")
 
     assert done["status"] == "nothing-to-do"
     assert done["result"]["deletes_ignored"] == 1
-    assert len(rows_of(lake, tmp_path)) == 1
+    assert len(lake.scanned()) == 1
 
 
 @pytest.mark.spark
@@ -142,13 +136,15 @@ def test_spark_keeps_the_order_of_each_keys_changes(
     document = spark.ok("ingest", "db.t", logs, *UPSERT)
 
     assert document["result"]["rows_read"] == 360
-    assert shown(rows_of(lake, tmp_path)) == shown(list(model.rows.values()))
+    assert shown(lake.scanned()) == shown(list(model.rows.values()))
 
 
 def test_the_first_log_makes_the_table_without_equality_deletes(
     lake: CommandLine, tmp_path: Path
 ) -> None:
-    log = csv(tmp_path / "log.csv", "+I,1,x,1", "+U,1,x,2", "-D,2,,", "INSERT,3,x,3", "delete,3,,")
+    log = csv_changes(
+        tmp_path / "log.csv", "+I,1,x,1", "+U,1,x,2", "-D,2,,", "INSERT,3,x,3", "delete,3,,"
+    )
     document = lake.ok("ingest", "db.t", log, "--create", *UPSERT, "--key", "id")
 
     assert document["plan"]["mode"] == "changes"
@@ -156,22 +152,22 @@ def test_the_first_log_makes_the_table_without_equality_deletes(
     assert [column["name"] for column in document["plan"]["schema"]] == ["id", "part", "value"]
     assert document["result"]["rows_written"] == 3
     assert document["result"]["delete_files"] == 1
-    assert rows_of(lake, tmp_path) == [{"id": 1, "part": "x", "value": 2}]
+    assert lake.scanned() == [{"id": 1, "part": "x", "value": 2}]
 
 
 def test_a_log_of_deletes_alone_is_a_delete(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
-    lake.ok("ingest", "db.t", csv(tmp_path / "log.csv", "+I,1,x,1", "+I,2,x,2"), *UPSERT)
-    lake.ok("ingest", "db.t", csv(tmp_path / "log.csv", "-D,1,,"), *UPSERT)
+    lake.ok("ingest", "db.t", csv_changes(tmp_path / "log.csv", "+I,1,x,1", "+I,2,x,2"), *UPSERT)
+    lake.ok("ingest", "db.t", csv_changes(tmp_path / "log.csv", "-D,1,,"), *UPSERT)
 
-    assert rows_of(lake, tmp_path) == [{"id": 2, "part": "x", "value": 2}]
+    assert lake.scanned() == [{"id": 2, "part": "x", "value": 2}]
     (newest, _) = lake.ok("snapshots", "db.t")["result"]["snapshots"]
     assert newest["operation"] == "delete"
 
 
 def test_a_log_that_does_nothing_commits_nothing(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
-    document = lake.ok("ingest", "db.t", csv(tmp_path / "log.csv", "-U,1,x,1"), *UPSERT)
+    document = lake.ok("ingest", "db.t", csv_changes(tmp_path / "log.csv", "-U,1,x,1"), *UPSERT)
 
     assert document["status"] == "nothing-to-do"
     assert document["snapshot_ids"] == []
@@ -179,17 +175,17 @@ def test_a_log_that_does_nothing_commits_nothing(lake: CommandLine, tmp_path: Pa
 
 def test_a_second_run_of_an_id_does_nothing(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
-    log = csv(tmp_path / "log.csv", "+I,1,x,1")
+    log = csv_changes(tmp_path / "log.csv", "+I,1,x,1")
     first = lake.ok("ingest", "db.t", log, *RETRACT, "--run-id", "r")
     second = lake.ok("ingest", "db.t", log, *RETRACT, "--run-id", "r")
 
     assert (first["status"], second["status"]) == ("done", "nothing-to-do")
-    assert len(rows_of(lake, tmp_path)) == 1
+    assert len(lake.scanned()) == 1
 
 
 def test_a_dry_run_shows_the_key_and_writes_nothing(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
-    log = csv(tmp_path / "log.csv", "+I,1,x,1")
+    log = csv_changes(tmp_path / "log.csv", "+I,1,x,1")
     before = files_below(lake.warehouse)
     document = lake.ok("ingest", "db.t", log, *UPSERT, "--dry-run")
 
@@ -208,23 +204,23 @@ def test_new_columns_of_a_log_are_added_but_not_what_its_rows_do(
     log.write_text('{"op": "+I", "id": 1, "part": "x", "value": 1, "note": "n"}\n')
     lake.ok("ingest", "db.t", log, *UPSERT, "--evolve")
 
-    assert rows_of(lake, tmp_path) == [{"id": 1, "part": "x", "value": 1, "note": "n"}]
-    assert pyiceberg_catalog(lake.warehouse).load_table("db.t").schema().column_names[-1] == "note"
+    assert lake.scanned() == [{"id": 1, "part": "x", "value": 1, "note": "n"}]
+    assert lake.table().schema().column_names[-1] == "note"
 
 
 def test_of_two_loads_at_once_the_later_commit_replaces_the_others_row(
     lake: CommandLine, tmp_path: Path
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
-    slow = csv(tmp_path / "slow.csv", "+I,1,x,1", "+I,2,x,1")
-    fast = csv(tmp_path / "fast.csv", "+I,1,x,2", "+I,3,x,2")
+    slow = csv_changes(tmp_path / "slow.csv", "+I,1,x,1", "+I,2,x,1")
+    fast = csv_changes(tmp_path / "fast.csv", "+I,1,x,2", "+I,3,x,2")
     session = open_session(lake.warehouse)
     options = ChangeOptions(changes_column="op", changes_mode="upsert")
     plan = plan_changelog_load(session, "db.t", IngestOptions(sources=[str(slow)]), options)
     lake.ok("ingest", "db.t", fast, *UPSERT)
     execute_changes(session, plan)
 
-    found = sorted((row["id"], row["value"]) for row in rows_of(lake, tmp_path))
+    found = sorted((row["id"], row["value"]) for row in lake.scanned())
     assert found == [(1, 1), (2, 1), (3, 2)]
 
 
@@ -243,7 +239,7 @@ def test_a_bad_row_is_reported_and_nothing_is_left(
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
     before = files_below(lake.warehouse)
-    result = lake("--json", "ingest", "db.t", csv(tmp_path / "log.csv", *lines), *mode)
+    result = lake("--json", "ingest", "db.t", csv_changes(tmp_path / "log.csv", *lines), *mode)
 
     assert result.exit_code == 7
     assert message in result.json()["error"]["message"]
@@ -257,8 +253,8 @@ def test_rows_without_a_key_are_set_aside_in_their_order(
     make_table(lake.warehouse, schema=SCHEMA)
     logs = tmp_path / "logs"
     logs.mkdir()
-    csv(logs / "a.csv", "+I,1,x,1", "-D,,,", "+I,,x,2")
-    csv(logs / "b.csv", "-U,,x,3", "+U,2,x,4")
+    csv_changes(logs / "a.csv", "+I,1,x,1", "-D,,,", "+I,,x,2")
+    csv_changes(logs / "b.csv", "-U,,x,3", "+U,2,x,4")
     monkeypatch.setattr(planning, "_SMALLEST_TASK_BYTES", 1)
     before = files_below(lake.warehouse)
     document = CommandLine(lake.warehouse, engine=engine).ok(
@@ -279,7 +275,7 @@ def test_rows_without_a_key_are_set_aside_in_their_order(
     assert [row["_row"] for row in rejected] == ["-D,,,", "+I,,x,2", "-U,,x,3"]
     assert [row["_line"] for row in rejected] == ["3", "4", "2"]
     assert [row["op"] for row in rejected] == ["-D", "+I", "-U"]
-    assert sorted(row["id"] for row in rows_of(lake, tmp_path)) == [1, 2]
+    assert sorted(row["id"] for row in lake.scanned()) == [1, 2]
     assert not [path for path in files_below(lake.warehouse) - before if "rejects" in str(path)]
 
 
@@ -297,7 +293,7 @@ def test_a_key_without_a_partitions_source_is_refused_with_the_reason(
     lake: CommandLine, tmp_path: Path
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
-    log = csv(tmp_path / "log.csv", "+I,1,x,1")
+    log = csv_changes(tmp_path / "log.csv", "+I,1,x,1")
     result = lake("--json", "ingest", "db.t", log, *UPSERT, "--key", "id")
 
     assert result.exit_code == 3
@@ -312,7 +308,7 @@ def test_a_table_with_files_of_another_spec_is_refused(lake: CommandLine, tmp_pa
     table.append(pa.table({"id": [1], "part": ["x"], "value": [1]}, schema=_arrow()))
     with table.update_spec() as update:
         update.add_field("part", IdentityTransform(), "part")
-    log = csv(tmp_path / "log.csv", "+I,1,x,1")
+    log = csv_changes(tmp_path / "log.csv", "+I,1,x,1")
     result = lake("--json", "ingest", "db.t", log, *UPSERT, "--key", "id,part")
 
     assert result.exit_code == 3
@@ -324,7 +320,7 @@ def test_a_spec_that_changes_while_a_log_is_loaded_is_a_conflict(
 ) -> None:
     table = make_table(lake.warehouse, schema=SCHEMA, spec=BY_BUCKET)
     session = open_session(lake.warehouse)
-    ours = IngestOptions(sources=[str(csv(tmp_path / "ours.csv", "+U,1,x,2"))])
+    ours = IngestOptions(sources=[str(csv_changes(tmp_path / "ours.csv", "+U,1,x,2"))])
     plan = plan_changelog_load(
         session, "db.t", ours, ChangeOptions(changes_column="op", changes_mode="upsert")
     )
@@ -332,11 +328,11 @@ def test_a_spec_that_changes_while_a_log_is_loaded_is_a_conflict(
         update.remove_field("b")
         update.add_field("id", BucketTransform(8), "b8")
     # Of the new spec, which the plan's equality deletes do not reach.
-    lake.ok("ingest", "db.t", csv(tmp_path / "theirs.csv", "+I,1,x,1"), *UPSERT)
+    lake.ok("ingest", "db.t", csv_changes(tmp_path / "theirs.csv", "+I,1,x,1"), *UPSERT)
 
     with pytest.raises(CommitConflictError):
         execute_changes(session, plan)
-    assert [row["value"] for row in rows_of(lake, tmp_path)] == [1]
+    assert [row["value"] for row in lake.scanned()] == [1]
 
 
 def test_a_writer_of_the_old_spec_while_a_log_is_loaded_is_a_conflict(
@@ -344,7 +340,7 @@ def test_a_writer_of_the_old_spec_while_a_log_is_loaded_is_a_conflict(
 ) -> None:
     table = make_table(lake.warehouse, schema=SCHEMA, spec=BY_BUCKET)
     stale = open_session(lake.warehouse)
-    rows = csv(tmp_path / "theirs.csv", "+I,1,x,1")
+    rows = csv_changes(tmp_path / "theirs.csv", "+I,1,x,1")
     late = plan_changelog_load(
         stale,
         "db.t",
@@ -357,7 +353,7 @@ def test_a_writer_of_the_old_spec_while_a_log_is_loaded_is_a_conflict(
         update.remove_field("b")
         update.add_field("id", BucketTransform(8), "b8")
     session = open_session(lake.warehouse)
-    ours = IngestOptions(sources=[str(csv(tmp_path / "ours.csv", "+U,1,x,2"))])
+    ours = IngestOptions(sources=[str(csv_changes(tmp_path / "ours.csv", "+U,1,x,2"))])
     plan = plan_changelog_load(
         session, "db.t", ours, ChangeOptions(changes_column="op", changes_mode="upsert")
     )
@@ -367,7 +363,7 @@ def test_a_writer_of_the_old_spec_while_a_log_is_loaded_is_a_conflict(
         execute_changes(session, plan)
     with pytest.raises(CommitConflictError):
         execute_changes(stale, late)
-    assert [row["value"] for row in rows_of(lake, tmp_path)] == [1]
+    assert [row["value"] for row in lake.scanned()] == [1]
 
 
 def csv_of_rows(path: Path, *lines: str) -> Path:
@@ -382,7 +378,7 @@ def _arrow() -> pa.Schema:
 
 def test_format_version_1_has_no_deletes(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA, format_version="1")
-    result = lake("ingest", "db.t", csv(tmp_path / "log.csv", "+I,1,x,1"), *UPSERT)
+    result = lake("ingest", "db.t", csv_changes(tmp_path / "log.csv", "+I,1,x,1"), *UPSERT)
 
     assert result.exit_code == 3
 
@@ -406,7 +402,7 @@ def test_options_that_contradict_each_other_are_refused(
     lake: CommandLine, tmp_path: Path, options: list[str]
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
-    log = csv(tmp_path / "log.csv", "+I,1,x,1")
+    log = csv_changes(tmp_path / "log.csv", "+I,1,x,1")
 
     assert lake("ingest", "db.t", log, *options).exit_code == 2
 
@@ -450,7 +446,7 @@ def test_a_local_merge_leaves_the_rows_that_a_log_leaves(
         drop.mkdir()
         for part, changes in enumerate((log[:7], log[7:])):
             lines = [f"{kind},{key},p,{value}" for kind, key, value in changes]
-            csv(drop / f"{part}.csv", *lines)
+            csv_changes(drop / f"{part}.csv", *lines)
         result = lake.ok("ingest", "db.t", drop, *UPSERT, "--local-merge", size)["result"]
         for kind, key, value in log:
             if kind == "-D":
@@ -463,14 +459,14 @@ def test_a_local_merge_leaves_the_rows_that_a_log_leaves(
             assert result["changes_merged"] == len(changed) - len(last)
             assert result["rows_written"] == sum(kind != "-D" for kind in last.values())
         assert result["rows_read"] == len(log)
-    assert {row["id"]: row["value"] for row in rows_of(lake, folder)} == model
+    assert {row["id"]: row["value"] for row in lake.scanned()} == model
 
 
 def test_a_local_merge_needs_a_log_whose_changes_replace_rows(
     lake: CommandLine, tmp_path: Path
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA)
-    log = csv(tmp_path / "log.csv", "+I,1,a,1")
+    log = csv_changes(tmp_path / "log.csv", "+I,1,a,1")
     merge = ("--local-merge", "64MB")
     assert lake("ingest", "db.t", log, *RETRACT, *merge).exit_code == 2
     assert lake("ingest", "db.t", log, *merge).exit_code == 2

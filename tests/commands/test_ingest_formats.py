@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 
 WHEN = datetime.datetime(2024, 5, 6, 7, 8, 9, 123456)
 ROWS: list[dict[str, Any]] = [
@@ -90,7 +90,7 @@ def test_a_table_is_created_from_the_source_and_upserted(
     lake.ok("ingest", "db.t", path, "--create", *wanted)
 
     assert rows_of(lake, tmp_path, "db.t") == ROWS
-    loaded = pyiceberg_catalog(warehouse).load_table("db.t")
+    loaded = pyiceberg_table(warehouse)
     assert [str(item.field_type) for item in loaded.schema().fields[:5]] == [
         "long",
         "string",

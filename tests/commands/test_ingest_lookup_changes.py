@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables.change_logs import Row, shown, write_log
-from support.tables.iceberg_tables import files_below, make_table, open_session, pyiceberg_catalog
+from support.tables.csv_files import csv_changes
+from support.tables.iceberg_tables import files_below, make_table, open_session
 
 from lake.core.load.ingest.options import IngestOptions
 from lake.core.load.upsert.execute import execute_upsert
@@ -40,19 +40,9 @@ MODES = [
 
 
 def rows_of(lake: CommandLine) -> list[Row]:
-    """Return the table's rows as PyIceberg reads them; as lake does, if PyIceberg cannot."""
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
-    if table.metadata.format_version < 3:
-        rows: list[Row] = table.scan().to_arrow().to_pylist()
-        return rows
-    out = lake.warehouse.parent / "rows.json"
-    lake.ok("scan", "db.t", "--output", out, "--output-format", "json", "--replace")
-    return [json.loads(line) for line in out.read_text().splitlines()]
-
-
-def csv(path: Path, *lines: str) -> Path:
-    path.write_text("\n".join(["op,id,part,value", *lines]) + "\n")
-    return path
+    if lake.table().metadata.format_version < 3:
+        return lake.rows()
+    return lake.scanned()
 
 
 def log_of(chance: random.Random, count: int) -> list[Row]:
@@ -106,17 +96,17 @@ def test_one_commit_deletes_the_old_row_and_adds_the_new_one(
     lake: CommandLine, tmp_path: Path
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
-    lake.ok("ingest", "db.t", csv(tmp_path / "a.csv", "+I,1,x,1", "+I,2,x,1"), *LOOKUP)
+    lake.ok("ingest", "db.t", csv_changes(tmp_path / "a.csv", "+I,1,x,1", "+I,2,x,1"), *LOOKUP)
 
     done = lake(
-        "ingest", "db.t", csv(tmp_path / "b.csv", "-U,1,x,1", "+U,1,y,2", "-D,2,,"), *LOOKUP
+        "ingest", "db.t", csv_changes(tmp_path / "b.csv", "-U,1,x,1", "+U,1,y,2", "-D,2,,"), *LOOKUP
     )
 
     assert "applied 3 changes: 1 updated, 1 deleted" in done.stdout
     assert rows_of(lake) == [{"id": 1, "part": "y", "value": 2}]
     (newest, _) = lake.ok("snapshots", "db.t")["result"]["snapshots"]
     assert newest["operation"] == "overwrite"
-    metadata = pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata
+    metadata = lake.table().metadata
     summary = metadata.current_snapshot().summary
     assert summary.additional_properties["added-position-deletes"] == "2"
     assert summary.additional_properties["total-equality-deletes"] == "0"
@@ -126,7 +116,7 @@ def test_a_key_of_the_partition_is_still_needed_without_reading_the_table(
     lake: CommandLine, tmp_path: Path
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
-    log = csv(tmp_path / "a.csv", "+I,1,x,1")
+    log = csv_changes(tmp_path / "a.csv", "+I,1,x,1")
     for mode in (LOG, (*LOG, "--deletes", "equality")):
         refused = lake("--json", "ingest", "db.t", log, *mode)
         assert refused.exit_code == 3
@@ -138,10 +128,10 @@ def test_changes_without_an_effect_commit_nothing(
     lake: CommandLine, tmp_path: Path, lines: list[str]
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
-    lake.ok("ingest", "db.t", csv(tmp_path / "a.csv", "+I,1,x,1"), *LOOKUP)
+    lake.ok("ingest", "db.t", csv_changes(tmp_path / "a.csv", "+I,1,x,1"), *LOOKUP)
     before = files_below(lake.warehouse)
 
-    done = lake.ok("ingest", "db.t", csv(tmp_path / "b.csv", *lines), *LOOKUP)
+    done = lake.ok("ingest", "db.t", csv_changes(tmp_path / "b.csv", *lines), *LOOKUP)
 
     assert done["status"] == "nothing-to-do"
     assert files_below(lake.warehouse) == before
@@ -151,14 +141,16 @@ def test_ignored_deletes_are_counted(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
     log = ["+I,1,x,1", "-D,1,,", "+I,2,y,1", "+U,2,z,2", "-D,3,,"]
 
-    done = lake.ok("ingest", "db.t", csv(tmp_path / "a.csv", *log), *LOOKUP, "--ignore-deletes")
+    done = lake.ok(
+        "ingest", "db.t", csv_changes(tmp_path / "a.csv", *log), *LOOKUP, "--ignore-deletes"
+    )
 
     assert (done["result"]["rows_inserted"], done["result"]["deletes_ignored"]) == (2, 2)
     assert sorted(row["part"] for row in rows_of(lake)) == ["x", "z"]
 
 
 def test_the_first_log_makes_the_table(lake: CommandLine, tmp_path: Path) -> None:
-    log = csv(tmp_path / "a.csv", "+I,1,x,1", "+U,1,y,2", "-D,2,,", "+I,3,x,3", "-D,3,,")
+    log = csv_changes(tmp_path / "a.csv", "+I,1,x,1", "+U,1,y,2", "-D,2,,", "+I,3,x,3", "-D,3,,")
     words = ("--create", "--partition-by", "part", "--key", "id")
 
     done = lake.ok("ingest", "db.t", log, *LOOKUP, *words)
@@ -171,12 +163,12 @@ def test_of_two_loads_at_once_the_later_one_finds_the_moved_row(
     lake: CommandLine, tmp_path: Path
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
-    lake.ok("ingest", "db.t", csv(tmp_path / "a.csv", "+I,1,x,1", "+I,2,x,1"), *LOOKUP)
-    slow = csv(tmp_path / "slow.csv", "+U,1,z,3", "-D,2,,")
+    lake.ok("ingest", "db.t", csv_changes(tmp_path / "a.csv", "+I,1,x,1", "+I,2,x,1"), *LOOKUP)
+    slow = csv_changes(tmp_path / "slow.csv", "+U,1,z,3", "-D,2,,")
     session = open_session(lake.warehouse)
     options = UpsertOptions(changes_column="op", deletes="position")
     plan = plan_upsert(session, "db.t", IngestOptions(sources=[str(slow)]), options)
-    lake.ok("ingest", "db.t", csv(tmp_path / "b.csv", "+U,1,y,2", "+U,2,y,2"), *LOOKUP)
+    lake.ok("ingest", "db.t", csv_changes(tmp_path / "b.csv", "+U,1,y,2", "+U,2,y,2"), *LOOKUP)
 
     execute_upsert(session, plan)
 
@@ -189,8 +181,13 @@ def test_late_changes_and_late_deletes_are_stale(
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
     words = (*LOG, "--deletes", deletes, "--sequence", "value")
-    lake.ok("ingest", "db.t", csv(tmp_path / "a.csv", "+I,1,x,5", "+I,2,x,5", "+I,3,x,5"), *words)
-    log = csv(tmp_path / "b.csv", "+U,1,y,4", "-D,2,,4", "-D,3,,6", "+U,4,y,2", "+U,4,z,1")
+    lake.ok(
+        "ingest",
+        "db.t",
+        csv_changes(tmp_path / "a.csv", "+I,1,x,5", "+I,2,x,5", "+I,3,x,5"),
+        *words,
+    )
+    log = csv_changes(tmp_path / "b.csv", "+U,1,y,4", "-D,2,,4", "-D,3,,6", "+U,4,y,2", "+U,4,z,1")
 
     done = lake.ok("ingest", "db.t", log, *words)
 
@@ -204,14 +201,16 @@ def test_late_changes_and_late_deletes_are_stale(
 def test_an_older_row_after_a_delete_is_warned_of(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
     words = (*LOOKUP, "--sequence", "value")
-    in_order = lake.ok("ingest", "db.t", csv(tmp_path / "a.csv", "+I,1,x,1", "-D,1,,5"), *words)
-    late = lake.ok("ingest", "db.t", csv(tmp_path / "b.csv", "-D,1,,5", "+I,1,y,3"), *words)
+    in_order = lake.ok(
+        "ingest", "db.t", csv_changes(tmp_path / "a.csv", "+I,1,x,1", "-D,1,,5"), *words
+    )
+    late = lake.ok("ingest", "db.t", csv_changes(tmp_path / "b.csv", "-D,1,,5", "+I,1,y,3"), *words)
 
     assert not any("older row" in text for text in in_order["warnings"])
     assert any("older row of 1 key:" in text for text in late["warnings"])
     assert rows_of(lake) == []
     # The table does not know of the delete.
-    lake.ok("ingest", "db.t", csv(tmp_path / "c.csv", "+I,1,y,3"), *words)
+    lake.ok("ingest", "db.t", csv_changes(tmp_path / "c.csv", "+I,1,y,3"), *words)
     assert rows_of(lake) == [{"id": 1, "part": "y", "value": 3}]
 
 
@@ -229,7 +228,7 @@ def test_options_that_contradict_each_other(
     lake: CommandLine, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
-    log = csv(tmp_path / "a.csv", "+I,1,x,1")
+    log = csv_changes(tmp_path / "a.csv", "+I,1,x,1")
 
     refused = lake("--json", "ingest", "db.t", log, "--changes-column", "op", *words)
 
@@ -251,7 +250,7 @@ def test_a_bad_row_is_reported_and_nothing_is_left(
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
     before = files_below(lake.warehouse)
 
-    refused = lake("--json", "ingest", "db.t", csv(tmp_path / "a.csv", *lines), *LOOKUP)
+    refused = lake("--json", "ingest", "db.t", csv_changes(tmp_path / "a.csv", *lines), *LOOKUP)
 
     assert refused.exit_code == 7
     assert message in refused.json()["error"]["message"]
@@ -260,7 +259,7 @@ def test_a_bad_row_is_reported_and_nothing_is_left(
 
 def test_rejected_changes_keep_their_kind(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse, schema=SCHEMA, spec=BY_PART)
-    log = csv(tmp_path / "a.csv", "+I,1,x,1", "-D,,,", "+U,1,y,2")
+    log = csv_changes(tmp_path / "a.csv", "+I,1,x,1", "-D,,,", "+U,1,y,2")
 
     done = lake.ok(
         "ingest", "db.t", log, *LOOKUP, "--max-rejects", "99", "--rejects", tmp_path / "bad.csv"

@@ -19,7 +19,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables.change_logs import Row, shown, write_log
-from support.tables.iceberg_tables import files_below, make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import files_below, make_table
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -37,14 +37,6 @@ BY_SEQUENCE = (*LOOKUP, "--sequence", "value")
 @pytest.fixture
 def lake(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path / "warehouse", engine="inline")
-
-
-def rows_of(lake: CommandLine, name: str = "db.t") -> list[Row]:
-    """Return a table's rows as PyIceberg reads them."""
-    found: list[Row] = (
-        pyiceberg_catalog(lake.warehouse).load_table(name).scan().to_arrow().to_pylist()
-    )
-    return found
 
 
 def csv(path: Path, *lines: str) -> Path:
@@ -94,10 +86,10 @@ def test_a_table_of_changes_is_followed_in_the_order_of_a_column(
             lake.ok("ingest", "db.log", "--create", log)
         done = lake.ok(*follow)
 
-        assert shown(rows_of(lake)) == shown(list(model.rows.values()))
+        assert shown(lake.rows()) == shown(list(model.rows.values()))
         assert (done["result"]["epochs"], done["result"]["rows_read"]) == (1, 60)
     assert lake.ok(*follow)["status"] == "nothing-to-do"
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     assert table.schema().column_names == ["id", "part", "value"]
     summary = table.current_snapshot().summary.additional_properties
     assert summary["total-equality-deletes"] == "0"
@@ -106,7 +98,7 @@ def test_a_table_of_changes_is_followed_in_the_order_of_a_column(
     # A compaction writes the changes of several commits into one file.
     lake.ok("compact", "db.log", "--rewrite-all")
     lake.ok("ingest", "db.u", "--from-table", "db.log", "--create", *BY_SEQUENCE)
-    assert shown(rows_of(lake, "db.u")) == shown(list(model.rows.values()))
+    assert shown(lake.rows("db.u")) == shown(list(model.rows.values()))
 
 
 def test_of_equal_values_the_change_of_the_newest_commit_counts(
@@ -122,7 +114,7 @@ def test_of_equal_values_the_change_of_the_newest_commit_counts(
     again = lake.ok("ingest", "db.t", *words)
 
     expected = [(1, "x"), (3, "y"), (4, "z"), (5, "x")]
-    assert sorted((row["id"], row["part"]) for row in rows_of(lake)) == expected
+    assert sorted((row["id"], row["part"]) for row in lake.rows()) == expected
     assert (first["result"]["rows_read"], first["result"]["rows_inserted"]) == (9, 4)
     assert (again["result"]["rows_updated"], again["result"]["rows_inserted"]) == (4, 0)
 
@@ -140,7 +132,7 @@ def test_late_changes_and_ignored_deletes_of_a_table_are_counted(
     result = done["result"]
     names = ("rows_inserted", "rows_updated", "rows_deleted", "rows_stale", "deletes_ignored")
     assert [result[name] for name in names] == [1, 0, 0, 1, 1]
-    assert sorted(row["id"] for row in rows_of(lake)) == [1, 2, 3]
+    assert sorted(row["id"] for row in lake.rows()) == [1, 2, 3]
 
 
 def test_changes_of_a_table_without_a_key_are_set_aside_with_their_kind(
@@ -157,7 +149,7 @@ def test_changes_of_a_table_without_a_key_are_set_aside_with_their_kind(
     assert "NULL in the key column id" in refused.json()["error"]["message"]
     assert done["result"]["rows_rejected"] == 1
     assert "-D" in (tmp_path / "bad.csv").read_text()
-    assert rows_of(lake) == [{"id": 1, "part": "y", "value": 3}]
+    assert lake.rows() == [{"id": 1, "part": "y", "value": 3}]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +183,7 @@ def test_changes_of_a_table_need_an_order_and_their_kinds(
 
     assert refused.exit_code == code, refused
     assert message in refused.json()["error"]["message"]
-    assert rows_of(lake) == []
+    assert lake.rows() == []
 
 
 @pytest.mark.slow
@@ -200,9 +192,9 @@ def test_a_service_applies_the_changes_that_a_table_gets(lake: CommandLine, tmp_
     words = ("ingest", "db.t", "--from-table", "db.log", "--follow", "--stream", "s", "--create")
     words = (*words, "--partition-by", "part", "--commit-interval", "1s", *BY_SEQUENCE)
     process = lake.start("--json", *words)
-    _until(lambda: len(rows_of(lake)) == 2)
+    _until(lambda: len(lake.rows()) == 2)
     lake.ok("ingest", "db.log", csv(tmp_path / "b.csv", "+U,1,y,3", "-D,2,x,2", "+U,1,z,2"))
-    _until(lambda: rows_of(lake) == [{"id": 1, "part": "y", "value": 3}])
+    _until(lambda: lake.rows() == [{"id": 1, "part": "y", "value": 3}])
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=60)
 
@@ -236,10 +228,10 @@ def test_each_epoch_of_a_watch_moves_rows_and_drops_late_ones(
 
     result = done["result"]
     assert (result["epochs"], result["rows_inserted"], result["rows_updated"]) == (2, 3, 1)
-    assert {row["id"]: row["part"] for row in rows_of(lake)} == {1: "y", 2: "x", 3: "x"}
+    assert {row["id"]: row["part"] for row in lake.rows()} == {1: "y", 2: "x", 3: "x"}
     csv(drop / "3.csv", "-D,3,,9", "-D,2,x,4")
     assert lake.ok(*watch)["result"]["rows_deleted"] == 1
-    assert {row["id"]: row["part"] for row in rows_of(lake)} == {1: "y", 2: "x"}
+    assert {row["id"]: row["part"] for row in lake.rows()} == {1: "y", 2: "x"}
 
 
 # Divided among tables
@@ -257,8 +249,8 @@ def test_divided_changes_move_rows_between_the_partitions_of_their_table(
     done = lake.ok("ingest", "db.{part}", log, *route, "--run-id", "b")
     again = lake.ok("ingest", "db.{part}", log, *route, "--run-id", "b")
 
-    assert rows_of(lake, "db.x") == [{"id": 1, "part": "x", "value": 3}]
-    assert rows_of(lake, "db.y") == []
+    assert lake.rows("db.x") == [{"id": 1, "part": "x", "value": 3}]
+    assert lake.rows("db.y") == []
     assert [(item["table"], item["rows"]) for item in done["result"]["tables"]] == [
         ("db.x", 1),
         ("db.y", 0),
@@ -279,7 +271,7 @@ def test_divided_changes_are_compared_with_the_rows_of_their_table(
 
     by_table = {item["table"]: item for item in done["result"]["tables"]}
     assert [by_table[f"db.{part}"]["rows"] for part in "wxyz"] == [0, 0, 1, 1]
-    assert {part: rows_of(lake, f"db.{part}")[0]["value"] for part in "xyz"} == dict(
+    assert {part: lake.rows(f"db.{part}")[0]["value"] for part in "xyz"} == dict(
         zip("xyz", (5, 6, 1), strict=True)
     )
 
@@ -299,7 +291,7 @@ def test_a_divided_row_whose_sequence_is_not_a_number_is_set_aside_with_its_line
     assert "NaN in the sequence column value" in refused.json()["error"]["message"]
     assert done["result"]["rows_rejected"] == 1
     assert json.loads((tmp_path / "bad.json").read_text())["_line"] == 3
-    assert [row["id"] for row in rows_of(lake, "db.x")] == [1]
+    assert [row["id"] for row in lake.rows("db.x")] == [1]
 
 
 def test_a_watch_divides_moving_changes(lake: CommandLine, tmp_path: Path) -> None:
@@ -312,8 +304,8 @@ def test_a_watch_divides_moving_changes(lake: CommandLine, tmp_path: Path) -> No
     done = lake.ok(*watch, "--commit-files", "1", *LOOKUP)
 
     assert done["result"]["epochs"] == 2
-    assert rows_of(lake, "db.x") == [{"id": 1, "part": "x", "value": 2}]
-    assert rows_of(lake, "db.y") == []
+    assert lake.rows("db.x") == [{"id": 1, "part": "x", "value": 2}]
+    assert lake.rows("db.y") == []
 
 
 # Before they are committed
@@ -338,6 +330,6 @@ def test_a_load_that_reads_the_table_is_not_staged_but_can_be_checked_in_a_branc
     assert files_below(lake.warehouse) == before
     lake.ok("ref", "db.t", "--branch-create", "check")
     lake.ok(*words, "--branch", "check")
-    assert sorted(row["id"] for row in rows_of(lake)) == [1, 2]
+    assert sorted(row["id"] for row in lake.rows()) == [1, 2]
     lake.ok("ref", "db.t", "--fast-forward", "main", "--to", "check")
-    assert rows_of(lake) == [{"id": 1, "part": "y", "value": 2}]
+    assert lake.rows() == [{"id": 1, "part": "y", "value": 2}]

@@ -32,14 +32,6 @@ DAY = [
 AGAIN = ("--create", "--evolve", "--run-id", "2026-01-31")
 
 
-def rows_of(lake: CommandLine, name: str) -> list[dict[str, Any]]:
-    """Return the rows that PyIceberg reads."""
-    found: list[dict[str, Any]] = (
-        pyiceberg_catalog(lake.warehouse).load_table(name).scan().to_arrow().to_pylist()
-    )
-    return found
-
-
 def tables_of(lake: CommandLine, namespace: str = "audit") -> list[str]:
     return sorted(name[-1] for name in pyiceberg_catalog(lake.warehouse).list_tables(namespace))
 
@@ -76,11 +68,11 @@ def lake(tmp_path: Path) -> CommandLine:
 def test_each_row_is_loaded_into_the_table_of_its_value(lake: CommandLine, day: Path) -> None:
     document = routed(lake, day, *AGAIN)
 
-    assert rows_of(lake, "audit.pay") == [
+    assert lake.rows("audit.pay") == [
         {"kind": "pay", "user": "b", "amount": 7.0},
         {"kind": "pay", "user": "b", "amount": 1.5},
     ]
-    login = rows_of(lake, "audit.login")
+    login = lake.rows("audit.login")
     assert [(row["kind"], row["user"], row["at"] is None) for row in login] == [
         ("login", "a", False),
         ("login", "c", True),
@@ -88,9 +80,7 @@ def test_each_row_is_loaded_into_the_table_of_its_value(lake: CommandLine, day: 
     assert document["result"]["tables"] == [
         {
             "table": name,
-            "snapshot_id": str(
-                pyiceberg_catalog(lake.warehouse).load_table(name).metadata.current_snapshot_id
-            ),
+            "snapshot_id": str(lake.table(name).metadata.current_snapshot_id),
             "rows": 2,
             "created": True,
             "new_columns": [],
@@ -111,7 +101,7 @@ def test_a_repetition_with_the_run_id_loads_nothing(lake: CommandLine, day: Path
     assert second["result"]["rows_written"] == 0
     ids = {item["table"]: item["snapshot_id"] for item in first["result"]["tables"]}
     assert {name: item["snapshot_id"] for name, item in items(second).items()} == ids
-    assert len(rows_of(lake, "audit.pay")) == 2
+    assert len(lake.rows("audit.pay")) == 2
 
 
 def test_a_table_with_the_run_id_of_another_source_stays_as_it_is(
@@ -124,7 +114,7 @@ def test_a_table_with_the_run_id_of_another_source_stays_as_it_is(
 
     statuses = {name: item["status"] for name, item in items(document).items()}
     assert statuses == {"audit.new": "done", "audit.pay": "nothing-to-do"}
-    assert len(rows_of(lake, "audit.pay")) == 2
+    assert len(lake.rows("audit.pay")) == 2
 
 
 def test_a_table_gets_only_the_new_columns_that_its_rows_have(
@@ -137,7 +127,7 @@ def test_a_table_gets_only_the_new_columns_that_its_rows_have(
 
     new = {name: item["new_columns"] for name, item in items(document).items()}
     assert new == {"audit.login": ["ip"], "audit.pay": ["tax"]}
-    assert set(rows_of(lake, "audit.pay")[0]) == {"kind", "user", "amount", "tax"}
+    assert set(lake.rows("audit.pay")[0]) == {"kind", "user", "amount", "tax"}
 
 
 BAD = b"""kind,n,note
@@ -181,7 +171,7 @@ def test_rows_without_a_table_are_set_aside_with_their_line(
     for row, (_, _, reason) in zip(found, SET_ASIDE, strict=True):
         assert reason in row["_reason"]
     assert document["result"]["rows_rejected"] == len(SET_ASIDE)
-    assert sorted(row["n"] for row in rows_of(lake, "audit.ok")) == [0, 1]
+    assert sorted(row["n"] for row in lake.rows("audit.ok")) == [0, 1]
     assert tables_of(lake) == ["ok", "other"]
     # The same command finds the file that it wrote.
     assert routed(lake, *words)["status"] == "nothing-to-do"
@@ -227,7 +217,7 @@ def test_values_of_other_types_name_tables(
     routed(lake, path, "--create")
 
     assert tables_of(lake) == names
-    assert sum(len(rows_of(lake, f"audit.{name}")) for name in names) == 3
+    assert sum(len(lake.rows(f"audit.{name}")) for name in names) == 3
 
 
 def test_a_column_of_another_type_is_refused(lake: CommandLine, tmp_path: Path) -> None:
@@ -243,9 +233,9 @@ def test_cells_of_csv_have_the_type_of_their_table(lake: CommandLine, tmp_path: 
 
     routed(lake, second, "--create")
 
-    assert sorted(row["code"] for row in rows_of(lake, "audit.a")) == ["007", "x"]
-    assert sorted(row["code"] for row in rows_of(lake, "audit.b")) in (["008", "9"], [8, 9])
-    assert len(rows_of(lake, "audit.7")) == len(rows_of(lake, "audit.007")) == 1
+    assert sorted(row["code"] for row in lake.rows("audit.a")) == ["007", "x"]
+    assert sorted(row["code"] for row in lake.rows("audit.b")) in (["008", "9"], [8, 9])
+    assert len(lake.rows("audit.7")) == len(lake.rows("audit.007")) == 1
 
 
 def test_too_many_tables_are_refused_before_anything_is_written(
@@ -287,7 +277,7 @@ def test_a_table_that_fails_does_not_stop_the_others(
         "audit.login": "nothing-to-do",
         "audit.pay": "done",
     }
-    assert len(rows_of(lake, "audit.login")) == len(rows_of(lake, "audit.pay")) == 2
+    assert len(lake.rows("audit.login")) == len(lake.rows("audit.pay")) == 2
 
 
 def test_a_row_that_does_not_fit_its_table_is_named_before_anything_is_loaded(
@@ -311,7 +301,7 @@ def test_a_missing_table_fails_alone(lake: CommandLine, day: Path, tmp_path: Pat
     error = items(document)["audit.pay"]["error"]
     assert (error["kind"], error["hint"]) == ("not-found", "add --create to create the table")
     assert "audit.pay" in error["message"]
-    assert len(rows_of(lake, "audit.login")) == 3
+    assert len(lake.rows("audit.login")) == 3
     assert any("has no --run-id" in warning for warning in document["warnings"])
     # A repetition is not suggested: it would load rows twice.
     plain = lake("ingest", "audit.{kind}", day, "--route", "kind", "--evolve")
@@ -328,7 +318,7 @@ def test_new_columns_need_evolve(lake: CommandLine, day: Path, tmp_path: Path) -
     document = routed(lake, more, code=6)
 
     assert "tax" in items(document)["audit.pay"]["error"]["message"]
-    assert len(rows_of(lake, "audit.login")) == 3
+    assert len(lake.rows("audit.login")) == 3
 
 
 @pytest.mark.parametrize(
@@ -351,13 +341,13 @@ def test_a_killed_run_is_ended_by_its_repetition(
     words = ("ingest", "audit.{kind}", day, "--route", "kind", *AGAIN)
     killed(lake, point, *words)
     if point == SENT:
-        assert len(rows_of(lake, "audit.login")) == before + 2
+        assert len(lake.rows("audit.login")) == before + 2
 
     document = routed(lake, day, *AGAIN)
 
     assert items(document)["audit.pay"]["status"] == "done"
     for name in ("audit.login", "audit.pay"):
-        assert len(rows_of(lake, name)) == before + 2
+        assert len(lake.rows(name)) == before + 2
     assert routed(lake, day, *AGAIN)["status"] == "nothing-to-do"
 
 
@@ -378,7 +368,7 @@ def test_an_unknown_outcome_is_reported_without_secrets_and_repeated(
     failed = items(result.json())["audit.login"]
     assert (failed["status"], failed["error"]["kind"]) == ("unknown", "unknown")
     assert routed(lake, day, *AGAIN)["status"] == "done"
-    assert [len(rows_of(lake, f"audit.{name}")) for name in ("login", "pay")] == [4, 6]
+    assert [len(lake.rows(f"audit.{name}")) for name in ("login", "pay")] == [4, 6]
 
 
 def test_a_stopped_run_reports_the_tables_that_were_loaded(lake: CommandLine, day: Path) -> None:
@@ -388,7 +378,7 @@ def test_a_stopped_run_reports_the_tables_that_were_loaded(lake: CommandLine, da
     assert document["error"]["kind"] == "stopped"
     assert [item["table"] for item in document["result"]["tables"]] == ["audit.login"]
     assert items(routed(lake, day, *AGAIN))["audit.pay"]["rows"] == 2
-    assert [len(rows_of(lake, f"audit.{name}")) for name in ("login", "pay")] == [4, 4]
+    assert [len(lake.rows(f"audit.{name}")) for name in ("login", "pay")] == [4, 4]
 
 
 def test_names_that_a_catalog_folds_to_one_table_are_refused(
@@ -431,8 +421,8 @@ def test_rows_replace_those_with_their_key_in_each_table(lake: CommandLine, tmp_
         rejects,
     )
 
-    assert [row["v"] for row in rows_of(lake, "audit.a")] == ["new"]
-    assert sorted(row["v"] for row in rows_of(lake, "audit.b")) == ["b", "more"]
+    assert [row["v"] for row in lake.rows("audit.a")] == ["new"]
+    assert sorted(row["v"] for row in lake.rows("audit.b")) == ["b", "more"]
     assert document["result"]["rows_rejected"] == 1
     assert json.loads(rejects.read_text())["_line"] == 3
 

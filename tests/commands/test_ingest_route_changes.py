@@ -11,7 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables.change_logs import Model, Row, shown, write_log
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tables.csv_files import csv_changes
+from support.tables.iceberg_tables import make_table
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -23,19 +24,8 @@ UPSERT = ("--changes-column", "op", "--changes-mode", "upsert")
 RETRACT = ("--changes-column", "op", "--changes-mode", "retract")
 
 
-def rows_of(lake: CommandLine, folder: Path, name: str) -> list[dict[str, Any]]:
-    out = folder / "rows.json"
-    lake.ok("scan", name, "--output", out, "--output-format", "json", "--replace")
-    return [json.loads(line) for line in out.read_text().splitlines()]
-
-
 def routed(lake: CommandLine, log: Path, *words: object) -> dict[str, Any]:
     return lake.ok("ingest", "db.{part}", log, "--route", "part", *words)
-
-
-def csv(path: Path, *lines: str) -> Path:
-    path.write_text("\n".join(["op,id,part,value", *lines]) + "\n")
-    return path
 
 
 def _renamed(row: Row) -> Row:
@@ -71,24 +61,28 @@ def test_rows_that_a_retracting_log_moves_leave_their_table(
     expected = [_renamed(row) for row in model.rows.values()]
     for part in sorted({row["part"] for row in expected}):
         own = [row for row in expected if row["part"] == part]
-        assert shown(rows_of(lake, tmp_path, f"db.{part}")) == shown(own)
+        assert shown(lake.scanned(table=f"db.{part}")) == shown(own)
 
 
 def test_upserts_and_deletes_by_key_reach_the_table_of_their_value(
     lake: CommandLine, tmp_path: Path
 ) -> None:
-    first = csv(tmp_path / "a.csv", "+I,1,x,1", "+I,1,y,2", "+I,2,x,3")
+    first = csv_changes(tmp_path / "a.csv", "+I,1,x,1", "+I,1,y,2", "+I,2,x,3")
     routed(lake, first, *UPSERT, "--key", "id", "--create")
     make_table(lake.warehouse, "db.z", SCHEMA)
 
     done = routed(
-        lake, csv(tmp_path / "b.csv", "+U,1,x,9", "-D,1,y,", "-D,5,z,"), *UPSERT, "--key", "id"
+        lake,
+        csv_changes(tmp_path / "b.csv", "+U,1,x,9", "-D,1,y,", "-D,5,z,"),
+        *UPSERT,
+        "--key",
+        "id",
     )
 
-    assert {row["id"]: row["value"] for row in rows_of(lake, tmp_path, "db.x")} == {1: 9, 2: 3}
-    assert rows_of(lake, tmp_path, "db.y") == []
+    assert {row["id"]: row["value"] for row in lake.scanned(table="db.x")} == {1: 9, 2: 3}
+    assert lake.scanned(table="db.y") == []
     assert [item["table"] for item in done["result"]["tables"]] == ["db.x", "db.y", "db.z"]
-    assert "op" not in pyiceberg_catalog(lake.warehouse).load_table("db.x").schema().column_names
+    assert "op" not in lake.table("db.x").schema().column_names
 
 
 @pytest.mark.parametrize(
@@ -107,14 +101,14 @@ def test_a_bad_change_is_named_before_any_table_is_changed(
 ) -> None:
     for name in "xy":
         make_table(lake.warehouse, f"db.{name}", SCHEMA)
-    log = csv(tmp_path / "log.csv", "+I,3,x,1", line)
+    log = csv_changes(tmp_path / "log.csv", "+I,3,x,1", line)
 
     result = lake("--json", "ingest", "db.{part}", log, "--route", "part", *UPSERT, *words)
 
     assert result.exit_code == 7, result
     assert part in result.json()["error"]["message"]
     assert str(log) in result.json()["error"]["message"]
-    assert not pyiceberg_catalog(lake.warehouse).load_table("db.x").snapshots()
+    assert not lake.table("db.x").snapshots()
 
 
 def test_changes_without_a_key_are_set_aside_with_their_line(
@@ -122,21 +116,21 @@ def test_changes_without_a_key_are_set_aside_with_their_line(
 ) -> None:
     for name in "xy":
         make_table(lake.warehouse, f"db.{name}", SCHEMA)
-    log = csv(tmp_path / "log.csv", "+I,3,x,1", "+I,,x,2", "+I,4,no-name,2", "+I,5,y,2")
+    log = csv_changes(tmp_path / "log.csv", "+I,3,x,1", "+I,,x,2", "+I,4,no-name,2", "+I,5,y,2")
     rejects = tmp_path / "rejects.json"
 
     document = routed(lake, log, *UPSERT, "--max-rejects", "99", "--rejects", rejects)
 
     assert document["result"]["rows_rejected"] == 2
     assert [json.loads(one)["_line"] for one in rejects.read_text().splitlines()] == [3, 4]
-    assert [row["id"] for row in rows_of(lake, tmp_path, "db.x")] == [3]
-    assert [row["id"] for row in rows_of(lake, tmp_path, "db.y")] == [5]
+    assert [row["id"] for row in lake.scanned(table="db.x")] == [3]
+    assert [row["id"] for row in lake.scanned(table="db.y")] == [5]
 
 
 def test_a_log_without_the_column_of_row_kinds_is_refused(
     lake: CommandLine, tmp_path: Path
 ) -> None:
-    log = csv(tmp_path / "log.csv", "+I,3,x,1")
+    log = csv_changes(tmp_path / "log.csv", "+I,3,x,1")
     words = ("--changes-column", "kind", "--changes-mode", "upsert", "--key", "id", "--create")
 
     result = lake("--json", "ingest", "db.{part}", log, "--route", "part", *words)

@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from support.cli.command_line import CommandLine, Result
 from support.faults.killed_runs import SENDING, SENT, killed
-from support.tables.iceberg_tables import pyiceberg_catalog, refused_with
+from support.tables.iceberg_tables import pyiceberg_table, refused_with
 
 from lake.core.base.errors import TimedOutError
 from lake.core.table.snapshots.streams import STREAM
@@ -61,7 +61,7 @@ class Drop:
         return result.json()
 
     def table(self, kind: str) -> Any:
-        return pyiceberg_catalog(self.lake.warehouse).load_table(f"db.{kind}")
+        return pyiceberg_table(self.lake.warehouse, f"db.{kind}")
 
     def ids(self, kind: str) -> list[int]:
         return sorted(self.table(kind).scan().to_arrow().column("id").to_pylist())

@@ -35,7 +35,7 @@ from support.tables.iceberg_tables import (
     inject,
     make_table,
     open_session,
-    pyiceberg_catalog,
+    pyiceberg_table,
     refused_with,
 )
 from support.tiers import examples
@@ -66,13 +66,6 @@ LOG = [
     {"op": "+I", "id": 3, "part": "é", "value": 30},
 ]
 ROWS = [{"id": 7, "part": "x", "value": 70}, {"id": 8, "part": "é", "value": 80}]
-
-
-def rows_of(lake: CommandLine, tmp_path: Path) -> list[dict[str, Any]]:
-    """Return the table's rows as lake reads them."""
-    out = tmp_path / "rows.json"
-    lake.ok("scan", "db.t", "--output", out, "--output-format", "json", "--replace")
-    return [json.loads(line) for line in out.read_text().splitlines()]
 
 
 def source(tmp_path: Path, mode: tuple[str, ...], suffix: str = ".parquet") -> Path:
@@ -113,7 +106,7 @@ def test_a_staged_run_leaves_what_a_sink_of_flinks_leaves(
     result = document["result"]
     assert (document["status"], document["snapshot_ids"]) == ("done", [])
     assert (result["job_id"], result["checkpoint_id"]) == (job_id_of(RUN), "1")
-    assert pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot() is None
+    assert lake.table().current_snapshot() is None
     found = temporary_manifests(lake.warehouse)
     name = f"{job_id_of(RUN)}-{LAKE_OPERATOR_ID}-00000-0-1"
     kinds = ["data", "deletes"] if result["delete_files"] else ["data"]
@@ -286,7 +279,7 @@ def _rows(lake: CommandLine, tmp_path: Path, name: str) -> list[str]:
 def _summaries(lake: CommandLine, name: str) -> list[dict[str, str]]:
     """Return the summaries of snapshots without ids and without sizes of files, which depend on names."""
     found = []
-    for snapshot in pyiceberg_catalog(lake.warehouse).load_table(name).snapshots():
+    for snapshot in lake.table(name).snapshots():
         assert snapshot.summary
         summary = snapshot.summary.additional_properties
         kept = {
@@ -306,7 +299,7 @@ def test_version_one_can_only_stage_rows(lake: CommandLine, tmp_path: Path) -> N
     document = lake.ok("ingest", "db.t", path, "--run-id", RUN)
 
     assert (document["status"], document["result"]["rows_written"]) == ("done", 2)
-    assert shown(rows_of(lake, tmp_path)) == shown(ROWS)
+    assert shown(lake.scanned()) == shown(ROWS)
 
 
 def test_staging_a_run_twice_writes_it_once(table: CommandLine, tmp_path: Path) -> None:
@@ -328,7 +321,7 @@ def test_a_finished_run_is_never_loaded_again(table: CommandLine, tmp_path: Path
 
     assert statuses == ["done", "nothing-to-do", "nothing-to-do"]
     assert again["status"] == "nothing-to-do"
-    assert len(rows_of(table, tmp_path)) == 4
+    assert len(table.scanned()) == 4
 
 
 def test_a_dry_run_of_a_staged_run_changes_nothing(table: CommandLine, tmp_path: Path) -> None:
@@ -347,7 +340,7 @@ def test_a_dry_run_of_a_staged_run_changes_nothing(table: CommandLine, tmp_path:
 def test_a_run_is_finished_on_the_branch_that_it_was_written_for(
     table: CommandLine, tmp_path: Path
 ) -> None:
-    made = pyiceberg_catalog(table.warehouse).load_table("db.t")
+    made = pyiceberg_table(table.warehouse)
     made.manage_snapshots().create_branch(made.current_snapshot().snapshot_id, "side").commit()
     path = source(tmp_path, APPEND)
     table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN, "--branch", "side")
@@ -357,7 +350,7 @@ def test_a_run_is_finished_on_the_branch_that_it_was_written_for(
 
     assert wrong.exit_code == 2
     assert right["status"] == "done"
-    assert len(rows_of(table, tmp_path)) == 2
+    assert len(table.scanned()) == 2
 
 
 def test_a_run_whose_history_has_expired_is_not_committed(
@@ -401,12 +394,12 @@ def test_a_run_killed_before_its_commit_is_finished_by_the_next_without_its_sour
         UPSERT: {1: 0, 7: 70, 8: 80, 9: 90},
         CHANGES: {1: 11, 3: 30, 9: 90},
     }[mode]
-    assert {row["id"]: row["value"] for row in rows_of(table, tmp_path)} == expected
+    assert {row["id"]: row["value"] for row in table.scanned()} == expected
 
 
 def _unreachable(lake: CommandLine) -> set[str]:
     """Files that the table's metadata does not reach, by PyIceberg's reading."""
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     found = {table.metadata_location, *(log.metadata_file for log in table.metadata.metadata_log)}
     for snapshot in table.metadata.snapshots:
         found.add(snapshot.manifest_list)
@@ -426,14 +419,14 @@ def test_a_run_killed_after_its_commit_is_tidied_by_the_next(
 ) -> None:
     path = source(tmp_path, mode)
     killed(table, SENT, "ingest", "db.t", path, *mode, "--run-id", RUN)
-    before, rows = heads(table), rows_of(table, tmp_path)
+    before, rows = heads(table), table.scanned()
     assert temporary_manifests(table.warehouse) != []
 
     document = table.ok("ingest", "db.t", path, *mode, "--run-id", RUN)
 
     assert (document["status"], heads(table)) == ("nothing-to-do", before)
     assert temporary_manifests(table.warehouse) == []
-    assert rows_of(table, tmp_path) == rows
+    assert table.scanned() == rows
 
 
 @pytest.mark.slow
@@ -450,7 +443,7 @@ def test_a_run_killed_before_it_was_laid_down_whole_is_loaded_again(
     assert document["status"] == "done"
     assert document["result"]["rows_read"] == len(LOG)
     assert bool(document["warnings"]) == (point is BETWEEN)
-    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert {row["id"] for row in table.scanned()} == {1, 3, 9}
     assert temporary_manifests(table.warehouse) == []
 
 
@@ -479,7 +472,7 @@ def test_a_run_without_an_id_that_was_killed_can_be_finished_by_its_job_id(
     document = table.ok("ingest", "db.t", path, "--run-id", job_id)
 
     assert document["status"] == "done"
-    assert len(rows_of(table, tmp_path)) == 4
+    assert len(table.scanned()) == 4
 
 
 @pytest.mark.slow
@@ -493,7 +486,7 @@ def test_a_run_without_an_id_that_landed_before_it_was_killed_is_not_committed_t
     document = table.ok("ingest", "db.t", path, "--run-id", manifest.name[:32])
 
     assert document["status"] == "nothing-to-do"
-    assert len(rows_of(table, tmp_path)) == 4
+    assert len(table.scanned()) == 4
     assert temporary_manifests(table.warehouse) == []
 
 
@@ -523,7 +516,7 @@ def test_a_run_whose_discard_was_killed_is_loaded_again(table: CommandLine, tmp_
     document = table.ok("ingest", "db.t", path, "--run-id", RUN)
 
     assert (document["status"], document["result"]["rows_read"]) == ("done", 2)
-    assert len(rows_of(table, tmp_path)) == 4
+    assert len(table.scanned()) == 4
     left = [path for path in files_below(table.warehouse) if "lake-" in path]
     assert left == temporary_manifests(table.warehouse) == []
 
@@ -548,7 +541,7 @@ def test_a_truncated_manifest_is_not_a_run(
 
     assert (document["status"], document["result"]["rows_read"]) == ("done", len(LOG))
     assert "loaded again" in document["warnings"][0]
-    assert {row["id"] for row in rows_of(lake, folder)} == {1, 3}
+    assert {row["id"] for row in lake.scanned()} == {1, 3}
 
 
 @pytest.mark.parametrize("damage", ["missing", "short"])
@@ -566,7 +559,7 @@ def test_a_run_with_missing_files_is_loaded_again(
     document = table.ok("ingest", "db.t", path, "--run-id", RUN)
 
     assert document["result"]["rows_read"] == 2
-    assert len(rows_of(table, tmp_path)) == 4
+    assert len(table.scanned()) == 4
 
 
 # Discarded
@@ -603,14 +596,14 @@ def test_a_discard_of_a_committed_run_deletes_no_file_of_it(
 ) -> None:
     path = source(tmp_path, CHANGES)
     killed(table, SENT, "ingest", "db.t", path, *CHANGES, "--run-id", RUN)
-    rows = rows_of(table, tmp_path)
+    rows = table.scanned()
 
     document = table.ok("ingest", "db.t", "--discard", RUN)
 
     assert (document["status"], document["result"]["removed_files"]) == ("nothing-to-do", 0)
     assert "3 files" in document["warnings"][0]
     assert temporary_manifests(table.warehouse) == []
-    assert rows_of(table, tmp_path) == rows
+    assert table.scanned() == rows
 
 
 def test_a_discard_takes_only_an_id(table: CommandLine, tmp_path: Path) -> None:
@@ -647,7 +640,7 @@ def test_a_run_that_is_about_to_be_committed_cannot_be_discarded(
 
     assert document["status"] == "done"
     assert [result.exit_code for result in other.results] == [3]
-    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert {row["id"] for row in table.scanned()} == {1, 3, 9}
     assert [path for path in files_below(table.warehouse) if "lake-" in path] == []
 
 
@@ -662,7 +655,7 @@ def test_a_run_that_is_being_finished_cannot_be_discarded(
 
     assert document["status"] == "done"
     assert [result.exit_code for result in other.results] == [3]
-    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert {row["id"] for row in table.scanned()} == {1, 3, 9}
     assert [path for path in files_below(table.warehouse) if "lake-" in path] == []
 
 
@@ -678,7 +671,7 @@ def test_a_run_that_is_being_replayed_cannot_be_discarded(
 
     assert document["result"]["committed_checkpoints"] == 1
     assert [result.exit_code for result in other.results] == [3]
-    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert {row["id"] for row in table.scanned()} == {1, 3, 9}
     assert _unreachable(table) == set()
 
 
@@ -693,7 +686,7 @@ def test_a_run_that_is_replayed_while_its_writer_commits_is_committed_once(
     (theirs,) = other.results
     assert (document["status"], theirs.json()["status"]) == ("nothing-to-do", "done")
     assert len(heads(table)) == len(before) + 1
-    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert {row["id"] for row in table.scanned()} == {1, 3, 9}
     assert _unreachable(table) == set()
 
 
@@ -713,7 +706,7 @@ def test_a_run_without_an_id_that_is_replayed_while_its_writer_commits_is_commit
 
     assert (document["status"], results[0].json()["status"]) == ("nothing-to-do", "done")
     assert len(heads(table)) == len(before) + 1
-    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert {row["id"] for row in table.scanned()} == {1, 3, 9}
     assert _unreachable(table) == set()
 
 
@@ -727,7 +720,7 @@ def test_a_run_that_another_finishes_meanwhile_keeps_its_files(
 
     (theirs,) = other.results
     assert (document["status"], theirs.json()["status"]) == ("nothing-to-do", "done")
-    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert {row["id"] for row in table.scanned()} == {1, 3, 9}
     assert temporary_manifests(table.warehouse) == []
 
 
@@ -752,7 +745,7 @@ def test_two_processes_with_one_run_id_make_one_commit(table: CommandLine, tmp_p
     statuses = sorted(result.json()["status"] for result in results)
     assert statuses == ["done", "nothing-to-do", "nothing-to-do"]
     assert len(heads(table)) == len(before) + 1
-    assert len(rows_of(table, tmp_path)) == 4
+    assert len(table.scanned()) == 4
     assert temporary_manifests(table.warehouse) == []
 
 
@@ -786,7 +779,7 @@ def test_a_run_whose_outcome_is_unknown_is_finished_by_the_next(
     document = table.ok("ingest", "db.t", path, *CHANGES, "--run-id", RUN)
 
     assert document["status"] == "done"
-    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert {row["id"] for row in table.scanned()} == {1, 3, 9}
     assert not [path for path in files_below(table.warehouse) if "lake-" in path]
 
 
@@ -810,4 +803,4 @@ def test_a_commit_that_lands_after_its_run_gave_up_is_not_repeated(
 
     assert (document["status"], heads(table)) == ("nothing-to-do", before)
     assert _unreachable(table) == set()
-    assert {row["id"] for row in rows_of(table, tmp_path)} == {1, 3, 9}
+    assert {row["id"] for row in table.scanned()} == {1, 3, 9}

@@ -49,7 +49,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import make_table, pyiceberg_table
 from support.tiers import examples
 
 from lake.core.base.settings import Settings
@@ -185,7 +185,7 @@ def _write(path: Path, rows: pa.Table, kind: str) -> None:
 
 
 def _read(warehouse: Path) -> list[Any]:
-    found = pyiceberg_catalog(warehouse).load_table("db.t").scan().to_arrow().sort_by("row")
+    found = pyiceberg_table(warehouse).scan().to_arrow().sort_by("row")
     return [_comparable(value) for value in found["value"].to_pylist()]
 
 

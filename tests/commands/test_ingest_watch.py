@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from support.cli.command_line import CommandLine, Result
-from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import open_session, pyiceberg_catalog, pyiceberg_table
 
 from lake.core.base.outcome import Outcome
 from lake.core.load.continuous import epochs, state
@@ -77,12 +77,12 @@ class Drop:
 
     @property
     def rows(self) -> pa.Table:
-        return pyiceberg_catalog(self.warehouse).load_table("db.t").scan().to_arrow()
+        return pyiceberg_table(self.warehouse).scan().to_arrow()
 
     @property
     def epochs(self) -> list[dict[str, Any]]:
         """What the summaries of the snapshots say, oldest first."""
-        snapshots = pyiceberg_catalog(self.warehouse).load_table("db.t").metadata.snapshots
+        snapshots = pyiceberg_table(self.warehouse).metadata.snapshots
         texts = [one.summary.additional_properties.get(STREAM) for one in snapshots]
         return [json.loads(text) for text in texts if text]
 
@@ -293,7 +293,7 @@ def test_a_renamed_table_is_loaded_under_its_new_name(drop: Drop) -> None:
     assert drop.lake.ok(*words)["result"]["files_loaded"] == 1
     assert drop.lake.ok(*words)["status"] == "nothing-to-do"
     assert json.loads((drop.state / "state.json").read_text())["table"] == "db.u"
-    found = pyiceberg_catalog(drop.warehouse).load_table("db.u").scan().to_arrow()
+    found = pyiceberg_table(drop.warehouse, "db.u").scan().to_arrow()
     assert sorted(found.column("id").to_pylist()) == [1, 2]
 
 
@@ -333,7 +333,7 @@ def test_the_ledger_becomes_one_file_from_time_to_time(
 
 
 def _expire_by_pyiceberg(drop: Drop) -> None:
-    table = pyiceberg_catalog(drop.warehouse).load_table("db.t")
+    table = pyiceberg_table(drop.warehouse)
     head = table.metadata.current_snapshot_id
     gone = [one.snapshot_id for one in table.metadata.snapshots if one.snapshot_id != head]
     table.catalog.commit_table(table, (), (RemoveSnapshots(snapshot_ids=gone),))
@@ -532,7 +532,7 @@ def test_an_epoch_does_not_mix_schemas(drop: Drop) -> None:
 
     assert drop.ids == [1, 2, 3, 4, 5, 6, 7, 8]
     assert done["result"]["epochs"] == 3
-    table = pyiceberg_catalog(drop.warehouse).load_table("db.t")
+    table = pyiceberg_table(drop.warehouse)
     schemas = [one.schema_id for one in table.metadata.snapshots]
     assert [schemas.count(number) for number in sorted(set(schemas))] == [2, 4, 2]
 

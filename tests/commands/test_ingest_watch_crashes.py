@@ -13,7 +13,12 @@ import pyarrow as pa
 import pytest
 from support.cli.command_line import CommandLine
 from support.faults.killed_runs import SENDING, killed
-from support.tables.iceberg_tables import after, inject, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    after,
+    inject,
+    open_session,
+    pyiceberg_table,
+)
 
 from lake.core.base.settings import Settings
 from lake.core.table.flink.commits import CHECKPOINT_ID, JOB_ID, job_id_of
@@ -51,7 +56,7 @@ class Drop:
         return self.lake.ok(*self.words(*more))
 
     def table(self) -> Any:
-        return pyiceberg_catalog(self.lake.warehouse).load_table("db.t")
+        return pyiceberg_table(self.lake.warehouse)
 
     @property
     def ids(self) -> list[int]:

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 from support.cli.command_line import CommandLine, Result
 from support.faults.killed_runs import SENDING, killed
-from support.tables.iceberg_tables import after, inject, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    after,
+    inject,
+    open_session,
+    pyiceberg_table,
+)
 
 from lake.core.base.errors import NotAuthorisedError
 from lake.core.base.settings import Settings
@@ -55,7 +60,7 @@ class Drop:
 
     @property
     def ids(self) -> list[int]:
-        table = pyiceberg_catalog(self.lake.warehouse).load_table("db.t")
+        table = pyiceberg_table(self.lake.warehouse)
         return sorted(table.scan().to_arrow().column("id").to_pylist())
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.transforms import YearTransform
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 
 from lake.core.read.inspection import deletes_table
 from lake.core.table.manifests import read
@@ -69,7 +69,7 @@ def test_metadata_tables_are_those_of_pyiceberg(
 ) -> None:
     out = tmp_path / "out.parquet"
     inspected.ok("inspect", "db.t", kind, "--output", out)
-    judge = pyiceberg_catalog(inspected.warehouse).load_table("db.t").inspect
+    judge = pyiceberg_table(inspected.warehouse).inspect
     method = {"metadata-log": "metadata_log_entries"}.get(kind, kind)
     expected = getattr(judge, method)()
     if kind == "refs":
@@ -149,7 +149,7 @@ def test_tables_of_manifests_are_those_of_pyiceberg(
     done = lake.ok("inspect", "db.t", kind, "--output", out)
 
     found = pq.read_table(out).to_pylist()
-    judge = pyiceberg_catalog(lake.warehouse).load_table("db.t").inspect
+    judge = lake.table().inspect
     expected = getattr(judge, method)().to_pylist()
     # PyIceberg shows other columns in `readable_metrics`, and gives each file's partition to its specs.
     names = [name for name in found[0] if name in expected[0] and name != "data_file"]
@@ -228,9 +228,9 @@ def test_a_field_that_was_dropped_and_another_of_its_name_are_both_shown(
     rows.write_text("id,day\n1,2026-01-30\n")
     version = ("--property", "format-version=1")
     lake.ok("ingest", "db.t", rows, "--create", "--partition-by", "month(day)", *version)
-    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_spec() as update:
+    with lake.table().update_spec() as update:
         update.remove_field("day_month")
-    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_spec() as update:
+    with lake.table().update_spec() as update:
         update.add_field("day", YearTransform(), "day_month")
     lake.ok("ingest", "db.t", rows)
 
@@ -259,11 +259,11 @@ def test_a_field_whose_column_was_dropped_is_left_out(lake: CommandLine, tmp_pat
     rows = tmp_path / "rows.csv"
     rows.write_text("id,day,r\n1,2026-01-30,a\n2,2026-01-30,b\n")
     lake.ok("ingest", "db.t", rows, "--create", "--partition-by", "r")
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     with table.update_spec() as update:
         update.remove_field("r")
         update.add_identity("day")
-    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as change:
+    with lake.table().update_schema() as change:
         change.delete_column("r")
     rows.write_text("id,day\n9,2026-01-30\n")
     lake.ok("ingest", "db.t", rows)
@@ -308,7 +308,7 @@ def test_deletes_are_the_deleted_positions(
     lake.ok("inspect", "db.t", "deletes", "--output", out)
     assert pq.read_table(out).num_rows == 0
 
-    before = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow()
+    before = lake.table().scan().to_arrow()
     rows.write_text("id,day\n1,a\n4,a\n6,a\n10,a\n12,a\n3,b\n")
     lake.ok("ingest", "db.t", rows, "--upsert", "--key", "id,day", "--deletes", "position")
     lake.ok("inspect", "db.t", "deletes", "--output", out, "--replace")

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
 from support.tables.parquet_footers import with_unpacked_size
 
 from lake.core.data.formats.parquet.batch_sizes import batch_rows
@@ -37,7 +36,7 @@ def test_values_above_the_limit_are_refused_and_it_can_be_raised(
         assert found.exit_code == 3, found
         assert "in column m.key_value.key that unpack to" in " ".join(found.stderr.split())
         assert "LAKE_MAX_PAGE_SIZE=4GB" in " ".join(found.stderr.split())
-    assert pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot() is None
+    assert lake.table().current_snapshot() is None
 
     monkeypatch.setenv("LAKE_MAX_PAGE_SIZE", "16MB")
     assert lake.ok("ingest", "db.t", path)["result"]["rows_read"] == len(sizes)

@@ -8,12 +8,6 @@ import pytest
 from support.cli.command_line import CommandLine
 
 
-def load(lake: CommandLine, tmp_path: Path, text: str, *options: str) -> None:
-    source = tmp_path / f"{abs(hash(text))}.csv"
-    source.write_text(text)
-    lake.ok("ingest", "db.t", source, *options)
-
-
 def behind_a_link(path: Path) -> None:
     """Move a file, and put a link to it in its place."""
     moved = path.with_name(f"moved-{path.name}")
@@ -31,8 +25,8 @@ def refused(lake: CommandLine, *arguments: str) -> None:
 def test_a_data_file_is_not_read_through_a_link(
     lake_on: CommandLine, warehouse: Path, tmp_path: Path, form: str
 ) -> None:
-    load(lake_on, tmp_path, "id\n1\n", "--create", "--property", f"write.format.default={form}")
-    load(lake_on, tmp_path, "id\n2\n")
+    lake_on.load("id\n1\n", "--create", "--property", f"write.format.default={form}")
+    lake_on.load("id\n2\n")
     one, other = sorted((warehouse / "db/t/data").glob(f"*.{form}"))
     # As tampering does that shows one file's rows in place of the other's.
     one.unlink()
@@ -57,8 +51,8 @@ def test_a_data_file_is_not_read_through_a_link(
 def test_metadata_and_delete_files_are_not_read_through_a_link(
     lake: CommandLine, warehouse: Path, tmp_path: Path, version: str, pattern: str
 ) -> None:
-    load(lake, tmp_path, "id\n1\n2\n", "--create", "--property", f"format-version={version}")
-    load(lake, tmp_path, "id\n1\n", "--upsert", "--key", "id")
+    lake.load("id\n1\n2\n", "--create", "--property", f"format-version={version}")
+    lake.load("id\n1\n", "--upsert", "--key", "id")
     found = sorted((warehouse / "db/t").glob(pattern))
     assert found
     for path in found:
@@ -81,13 +75,13 @@ def test_a_source_may_be_a_link(lake: CommandLine, tmp_path: Path) -> None:
 def test_folders_may_be_links(
     lake: CommandLine, warehouse: Path, tmp_path: Path, folder: str
 ) -> None:
-    load(lake, tmp_path, "id\n1\n", "--create")
+    lake.load("id\n1\n", "--create")
     place = warehouse / folder
     moved = tmp_path / "elsewhere"
     place.rename(moved)
     place.symlink_to(moved)
 
-    load(lake, tmp_path, "id\n2\n")
+    lake.load("id\n2\n")
     lake.ok("compact", "db.t", "--rewrite-all")
 
     rows = lake.ok("scan", "db.t")["result"]["preview"]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.csv_files import csv
 
 from lake.core.base.locations import public_form
 
@@ -21,13 +21,8 @@ def _inline(lake: CommandLine) -> None:
     lake.engine = "inline"
 
 
-def csv(path: Path, *lines: str) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return path
-
-
 def summary_of(lake: CommandLine, name: str = "db.t") -> dict[str, str]:
-    snapshot = pyiceberg_catalog(lake.warehouse).load_table(name).current_snapshot()
+    snapshot = lake.table(name).current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
     return dict(snapshot.summary.additional_properties)
@@ -77,7 +72,7 @@ def test_files_that_are_loaded_again_are_noticed(lake: CommandLine, tmp_path: Pa
     assert again.exit_code == 0
     assert LOADED in again.stderr
     assert str(first["snapshot_ids"][0]) in again.stderr
-    assert pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().num_rows == 2
+    assert lake.table().scan().to_arrow().num_rows == 2
     source.write_text("id\n2\n")
     assert lake.ok("ingest", "db.t", source)["warnings"] == []
     table = tmp_path / "in.parquet"

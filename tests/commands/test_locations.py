@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import SCHEMA, pyiceberg_catalog
+from support.tables.iceberg_tables import SCHEMA, pyiceberg_catalog, pyiceberg_table
 
 from lake.cli.main import main
 
@@ -39,7 +39,7 @@ class Placed:
 
     @property
     def table(self) -> Any:
-        return pyiceberg_catalog(self.warehouse).load_table("db.t")
+        return pyiceberg_table(self.warehouse)
 
     def load(self, rows: dict[int, str], *options: object) -> None:
         path = self.folder / f"source-{len(self.model)}.parquet"

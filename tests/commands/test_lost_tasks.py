@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
 
 from lake.core.engine.thread_stream import Pool
 
@@ -99,7 +98,7 @@ def test_a_lost_task_stops_the_command(
     changes = ("--changes-column", "op", "--changes-mode", "upsert", "--key", "id,part")
     inline.ok("ingest", "db.t", _changes(tmp_path), *changes, "--deletes", "equality")
     words, losses = COMMANDS[name](tmp_path), Losses(monkeypatch)
-    before = pyiceberg_catalog(lake_on.warehouse).load_table("db.t").metadata_location
+    before = lake_on.table().metadata_location
 
     batch = 0
     while True:
@@ -110,7 +109,7 @@ def test_a_lost_task_stops_the_command(
             break
         assert result.exit_code not in {0, 6}, (batch, result)
         assert "the engine lost" in result.stderr, (batch, result)
-        after = pyiceberg_catalog(lake_on.warehouse).load_table("db.t").metadata_location
+        after = lake_on.table().metadata_location
         assert after == before, (batch, result)
         assert not (tmp_path / "rows").exists()
 

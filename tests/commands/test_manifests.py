@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import after, inject, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    after,
+    inject,
+    open_session,
+    pyiceberg_table,
+)
 
 from lake.core.base.errors import CommitConflictError
 from lake.core.io.storage.storage import Storage
@@ -37,7 +42,7 @@ class Spread:
 
     @property
     def table(self) -> Any:
-        return pyiceberg_catalog(self.warehouse).load_table("db.t")
+        return pyiceberg_table(self.warehouse)
 
     def entries(self) -> set[tuple[Any, ...]]:
         """Return what PyIceberg reads of the live entries, without their status."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +241,7 @@ def test_a_messy_file_is_read(
 
     document = lake.ok("ingest", "db.t", path, "--create", *case.options)
 
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     assert table.scan().to_arrow().to_pylist() == case.rows
     assert document["result"]["rows_written"] == len(case.rows)
     for warning, part in zip(document["warnings"], case.warned, strict=True):
@@ -368,7 +368,7 @@ def test_files_without_a_header_have_the_columns_of_the_table_in_their_order(
     lake.ok("ingest", "db.t", second, "--no-header")
     refused = lake("--json", "ingest", "db.t", narrow, "--no-header")
 
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     assert sorted(row["id"] for row in table.scan().to_arrow().to_pylist()) == [1, 2]
     assert refused.exit_code == 7
     assert "has 1 columns, but the table has 2" in refused.json()["error"]["message"]
@@ -384,7 +384,7 @@ def test_a_column_whose_name_has_a_delimiter_is_read_as_before(
 
     lake.ok("ingest", "db.t", path)
 
-    rows = pyiceberg_catalog(warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    rows = pyiceberg_table(warehouse).scan().to_arrow().to_pylist()
     assert sorted(row["a;b"] for row in rows) == ["1;2|3", "4;5"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
 from support.tables.metadata_edits import edit_metadata, metadata_path, read_metadata, retype
 
 Make = Callable[..., None]
@@ -38,11 +36,7 @@ TYPES = ("variant", "geometry(srid:3857)", "geography(srid:4326, karney)")
 
 
 def ids(lake: CommandLine, *options: Any) -> list[int]:
-    found = lake(
-        "scan", "db.t", "--select", "id", "--output", "-", "--output-format", "json", *options
-    )
-    assert found.exit_code == 0, found
-    return sorted(json.loads(line)["id"] for line in found.stdout.splitlines())
+    return sorted(row["id"] for row in lake.scanned("--select", "id", *options))
 
 
 @pytest.mark.parametrize("text", TYPES)
@@ -136,7 +130,7 @@ def test_rows_are_written_with_a_void_field_whose_column_they_lack(
     # In format version 1 a field that is removed stays, and is void.
     lake.ok("alter", "db.t", "--partition-by", "")
     if not keeps_column:
-        with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as change:
+        with lake.table().update_schema() as change:
             change.delete_column("day")
     source.write_text("id,more\n3,1\n4,1\n")
     lake.ok("ingest", "db.t", source, "--evolve")
@@ -153,5 +147,5 @@ def test_rows_are_written_with_a_void_field_whose_column_they_lack(
     lake.ok("ingest", "db.t", changes, *log)
     lake.ok("deletes", "db.t", "--convert")
 
-    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow()
+    found = lake.table().scan().to_arrow()
     assert sorted(found["id"].to_pylist()) == [2, 3, 4, 5, 6]

@@ -13,7 +13,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine, Result
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tables.csv_files import csv
+from support.tables.iceberg_tables import make_table
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -39,14 +40,9 @@ def json_lines(path: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
-def csv(path: Path, *lines: str) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return path
-
-
 def rows_of(lake: CommandLine) -> list[dict[str, Any]]:
     """Return the rows as PyIceberg reads them; it does not read equality deletes."""
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     with suppress(ValueError):
         return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
     rows: list[dict[str, Any]] = lake.ok("scan", "db.t")["result"]["preview"]

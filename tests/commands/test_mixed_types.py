@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import make_table
 
 # Two rows that do not go together, and the type that the first one gives a new column.
 PAIRS = [
@@ -41,11 +41,7 @@ def lines(path: Path, *rows: str) -> Path:
 
 
 def table_of(lake: CommandLine) -> Any:
-    return pyiceberg_catalog(lake.warehouse).load_table("db.t")
-
-
-def rows_of(lake: CommandLine) -> list[dict[str, Any]]:
-    return sorted(table_of(lake).scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+    return lake.table()
 
 
 def rejected(path: Path) -> list[dict[str, Any]]:
@@ -71,7 +67,7 @@ def test_a_new_column_has_the_type_of_its_first_value(
     wrong = kind is not None
     assert done["result"]["rows_rejected"] == wrong
     expected = [1, 3] if wrong else [1, 2, 3]
-    assert [row["id"] for row in rows_of(lake) if row["id"]] == expected
+    assert [row["id"] for row in lake.rows(by="id") if row["id"]] == expected
     if kind is not None:
         assert str(table_of(lake).schema().find_type("s")).startswith(kind)
         (row,) = rejected(rejects)
@@ -106,7 +102,7 @@ def test_a_column_of_the_table_keeps_its_type(
     assert str(source) in failed.json()["error"]["message"]
     done = lake.ok("ingest", "db.t", source, *way, "--rejects", tmp_path / "rejects.json")
     assert done["result"]["rows_rejected"] == 1
-    assert [row["s"] for row in rows_of(lake)] == ["x", "y"]
+    assert [row["s"] for row in lake.rows(by="id")] == ["x", "y"]
 
 
 @pytest.mark.parametrize("way", ["--create", "--evolve"])
@@ -122,7 +118,7 @@ def test_of_two_files_the_first_one_decides(lake: CommandLine, tmp_path: Path, w
     assert "b.json" in failed.json()["error"]["message"]
     rejects = tmp_path / "rejects.json"
     lake.ok("ingest", "db.t", first, second, way, "--rejects", rejects)
-    assert [row["id"] for row in rows_of(lake) if row["id"]] == [1, 3]
+    assert [row["id"] for row in lake.rows(by="id") if row["id"]] == [1, 3]
     assert [(row["_file"], row["_line"]) for row in rejected(rejects)] == [
         (str(second), 1),
         (str(second), 3),
@@ -143,7 +139,7 @@ def test_rows_that_lack_or_add_columns_are_set_aside_too(
     rejects = ("--rejects", tmp_path / "rejects.json", "--max-rejects", 1)
     done = lake.ok("ingest", "db.t", source, *rejects)
     assert done["result"]["rows_rejected"] == 1
-    assert rows_of(lake) == []
+    assert lake.rows(by="id") == []
 
 
 @pytest.mark.parametrize("way", ["--create", "--evolve"])
@@ -157,7 +153,7 @@ def test_a_watch_goes_on_after_such_a_file(lake: CommandLine, tmp_path: Path, wa
     options = ("--once", "--settle", "0s", "--rejects", tmp_path / "rejects.json", way)
     lake.ok(*command, *options)
     found = [1, 4] if way == "--evolve" else []
-    assert [row["id"] for row in rows_of(lake) if row["id"]] == found
+    assert [row["id"] for row in lake.rows(by="id") if row["id"]] == found
 
 
 def test_a_routed_load_goes_on_after_such_rows(lake: CommandLine, tmp_path: Path) -> None:
@@ -171,4 +167,4 @@ def test_a_routed_load_goes_on_after_such_rows(lake: CommandLine, tmp_path: Path
     failed = lake("--json", *command)
     assert (failed.exit_code, "line 2" in failed.stdout) == (7, True)
     lake.ok(*command, "--rejects", tmp_path / "rejects.json")
-    assert [row["id"] for row in rows_of(lake)] == [1, 3]
+    assert [row["id"] for row in lake.rows(by="id")] == [1, 3]

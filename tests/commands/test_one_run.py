@@ -19,7 +19,6 @@ from support.tables.iceberg_tables import (
     files_below,
     ids_in,
     make_table,
-    pyiceberg_catalog,
 )
 
 from lake.core.base.clock import SystemClock
@@ -255,7 +254,7 @@ def test_a_run_that_waited_reads_the_tables_properties_after_the_wait(
 
     class Clock(SystemClock):
         def sleep(self, seconds: float) -> None:
-            changed = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+            changed = lake.table()
             with changed.transaction() as change:
                 change.set_properties({"write.target-file-size-bytes": str(2 * size)})
             held.release()

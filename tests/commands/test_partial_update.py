@@ -27,7 +27,7 @@ from support.tables.iceberg_tables import (
     after,
     files_below,
     make_table,
-    pyiceberg_catalog,
+    pyiceberg_table,
 )
 from support.tiers import examples
 
@@ -82,7 +82,7 @@ def in_order(rows: Sequence[Row]) -> list[Row]:
 
 def rows_of(warehouse: Path) -> list[Row]:
     """Return the rows that PyIceberg reads, without NULLs, sorted."""
-    found = pyiceberg_catalog(warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    found = pyiceberg_table(warehouse).scan().to_arrow().to_pylist()
     return in_order([valid(row) for row in found])
 
 
@@ -92,7 +92,7 @@ def valid(row: Row) -> Row:
 
 def held(warehouse: Path) -> set[str]:
     """Return the files of the table that its snapshots reference."""
-    files = pyiceberg_catalog(warehouse).load_table("db.t").inspect.all_files().to_pylist()
+    files = pyiceberg_table(warehouse).inspect.all_files().to_pylist()
     return {row["file_path"].removeprefix(f"file://{warehouse}/") for row in files}
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import open_session
 
 from lake.core.table.manifests.data_files import DataFile
 from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
@@ -55,7 +55,7 @@ def test_a_value_without_a_partition_is_refused_by_each_load(
         assert found.exit_code == 7, found
         assert f"the value {shown}" in " ".join(found.stderr.split())
         assert "of column x has no partition" in " ".join(found.stderr.split())
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     assert table.current_snapshot() is None
 
 
@@ -67,7 +67,7 @@ def test_values_at_the_ends_of_their_types_have_the_partitions_that_filters_find
     pq.write_table(pa.table({"x": values}), source)
     lake.ok("ingest", "db.t", source)
     assert lake.ok("check", "db.t", "--deep")["result"]["errors"] == 0
-    partitions = pyiceberg_catalog(lake.warehouse).load_table("db.t").inspect.files()["partition"]
+    partitions = lake.table().inspect.files()["partition"]
     (field,) = partitions.combine_chunks().flatten()
     assert field.null_count == 0
 

@@ -19,7 +19,7 @@ from support.tables.iceberg_tables import (
     applied_then,
     files_below,
     make_table,
-    pyiceberg_catalog,
+    pyiceberg_table,
 )
 from support.tables.metadata_edits import edit_metadata
 
@@ -41,12 +41,8 @@ def table(warehouse: Path) -> Any:
     return made
 
 
-def metadata_of(warehouse: Path) -> Any:
-    return pyiceberg_catalog(warehouse).load_table("db.t").metadata
-
-
 def entries(warehouse: Path) -> list[Any]:
-    return list(metadata_of(warehouse).partition_statistics)
+    return list(pyiceberg_table(warehouse).metadata.partition_statistics)
 
 
 def files_of(warehouse: Path) -> list[Path]:
@@ -61,7 +57,7 @@ def stored(warehouse: Path) -> list[dict[str, Any]]:
 
 def by_pyiceberg(warehouse: Path) -> list[dict[str, Any]]:
     """Return PyIceberg's numbers of the partitions with the names of a statistics file."""
-    found = pyiceberg_catalog(warehouse).load_table("db.t").inspect.partitions().to_pylist()
+    found = pyiceberg_table(warehouse).inspect.partitions().to_pylist()
     names = {old: new for new, old in _NAMES.items()}
     return [{names.get(name, name): value for name, value in row.items()} for row in found]
 
@@ -75,7 +71,7 @@ def inspected(lake: CommandLine) -> list[dict[str, Any]]:
 
 def drop_column(warehouse: Path, name: str) -> None:
     """Drop a column as another writer does, although an earlier spec has it."""
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+    with pyiceberg_table(warehouse).update_schema() as update:
         update.delete_column(name)
 
 
@@ -119,7 +115,7 @@ def test_the_contents_of_each_partition_are_counted(
     assert path.stat().st_size == entry.file_size_in_bytes == done["result"]["bytes_written"]
     assert [row["partition"]["name"] for row in stored(warehouse)] == [None, "a", "b"]
     agree(stored(warehouse), by_pyiceberg(warehouse))
-    assert len(metadata_of(warehouse).snapshots) == 2
+    assert len(pyiceberg_table(warehouse).metadata.snapshots) == 2
     assert not entries(warehouse)[0].model_extra
 
 
@@ -177,7 +173,7 @@ def test_a_snapshot_is_described_once(lake: CommandLine, warehouse: Path, table:
     table.append(rows("c"))
     assert lake.ok(*STATS)["status"] == "done"
     assert len(entries(warehouse)) == len(files_of(warehouse)) == 2
-    assert len(metadata_of(warehouse).statistics) == 1
+    assert len(pyiceberg_table(warehouse).metadata.statistics) == 1
 
 
 def test_a_branch_is_described(lake: CommandLine, warehouse: Path, table: Any) -> None:
@@ -406,7 +402,7 @@ def test_the_file_is_removed_if_the_snapshot_expires_meanwhile(warehouse: Path, 
     described = table.metadata.current_snapshot_id
 
     def expire() -> None:
-        now = pyiceberg_catalog(warehouse).load_table("db.t")
+        now = pyiceberg_table(warehouse)
         now.append(rows("z"))
         now.maintenance.expire_snapshots().by_id(described).commit()
 
@@ -421,7 +417,7 @@ def test_the_commit_is_repeated_after_another_one(warehouse: Path, table: Any) -
     described = table.metadata.current_snapshot_id
 
     def append() -> None:
-        pyiceberg_catalog(warehouse).load_table("db.t").append(rows("z"))
+        pyiceberg_table(warehouse).append(rows("z"))
 
     result = CommandLine(warehouse).with_faults(after(append))("--json", *STATS)
 

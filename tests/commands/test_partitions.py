@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
 from support.tables.partitioned_tables import add, backdate
 
 
@@ -25,8 +24,8 @@ def test_partitions_are_listed_with_their_sizes_and_last_changes(lake: CommandLi
     assert [row["files"] for row in found.values()] == [1, 2]
     assert [row["rows"] for row in found.values()] == [1, 3]
     assert [row["idle"] for row in found.values()] == [True, False]
-    snapshots = pyiceberg_catalog(lake.warehouse).load_table("db.t").snapshots()
-    sizes = pyiceberg_catalog(lake.warehouse).load_table("db.t").inspect.files()
+    snapshots = lake.table().snapshots()
+    sizes = lake.table().inspect.files()
     assert sum(row["bytes"] for row in found.values()) == sum(
         sizes["file_size_in_bytes"].to_pylist()
     )

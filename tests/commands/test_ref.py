@@ -8,20 +8,18 @@ from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import after, ids_in, pyiceberg_catalog
+from support.tables.iceberg_tables import after, ids_in
 from support.tables.metadata_edits import edit_metadata
 
 from lake.core.table.snapshots import ancestry
 
 
 def add(lake: CommandLine, number: int, *options: object) -> int:
-    source = lake.warehouse.parent / f"{number}.csv"
-    source.write_text(f"id\n{number}\n")
-    return int(lake.ok("ingest", "db.t", source, "--create", *options)["snapshot_ids"][0])
+    return int(lake.load(f"id\n{number}\n", "--create", *options)["snapshot_ids"][0])
 
 
 def refs(lake: CommandLine) -> dict[str, tuple[str, int]]:
-    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata.refs
+    found = lake.table().metadata.refs
     return {name: (str(ref.snapshot_ref_type), ref.snapshot_id) for name, ref in found.items()}
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import files_below, pyiceberg_catalog
+from support.tables.iceberg_tables import files_below, ids_in, pyiceberg_catalog
 
 from lake.core.data.sources.acceptance import Acceptance, RejectedRows
 from lake.core.data.sources.batches import source_batches
@@ -49,11 +49,6 @@ def made(lake_on: CommandLine, tmp_path: Path) -> CommandLine:
     (tmp_path / "good.csv").write_bytes(GOOD)
     lake_on.ok("ingest", "db.t", tmp_path / "good.csv", "--create")
     return lake_on
-
-
-def ids(warehouse: Path) -> list[int]:
-    rows = pyiceberg_catalog(warehouse).load_table("db.t").scan().to_arrow().to_pylist()
-    return sorted(row["id"] for row in rows)
 
 
 def rejected(path: Path) -> list[tuple[str, str, str]]:
@@ -89,7 +84,7 @@ def test_bad_rows_of_csv_are_set_aside_with_line_reason_and_text(
     )
 
     assert counts(document) == (7, 3, 4)
-    assert ids(warehouse) == [0, 1, 4, 7]
+    assert ids_in(warehouse) == [0, 1, 4, 7]
     assert rejected(rejects) == [(a, b.format(path=bad), c) for a, b, c in REJECTED]
     assert not [path for path in files_below(warehouse) if "rejects" in str(path)]
 
@@ -108,7 +103,7 @@ def test_bad_rows_of_json_are_set_aside(lake: CommandLine, warehouse: Path, tmp_
     document = lake.ok("ingest", "db.t", bad, "--max-rejects", "99", "--rejects", rejects)
 
     assert counts(document) == (8, 2, 6)
-    assert ids(warehouse) == [0, 1, 3]
+    assert ids_in(warehouse) == [0, 1, 3]
     found = [json.loads(line) for line in rejects.read_text().splitlines()]
     assert [row["_line"] for row in found] == [3, 4, 5, 6, 7, 8]
     assert [row["_row"] for row in found] == lines[2:8]
@@ -128,7 +123,7 @@ def test_bad_rows_of_parquet_are_set_aside(
     document = lake.ok("ingest", "db.t", bad, "--max-rejects", "99", "--rejects", rejects)
 
     assert counts(document) == (3, 2, 1)
-    assert ids(warehouse) == [0, 1, 3]
+    assert ids_in(warehouse) == [0, 1, 3]
     ((line, reason, row),) = rejected(rejects)
     assert line == "2"
     assert "it has nanoseconds" in reason
@@ -160,7 +155,7 @@ def test_rows_outside_an_overwrite_or_without_a_required_value_are_set_aside(
     )
 
     assert counts(document) == (4, 2, 2)
-    assert ids(warehouse) == [1, 3]
+    assert ids_in(warehouse) == [1, 3]
     assert rejected(rejects) == [
         ("3", "NULL in the required column id", ",b"),
         ("5", "the row does not match the overwrite's filter", "4,d"),
@@ -187,7 +182,7 @@ def test_an_upsert_sets_aside_rows_with_bad_keys_and_bad_values(
     )
 
     assert (document["result"]["rows_read"], document["result"]["rows_rejected"]) == (4, 2)
-    assert ids(warehouse) == [0, 1]
+    assert ids_in(warehouse) == [0, 1]
     assert [(line, row) for line, _, row in rejected(rejects)] == [("3", ",b,2"), ("5", "3,c,oops")]
     with rejects.open(newline="") as file:
         assert [row["name"] for row in csv.DictReader(file)] == ["b", ""]
@@ -248,7 +243,7 @@ def test_an_overwrite_whose_rows_are_all_rejected_replaces_nothing(
 
     assert document["status"] == "nothing-to-do"
     assert counts(document) == (1, 0, 1)
-    assert ids(warehouse) == [0]
+    assert ids_in(warehouse) == [0]
     assert len(rejected(rejects)) == 1
 
 
@@ -287,7 +282,7 @@ def test_a_run_that_was_loaded_does_nothing_though_its_rejects_are_there(
     first, second = lake.ok(*options), lake.ok(*options)
 
     assert (first["status"], second["status"]) == ("done", "nothing-to-do")
-    assert ids(warehouse) == [0, 1, 4, 7]
+    assert ids_in(warehouse) == [0, 1, 4, 7]
     assert len(rejected(rejects)) == 4
 
 
@@ -308,7 +303,7 @@ def test_a_new_table_gets_the_rows_that_can_be_read(
 
     assert counts(csv_load) == (3, 2, 1)
     assert counts(json_load) == (2, 1, 1)
-    assert ids(warehouse) == [1, 3]
+    assert ids_in(warehouse) == [1, 3]
 
 
 class Collected:

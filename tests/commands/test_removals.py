@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import files_below, ids_in, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import files_below, ids_in, open_session
 
 from lake.core.load.ingest.execute import execute
 from lake.core.load.ingest.options import REPLACE, IngestOptions
@@ -197,7 +197,7 @@ def test_rows_that_another_writer_added_meanwhile_are_counted_by_the_commit(
 
     result = execute(session, plan).result
 
-    head = pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot()
+    head = lake.table().current_snapshot()
     assert head is not None
     assert head.summary is not None
     assert head.summary["deleted-records"] == "4"

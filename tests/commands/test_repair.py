@@ -22,7 +22,7 @@ from support.tables.iceberg_tables import (
     files_below,
     ids_in,
     open_session,
-    pyiceberg_catalog,
+    pyiceberg_table,
     refused_with,
 )
 from support.tables.metadata_edits import Plain, edit_metadata, metadata_path, read_metadata
@@ -58,7 +58,7 @@ class Damaged:
 
     @property
     def table(self) -> Any:
-        return pyiceberg_catalog(self.warehouse).load_table("db.t")
+        return pyiceberg_table(self.warehouse)
 
     @property
     def ids(self) -> list[int]:

@@ -15,6 +15,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows
+from support.tables.iceberg_tables import pyiceberg_table
 
 Flink = Callable[[str], FlinkFixture]
 
@@ -222,10 +223,9 @@ def test_older_checkpoints_beside_the_newest_add_nothing(flink_lent: Flink, tmp_
 def test_a_replay_goes_to_the_branch_that_the_job_wrote_to(
     flink_lent: Flink, tmp_path: Path
 ) -> None:
-    from support.tables.iceberg_tables import pyiceberg_catalog
 
     fixture = flink_lent("b-append-pending")
-    table = pyiceberg_catalog(fixture.warehouse).load_table(fixture.table)
+    table = pyiceberg_table(fixture.warehouse, fixture.table)
     head = table.current_snapshot()
     assert head is not None
     table.manage_snapshots().create_branch(head.snapshot_id, "audit").commit()
@@ -246,7 +246,6 @@ def test_a_replay_goes_to_the_branch_that_the_job_wrote_to(
 
 @pytest.mark.parametrize("name", ["b-append-pending", "g-leftover", "n-dynamic"])
 def test_the_snapshot_of_a_savepoint_gets_a_tag_once(flink_lent: Flink, name: str) -> None:
-    from support.tables.iceberg_tables import pyiceberg_catalog
 
     fixture = flink_lent(name)
     savepoint = fixture.root / fixture.truth["replay"]["from_checkpoint"]
@@ -256,7 +255,7 @@ def test_the_snapshot_of_a_savepoint_gets_a_tag_once(flink_lent: Flink, name: st
     first = lake_on(fixture).ok(*arguments(fixture), "--tag", "--retain", "30d")
     again = lake_on(fixture).ok(*arguments(fixture), "--tag")
 
-    table = pyiceberg_catalog(fixture.warehouse).load_table(fixture.table)
+    table = pyiceberg_table(fixture.warehouse, fixture.table)
     ref = table.metadata.refs[tag]
     number = int(tag.partition("-")[2])
     parents = {item.snapshot_id: item for item in table.metadata.snapshots}

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows, shared
-from support.tables.iceberg_tables import FixedClock, pyiceberg_catalog
+from support.tables.iceberg_tables import FixedClock, pyiceberg_catalog, pyiceberg_table
 
 from lake.core.base.errors import LakeError, NotAuthorisedError, TimedOutError
 from lake.core.base.settings import Settings
@@ -55,7 +55,7 @@ class Replay:
 
     def table(self) -> Any:
         """Load the table by PyIceberg."""
-        return pyiceberg_catalog(self.fixture.warehouse).load_table(self.fixture.table)
+        return pyiceberg_table(self.fixture.warehouse, self.fixture.table)
 
     def commit(self, *more: object, path: Path | None = None) -> Any:
         """Replay the newest checkpoint, or another one."""

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import ids_in, make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import ids_in, make_table, pyiceberg_table
 
 from lake.core.base.process_identity import process_name
 from lake.core.table.flink.commits import job_id_of
@@ -201,8 +201,7 @@ def stage(lake: CommandLine, run_id: str, text: str, *more: str) -> None:
 
 
 def rows_of(lake: CommandLine) -> list[tuple[int, str]]:
-    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
-    return sorted((row["id"], row["name"]) for row in found)
+    return sorted((row["id"], row["name"]) for row in lake.rows())
 
 
 CHANGES = ("--changes-column", "op", "--changes-mode", "upsert")
@@ -221,7 +220,7 @@ def test_all_staged_appends_are_one_snapshot_that_lists_their_runs(staged: Comma
     assert (done["status"], len(done["snapshot_ids"])) == ("done", 1)
     assert done["result"]["committed_runs"] == ["r1", "r2", "r3"]
     assert (again["status"], again["snapshot_ids"]) == ("nothing-to-do", [])
-    table = pyiceberg_catalog(staged.warehouse).load_table("db.t")
+    table = pyiceberg_table(staged.warehouse)
     (snapshot,) = table.metadata.snapshots
     assert snapshot.summary is not None
     assert snapshot.summary.operation.value == "append"
@@ -267,7 +266,7 @@ def test_staged_deletes_apply_to_the_runs_written_before_them_only(lake: Command
         (2, "again"),
         (3, "x"),
     ]
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     assert len(table.metadata.metadata_log) == 1
 
 
@@ -351,7 +350,7 @@ def test_a_finisher_and_two_replays_of_all_runs_commit_each_once(staged: Command
 
 def test_runs_of_another_branch_are_not_committed(staged: CommandLine) -> None:
     staged.ok(*ALL)
-    table = pyiceberg_catalog(staged.warehouse).load_table("db.t")
+    table = pyiceberg_table(staged.warehouse)
     head = table.current_snapshot()
     assert head is not None
     table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import ids_in, pyiceberg_catalog
+from support.tables.iceberg_tables import ids_in
 
 
 def add(lake: CommandLine, number: int, *options: object) -> int:
-    source = lake.warehouse.parent / f"{number}.csv"
-    source.write_text(f"id\n{number}\n")
-    return int(lake.ok("ingest", "db.t", source, "--create", *options)["snapshot_ids"][0])
+    return int(lake.load(f"id\n{number}\n", "--create", *options)["snapshot_ids"][0])
 
 
 def test_a_branch_is_set_back_and_forward_again(lake: CommandLine) -> None:
@@ -58,10 +56,10 @@ def test_snapshots_that_a_tag_or_another_branch_contains_stay_in_sight(lake: Com
 
 def test_another_branch_is_set_back_and_keeps_its_retention(lake: CommandLine) -> None:
     first, second = (add(lake, number) for number in (1, 2))
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     table.manage_snapshots().create_branch(second, "audit", min_snapshots_to_keep=7).commit()
     lake.ok("rollback", "db.t", first, "--branch", "audit")
-    refs = pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata.refs
+    refs = lake.table().metadata.refs
     assert (refs["audit"].snapshot_id, refs["audit"].min_snapshots_to_keep) == (first, 7)
     assert refs["main"].snapshot_id == second
 
@@ -143,7 +141,7 @@ def test_what_cannot_be_right_is_refused(
 
 def test_a_branch_is_not_set_to_a_snapshot_whose_files_are_gone(lake: CommandLine) -> None:
     first, second = add(lake, 1), add(lake, 2)
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     snapshot = table.snapshot_by_id(first)
     assert snapshot is not None
     listed = Path(snapshot.manifest_list.removeprefix("file://"))

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType, StructType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import make_table, pyiceberg_table
 
 from lake.core.data.formats.parquet import footer, reader
 
@@ -59,7 +59,7 @@ def ids_of(lake: CommandLine, *options: object) -> list[object]:
 def test_a_snapshot_is_read_by_id_tag_branch_and_time(
     lake: CommandLine, warehouse: Path, four: list[str]
 ) -> None:
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     table.manage_snapshots().create_tag(int(four[1]), "audit").create_branch(
         int(four[2]), "work"
     ).commit()
@@ -110,7 +110,7 @@ def test_an_expired_start_is_legal_while_its_child_lives(
 def test_a_start_that_was_rolled_back_is_not_an_ancestor(
     lake: CommandLine, warehouse: Path, four: list[str]
 ) -> None:
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     table.manage_snapshots().rollback_to_snapshot(int(four[1])).commit()
 
     result = lake("--json", "scan", "db.t", "--from-snapshot", four[3])
@@ -123,7 +123,7 @@ def test_a_start_that_was_rolled_back_is_not_an_ancestor(
 def test_overwrites_and_rewrites_are_skipped_and_named(
     lake: CommandLine, warehouse: Path, four: list[str]
 ) -> None:
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     table.delete("id == 0")
     lake.ok("compact", "db.t", "--min-input-files", "2")
     table.refresh()
@@ -238,7 +238,7 @@ def test_each_format_can_be_read_back_by_ingest(
     assert document["result"]["bytes_written"] == output.stat().st_size
 
     lake.ok("ingest", "db.copy", output, "--create")
-    copy = pyiceberg_catalog(warehouse).load_table("db.copy").scan().to_arrow()
+    copy = pyiceberg_table(warehouse, "db.copy").scan().to_arrow()
     assert sorted(copy["name"].to_pylist()) == ["n0", "n1", "n2", "n3"]
 
 

@@ -162,9 +162,8 @@ def test_keys_that_a_commit_changed_twice_are_reported_and_counted(
 
 
 def test_a_renamed_column_has_its_new_name(lake: CommandLine, history: History) -> None:
-    from support.tables.iceberg_tables import pyiceberg_catalog
 
-    with pyiceberg_catalog(lake.warehouse).load_table("db.t").update_schema() as update:
+    with lake.table().update_schema() as update:
         update.rename_column("name", "title")
         update.add_column("more", StringType())
 

@@ -14,7 +14,11 @@ from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures
 from support.tables.delete_files import commit_deletes, equality_file, position_file
 from support.tables.flink_fixtures import FlinkFixture, canonical_rows
-from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    make_table,
+    open_session,
+    pyiceberg_table,
+)
 
 Flink = Callable[[str], FlinkFixture]
 
@@ -75,7 +79,7 @@ def ten(lake: CommandLine, warehouse: Path) -> list[str]:
     for start in range(0, 100, 10):
         ids = range(start, start + 10)
         table.append(pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{n}" for n in ids]}))
-    files = pyiceberg_catalog(warehouse).load_table("db.t").inspect.data_files()
+    files = pyiceberg_table(warehouse).inspect.data_files()
     rows = zip(files["file_path"].to_pylist(), files["readable_metrics"].to_pylist(), strict=True)
     return [path for path, _ in sorted(rows, key=lambda row: row[1]["id"]["lower_bound"])]
 

@@ -35,7 +35,11 @@ from pyiceberg.types import (
 )
 from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_deletes, equality_file, position_file
-from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    make_table,
+    open_session,
+    pyiceberg_table,
+)
 
 from lake.core.spec.types.arrow_schema import arrow_type
 from lake.core.table.catalogs.catalog import Table
@@ -106,7 +110,7 @@ def scan(lake: CommandLine, column: str, *options: object) -> list[Any]:
 def test_a_key_column_was_dropped_since(lake: CommandLine, warehouse: Path, handle: Any) -> None:
     table = current(warehouse)
     commit_deletes(table, equality_file(table, [{"id": 1}, {"id": None}], ["id"]))
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+    with pyiceberg_table(warehouse).update_schema() as update:
         update.delete_column("id")
 
     assert scan(lake, "name") == ["n0", "n2", "n3", "n4", "n5"]
@@ -118,9 +122,9 @@ def test_a_dropped_key_columns_name_was_taken_by_another(
 ) -> None:
     table = current(warehouse)
     commit_deletes(table, equality_file(table, [{"id": 1}], ["id"]))
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+    with pyiceberg_table(warehouse).update_schema() as update:
         update.delete_column("id")
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+    with pyiceberg_table(warehouse).update_schema() as update:
         update.add_column("id", StringType())
     table = current(warehouse)
     commit_deletes(table, equality_file(table, [{"name": "n4", "id": None}], ["name", "id"]))
@@ -132,7 +136,7 @@ def test_a_dropped_key_columns_name_was_taken_by_another(
 def test_a_key_column_was_renamed_since(lake: CommandLine, warehouse: Path, handle: Any) -> None:
     table = current(warehouse)
     table = commit_deletes(table, equality_file(table, [{"id": 1}], ["id"]))
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+    with pyiceberg_table(warehouse).update_schema() as update:
         update.rename_column("id", "number").rename_column("name", "id")
     table = current(warehouse)
     commit_deletes(table, equality_file(table, [{"number": 4}], ["number"]))
@@ -148,7 +152,7 @@ def test_key_columns_were_promoted_since(lake: CommandLine, warehouse: Path, han
         equality_file(table, [{"x": 1.0}], ["x"]),
         equality_file(table, [{"p": 3, "id": 3}], ["p", "id"]),
     )
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+    with pyiceberg_table(warehouse).update_schema() as update:
         update.update_column("id", LongType()).update_column("x", DoubleType())
         update.update_column("p", DecimalType(9, 2))
     table = current(warehouse)
@@ -175,10 +179,10 @@ def test_a_key_is_a_part_of_a_struct(lake: CommandLine, warehouse: Path, handle:
 def test_a_key_column_is_younger_than_the_data(
     lake: CommandLine, warehouse: Path, handle: Any
 ) -> None:
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+    with pyiceberg_table(warehouse).update_schema() as update:
         update.add_column("kind", StringType())
     more = rows(6, 7).append_column("kind", pa.array(["a", None], pa.string()))
-    pyiceberg_catalog(warehouse).load_table("db.t").append(more)
+    pyiceberg_table(warehouse).append(more)
     table = current(warehouse)
     keys = [{"id": 1, "kind": None}, {"id": 2, "kind": "a"}, {"id": 6, "kind": "a"}]
     commit_deletes(table, equality_file(table, keys, ["id", "kind"]))
@@ -191,7 +195,7 @@ def test_deletes_share_a_sequence_number_with_data_only_by_position(
 ) -> None:
     table = current(warehouse)
     table = commit_deletes(table, equality_file(table, [{"id": 1}, {"id": 6}], ["id"]))
-    pyiceberg_catalog(warehouse).load_table("db.t").append(rows(1, 6))
+    pyiceberg_table(warehouse).append(rows(1, 6))
 
     assert scan(lake, "id") == [0, 1, 2, 3, 4, 5, 6, None]
 
@@ -213,7 +217,7 @@ def test_partitions_keep_deletes_apart_but_those_of_no_partition_are_for_all(
     commit_deletes(table, own)
     assert scan(lake, "id") == [2, 2, 3]
 
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_spec() as update:
+    with pyiceberg_table(warehouse).update_spec() as update:
         update.remove_field("id")
     table = current(warehouse)
     commit_deletes(table, equality_file(table, [{"name": "n3"}], ["name"]))
@@ -226,7 +230,7 @@ def test_deletes_of_a_new_spec_do_not_reach_files_of_the_old_one(
     make_table(warehouse, schema=SCHEMA, spec=BY_ID).append(rows(1, 2))
     old = current(warehouse)
     in_old = equality_file(old, [{"id": 2}], ["id"], partition=single(2))
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_spec() as update:
+    with pyiceberg_table(warehouse).update_spec() as update:
         update.add_field("name", BucketTransform(4), "b")
     bucket = BucketTransform(4).transform(StringType())("n1")
     table = current(warehouse)
@@ -348,7 +352,7 @@ def test_deletes_of_an_old_spec_apply_to_its_files_after_a_change(
     old = current(warehouse)
     with handle.update_spec() as update:
         update.remove_field("ts_day").add_field("ts", HourTransform(), "ts_hour")
-    handle = pyiceberg_catalog(warehouse).load_table("db.t")
+    handle = pyiceberg_table(warehouse)
     handle.append(pa.table({"id": pa.array([1, 4], pa.int64()), "ts": moments[:2]}))
     day = (struct.pack("<i", (moments[0].date() - dt.date(1970, 1, 1)).days),)
     first = old.handle.inspect.data_files()["file_path"][0].as_py()

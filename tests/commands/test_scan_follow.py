@@ -7,16 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table.update import RemoveSnapshotRefUpdate
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
-
-
-def rows(*ids: int) -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{number}" for number in ids]})
+from support.tables.iceberg_tables import make_table, named_rows, pyiceberg_catalog
 
 
 class Cron:
@@ -71,13 +66,13 @@ def expire_before(table: Any, count: int) -> None:
 
 
 def test_cron_hands_over_each_row_once(cron: Cron, table: Any) -> None:
-    table.append(rows(1, 2))
+    table.append(named_rows(1, 2))
     assert sorted(cron.ids()) == [1, 2]
     assert cron.documents[-1]["plan"]["strategy"] == "table"
     assert cron.ids() == []
     assert cron.documents[-1]["status"] == "nothing-to-do"
-    table.append(rows(3))
-    table.append(rows(4))
+    table.append(named_rows(3))
+    table.append(named_rows(4))
     assert cron.ids() == [3, 4]
     document = cron.documents[-1]
     assert (document["status"], document["result"]["rows"]) == ("done", 2)
@@ -87,23 +82,23 @@ def test_cron_hands_over_each_row_once(cron: Cron, table: Any) -> None:
 def test_a_state_on_an_empty_table_misses_nothing(cron: Cron, table: Any) -> None:
     assert cron.ids() == []
     assert cron.documents[-1]["result"]["position"]["snapshot_id"] is None
-    table.append(rows(1))
+    table.append(named_rows(1))
     assert cron.ids() == [1]
 
 
 def test_options_of_the_start_count_for_a_new_state_only(cron: Cron, table: Any) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     assert cron.ids("--start", "latest-exclusive") == []
-    table.append(rows(2))
+    table.append(named_rows(2))
     assert cron.ids("--start", "table") == [2]
     assert cron.ids("--from-snapshot", "12345") == []
 
 
 def test_an_increment_says_which_snapshots_it_passed(cron: Cron, table: Any) -> None:
-    table.append(rows(1, 2))
+    table.append(named_rows(1, 2))
     cron.ids()
     table.delete("id = 1")
-    table.append(rows(3))
+    table.append(named_rows(3))
 
     assert cron.ids() == [3]
     document = cron.documents[-1]
@@ -112,11 +107,11 @@ def test_an_increment_says_which_snapshots_it_passed(cron: Cron, table: Any) -> 
 
 
 def test_a_snapshot_that_is_not_an_append_ends_the_run_if_asked_for(cron: Cron, table: Any) -> None:
-    table.append(rows(1, 2))
+    table.append(named_rows(1, 2))
     cron.ids()
-    table.append(rows(3))
+    table.append(named_rows(3))
     table.delete("id = 1")
-    table.append(rows(4))
+    table.append(named_rows(4))
 
     assert cron.ids("--non-append", "fail", code=3) == [3]
     error = cron.documents[-1]["error"]
@@ -130,7 +125,7 @@ def test_changes_of_a_table_with_updates_lead_to_its_rows(
     lake: CommandLine, tmp_path: Path, table: Any
 ) -> None:
     cron = Cron(lake, tmp_path, "--changes", "--key", "id")
-    table.append(rows(1, 2, 3))
+    table.append(named_rows(1, 2, 3))
     seen = {row["id"]: row["name"] for row in (cron.run(), cron.rows())[1]}
     changed = tmp_path / "changed.csv"
     changed.write_text("id,name\n2,new\n4,n4\n")
@@ -148,17 +143,17 @@ def test_changes_of_a_table_with_updates_lead_to_its_rows(
     assert seen == {1: "n1", 2: "new", 4: "n4"}
     assert {row["_change_ordinal"] for row in log} == {0, 1}
     table.refresh()
-    table.append(rows(5))
+    table.append(named_rows(5))
     cron.run()
     assert [row["_change_ordinal"] for row in cron.rows()] == [2]
 
 
 def test_a_gap_ends_the_run_and_is_described(cron: Cron, table: Any) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     cron.ids()
     position = cron.documents[-1]["result"]["position"]
     for number in (2, 3, 4):
-        table.append(rows(number))
+        table.append(named_rows(number))
     expire_before(table, 3)
 
     for _ in range(2):
@@ -181,10 +176,10 @@ def test_a_gap_ends_the_run_and_is_described(cron: Cron, table: Any) -> None:
 
 
 def test_a_gap_can_be_skipped_and_the_run_says_so(cron: Cron, table: Any) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     cron.ids()
     for number in (2, 3, 4):
-        table.append(rows(number))
+        table.append(named_rows(number))
     expire_before(table, 3)
 
     assert cron.ids("--on-gap", "skip", code=6) == [4]
@@ -196,12 +191,12 @@ def test_a_gap_can_be_skipped_and_the_run_says_so(cron: Cron, table: Any) -> Non
 
 
 def test_rows_that_were_rolled_back_are_not_called_missing(cron: Cron, table: Any) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     first = table.metadata.current_snapshot_id
-    table.append(rows(2))
+    table.append(named_rows(2))
     cron.ids()
     table.manage_snapshots().rollback_to_snapshot(first).commit()
-    table.append(rows(3))
+    table.append(named_rows(3))
 
     assert cron.ids("--on-gap", "skip", code=6) == [3]
     assert "too many rows were handed over" in cron.documents[-1]["warnings"][0]
@@ -209,13 +204,13 @@ def test_rows_that_were_rolled_back_are_not_called_missing(cron: Cron, table: An
 
 
 def test_a_rollback_to_history_that_expired_may_leave_rows_out(cron: Cron, table: Any) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     first = table.metadata.current_snapshot_id
-    table.append(rows(2))
+    table.append(named_rows(2))
     cron.ids()
     table.manage_snapshots().rollback_to_snapshot(first).commit()
     for number in (3, 4):
-        table.append(rows(number))
+        table.append(named_rows(number))
     table.maintenance.expire_snapshots().by_ids(
         [first, table.metadata.snapshots[-2].snapshot_id]
     ).commit()
@@ -226,7 +221,7 @@ def test_a_rollback_to_history_that_expired_may_leave_rows_out(cron: Cron, table
 
 
 def test_an_emptied_table_has_no_missing_rows(cron: Cron, table: Any) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     cron.ids()
     table.catalog.commit_table(table, (), (RemoveSnapshotRefUpdate(ref_name="main"),))
 
@@ -235,11 +230,11 @@ def test_an_emptied_table_has_no_missing_rows(cron: Cron, table: Any) -> None:
 
 
 def test_the_next_step_of_a_scan_does_not_pass_other_gaps(cron: Cron, table: Any) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     cron.ids()
-    table.append(rows(2))
-    table.append(rows(3))
-    table.append(rows(4))
+    table.append(named_rows(2))
+    table.append(named_rows(3))
+    table.append(named_rows(4))
     expire_before(table, 2)
 
     done = cron.lake(
@@ -251,12 +246,12 @@ def test_the_next_step_of_a_scan_does_not_pass_other_gaps(cron: Cron, table: Any
 
 
 def test_after_a_gap_the_whole_table_can_replace_what_was_read(cron: Cron, table: Any) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     first = table.metadata.current_snapshot_id
-    table.append(rows(2))
+    table.append(named_rows(2))
     cron.ids()
     table.manage_snapshots().rollback_to_snapshot(first).commit()
-    table.append(rows(3))
+    table.append(named_rows(3))
 
     cron.run("--on-gap", "table", code=6)
     (epoch,) = cron.out.iterdir()
@@ -270,9 +265,9 @@ def test_after_a_gap_the_whole_table_can_replace_what_was_read(cron: Cron, table
 def test_a_plan_shows_what_would_be_read_and_moves_nothing(
     lake: CommandLine, cron: Cron, table: Any
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     cron.ids()
-    table.append(rows(2, 3))
+    table.append(named_rows(2, 3))
     table.delete("id = 2")
 
     for _ in range(2):
@@ -291,9 +286,9 @@ def test_a_plan_shows_what_would_be_read_and_moves_nothing(
 def test_a_plan_of_a_new_state_shows_where_it_starts(
     lake: CommandLine, table: Any, start: str
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     first = table.metadata.current_snapshot_id
-    table.append(rows(2))
+    table.append(named_rows(2))
 
     plan = lake.ok("scan", "db.t", "--follow", "--start", start, "--plan")["plan"]
 
@@ -302,8 +297,8 @@ def test_a_plan_of_a_new_state_shows_where_it_starts(
 
 
 def test_a_stream_without_a_state_has_the_rows_of_its_start(lake: CommandLine, table: Any) -> None:
-    table.append(rows(1))
-    table.append(rows(2))
+    table.append(named_rows(1))
+    table.append(named_rows(2))
     for options, expected in (
         ((), []),
         (("--start", "latest"), [2]),
@@ -351,7 +346,7 @@ def test_options_that_contradict_one_another_are_refused(
 
 
 def test_options_that_do_not_fit_the_table_are_refused(lake: CommandLine, table: Any) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     for options, message in (
         (["--start-at", "2999-01-01"], "--start-at is in the future"),
         (["--watermark-column", "name"], "--watermark-column name is string"),
@@ -376,10 +371,10 @@ def test_options_of_a_follow_need_follow(lake: CommandLine, options: list[str]) 
 def test_a_table_that_was_created_again_is_another_table(
     lake: CommandLine, cron: Cron, table: Any, warehouse: Path
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     cron.ids()
     pyiceberg_catalog(warehouse).drop_table("db.t")
-    make_table(warehouse).append(rows(2))
+    make_table(warehouse).append(named_rows(2))
 
     document = cron.run(code=3)
     assert "UUID" in document["error"]["message"]
@@ -389,7 +384,7 @@ def test_a_table_that_was_created_again_is_another_table(
 def test_a_renamed_table_is_followed_under_its_new_name(
     lake: CommandLine, cron: Cron, table: Any
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     cron.ids()
     lake.ok("rename", "db.t", "other.new")
     for words in ((), ("--status",)):
@@ -400,7 +395,7 @@ def test_a_renamed_table_is_followed_under_its_new_name(
     cron.line = ("scan", "other.new", *cron.line[2:])
     said = lake(*cron.line, "--once")
     assert (said.exit_code, "table db.t has the name other.new now" in said.stderr) == (0, True)
-    pyiceberg_catalog(lake.warehouse).load_table("other.new").append(rows(2))
+    lake.table("other.new").append(named_rows(2))
     assert cron.ids() == [2]
     state = json.loads((cron.out.parent / "state" / "state.json").read_text())
     assert state["table"] == "other.new"
@@ -408,7 +403,7 @@ def test_a_renamed_table_is_followed_under_its_new_name(
 
 def test_a_dropped_branch_ends_the_run(lake: CommandLine, tmp_path: Path, table: Any) -> None:
     cron = Cron(lake, tmp_path, "--branch", "work")
-    table.append(rows(1))
+    table.append(named_rows(1))
     table.manage_snapshots().create_branch(table.metadata.current_snapshot_id, "work").commit()
     assert cron.ids() == [1]
     table.manage_snapshots().remove_branch("work").commit()
@@ -419,11 +414,11 @@ def test_a_dropped_branch_ends_the_run(lake: CommandLine, tmp_path: Path, table:
 def test_a_choice_may_change_while_nothing_is_pending(
     cron: Cron, lake: CommandLine, table: Any
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     cron.ids()
-    table.append(rows(2, 3))
+    table.append(named_rows(2, 3))
 
     assert cron.ids("--where", "id > 2") == [3]
-    table.append(rows(4))
+    table.append(named_rows(4))
     assert cron.ids("--select", "id") == [4]
     assert "--branch" in cron.run("--branch", "other", code=2)["error"]["message"]

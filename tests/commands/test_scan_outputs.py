@@ -16,7 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_equality_delete, commit_position_delete
-from support.tables.iceberg_tables import files_below, make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    files_below,
+    make_table,
+    pyiceberg_table,
+)
 from world.power import Disk
 
 FILES, ROWS = 6, 50
@@ -80,7 +84,7 @@ def test_a_folder_holds_a_file_for_each_split(
     assert document["result"]["rows"] == FILES * ROWS - 60
     assert document["result"]["bytes_written"] == sum(p.stat().st_size for p in output.iterdir())
     lake.ok("ingest", "db.copy", output, "--create")
-    copy = pyiceberg_catalog(table).load_table("db.copy").scan().to_arrow()
+    copy = pyiceberg_table(table, "db.copy").scan().to_arrow()
     assert sorted(copy["id"].to_pylist()) == list(range(60, FILES * ROWS))
 
 
@@ -102,7 +106,7 @@ def test_an_output_without_rows_has_the_columns(
 def test_nothing_new_is_nothing_to_do_and_an_empty_file(
     table: Path, tmp_path: Path, lake: CommandLine
 ) -> None:
-    head = pyiceberg_catalog(table).load_table("db.t").metadata.current_snapshot_id
+    head = pyiceberg_table(table).metadata.current_snapshot_id
 
     document = lake.ok("scan", "db.t", "--from-snapshot", head, "--output", tmp_path / "new.csv")
 
@@ -126,7 +130,7 @@ def test_a_preview_reads_no_more_than_it_shows(table: Path, lake: CommandLine) -
         spoil(path)
     assert lake("scan", "db.t").exit_code == 7
 
-    table_ = pyiceberg_catalog(table).load_table("db.t")
+    table_ = pyiceberg_table(table)
     table_.append(pa.table({"id": pa.array(range(100), pa.int64()), "name": ["x"] * 100}))
     found = lake.ok("scan", "db.t", "--split-open-cost", "128MB")
 
@@ -209,7 +213,7 @@ def test_a_file_with_other_rows_than_the_metadata_says_is_refused(
 def test_deleted_rows_are_left_out_but_of_what_was_appended(
     table: Path, tmp_path: Path, lake: CommandLine, kind: str
 ) -> None:
-    handle = pyiceberg_catalog(table).load_table("db.t")
+    handle = pyiceberg_table(table)
     before = handle.metadata.current_snapshot_id
     if kind == "position":
         path = handle.inspect.data_files()["file_path"][0].as_py()

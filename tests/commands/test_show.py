@@ -9,7 +9,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_catalog, pyiceberg_table
 
 _SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True, doc="key of a row"),
@@ -46,7 +46,7 @@ def shown(lake: CommandLine) -> CommandLine:
 
 def test_a_table_is_described_as_its_metadata_defines_it(shown: CommandLine) -> None:
     result = shown.ok("show", "db.t")["result"]
-    table = pyiceberg_catalog(shown.warehouse).load_table("db.t")
+    table = pyiceberg_table(shown.warehouse)
 
     assert result["table_uuid"] == str(table.metadata.table_uuid)
     assert result["metadata_location"] == table.metadata_location
@@ -117,7 +117,7 @@ def test_a_flink_job_is_shown_with_its_last_checkpoint(lake: CommandLine) -> Non
     rows = lake.warehouse.parent / "rows.csv"
     rows.write_text("id,name\n1,a\n")
     lake.ok("ingest", "db.t", rows, "--create")
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     for number in (3, 4):
         table.append(
             table.scan().to_arrow().slice(0, 1),

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyiceberg.expressions import EqualTo
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import make_table
+from support.tables.iceberg_tables import make_table, named_rows
 
 ROW_KEYS = [
     "snapshot_id",
@@ -32,21 +31,17 @@ ROW_KEYS = [
 ]
 
 
-def rows(*ids: int) -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{row}" for row in ids]})
-
-
 @pytest.fixture
 def table(warehouse: Path) -> Any:
     made = make_table(warehouse)
-    made.append(rows(1, 2))
+    made.append(named_rows(1, 2))
     flink = {
         "flink.job-id": "a1b2",
         "flink.operator-id": "0001",
         "flink.max-committed-checkpoint-id": "17",
         "lake.operation-id": "op-1",
     }
-    made.append(rows(3), snapshot_properties=flink)
+    made.append(named_rows(3), snapshot_properties=flink)
     made.delete(EqualTo("id", 3))
     return made
 
@@ -167,7 +162,7 @@ def test_a_pipe_gets_a_line_a_snapshot_and_all_of_it_when_verbose(
 def test_flinks_column_is_short_and_only_where_flink_wrote(
     lake: CommandLine, warehouse: Path, flink: Any
 ) -> None:
-    make_table(warehouse).append(rows(1))
+    make_table(warehouse).append(named_rows(1))
     other = flink("b-append-pending")
 
     plain = lake("snapshots", "db.t").stdout

@@ -14,7 +14,11 @@ import pytest
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import IdentityTransform
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import files_below, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    files_below,
+    open_session,
+    pyiceberg_table,
+)
 
 from lake.core.base.settings import Settings
 from lake.core.data.rows import sorted_writer
@@ -57,7 +61,7 @@ def write_sources(folder: Path, rows: list[Row], files: int) -> list[Path]:
 
 def live_files(warehouse: Path) -> list[tuple[list[Row], int | None]]:
     """Return each live file's rows in their order, and the sort order of its entry."""
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     found = table.inspect.data_files().to_pylist()
     return [
         (
@@ -241,7 +245,7 @@ def test_an_upsert_by_range_is_by_hash_with_a_warning(sending: CommandLine, tmp_
 
     assert done["plan"]["distribution"] == "hash"
     assert any("by hash instead of by range" in warning for warning in done["warnings"])
-    scanned = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    scanned = lake.rows()
     assert sorted(scanned, key=lambda row: row["number"]) == rows
     files = live_files(lake.warehouse)
     assert {order_id for _, order_id in files} == {1}
@@ -257,7 +261,7 @@ def test_range_distribution_without_an_order_is_refused_for_option_and_property(
     asked = lake("--json", "ingest", "db.t", source, "--distribution", "range")
     assert files_below(lake.warehouse) == before
 
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     with table.transaction() as change:
         change.set_properties({"write.distribution-mode": "range"})
     by_table = lake("--json", "ingest", "db.t", source)
@@ -290,7 +294,7 @@ def test_a_sorted_compaction_claims_the_tables_order_only_where_it_is(
 ) -> None:
     rows = some_rows(300)
     unsorted_files(lake, tmp_path / "in", rows)
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     with table.update_sort_order() as order:
         order.desc("id", IdentityTransform(), NullOrder.NULLS_LAST)
 
@@ -363,7 +367,7 @@ def test_rows_go_to_the_partitions_of_another_spec_in_order(
 ) -> None:
     rows = some_rows(900)
     unsorted_files(sending, tmp_path / "in", rows)
-    table = pyiceberg_catalog(sending.warehouse).load_table("db.t")
+    table = pyiceberg_table(sending.warehouse)
     with table.update_spec() as spec:
         spec.add_identity("part")
 
@@ -470,7 +474,7 @@ def test_a_column_with_a_dot_in_its_name_orders_rows_in_several_files(
     sort = ("--strategy", "sort", "--by", "a.b", "--rewrite-all", "--target-size", "10KB")
     lake.ok("compact", "db.t", *sort)
 
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     assert sorted(table.scan().to_arrow()["a.b"].to_pylist()) == sorted(names)
     tasks = table.scan().plan_files()
     files = [pq.read_table(task.file.file_path.removeprefix("file://")) for task in tasks]

@@ -6,30 +6,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine, Result
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.csv_files import csv
 
 
 @pytest.fixture(autouse=True)
 def _inline(lake: CommandLine) -> None:
     lake.engine = "inline"
-
-
-def csv(path: Path, *lines: str) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return path
-
-
-def rows_of(lake: CommandLine) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (
-        pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
-    )
-    return found
 
 
 def error_of(result: Result) -> dict[str, str]:
@@ -102,13 +89,13 @@ def test_files_of_different_columns_need_an_option(
     assert all(word in error["message"] for word in ("a." + kind, "b." + kind, "city", "town"))
     assert "--union-columns" in error["hint"]
     lake.ok(*command, "--union-columns")
-    assert {"id": 2, "city": None, "town": "y"} in rows_of(lake)
+    assert {"id": 2, "city": None, "town": "y"} in lake.rows()
 
 
 def test_the_order_of_columns_may_differ(lake: CommandLine, tmp_path: Path) -> None:
     first = csv(tmp_path / "a.csv", "id,city", "1,x")
     lake.ok("ingest", "db.t", first, csv(tmp_path / "b.csv", "city,id", "y,2"), "--create")
-    assert len(rows_of(lake)) == 2
+    assert len(lake.rows()) == 2
 
 
 @pytest.mark.parametrize("line", ["2013/02/03,17", "2013-02-03 10:00,x", "4,x", "-1.5e3,x"])
@@ -132,7 +119,7 @@ def test_a_source_of_another_table_is_not_loaded_by_evolving(
     source.write_text(json.dumps({"k": 1, "v": 2}) if name == "in.json" else "k,v\n1,2\n")
     error = error_of(lake("--json", "ingest", "db.t", source, "--evolve"))
     assert "none of the table's columns" in error["message"]
-    assert rows_of(lake) == [{"id": 0, "city": "a"}]
+    assert lake.rows() == [{"id": 0, "city": "a"}]
 
 
 def test_an_empty_file_is_named_even_quietly(lake: CommandLine, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import (
     applied_then,
     make_table,
-    pyiceberg_catalog,
+    pyiceberg_table,
 )
 
 
@@ -31,7 +31,7 @@ def table(warehouse: Path) -> Any:
 
 
 def statistics(warehouse: Path) -> list[Any]:
-    return list(pyiceberg_catalog(warehouse).load_table("db.t").metadata.statistics)
+    return list(pyiceberg_table(warehouse).metadata.statistics)
 
 
 def test_the_distinct_values_of_each_column_are_counted(
@@ -116,7 +116,7 @@ def test_the_file_is_removed_if_the_snapshot_expires_meanwhile(warehouse: Path, 
     described = table.metadata.current_snapshot_id
 
     def expire(commit: Any) -> Any:
-        now = pyiceberg_catalog(warehouse).load_table("db.t")
+        now = pyiceberg_table(warehouse)
         now.append(rows(50, 1))
         now.maintenance.expire_snapshots().by_id(described).commit()
         return commit()

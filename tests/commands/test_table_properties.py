@@ -18,7 +18,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import SCHEMA, files_below, make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    SCHEMA,
+    files_below,
+    make_table,
+    pyiceberg_catalog,
+    pyiceberg_table,
+)
 
 NOW = ("--older-than", "0s", "--unsafe-retention", "--retain-last", "1")
 BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
@@ -44,7 +50,7 @@ class Warehouse:
 
     @property
     def table(self) -> Any:
-        return pyiceberg_catalog(self.lake.warehouse).load_table("db.t")
+        return pyiceberg_table(self.lake.warehouse)
 
     def source(self, rows: dict[int, str]) -> Path:
         self.sources += 1

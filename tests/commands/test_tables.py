@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from support.cli.command_line import CommandLine, Result
-from support.tables.iceberg_tables import pyiceberg_catalog
 
 from lake.cli.main import main
 
@@ -83,7 +82,7 @@ def test_a_pattern_is_a_glob_or_the_name_of_a_namespace(lake: CommandLine) -> No
 
 def test_a_table_that_cannot_be_read_is_a_row_with_its_error(lake: CommandLine) -> None:
     _fill(lake, "db.t", "db.broken")
-    location = pyiceberg_catalog(lake.warehouse).load_table("db.broken").metadata_location
+    location = lake.table("db.broken").metadata_location
     Path(location.removeprefix("file://")).write_text("{")
 
     result = lake("--json", "tables")

@@ -17,7 +17,6 @@ from support.faults.store_time import store_time_of_commands
 from support.tables.iceberg_tables import (
     FixedClock,
     open_session,
-    pyiceberg_catalog,
 )
 from support.tables.metadata_edits import edit_metadata, metadata_path
 
@@ -34,7 +33,7 @@ def ms(moment: dt.datetime) -> int:
 
 
 def refs(lake: CommandLine) -> dict[str, int]:
-    found = pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata.refs
+    found = lake.table().metadata.refs
     return {name: ref.snapshot_id for name, ref in found.items() if name != "main"}
 
 
@@ -108,7 +107,7 @@ def test_expiry_keeps_what_a_tag_names(lake: CommandLine) -> None:
     first, *_ = history(lake, *(NOW - dt.timedelta(days) for days in (400, 300, 200)))
     lake.ok("tag", "db.t", "year-end", "--at", first)
     lake.ok("expire", "db.t", "--older-than", "24h", "--retain-last", "1")
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     assert table.snapshots()[0].snapshot_id == first
     assert table.scan(snapshot_id=first).to_arrow().num_rows == 1
 
@@ -202,7 +201,7 @@ def test_what_cannot_be_right_is_refused(
     lake: CommandLine, arguments: tuple[str, ...], code: int
 ) -> None:
     (only,) = history(lake, NOW)
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     table.manage_snapshots().create_branch(only, "audit").commit()
     assert lake("tag", "db.t", *arguments).exit_code == code
     assert refs(lake) == {"audit": only}

@@ -37,10 +37,8 @@ _SHORT_LOG = (
 
 
 def load(lake: CommandLine, times: int = 1, *options: str) -> None:
-    source = lake.warehouse.parent / "in.csv"
-    source.write_text("id\n1\n2\n")
     for _ in range(times):
-        lake.ok("ingest", "db.t", source, "--create", *options)
+        lake.load("id\n1\n2\n", "--create", *options)
 
 
 @pytest.fixture

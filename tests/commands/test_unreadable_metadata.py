@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def newest(lake: CommandLine, tmp_path: Path) -> Path:
     for number in range(3):
         source.write_text(f"id\n{number}\n")
         lake.ok("ingest", "db.t", source, "--create")
-    location = pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata_location
+    location = lake.table().metadata_location
     return Path(location.removeprefix("file://"))
 
 

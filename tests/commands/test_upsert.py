@@ -42,7 +42,7 @@ from support.tables.iceberg_tables import (
     files_below,
     make_table,
     open_session,
-    pyiceberg_catalog,
+    pyiceberg_table,
 )
 from support.tiers import examples
 
@@ -105,7 +105,7 @@ def rows_of(lake: CommandLine, folder: Path) -> list[Row]:
 
 def by_pyiceberg(warehouse: Path) -> list[Row]:
     """Return the rows that PyIceberg reads, sorted."""
-    found = pyiceberg_catalog(warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    found = pyiceberg_table(warehouse).scan().to_arrow().to_pylist()
     return sorted(((row["id"], row["part"], row["value"]) for row in found), key=repr)
 
 
@@ -392,7 +392,7 @@ def test_files_that_cannot_hold_the_keys_are_not_read(
     lake.ok("ingest", "db.t", source(tmp_path, [(number, "a", 1.0) for number in range(100)]))
     far = lake.ok("ingest", "db.t", source(tmp_path, [(500, "a", 1.0)]))
     other = lake.ok("ingest", "db.t", source(tmp_path, [(7, "b", 1.0)]))
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     wanted = {int(far["snapshot_ids"][0]), int(other["snapshot_ids"][0])}
     for task in table.scan().plan_files():
         path = Path(task.file.file_path.removeprefix("file://"))
@@ -591,7 +591,7 @@ def test_a_lost_race_leaves_no_files_of_the_first_try(
     upsert(race, source(tmp_path, [(1, "ours", 3.0)]))
     held = {
         row["file_path"].removeprefix(f"file://{warehouse}/")
-        for row in pyiceberg_catalog(warehouse).load_table("db.t").inspect.all_files().to_pylist()
+        for row in pyiceberg_table(warehouse).inspect.all_files().to_pylist()
     }
     written = {name for name in files_below(warehouse) if name.startswith("db/t/data/")}
     assert written == held

@@ -20,7 +20,7 @@ from support.tables.iceberg_tables import (
     after,
     files_below,
     make_table,
-    pyiceberg_catalog,
+    pyiceberg_table,
 )
 from support.tiers import examples
 
@@ -58,12 +58,12 @@ def load(lake: CommandLine, path: Path, *options: str) -> dict[str, Any]:
 
 def rows_of(warehouse: Path) -> list[Row]:
     """Return the rows that PyIceberg reads, sorted."""
-    found = pyiceberg_catalog(warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    found = pyiceberg_table(warehouse).scan().to_arrow().to_pylist()
     return sorted(((row["id"], row["part"], row["at"]) for row in found), key=repr)
 
 
 def operations(warehouse: Path) -> list[str]:
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     return [item.summary.operation.value for item in table.snapshots() if item.summary]
 
 
@@ -191,7 +191,7 @@ def test_the_loser_of_a_race_compares_sequences_again(
     assert done["result"]["rows_stale"] == stale
     held = {
         row["file_path"].removeprefix(f"file://{warehouse}/")
-        for row in pyiceberg_catalog(warehouse).load_table("db.t").inspect.all_files().to_pylist()
+        for row in pyiceberg_table(warehouse).inspect.all_files().to_pylist()
     }
     assert {name for name in files_below(warehouse) if name.startswith("db/t/data/")} == held
 

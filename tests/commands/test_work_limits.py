@@ -8,19 +8,13 @@ from typing import Any
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.delete_files import commit_deletes, equality_file
-from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import ids_in, open_session
 from support.tables.partitioned_tables import add
-
-
-def load(lake: CommandLine, text: str, *options: object) -> None:
-    source = lake.warehouse.parent / "rows.csv"
-    source.write_text(text)
-    lake.ok("ingest", "db.t", source, *options)
 
 
 def six_files(lake: CommandLine) -> None:
     for number in range(6):
-        load(lake, f"id\n{number}\n", "--create")
+        lake.load(f"id\n{number}\n", "--create")
 
 
 def six_files_with_an_equality_delete(lake: CommandLine) -> None:
@@ -31,9 +25,9 @@ def six_files_with_an_equality_delete(lake: CommandLine) -> None:
 
 
 def six_position_delete_files(lake: CommandLine) -> None:
-    load(lake, "id\n" + "".join(f"{number}\n" for number in range(10)), "--create")
+    lake.load("id\n" + "".join(f"{number}\n" for number in range(10)), "--create")
     for number in range(6):
-        load(lake, f"id\n{number}\n", "--upsert", "--key", "id", "--deletes", "position")
+        lake.load(f"id\n{number}\n", "--upsert", "--key", "id", "--deletes", "position")
 
 
 def six_old_partitions(lake: CommandLine) -> None:
@@ -76,11 +70,6 @@ def run(lake: CommandLine, *words: str) -> dict[str, Any]:
     return document
 
 
-def rows(lake: CommandLine) -> list[int]:
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
-    return sorted(table.scan().to_arrow()["id"].to_pylist())
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_later_runs_do_what_a_limit_leaves(lake: CommandLine, case: str) -> None:
     prepare, words, limit, expected = CASES[case]
@@ -96,7 +85,7 @@ def test_later_runs_do_what_a_limit_leaves(lake: CommandLine, case: str) -> None
     unfinished = "partial" if case == "expire-partitions" else "done"
     assert len(statuses) > 2
     assert statuses == [*[unfinished] * (len(statuses) - 2), "done", "nothing-to-do"]
-    assert rows(lake) == expected
+    assert ids_in(lake.warehouse) == expected
 
 
 @pytest.mark.parametrize("case", CASES)

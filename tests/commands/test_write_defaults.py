@@ -12,7 +12,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import make_table, pyiceberg_catalog
+from support.tables.iceberg_tables import make_table, pyiceberg_table
 
 FIELDS = [
     {"id": 2, "name": "name", "type": "string", "required": False},
@@ -358,7 +358,7 @@ def test_new_columns_have_no_default_and_the_others_keep_theirs(
         filled(1, more="m"),
         filled(2, more=None),
     ]
-    schema = pyiceberg_catalog(warehouse).load_table("db.t").schema()
+    schema = pyiceberg_table(warehouse).schema()
     assert schema.find_field("d").write_default == 7
     assert schema.find_field("d").initial_default == 5
     assert schema.find_field("p.y").write_default == 1.5

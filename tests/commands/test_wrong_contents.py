@@ -14,9 +14,8 @@ from support.tables.metadata_edits import edit_metadata, metadata_path, read_met
 
 
 def load(lake: CommandLine, *numbers: int, options: tuple[object, ...] = ()) -> None:
-    source = lake.warehouse.parent / "in.csv"
-    source.write_text("".join(f"{item}\n" for item in ("id", *numbers)))
-    lake.ok("ingest", "db.t", source, "--create", *options)
+    text = "".join(f"{item}\n" for item in ("id", *numbers))
+    lake.load(text, "--create", *options)
 
 
 @pytest.mark.parametrize("command", ["cherry-pick", "fast-forward"])

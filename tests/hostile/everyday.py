@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from hostile.guard import Kind, kind_of
-
 _TABLE = "blocks"
 _FEW = {
     # Edges of the list's blocks, and points between.
@@ -25,24 +21,3 @@ _FEW = {
     f"environment:Environments:{_TABLE}": (2, 7, 12, 15),
 }
 INPUTS = [(kind, number) for kind, numbers in _FEW.items() for number in numbers]
-
-
-class Slice:
-    """The few."""
-
-    count = len(INPUTS)
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._kinds: dict[str, Kind] = {}
-
-    def attempt(self, number: int) -> str:
-        name, which = INPUTS[number]
-        if name not in self._kinds:
-            folder = self._folder
-            if not name.endswith(_TABLE):
-                # A folder contains one table only.
-                folder /= name.replace(":", "-")
-                folder.mkdir()
-            self._kinds[name] = kind_of(name, folder)
-        return self._kinds[name].attempt(which)

@@ -1,6 +1,6 @@
 """Runs inputs one by one in a process with limits; one that ends the process is reported like any other.
 
-That process tries inputs of a kind, and writes a line of JSON before and after each.
+That process tries inputs of one kind after the other, and writes a line of JSON before and after each.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Tried:
     """What became of an input.
 
     Args:
-        number: which.
+        kind: its kind.
+        number: which of its kind.
         outcome: in a word or two.
         wrong: what is wrong with it; None if nothing is.
         seconds: how long it took.
@@ -64,6 +65,7 @@ class Tried:
         inputs: how many inputs it was.
     """
 
+    kind: str
     number: int
     outcome: str
     wrong: str | None
@@ -72,22 +74,26 @@ class Tried:
     inputs: int = 1
 
 
-def attempts(kind: str, numbers: Sequence[int]) -> Iterator[Tried]:
-    """Try inputs of a kind (``module:class:arguments``) in processes of their own."""
-    left = list(numbers)
+# The name of a kind, ``module:class:arguments``, and which of its inputs.
+Input = tuple[str, int]
+
+
+def attempts(inputs: Sequence[Input]) -> Iterator[Tried]:
+    """Try inputs in a process of their own; after one that ends it, the next ones get another."""
+    left = list(inputs)
     while left:
-        ended, at = yield from _some(kind, left)
+        ended, at = yield from _some(left)
         if at is None:
             if ended:
-                raise RuntimeError(f"{kind} could not be set up: {ended}")
+                raise RuntimeError(f"a kind could not be set up: {ended}")
             return
-        yield Tried(at, "crash", ended, 0.0, 0)
-        left = left[left.index(at) + 1 :]
+        yield Tried(*left[at], "crash", ended, 0.0, 0)
+        left = left[at + 1 :]
 
 
-def _some(kind: str, numbers: list[int]) -> Iterator[Tried]:  # type: ignore[misc]
+def _some(inputs: Sequence[Input]) -> Iterator[Tried]:  # type: ignore[misc]
     """Try inputs until the process ends; return why, and at which input."""
-    at = None
+    at, made = None, ""
     with (
         tempfile.TemporaryDirectory(
             prefix="lake-hostile-", dir=_SHM if _SHM.is_dir() else None
@@ -97,7 +103,7 @@ def _some(kind: str, numbers: list[int]) -> Iterator[Tried]:  # type: ignore[mis
         here = os.path.join(folder, "here")
         os.mkdir(here)
         process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, kind, folder],
+            [sys.executable, "-c", _CHILD, folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -108,11 +114,13 @@ def _some(kind: str, numbers: list[int]) -> Iterator[Tried]:  # type: ignore[mis
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(json.dumps(numbers).encode())
+            process.stdin.write(json.dumps(inputs).encode())
             process.stdin.close()
             lines = _lines(process.stdout)
             for line in lines:
-                if "begin" in line:
+                if "make" in line:
+                    made = line["make"]
+                elif "begin" in line:
                     at = line["begin"]
                 else:
                     at = None
@@ -127,29 +135,33 @@ def _some(kind: str, numbers: list[int]) -> Iterator[Tried]:  # type: ignore[mis
         if code == 0 and at is None:
             return None, None
         errors.seek(0)
-        return f"exit code {code}: {errors.read()[-600:].decode(errors='replace')}", at
+        text = errors.read()[-600:].decode(errors="replace")
+        return f"exit code {code}{'' if at is not None else f' of {made}'}: {text}", at
 
 
 def _lines(stream: Any) -> Iterator[dict[str, Any]]:
     """Yield lines; raises TimeoutError where one does not come in time."""
-    rest, first = b"", True
+    rest, starts = b"", True
     while True:
-        seconds = _START_SECONDS if first else SECONDS
+        seconds = _START_SECONDS if starts else SECONDS
         if not select.select([stream], [], [], seconds)[0]:
             raise TimeoutError(f"took more than {seconds} s")
         data = os.read(stream.fileno(), 65536)
         if not data:
             return
-        first = False
         *whole, rest = (rest + data).split(b"\n")
-        yield from map(json.loads, whole)
+        for line in map(json.loads, whole):
+            starts = "make" in line
+            yield line
 
 
 def kind_of(name: str, folder: Path) -> Kind:
-    """Make a kind in a folder of its own."""
+    """Make a kind in a folder of its own, or of its table, which kinds share."""
     module, made, *arguments = name.split(":")
     make: Callable[..., Kind] = getattr(importlib.import_module(f"hostile.{module}"), made)
-    return make(folder, *arguments)
+    own = folder / "-".join(arguments or (module, made))
+    own.mkdir(exist_ok=True)
+    return make(own, *arguments)
 
 
 def serve() -> None:
@@ -158,12 +170,14 @@ def serve() -> None:
     os.dup2(2, 1)
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    numbers = json.loads(sys.stdin.buffer.read())
-    kind = kind_of(sys.argv[1], Path(sys.argv[2]))
-    _give_back()
-    for number in numbers:
-        out.write(json.dumps({"begin": number}) + "\n")
-        out.write(json.dumps(_tried(kind, number)) + "\n")
+    made, kind = "", None
+    for index, (name, number) in enumerate(json.loads(sys.stdin.buffer.read())):
+        if kind is None or name != made:
+            out.write(json.dumps({"make": name}) + "\n")
+            made, kind = name, kind_of(name, Path(sys.argv[1]))
+            _give_back()
+        out.write(json.dumps({"begin": index}) + "\n")
+        out.write(json.dumps({"kind": name, **_tried(kind, number)}) + "\n")
     out.flush()
     os._exit(0)
 

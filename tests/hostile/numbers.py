@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from hostile.guard import attempts
+from hostile.guard import Input, attempts
 from hostile.neighbours import LAYOUTS
 from hostile.tables import FLINK, STAGED_TABLES, TABLES
 
-_CHUNK = 400
+# In one process: it takes seconds to start.
+_INPUTS, _KINDS = 400, 10
 _OWN = tuple(name for name in TABLES if name not in FLINK)
 
 
@@ -72,29 +73,37 @@ def _every() -> Iterator[tuple[str, Sequence[int]]]:
     yield "sources:Sources", range(60)
 
 
-def pieces(part: float) -> Iterator[tuple[str, list[int]]]:
-    """Yield kinds and numbers of a part of all inputs."""
+def pieces(part: float) -> Iterator[list[Input]]:
+    """Yield the inputs that one process tries, of a part of all."""
+    piece: list[Input] = []
     for kind, numbers in _every():
         wanted = max(1, round(len(numbers) * part))
-        chosen = [numbers[index * len(numbers) // wanted] for index in range(wanted)]
-        for start in range(0, len(chosen), _CHUNK):
-            yield kind, chosen[start : start + _CHUNK]
+        for index in range(wanted):
+            piece.append((kind, numbers[index * len(numbers) // wanted]))
+            if len(piece) == _INPUTS:
+                yield piece
+                piece = []
+        if len({name for name, _ in piece}) == _KINDS:
+            yield piece
+            piece = []
+    if piece:
+        yield piece
 
 
-def tried(kind: str, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:
-    """Try inputs of a kind; return how they ended, and what is wrong."""
+def tried(inputs: Sequence[Input]) -> tuple[Counter[str], list[str]]:
+    """Try inputs; return how they ended, and what is wrong."""
     counts: Counter[str] = Counter()
     wrong = []
-    group = ":".join(kind.split(":")[:2])
-    for one in attempts(kind, numbers):
+    for one in attempts(inputs):
         if one.outcome == NONE:
             continue
+        group = ":".join(one.kind.split(":")[:2])
         counts["inputs"] += one.inputs
         counts[f"{group} {_brief(one.outcome)}"] += one.inputs
         for what, value in (("ms", int(one.seconds * 1000)), ("MiB", one.bytes >> 20)):
             counts[f"{group} most {what}"] = max(counts[f"{group} most {what}"], value)
         if one.wrong is not None:
-            wrong.append(f"{kind} {one.number}: {one.wrong}")
+            wrong.append(f"{one.kind} {one.number}: {one.wrong}")
     return counts, wrong
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from support.cli.command_line import CommandLine
 from support.tables.damage import lists_of
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 from world.reference import Reference, local
 
 from hostile import edits
@@ -103,7 +103,7 @@ class _Table:
         self._pointer = self._current()
 
     def _current(self) -> str:
-        return str(pyiceberg_catalog(self._lake.warehouse).load_table("db.t").metadata_location)
+        return str(pyiceberg_table(self._lake.warehouse).metadata_location)
 
     def attempt(self, number: int) -> str:
         """Change something of one load, and remove what is old."""
@@ -198,7 +198,7 @@ class _Table:
         return "right"
 
     def _live(self) -> Iterator[str]:
-        metadata = pyiceberg_catalog(self._lake.warehouse).load_table("db.t").metadata
+        metadata = pyiceberg_table(self._lake.warehouse).metadata
         head = metadata.current_snapshot()
         try:
             entries = Reference().contents(metadata, head).entries

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
-from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import open_session, pyiceberg_catalog, pyiceberg_table
 
 from lake.core.read.continuous.consumers import protect
 from lake.core.table.refs.consumers import first_unread
@@ -19,7 +19,7 @@ EXPIRE = "CALL {c}.system.expire_snapshots('db.t', TIMESTAMP '2100-01-01 00:00:0
 
 def history(warehouse: Path) -> list[int]:
     """Return the ids of the retained snapshots, oldest first."""
-    metadata = pyiceberg_catalog(warehouse).load_table("db.t").metadata
+    metadata = pyiceberg_table(warehouse).metadata
     return [item.snapshot_id for item in metadata.snapshots]
 
 

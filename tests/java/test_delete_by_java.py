@@ -17,9 +17,7 @@ _MATCHING = [number for number in range(300) if number % 7 == 3 and number % 3 !
 
 
 def load(lake: CommandLine, lines: list[str], *options: str) -> None:
-    source = lake.warehouse.parent / "rows.csv"
-    source.write_text("id,part,value\n" + "".join(f"{line}\n" for line in lines))
-    lake.ok("ingest", "db.t", source, *options)
+    lake.load("id,part,value\n" + "".join(f"{line}\n" for line in lines), *options)
 
 
 def rows(java: JavaPeer, warehouse: Path, columns: str) -> list[dict[str, Any]]:

@@ -18,7 +18,12 @@ from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, Nested
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.delete_files import commit_deletes, equality_file, position_file, vectors
-from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    make_table,
+    open_session,
+    pyiceberg_catalog,
+    pyiceberg_table,
+)
 
 from lake.core.data.deletes.apply import Deletes
 from lake.core.data.rows.reader import ReadSettings, read_batches
@@ -257,7 +262,7 @@ def test_equality_deletes_after_changes_of_the_schema_and_the_spec(
     made(warehouse, java, version, PartitionField(1, 1000, IdentityTransform(), "id"))
 
     def handle() -> Any:
-        return pyiceberg_catalog(warehouse).load_table("db.t")
+        return pyiceberg_table(warehouse)
 
     def place(number: int) -> tuple[bytes, ...]:
         return (struct.pack("<i", number),)
@@ -296,7 +301,7 @@ def test_equality_deletes_of_a_column_that_was_dropped(
     made(warehouse, java)
     table = current(warehouse)
     commit_deletes(table, equality_file(table, [{"id": 1}, {"id": 13}], ["id"]))
-    with pyiceberg_catalog(warehouse).load_table("db.t").update_schema() as update:
+    with pyiceberg_table(warehouse).update_schema() as update:
         update.delete_column("id")
 
     assert same_rows(lake, java, warehouse) == 45

@@ -12,9 +12,7 @@ pytestmark = pytest.mark.java
 
 
 def load(lake: CommandLine, lines: list[str], *options: str) -> None:
-    source = lake.warehouse.parent / "rows.csv"
-    source.write_text("id,part,value\n" + "".join(f"{line}\n" for line in lines))
-    lake.ok("ingest", "db.t", source, *options)
+    lake.load("id,part,value\n" + "".join(f"{line}\n" for line in lines), *options)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
-from support.tables.iceberg_tables import files_below, pyiceberg_catalog
+from support.tables.iceberg_tables import files_below, pyiceberg_catalog, pyiceberg_table
 
 pytestmark = pytest.mark.java
 
@@ -88,7 +88,7 @@ def test_run_ids_outlive_an_expiry_by_java_and_end_with_a_rollback(
         return str(lake.ok("ingest", "db.t", sources[name], "--run-id", name, *options)["status"])
 
     def head() -> int:
-        return int(pyiceberg_catalog(warehouse).load_table("db.t").metadata.current_snapshot_id)
+        return int(pyiceberg_table(warehouse).metadata.current_snapshot_id)
 
     def rows(ref: str = "main") -> list[int]:
         found = java.sql(warehouse, f"SELECT id FROM {{c}}.db.t VERSION AS OF '{ref}' ORDER BY id")
@@ -100,7 +100,7 @@ def test_run_ids_outlive_an_expiry_by_java_and_end_with_a_rollback(
     java.sql(warehouse, EXPIRE % ("t", 1))
     assert [load(name) for name in ("r1", "r2", "r3")] == ["nothing-to-do"] * 3
     assert rows() == [0, 1, 2]
-    assert pyiceberg_catalog(warehouse).load_table("db.t").metadata.snapshot_by_id(first) is None
+    assert pyiceberg_table(warehouse).metadata.snapshot_by_id(first) is None
     # A rollback takes the run away, also where its snapshot expires before anything else happens.
     kept = head()
     assert load("s1") == "done"

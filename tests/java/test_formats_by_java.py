@@ -18,7 +18,7 @@ from support.tables.format_course import (
     lake_to_java,
     properties,
 )
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_catalog, pyiceberg_table
 
 pytestmark = pytest.mark.java
 
@@ -118,6 +118,6 @@ def test_figures_of_columns_are_those_of_java(java: JavaPeer, tmp_path: Path) ->
 
 def nested_fields(warehouse: Path, name: str) -> list[Any]:
     """Return the fields of a table's structs, however deep."""
-    schema = pyiceberg_catalog(warehouse).load_table(f"db.{name}").schema()
+    schema = pyiceberg_table(warehouse, f"db.{name}").schema()
     tops = {item.field_id for item in schema.fields}
     return [schema.find_field(number) for number in schema._lazy_id_to_name if number not in tops]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,7 @@ def ingest(lake: CommandLine, folder: Path, number: int, *options: str) -> None:
 
 
 def ids(lake: CommandLine) -> list[int]:
-    out = ("--output", "-", "--output-format", "json")
-    found = lake("scan", "db.t", "--select", "id", *out)
-    assert found.exit_code == 0, found
-    return sorted(json.loads(line)["id"] for line in found.stdout.splitlines())
+    return sorted(row["id"] for row in lake.scanned("--select", "id"))
 
 
 def ids_of(java: JavaPeer, warehouse: Path, table: str) -> list[int]:

@@ -33,13 +33,9 @@ _TYPES = {
 }
 
 
-def metadata_of(lake: CommandLine) -> Any:
-    return pyiceberg_catalog(lake.warehouse).load_table("db.t").metadata
-
-
 def stored(lake: CommandLine) -> Path:
     """Return the file of the current snapshot."""
-    metadata = metadata_of(lake)
+    metadata = lake.table().metadata
     (file,) = [
         item
         for item in metadata.partition_statistics
@@ -52,7 +48,7 @@ def stored(lake: CommandLine) -> Path:
 
 def forget(lake: CommandLine) -> None:
     """Remove the entries of all partition statistics files."""
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     updates = tuple(
         RemovePartitionStatisticsUpdate(snapshot_id=item.snapshot_id)
         for item in table.metadata.partition_statistics

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
-from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import open_session, pyiceberg_catalog, pyiceberg_table
 from support.tables.metadata_edits import edit_metadata, read_metadata
 
 from lake.core.table.manifests.data_files import DataFile
@@ -39,7 +39,7 @@ def _ids(warehouse: Path, java: JavaPeer) -> list[int]:
 
 
 def _data_file(warehouse: Path, low: int) -> Any:
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     (file,) = (
         entry.data_file
         for manifest in table.current_snapshot().manifests(table.io)

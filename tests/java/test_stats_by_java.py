@@ -10,7 +10,7 @@ import datasketches
 import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_catalog, pyiceberg_table
 from support.tables.puffin_files import blobs_in
 
 pytestmark = pytest.mark.java
@@ -34,7 +34,7 @@ _COLUMNS = {
 
 def sketches(warehouse: Path) -> dict[int, tuple[str, list[int]]]:
     """Return the number of distinct values and the hashes of each column of the newest statistics."""
-    metadata = pyiceberg_catalog(warehouse).load_table("db.t").metadata
+    metadata = pyiceberg_table(warehouse).metadata
     (file,) = metadata.statistics
     found: dict[int, Any] = {}
     for blob, data in blobs_in(Path(re.sub("^file:/+", "/", file.statistics_path))):

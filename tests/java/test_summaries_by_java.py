@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_catalog, pyiceberg_table
 
 pytestmark = pytest.mark.java
 
@@ -40,7 +40,7 @@ OWN = {
 
 def summaries(warehouse: Path, table: str) -> list[tuple[str, dict[str, str]]]:
     """Return the operation and the summary of each snapshot, without what depends on the writer."""
-    metadata = pyiceberg_catalog(warehouse).load_table(f"db.{table}").metadata
+    metadata = pyiceberg_table(warehouse, f"db.{table}").metadata
     found = []
     for snapshot in sorted(metadata.snapshots, key=lambda item: item.sequence_number or 0):
         assert snapshot.summary is not None
@@ -67,7 +67,7 @@ def test_java_and_lake_count_the_same(java: JavaPeer, tmp_path: Path, name: str)
         )
     java.sql(warehouse, f"INSERT INTO lake.db.java VALUES {ROWS}")
     source = tmp_path / "rows.parquet"
-    pq.write_table(pyiceberg_catalog(warehouse).load_table("db.java").scan().to_arrow(), source)
+    pq.write_table(pyiceberg_table(warehouse, "db.java").scan().to_arrow(), source)
     lake = CommandLine(warehouse)
     lake.ok("ingest", "db.lake", source)
     lake.ok("compact", "db.lake", "--rewrite-all")
@@ -104,7 +104,7 @@ def test_java_reads_metadata_that_lake_packs_and_the_reverse(
     lake.ok("ingest", "db.t", tmp_path / "x.csv", *create)
     java.sql(warehouse, "INSERT INTO lake.db.t VALUES (2)")
     lake.ok("ingest", "db.t", tmp_path / "x.csv")
-    location = pyiceberg_catalog(warehouse).load_table("db.t").metadata_location
+    location = pyiceberg_table(warehouse).metadata_location
 
     assert location.endswith(".gz.metadata.json")
     assert "/00002-" in location

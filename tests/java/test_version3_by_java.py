@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 
 pytestmark = pytest.mark.java
 
@@ -24,7 +24,7 @@ def ingest(lake: CommandLine, folder: Path, ids: list[int], *options: str) -> di
 
 
 def lineage_of(warehouse: Path) -> list[tuple[Any, Any]]:
-    metadata = pyiceberg_catalog(warehouse).load_table("db.t").metadata
+    metadata = pyiceberg_table(warehouse).metadata
     assert metadata.format_version == 3
     last = metadata.snapshots[-1]
     assert last.first_row_id is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 
 pytestmark = pytest.mark.java
 
@@ -53,4 +53,4 @@ def test_rows_are_there_once_whatever_spark_does_between_epochs(java: Any, tmp_p
 
     assert Counter(row["id"] for row in rows) == expected
     assert Counter(row["id"] for row in copied) == expected
-    assert len(pyiceberg_catalog(warehouse).load_table("db.c").properties["lake.streams"]) < 250
+    assert len(pyiceberg_table(warehouse, "db.c").properties["lake.streams"]) < 250

@@ -26,7 +26,7 @@ from support.cli.command_line import CommandLine, Result
 from support.servers import maven
 from support.servers.kafka_server import KafkaServer
 from support.servers.server_process import HOST, free_port
-from support.tables.iceberg_tables import ids_in, inject, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import ids_in, inject, open_session
 
 from lake.core.base.settings import Settings
 from lake.core.transaction.session import Session
@@ -197,10 +197,6 @@ def lake(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path / "warehouse", engine="inline")
 
 
-def ids(lake: CommandLine) -> list[int]:
-    return ids_in(lake.warehouse)
-
-
 def result_of(lake: CommandLine, topic: Topic, *options: object) -> dict[str, Any]:
     found: dict[str, Any] = lake.ok(*topic.arguments("--once", *options))["result"]
     return found
@@ -217,8 +213,8 @@ def test_each_message_is_loaded_once_and_the_offsets_are_in_the_snapshot(
 
     assert [item["status"] for item in (first, again, third)] == ["done", "nothing-to-do", "done"]
     assert first["result"]["messages"] == 100
-    assert ids(lake) == list(range(103))
-    head = pyiceberg_catalog(lake.warehouse).load_table("db.t").current_snapshot()
+    assert ids_in(lake.warehouse) == list(range(103))
+    head = lake.table().current_snapshot()
     assert head is not None
     assert head.summary is not None
     stream = json.loads(head.summary.additional_properties["lake.stream"])
@@ -232,7 +228,7 @@ def test_a_small_commit_size_makes_several_epochs(lake: CommandLine, topic: Topi
     result = result_of(lake, topic, "--commit-size", "100B")
 
     assert result["epochs"] >= 2
-    assert ids(lake) == list(range(12_000))
+    assert ids_in(lake.warehouse) == list(range(12_000))
 
 
 def test_only_committed_transactions_are_loaded(lake: CommandLine, topic: Topic) -> None:
@@ -288,11 +284,11 @@ def test_a_message_is_skipped_and_never_read_again(lake: CommandLine, topic: Top
     assert result_of(lake, topic)["messages_skipped"] == []
     topic.send([2], partition=0)
     result_of(lake, topic)
-    assert ids(lake) == [1, 2]
+    assert ids_in(lake.warehouse) == [1, 2]
 
 
 def ids_of(lake: CommandLine) -> list[int]:
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     return sorted(table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
 
 
@@ -305,13 +301,13 @@ def test_a_run_that_is_killed_in_its_commit_loses_and_doubles_nothing(
     topic.send(range(10, 30))
     arguments = lake.arguments(*topic.arguments("--once"))
     killed = subprocess.run([sys.executable, "-c", _MORTAL, moment, *arguments], check=False)
-    after = ids(lake)
+    after = ids_in(lake.warehouse)
     second, third = result_of(lake, topic), result_of(lake, topic)
 
     assert killed.returncode == -signal.SIGKILL
     assert after == list(range(10 if moment == "before" else 30))
     assert (second["epochs"], third["epochs"]) == (int(moment == "before"), 0)
-    assert ids(lake) == list(range(30))
+    assert ids_in(lake.warehouse) == list(range(30))
 
 
 @pytest.mark.parametrize(("moment", "loaded"), [("writing", 10), ("reading on", 30)])
@@ -327,10 +323,10 @@ def test_a_load_that_is_killed_outside_a_commit_is_continued(
     killed = subprocess.run(command, check=False)
 
     assert killed.returncode == -signal.SIGKILL
-    assert ids(lake) == list(range(loaded))
+    assert ids_in(lake.warehouse) == list(range(loaded))
     second, third = result_of(lake, topic), result_of(lake, topic)
     assert (second["epochs"], third["epochs"]) == (int(loaded < 30), 0)
-    assert ids(lake) == list(range(30))
+    assert ids_in(lake.warehouse) == list(range(30))
 
 
 def test_a_service_that_is_killed_again_and_again_loads_each_message_once(
@@ -347,7 +343,7 @@ def test_a_service_that_is_killed_again_and_again_loads_each_message_once(
         process.communicate()
     result_of(lake, topic)
 
-    assert ids(lake) == list(range(next(numbers)))
+    assert ids_in(lake.warehouse) == list(range(next(numbers)))
 
 
 def test_a_service_ends_in_order_on_a_signal(lake: CommandLine, topic: Topic) -> None:
@@ -391,12 +387,12 @@ def test_two_runs_at_once_load_each_message_once(
     slow = CommandLine(lake.warehouse, engine="inline", open_session=overtaken)
     document = slow.ok(*topic.arguments("--once"))
 
-    assert ids(lake) == list(range(20 + more))
+    assert ids_in(lake.warehouse) == list(range(20 + more))
     assert (document["result"]["messages"], document["result"]["epochs"]) == (0, 0)
     assert document["status"] == "nothing-to-do"
     assert "another run of stream s committed epoch 2" in document["warnings"][0]
     result_of(lake, topic)
-    assert ids(lake) == list(range(20 + more))
+    assert ids_in(lake.warehouse) == list(range(20 + more))
 
 
 def test_deleted_messages_are_a_gap(lake: CommandLine, topic: Topic) -> None:
@@ -418,7 +414,7 @@ def test_deleted_messages_are_a_gap(lake: CommandLine, topic: Topic) -> None:
     assert skipped.exit_code == 6
     assert skipped.json()["result"]["gaps"] == [gap]
     assert lake.ok(*topic.arguments("--status"))["result"]["gaps"] == []
-    assert ids(lake) == [0, 1, 2, 3, 6, 7]
+    assert ids_in(lake.warehouse) == [0, 1, 2, 3, 6, 7]
     assert lake(*topic.arguments("--once")).exit_code == 0
 
 
@@ -436,7 +432,7 @@ def test_a_topic_that_was_created_again_is_refused(
 
     assert result.exit_code == 3
     assert "was deleted and created again" in result.stderr
-    assert ids(lake) == list(range(20))
+    assert ids_in(lake.warehouse) == list(range(20))
 
 
 def test_new_partitions_are_loaded_from_their_first_message(
@@ -457,7 +453,7 @@ def test_new_partitions_are_loaded_from_their_first_message(
             break
         time.sleep(0.1)
 
-    assert ids(lake) == [0, 1, 2, 3, 10, 11]
+    assert ids_in(lake.warehouse) == [0, 1, 2, 3, 10, 11]
 
 
 def avro(number: int) -> bytes:
@@ -481,13 +477,13 @@ def test_avro_values_are_loaded_and_a_damaged_one_stops_before_it(
         f"the message at offset 201 of partition 0 of topic {topic.name} is not AVRO"
         in failed.stderr
     )
-    assert ids(lake) == list(range(200))
+    assert ids_in(lake.warehouse) == list(range(200))
     bad = tmp_path / "bad"
     passed = lake("--json", *topic.arguments(*options, "--bad-files", bad))
 
     assert passed.exit_code == 6, passed
     assert passed.json()["result"]["messages_set_aside"] == 1
-    assert ids(lake) == [*range(200), 201]
+    assert ids_in(lake.warehouse) == [*range(200), 201]
     names = sorted(path.name for path in bad.iterdir())
     assert names == [f"{topic.name}-00000-{201:020d}", f"{topic.name}-00000-{201:020d}.reason.txt"]
     assert (bad / names[0]).read_bytes() == avro(200) + b"\x02"
@@ -506,7 +502,7 @@ def test_a_message_that_is_not_an_object_is_named(
 
     assert result.exit_code == 7
     assert "the message at offset 1 of partition 0" in result.stderr
-    assert ids(lake) == [0]
+    assert ids_in(lake.warehouse) == [0]
 
 
 def test_line_breaks_inside_a_message_do_not_end_its_row(lake: CommandLine, topic: Topic) -> None:
@@ -514,7 +510,7 @@ def test_line_breaks_inside_a_message_do_not_end_its_row(lake: CommandLine, topi
 
     result_of(lake, topic)
 
-    rows = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    rows = lake.rows()
     assert sorted(rows, key=lambda row: row["id"]) == [
         {"id": 1, "name": "a\nb"},
         {"id": 2, "name": None},
@@ -528,7 +524,7 @@ def test_the_last_message_of_a_key_wins_an_upsert(lake: CommandLine, topic: Topi
     topic.send_raw(b'{"id": 2, "name": "d"}')
     result_of(lake, topic, *by_key)
 
-    rows = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    rows = lake.rows()
     assert {row["id"]: row["name"] for row in rows} == {1: "c", 2: "d"}
     assert len(rows) == 2
 
@@ -547,7 +543,7 @@ def test_changes_in_messages_move_rows_to_other_partitions(lake: CommandLine, to
     result = result_of(lake, topic, *words)
 
     assert [result[f"rows_{name}"] for name in ("updated", "deleted", "stale")] == [1, 1, 1]
-    rows = pyiceberg_catalog(lake.warehouse).load_table("db.t").scan().to_arrow().to_pylist()
+    rows = lake.rows()
     assert {row["id"]: row["name"] for row in rows} == {1: "b", 3: "a"}
 
 
@@ -560,7 +556,7 @@ def test_offsets_outlive_the_expiry_of_their_snapshot(lake: CommandLine, topic: 
     assert result_of(lake, topic)["epochs"] == 0
     topic.send([6])
     result_of(lake, topic)
-    assert ids(lake) == sorted([*range(6), *range(6), 6])
+    assert ids_in(lake.warehouse) == sorted([*range(6), *range(6), 6])
 
 
 def test_a_topic_that_does_not_exist_and_a_stream_of_another_topic_are_refused(
@@ -596,7 +592,7 @@ def test_a_password_is_taken_from_a_file_and_never_printed(
 
     assert refused.exit_code == 9, refused
     assert accepted.exit_code == 0, accepted
-    assert ids(lake) == [0, 1, 2]
+    assert ids_in(lake.warehouse) == [0, 1, 2]
     for result in (refused, accepted):
         assert WRONG not in result.stdout + result.stderr
         assert PASSWORD not in result.stdout + result.stderr
@@ -615,7 +611,7 @@ def test_a_start_at_the_end_is_kept_in_the_table(
     assert lake.ok(*words)["result"]["messages"] == 2
     assert lake.ok(*words)["status"] == "nothing-to-do"
 
-    assert ids(lake) == [1, 2, 3, 4]
+    assert ids_in(lake.warehouse) == [1, 2, 3, 4]
 
 
 def test_a_start_at_a_time_loads_what_was_sent_since(lake: CommandLine, topic: Topic) -> None:
@@ -626,7 +622,7 @@ def test_a_start_at_a_time_loads_what_was_sent_since(lake: CommandLine, topic: T
     topic.send([3, 4])
     lake.ok(*topic.arguments("--once", "--start-at", since))
 
-    assert ids(lake) == [1, 2, 3, 4]
+    assert ids_in(lake.warehouse) == [1, 2, 3, 4]
 
 
 def test_messages_that_do_not_fit_are_set_aside_with_their_offsets(
@@ -642,7 +638,7 @@ def test_messages_that_do_not_fit_are_set_aside_with_their_offsets(
 
     assert [item["rows_rejected"] for item in (first, second)] == [2, 1]
     assert lake.ok(*topic.arguments("--once", *rejects))["status"] == "nothing-to-do"
-    assert ids(lake) == [1, 2, 3]
+    assert ids_in(lake.warehouse) == [1, 2, 3]
     files = sorted(tmp_path.glob("bad-epoch-*.csv"))
     found = [row for file in files for row in csv.DictReader(file.open())]
     assert [(row["_file"], row["_line"]) for row in found] == [
@@ -675,7 +671,7 @@ def test_messages_of_two_types_do_not_stop_a_stream(
     assert passed.exit_code == (0 if option == "--rejects" else 6), passed
     assert passed.json()["result"]["rows_rejected"] == 4
     assert passed.json()["result"]["messages_set_aside"] == (0 if option == "--rejects" else 4)
-    assert [number for number in ids(lake) if number] == [1, 4]
+    assert [number for number in ids_in(lake.warehouse) if number] == [1, 4]
     (file,) = tmp_path.glob("bad-epoch-*.json" if option == "--rejects" else "bad/*.json")
     found = [json.loads(line) for line in file.read_text().splitlines()]
     assert sorted((row["_file"], row["_line"]) for row in found) == [
@@ -717,13 +713,13 @@ def test_a_load_that_is_killed_keeps_each_bad_message(
 
     is_committed = (moment, place) == ("after", "commit")
     assert killed.returncode == -signal.SIGKILL
-    assert ids(lake) == [0, 1, *(good if is_committed else ())]
+    assert ids_in(lake.warehouse) == [0, 1, *(good if is_committed else ())]
     if later:
         topic.send_raw(b'{"id": "z"}', b'{"id": 99}')
     second, third = result_of(lake, topic, *rejects), result_of(lake, topic, *rejects)
 
     assert (second["epochs"], third["epochs"]) == (int(later or not is_committed), 0)
-    assert ids(lake) == sorted([0, 1, *good, *([99] if later else ())])
+    assert ids_in(lake.warehouse) == sorted([0, 1, *good, *([99] if later else ())])
     files = sorted(tmp_path.glob("bad-epoch-*.csv"))
     assert first < set(files)
     found = [row for file in files for row in csv.DictReader(file.open())]
@@ -736,14 +732,9 @@ def test_a_load_that_is_killed_keeps_each_bad_message(
     assert len(places) == len(wanted) + (2 if is_repeated else 0)
 
 
-def rows_of(lake: CommandLine) -> list[dict[str, Any]]:
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
-    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])
-
-
 def stored_rows(lake: CommandLine) -> list[dict[str, Any]]:
     """Return the rows of the data files: PyIceberg reads lists that are NULL as empty lists."""
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     files = [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
     rows = [row for file in files for row in pq.read_table(file).to_pylist()]
     return sorted(rows, key=lambda row: row["id"])
@@ -774,7 +765,7 @@ def test_keys_headers_and_places_of_messages_are_columns(
         {"id": 1, "name": "n1", "k": b"\xff\x00", "h": pairs, "o": 0, **place},
         {"id": 2, "name": "n2", "k": None, "h": None, "o": 1, **place},
     ]
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     types = {item.name: str(item.field_type) for item in table.schema().fields}
     assert (types["k"], types["p"], types["o"]) == ("binary", "int", "long")
     assert types["at"] == "timestamptz"
@@ -794,7 +785,7 @@ def test_a_key_is_text_in_a_column_of_text_and_can_be_the_key_of_an_upsert(
     assert failed.exit_code == 7
     assert "column k" in failed.json()["error"]["message"]
     assert passed["rows_rejected"] == 1
-    assert rows_of(lake) == [{"id": 2, "k": "b"}, {"id": 4, "k": "a"}]
+    assert lake.rows(by="id") == [{"id": 2, "k": "b"}, {"id": 4, "k": "a"}]
     (file,) = tmp_path.glob("bad-epoch-*.csv")
     (row,) = csv.DictReader(file.open())
     assert (row["_file"], row["_line"]) == (f"{topic.name}-1", "2")
@@ -814,4 +805,4 @@ def test_a_metadata_column_that_does_not_fit_the_table_is_refused(
     assert "has column name as int64, the table as string" in differs.stderr
     topic.send([3])
     result_of(lake, topic, "--kafka-metadata", "at=timestamp", "--evolve")
-    assert [row["at"] is None for row in rows_of(lake)] == [True, True, False]
+    assert [row["at"] is None for row in lake.rows(by="id")] == [True, True, False]

@@ -24,6 +24,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from hostile.guard import Input
 from hostile.numbers import pieces, tried
 
 from soak import crashing
@@ -183,8 +184,8 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world.races import pairs, singles, windows
 
     part = 1.0 if options.hostile == _ONLY else float(options.hostile)
-    for kind, numbers in pieces(part) if part else ():
-        yield "hostile", [kind, numbers]
+    for inputs in pieces(part) if part else ():
+        yield "hostile", inputs
     if options.hostile == _ONLY:
         return
     yield from _table_jobs(options)
@@ -274,7 +275,7 @@ def _run(job: Job) -> tuple[Counter[str], list[str]]:
             "wire": _wire,
             "hostile": _hostile,
         }
-        listed = job[0] in {"worlds", "continuous", "judged"}
+        listed = job[0] in {"worlds", "continuous", "judged", "hostile"}
         return kinds[job[0]](folder, *([job[1]] if listed else job[1]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -290,8 +291,8 @@ def _wire(_: Path, start: int, stop: int) -> tuple[Counter[str], list[str]]:
         return _each(wires.cases()[start:stop], wires.check, str)
 
 
-def _hostile(_: Path, kind: str, numbers: Sequence[int]) -> tuple[Counter[str], list[str]]:
-    return tried(kind, numbers)
+def _hostile(_: Path, inputs: Sequence[Input]) -> tuple[Counter[str], list[str]]:
+    return tried(inputs)
 
 
 def _worlds(_: Path, seeds: Sequence[str]) -> tuple[Counter[str], list[str]]:

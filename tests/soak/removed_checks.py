@@ -13,6 +13,7 @@ _CORE = "tests/core"
 _COMMIT = f"{_CORE}/transaction/commit/test_commit.py"
 _CHAIN = f"{_CORE}/transaction/commit/test_snapshot_sequence.py"
 _ROW_DELTA = f"{_CORE}/transaction/commit/test_row_delta.py"
+_MANIFESTS = f"{_CORE}/table/manifests/test_manifests.py"
 _REWRITTEN_MANIFESTS = "tests/commands/test_manifests.py"
 _AVRO = f"{_CORE}/io/avro/test_avro.py"
 _LISTS = f"{_CORE}/table/manifests/test_manifest_lists.py"
@@ -379,7 +380,7 @@ CHECKS = (
     ),
     _check("partition-fits", never, "tests/commands/test_partition_ranges.py"),
     _check("rows-of-row-groups", never, _FOOTERS),
-    _check("manifest-length", never, _REWRITTEN_MANIFESTS),
+    _check("manifest-length", never, _MANIFESTS),
     _check("manifest-seal", never, _AVRO),
     _check("live-rows-of-manifest", always, "tests/commands/test_foreign_tables.py"),
     _check("lost-values", never, _FOREIGN_FILES),
@@ -388,7 +389,7 @@ CHECKS = (
     _check("manifest-named-once", never, _LISTS),
     _check("list-not-repeated", never, _LISTS),
     _check("list-read-twice", never, _WHOLE_LISTS),
-    _check("manifest-counts", never, _REWRITTEN_MANIFESTS),
+    _check("manifest-counts", never, _MANIFESTS),
     _check("sync-marker", never, _AVRO),
     _check("unsafe-path-parts", never, _LOCATIONS),
     _check("trailing-slash", never, _LOCATIONS),

@@ -19,7 +19,7 @@ from lake.core.base.clock import SystemClock
 from lake.core.base.settings import Settings
 from lake.core.transaction.session import Session
 from support.cli.lasting_engine import end_shared_spark, session_on_shared_spark
-from support.tables.iceberg_tables import Fault, inject, open_session
+from support.tables.iceberg_tables import Fault, inject, open_session, pyiceberg_table
 
 _OWN_SPARK = {"--engine", "--master", "--remote", "--spark-conf"}
 
@@ -105,6 +105,28 @@ class CommandLine:
         result = self("--json", *arguments)
         assert result.exit_code == 0, result
         return result.json()
+
+    def load(self, text: str, *options: object, table: str = "db.t") -> dict[str, Any]:
+        """Load a CSV file with this text, and return the document."""
+        source = self.warehouse.parent / "rows.csv"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(text)
+        return self.ok("ingest", table, source, *options)
+
+    def scanned(self, *options: object, table: str = "db.t") -> list[dict[str, Any]]:
+        """Return the rows that `lake scan` writes."""
+        result = self("scan", table, *options, "--output", "-", "--output-format", "json")
+        assert result.exit_code == 0, result
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    def table(self, name: str = "db.t") -> Any:
+        """Return a table as PyIceberg reads it."""
+        return pyiceberg_table(self.warehouse, name)
+
+    def rows(self, name: str = "db.t", *, by: str | None = None) -> list[dict[str, Any]]:
+        """Return a table's rows as PyIceberg reads them, in the order of a column if it is given."""
+        found: list[dict[str, Any]] = self.table(name).scan().to_arrow().to_pylist()
+        return found if by is None else sorted(found, key=lambda row: row[by])
 
     def arguments(self, *arguments: object) -> list[str]:
         """Return the whole command line behind the program's name."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 
 # A row is (id, part, value).
 Row = tuple[int, str, int]
@@ -44,7 +44,7 @@ def rows_of(lake: CommandLine, table: str = "db.t") -> list[Row]:
 
 def files_of_rows(lake: CommandLine, column: str) -> list[list[int]]:
     """Return the values of a column of ``db.t`` in each live file, in their order."""
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = pyiceberg_table(lake.warehouse)
     paths = [
         path.removeprefix("file://") for path in table.inspect.data_files()["file_path"].to_pylist()
     ]
@@ -53,7 +53,7 @@ def files_of_rows(lake: CommandLine, column: str) -> list[list[int]]:
 
 def strangers(lake: CommandLine, name: str = "db.t") -> set[str]:
     """Return the files below a table's data that no snapshot holds, by PyIceberg's word."""
-    table = pyiceberg_catalog(lake.warehouse).load_table(name)
+    table = pyiceberg_table(lake.warehouse, name)
     held = table.inspect.all_files()["file_path"].to_pylist()
     folder = Path(table.location().removeprefix("file://")) / "data"
     below = {str(path) for path in folder.rglob("*") if path.is_file()}

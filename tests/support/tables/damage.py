@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 from support.tables.metadata_edits import edit_metadata, metadata_path
 
 Plain = dict[str, Any]
@@ -49,7 +49,7 @@ def metadata_of(lake: CommandLine) -> Path:
 
 def lists_of(lake: CommandLine) -> list[Path]:
     """Return the manifest lists, the oldest first."""
-    snapshots = pyiceberg_catalog(lake.warehouse).load_table(NAME).metadata.snapshots
+    snapshots = pyiceberg_table(lake.warehouse, NAME).metadata.snapshots
     return [local(snapshot.manifest_list) for snapshot in snapshots]
 
 

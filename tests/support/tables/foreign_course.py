@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from world.reference import Reference
 
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 
 NAME = "db.t"
 EPOCH = datetime.datetime(1969, 12, 31, 22)
@@ -92,7 +92,7 @@ class Course:
 
     @property
     def table(self) -> Table:
-        return pyiceberg_catalog(self.warehouse).load_table(NAME)
+        return pyiceberg_table(self.warehouse, NAME)
 
     @property
     def lake(self) -> CommandLine:

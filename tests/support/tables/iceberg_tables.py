@@ -65,6 +65,16 @@ def pyiceberg_catalog(warehouse: Path) -> SqlCatalog:
     )
 
 
+def pyiceberg_table(warehouse: Path, name: str = "db.t") -> Any:
+    """Return a table as PyIceberg reads it."""
+    return pyiceberg_catalog(warehouse).load_table(name)
+
+
+def named_rows(*ids: int) -> pa.Table:
+    """Return rows with names for a table of the schema that tables have by default."""
+    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{one}" for one in ids]})
+
+
 def make_table(
     warehouse: Path,
     name: str = "db.t",

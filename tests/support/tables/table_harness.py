@@ -18,7 +18,7 @@ from support.tables.iceberg_tables import (
     ids_in,
     make_table,
     open_session,
-    pyiceberg_catalog,
+    pyiceberg_table,
     write_file,
 )
 
@@ -46,7 +46,7 @@ class TableHarness:
     @property
     def pyiceberg(self) -> IcebergTable:
         """The table as PyIceberg reads it, and a writer that is not lake."""
-        return pyiceberg_catalog(self.warehouse).load_table(NAME)
+        return pyiceberg_table(self.warehouse, NAME)
 
     @property
     def ids(self) -> list[int]:

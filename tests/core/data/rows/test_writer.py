@@ -29,7 +29,12 @@ from pyiceberg.types import (
     StructType,
     UUIDType,
 )
-from support.tables.iceberg_tables import FixedClock, make_table, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    FixedClock,
+    make_table,
+    open_session,
+    pyiceberg_table,
+)
 from support.tables.random_rows import (
     EVERY_TYPE,
     batch_of,
@@ -124,7 +129,7 @@ def test_pyiceberg_reads_the_same_nested_rows(data: Any) -> None:
         commit_snapshot(
             session, table, AppendFiles(added=files), CommitRequest(operation_id=operation)
         )
-        found = pyiceberg_catalog(warehouse).load_table("db.t").scan().to_arrow()
+        found = pyiceberg_table(warehouse).scan().to_arrow()
         session.close()
 
     kind = schema.as_struct()

@@ -22,7 +22,7 @@ from support.tables.iceberg_tables import (
     inject,
     make_table,
     open_session,
-    pyiceberg_catalog,
+    pyiceberg_table,
     refused_with,
     write_file,
 )
@@ -234,7 +234,7 @@ class Job:
     @property
     def labels(self) -> list[str | None]:
         """The checkpoint that each snapshot of the table is labelled with."""
-        snapshots = pyiceberg_catalog(self.warehouse).load_table("db.t").metadata.snapshots
+        snapshots = pyiceberg_table(self.warehouse).metadata.snapshots
         return [
             item.summary.additional_properties.get("flink.max-committed-checkpoint-id")
             for item in snapshots
@@ -356,7 +356,7 @@ def test_files_that_came_and_went_meanwhile_are_not_committed_again(job: Job) ->
     commit_snapshot(
         session, table, AppendFiles(added=[file]), CommitRequest(operation_id=str(uuid.uuid4()))
     )
-    pyiceberg_catalog(job.warehouse).load_table("db.t").delete("id == 1")
+    pyiceberg_table(job.warehouse).delete("id == 1")
 
     assert execute(job.session, stale).status is Status.NOTHING_TO_DO
     assert job.ids == []
@@ -369,7 +369,7 @@ def test_a_rollback_of_the_branch_meanwhile_is_a_conflict(job: Job) -> None:
     taken = job.take(5)
 
     def roll_back() -> None:
-        table = pyiceberg_catalog(job.warehouse).load_table("db.t")
+        table = pyiceberg_table(job.warehouse)
         table.manage_snapshots().rollback_to_snapshot(start or 0).commit()
 
     inject(job.session, [after(roll_back)])
@@ -493,7 +493,7 @@ def test_a_vector_for_a_file_that_has_one_already_is_a_conflict(tmp_path: Path) 
 
 def test_a_job_on_a_branch_is_replayed_there(job: Job) -> None:
     job.append(1)
-    table = pyiceberg_catalog(job.warehouse).load_table("db.t")
+    table = pyiceberg_table(job.warehouse)
     head = table.metadata.current_snapshot_id
     table.manage_snapshots().create_branch(snapshot_id=head, branch_name="flink").commit()
 

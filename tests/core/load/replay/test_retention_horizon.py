@@ -8,7 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    make_table,
+    open_session,
+    pyiceberg_table,
+)
 
 from lake.core.base.errors import NotFoundError
 from lake.core.load.replay.retention_horizon import retained_since
@@ -18,7 +22,7 @@ def made(warehouse: Path, version: int) -> Any:
     table = make_table(warehouse, format_version=str(version))
     for number in range(4):
         table.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["x"]}))
-    return pyiceberg_catalog(warehouse).load_table("db.t")
+    return pyiceberg_table(warehouse)
 
 
 def since(warehouse: Path, branch: str = "main") -> int | None:

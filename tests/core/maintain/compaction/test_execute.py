@@ -34,6 +34,7 @@ from support.tables.iceberg_tables import (
     files_below,
     ids_in,
     inject,
+    named_rows,
     open_session,
     refused_with,
     write_file,
@@ -64,10 +65,6 @@ BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"), spec_i
 Fault = Callable[[Callable[[], Any]], Any]
 
 
-def rows(*ids: int) -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{row}" for row in ids]})
-
-
 class FragmentedTable(TableHarness):
     """A table of many small files, a session on it, and other writers."""
 
@@ -77,7 +74,7 @@ class FragmentedTable(TableHarness):
         super().__init__(warehouse, **({"spec": spec} if spec else {}), **properties)
         table = self.pyiceberg
         for number in range(5):
-            table.append(rows(1, 2) if spec else rows(2 * number, 2 * number + 1))
+            table.append(named_rows(1, 2) if spec else named_rows(2 * number, 2 * number + 1))
         self.session.settings = type(self.session.settings)(
             warehouse=str(warehouse), engine="inline"
         )
@@ -132,7 +129,7 @@ def test_a_plan_that_is_only_shown_is_the_one_that_is_run(
 
 
 def test_appends_meanwhile_are_not_a_conflict(harness: FragmentedTable) -> None:
-    done = harness.compact(after(lambda: harness.pyiceberg.append(rows(100))))
+    done = harness.compact(after(lambda: harness.pyiceberg.append(named_rows(100))))
 
     assert (done.status, done.result["failed_groups"]) == (Status.DONE, 0)
     assert harness.ids == [*range(10), 100]
@@ -141,7 +138,7 @@ def test_appends_meanwhile_are_not_a_conflict(harness: FragmentedTable) -> None:
 
 def test_a_busy_writer_that_always_comes_first_is_outlasted(tmp_path: Path) -> None:
     harness = FragmentedTable(tmp_path, commit__retry__num_retries="1")
-    faults = [after(lambda: harness.pyiceberg.append(rows(100))) for _ in range(5)]
+    faults = [after(lambda: harness.pyiceberg.append(named_rows(100))) for _ in range(5)]
 
     done = harness.compact(*faults)
 
@@ -154,8 +151,8 @@ def test_groups_that_do_not_clash_are_committed_and_the_others_planned_again(
     parts: FragmentedTable,
 ) -> None:
     def rewritten() -> None:
-        parts.pyiceberg.overwrite(rows(2, 2, 2), overwrite_filter=EqualTo("id", 2))
-        parts.pyiceberg.append(rows(2))
+        parts.pyiceberg.overwrite(named_rows(2, 2, 2), overwrite_filter=EqualTo("id", 2))
+        parts.pyiceberg.append(named_rows(2))
 
     done = parts.compact(after(rewritten))
 
@@ -196,7 +193,7 @@ def drop_file(harness: FragmentedTable, path: str) -> None:
 
 def test_nothing_is_changed_when_all_that_was_planned_is_gone(harness: FragmentedTable) -> None:
     plan = harness.plan()
-    harness.pyiceberg.overwrite(rows(7))
+    harness.pyiceberg.overwrite(named_rows(7))
     before = files_below(harness.warehouse)
 
     with pytest.raises(CommitConflictError):
@@ -225,7 +222,7 @@ def test_a_position_delete_meanwhile_is_found_however_many_commits_follow(
 
     def others() -> None:
         commit_position_delete(harness.warehouse, path, 0)
-        harness.pyiceberg.append(rows(100))
+        harness.pyiceberg.append(named_rows(100))
 
     done = harness.compact(after(others))
 
@@ -513,7 +510,7 @@ def test_a_file_of_another_format_than_its_entry_says_changes_nothing(
 # Any order of other writers
 
 EVENTS: dict[str, Callable[[FragmentedTable], None]] = {
-    "append": lambda harness: harness.pyiceberg.append(rows(100)),
+    "append": lambda harness: harness.pyiceberg.append(named_rows(100)),
     "drop": lambda harness: drop_file(harness, data_paths(harness)[-1]),
     "position delete": lambda harness: commit_position_delete(
         harness.warehouse, data_paths(harness)[0], 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import make_table, open_session
 
 from lake.core.base.errors import InvalidRequestError
 from lake.core.maintain.compaction.triggers import QUANTITIES, parse_trigger, since_compaction
@@ -85,7 +85,7 @@ def test_the_age_is_infinite_and_counts_are_lower_bounds_if_older_snapshots_have
 ) -> None:
     add(lake, 1)
     add(lake, 2)
-    table = pyiceberg_catalog(lake.warehouse).load_table("db.t")
+    table = lake.table()
     table.maintenance.expire_snapshots().by_id(table.snapshots()[0].snapshot_id).commit()
 
     assert counts(lake)["age"] == math.inf

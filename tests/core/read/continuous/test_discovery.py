@@ -14,7 +14,12 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from support.tables.delete_files import commit_equality_delete
-from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    make_table,
+    named_rows,
+    open_session,
+    pyiceberg_table,
+)
 
 from lake.core.base.errors import BadInputError, CorruptFileError, NotFoundError, RefusedError
 from lake.core.read.continuous.discovery import Common, Discovery, discover, scan_again
@@ -27,10 +32,6 @@ from lake.core.table.catalogs.catalog import Table
 
 NOW = 10**13
 EARLIEST = FollowOptions(starting=Strategy.EARLIEST)
-
-
-def rows(*ids: int) -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{number}" for number in ids]})
 
 
 @dataclass
@@ -148,24 +149,24 @@ def test_each_append_is_read_once_and_the_oldest_first(
     assert follower.ids() == []
     assert follower.position == Position.EMPTY
 
-    table.append(rows(1))
-    table.append(rows(2, 3))
+    table.append(named_rows(1))
+    table.append(named_rows(2, 3))
     assert follower.ids() == [1, 2, 3]
     assert follower.next() is None
-    table.append(rows(4))
+    table.append(named_rows(4))
     assert follower.ids() == [4]
 
 
 def test_the_whole_table_is_read_without_its_deleted_rows_and_then_what_is_appended(
     follow: Callable[..., Follower], table: Any
 ) -> None:
-    table.append(rows(1, 2))
+    table.append(named_rows(1, 2))
     table.delete("id = 1")
     follower = follow(starting=Strategy.TABLE)
 
     assert follower.ids() == [2]
     assert (follower.found[0].kind, follower.found[0].records) == ("table", 1)
-    table.append(rows(3))
+    table.append(named_rows(3))
     assert follower.ids() == [3]
     assert follower.found[-1].kind == "append"
 
@@ -174,7 +175,7 @@ def test_a_discovery_has_at_most_as_many_snapshots_as_was_said(
     follow: Callable[..., Follower], table: Any
 ) -> None:
     for number in range(5):
-        table.append(rows(number))
+        table.append(named_rows(number))
     follower = follow(max_planning_snapshots=2)
 
     assert follower.ids() == [0, 1, 2, 3, 4]
@@ -185,9 +186,9 @@ def test_a_discovery_has_at_most_as_many_snapshots_as_was_said(
 def test_a_target_ends_the_reading_and_later_commits_wait(
     follow: Callable[..., Follower], table: Any
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     target = head(table)
-    table.append(rows(2))
+    table.append(named_rows(2))
     follower = follow()
 
     assert follower.ids(target) == [1]
@@ -198,10 +199,10 @@ def test_a_target_ends_the_reading_and_later_commits_wait(
 def test_overwrites_are_passed_and_named_and_rewrites_are_only_passed(
     follow: Callable[..., Follower], table: Any
 ) -> None:
-    table.append(rows(1, 2))
+    table.append(named_rows(1, 2))
     table.delete("id = 1")
-    table.overwrite(rows(3))
-    table.append(rows(4))
+    table.overwrite(named_rows(3))
+    table.append(named_rows(4))
     follower = follow()
 
     assert follower.ids() == [1, 2, 3, 4]
@@ -212,9 +213,9 @@ def test_overwrites_are_passed_and_named_and_rewrites_are_only_passed(
 def test_a_snapshot_that_is_not_an_append_ends_the_reading_if_asked_for(
     follow: Callable[..., Follower], table: Any
 ) -> None:
-    table.append(rows(1, 2))
+    table.append(named_rows(1, 2))
     table.delete("id = 1")
-    table.append(rows(3))
+    table.append(named_rows(3))
     follower = follow(non_append=NonAppend.FAIL)
 
     assert follower.next() is not None
@@ -237,10 +238,10 @@ def test_changes_go_on_with_their_ordinals_and_lead_to_the_table(
     follow: Callable[..., Follower], table: Any
 ) -> None:
     follower = follow(changes=True, max_planning_snapshots=1)
-    table.append(rows(1, 2))
+    table.append(named_rows(1, 2))
     first = follower.look()
     table.delete("id = 1")
-    table.append(rows(3))
+    table.append(named_rows(3))
     second = follower.look()
 
     shown = [(row["_change_ordinal"], row["_change_type"], row["id"]) for row in first + second]
@@ -250,10 +251,10 @@ def test_changes_go_on_with_their_ordinals_and_lead_to_the_table(
 def test_changes_after_a_whole_table_apply_to_its_rows(
     follow: Callable[..., Follower], table: Any
 ) -> None:
-    table.append(rows(1, 2, 3))
+    table.append(named_rows(1, 2, 3))
     follower = follow(starting=Strategy.TABLE, changes=True, key=("id",))
     state = Counter(row["id"] for row in follower.look())
-    table.overwrite(rows(2, 4), overwrite_filter="id = 2")
+    table.overwrite(named_rows(2, 4), overwrite_filter="id = 2")
     table.delete("id = 3")
 
     for row in follower.look():
@@ -297,16 +298,16 @@ def test_expired_snapshots_are_a_gap(
     follow: Callable[..., Follower], table: Any, on_gap: OnGap, expected: list[int]
 ) -> None:
     follower = follow()
-    table.append(rows(1))
+    table.append(named_rows(1))
     assert follower.ids() == [1]
     for number in (2, 3, 4):
-        table.append(rows(number))
+        table.append(named_rows(number))
     expire(table, 2)
 
     gap = gap_of(follower)
     assert gap.kind is GapKind.EXPIRED
     assert gap.position == follower.position
-    assert gap.head == head(pyiceberg_catalog(follower.warehouse).load_table("db.t"))
+    assert gap.head == head(pyiceberg_table(follower.warehouse))
     assert resumed(follower, on_gap) == expected
     assert follower.next() is None
 
@@ -315,9 +316,9 @@ def test_an_expired_position_whose_child_is_there_is_not_a_gap(
     follow: Callable[..., Follower], table: Any
 ) -> None:
     follower = follow()
-    table.append(rows(1))
+    table.append(named_rows(1))
     assert follower.ids() == [1]
-    table.append(rows(2))
+    table.append(named_rows(2))
     expire(table, 1)
 
     assert follower.ids() == [2]
@@ -329,8 +330,8 @@ def test_the_beginning_of_a_history_that_forgot_its_beginning_is_a_gap(
 ) -> None:
     follower = follow()
     assert follower.ids() == []
-    table.append(rows(1))
-    table.append(rows(2))
+    table.append(named_rows(1))
+    table.append(named_rows(2))
     table.maintenance.expire_snapshots().by_id(table.metadata.snapshots[0].snapshot_id).commit()
     forget_first_parent(table)
 
@@ -342,9 +343,9 @@ def test_the_beginning_of_a_history_that_forgot_its_beginning_is_a_gap(
 def test_the_earliest_snapshot_is_read_although_it_forgot_its_parent(
     follow: Callable[..., Follower], table: Any, changes: bool
 ) -> None:
-    table.append(rows(1))
-    table.append(rows(2))
-    table.append(rows(3))
+    table.append(named_rows(1))
+    table.append(named_rows(2))
+    table.append(named_rows(3))
     table.maintenance.expire_snapshots().by_id(table.metadata.snapshots[0].snapshot_id).commit()
     forget_first_parent(table)
     follower = follow(changes=changes, max_planning_snapshots=1)
@@ -357,13 +358,13 @@ def test_the_earliest_snapshot_is_read_although_it_forgot_its_parent(
 def test_a_rollback_is_a_gap_and_what_both_histories_share_is_not_read_again(
     follow: Callable[..., Follower], table: Any, on_gap: OnGap, expected: list[int]
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     first = head(table)
-    table.append(rows(2))
+    table.append(named_rows(2))
     follower = follow()
     assert follower.ids() == [1, 2]
     table.manage_snapshots().rollback_to_snapshot(first).commit()
-    table.append(rows(3))
+    table.append(named_rows(3))
 
     assert gap_of(follower).kind is GapKind.ROLLED_BACK
     assert resumed(follower, on_gap) == expected
@@ -372,14 +373,14 @@ def test_a_rollback_is_a_gap_and_what_both_histories_share_is_not_read_again(
 def test_a_rollback_before_which_nothing_was_read_is_not_a_gap(
     follow: Callable[..., Follower], table: Any
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     first = head(table)
     follower = follow()
     assert follower.ids() == [1]
-    table.append(rows(2))
+    table.append(named_rows(2))
     table.manage_snapshots().rollback_to_snapshot(first).commit()
     assert follower.next() is None
-    table.append(rows(3))
+    table.append(named_rows(3))
 
     assert follower.ids() == [3]
 
@@ -388,7 +389,7 @@ def test_a_rollback_before_which_nothing_was_read_is_not_a_gap(
 def test_a_table_that_lost_all_snapshots_is_a_gap(
     follow: Callable[..., Follower], table: Any, on_gap: OnGap
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     follower = follow()
     assert follower.ids() == [1]
     path = Path(table.metadata_location.removeprefix("file://"))
@@ -406,11 +407,11 @@ def test_a_snapshot_whose_deleted_rows_are_not_known_is_a_gap_of_changes(
     warehouse: Path, follow: Callable[..., Follower], on_gap: OnGap, expected: list[int]
 ) -> None:
     table = make_table(warehouse)
-    table.append(rows(1, 2))
-    table.append(rows(3))
+    table.append(named_rows(1, 2))
+    table.append(named_rows(3))
     commit_equality_delete(warehouse, [1])
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
-    table.append(rows(4))
+    table = pyiceberg_table(warehouse)
+    table.append(named_rows(4))
     follower = follow(changes=True)
     expire(table, 2)
 
@@ -423,7 +424,7 @@ def test_a_snapshot_whose_deleted_rows_are_not_known_is_a_gap_of_changes(
 def test_files_that_are_gone_are_read_again_with_the_whole_table(
     follow: Callable[..., Follower], table: Any
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     follower = follow(on_gap=OnGap.TABLE)
     follower.look()
     gap = Gap(GapKind.FILES_GONE, follower.position or Position.EMPTY)
@@ -440,13 +441,13 @@ def test_files_that_are_gone_are_read_again_with_the_whole_table(
 def test_a_branch_is_followed_and_others_are_not(
     follow: Callable[..., Follower], table: Any
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     table.manage_snapshots().create_branch(head(table), "work").commit()
     follower = follow(scan=ScanOptions(branch="work"))
     assert follower.ids() == [1]
-    table.append(rows(2))
+    table.append(named_rows(2))
     assert follower.next() is None
-    table.append(rows(3), branch="work")
+    table.append(named_rows(3), branch="work")
 
     assert follower.ids() == [3]
     table.manage_snapshots().remove_branch("work").commit()
@@ -468,9 +469,9 @@ def test_rows_have_the_schema_of_their_discovery(
     follow: Callable[..., Follower], table: Any
 ) -> None:
     follower = follow()
-    table.append(rows(1))
+    table.append(named_rows(1))
     assert follower.look() == [{"id": 1, "name": "n1"}]
-    table.append(rows(2))
+    table.append(named_rows(2))
     evolve(table)
     table.append(
         pa.table(
@@ -488,7 +489,7 @@ def test_pinned_rows_keep_the_schema_of_the_start(
     follow: Callable[..., Follower], table: Any
 ) -> None:
     follower = follow(schema=SchemaMode.PIN)
-    table.append(rows(1))
+    table.append(named_rows(1))
     assert follower.look() == [{"id": 1, "name": "n1"}]
     evolve(table)
     table.append(
@@ -517,7 +518,7 @@ def test_a_pinned_column_that_was_widened_ends_the_reading(
     follower.look()
     with table.update_schema() as update:
         update.update_column("id", LongType())
-    table.append(rows(2**40))
+    table.append(named_rows(2**40))
 
     if select == ["name"]:
         assert follower.look() == [{"name": f"n{2**40}"}]
@@ -540,7 +541,7 @@ def test_a_column_that_is_gone_ends_the_reading_and_nothing_moves(
     follow: Callable[..., Follower], table: Any, options: dict[str, Any]
 ) -> None:
     follower = follow(**options)
-    table.append(rows(1))
+    table.append(named_rows(1))
     assert follower.ids() == [1]
     position = follower.position
     with table.update_schema(allow_incompatible_changes=True) as update:
@@ -556,7 +557,7 @@ def test_a_filter_applies_to_rows_of_all_schemas(
     follow: Callable[..., Follower], table: Any
 ) -> None:
     follower = follow(scan=ScanOptions(where="id > 1", select=["id"]))
-    table.append(rows(1, 2))
+    table.append(named_rows(1, 2))
     evolve(table)
     table.append(pa.table({"id": pa.array([0, 3], pa.int64())}))
 
@@ -570,7 +571,7 @@ def test_a_filter_applies_to_rows_of_all_schemas(
 def test_a_manifest_list_that_lost_files_is_not_read_as_if_it_were_complete(
     follow: Callable[..., Follower], table: Any
 ) -> None:
-    table.append(rows(1))
+    table.append(named_rows(1))
     path = Path(table.metadata_location.removeprefix("file://"))
     document = json.loads(path.read_text())
     document["snapshots"][0]["summary"]["added-data-files"] = "2"

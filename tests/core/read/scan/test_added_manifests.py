@@ -19,7 +19,7 @@ from support.tables.iceberg_tables import (
     SCHEMA,
     make_table,
     open_session,
-    pyiceberg_catalog,
+    pyiceberg_table,
     write_file,
 )
 
@@ -65,7 +65,7 @@ def added_paths(warehouse: Path, start: int | None = None) -> tuple[list[str], t
 
 def own_paths(warehouse: Path, start: int | None = None) -> list[str]:
     """Return the files that each append after a snapshot added, by its own list, as PyIceberg reads it."""
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     found, snapshot = [], table.current_snapshot()
     while snapshot is not None and snapshot.snapshot_id != start:
         if snapshot.summary.operation.value == "append":
@@ -83,7 +83,7 @@ def own_paths(warehouse: Path, start: int | None = None) -> list[str]:
 
 def change_summaries(warehouse: Path, change: Any) -> None:
     """Change the summaries in the table's metadata."""
-    location = pyiceberg_catalog(warehouse).load_table("db.t").metadata_location
+    location = pyiceberg_table(warehouse).metadata_location
     path = Path(location.removeprefix("file://"))
     document = json.loads(path.read_text())
     for snapshot in document["snapshots"]:

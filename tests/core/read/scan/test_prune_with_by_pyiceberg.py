@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.expressions import In
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tables.iceberg_tables import pyiceberg_table
 from support.tables.pruned_tables import COLUMNS, files_with, literal_of, load_table, value_of
 
 _SPECS = (
@@ -29,7 +29,7 @@ def test_the_files_for_some_keys_are_those_that_pyiceberg_plans(
     chance = random.Random(str(spec))
     warehouse = tmp_path / "w"
     load_table(CommandLine(warehouse, engine="inline"), tmp_path, spec, chance, loads=_LOADS)
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     kept = set()
     for column in [*COLUMNS] * _SETS:
         values = sorted({value_of(column, chance) for _ in range(chance.choice([1, 1, 2, 5]))})

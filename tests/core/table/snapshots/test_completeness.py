@@ -14,7 +14,7 @@ from support.tables.iceberg_tables import (
     files_below,
     make_table,
     open_session,
-    pyiceberg_catalog,
+    pyiceberg_table,
     write_file,
 )
 
@@ -36,7 +36,7 @@ def warehouse(tmp_path: Path) -> Path:
     for number in range(3):
         append(found, [number])
         if number == 1:
-            table = pyiceberg_catalog(found).load_table("db.t")
+            table = pyiceberg_table(found)
             table.manage_snapshots().create_tag(table.metadata.current_snapshot_id, "kept").commit()
     return found
 
@@ -50,7 +50,7 @@ def append(warehouse: Path, ids: list[int]) -> None:
 
 def cut(warehouse: Path, snapshot: int, rows: int) -> None:
     """Leave only the first rows of a snapshot's list."""
-    metadata = pyiceberg_catalog(warehouse).load_table("db.t").metadata
+    metadata = pyiceberg_table(warehouse).metadata
     path = Path(metadata.snapshots[snapshot].manifest_list.removeprefix("file://"))
     with path.open("rb") as file:
         reader = fastavro.reader(file)
@@ -62,7 +62,7 @@ def cut(warehouse: Path, snapshot: int, rows: int) -> None:
 
 
 def set_properties(warehouse: Path, **properties: Any) -> None:
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     with table.transaction() as change:
         change.set_properties(properties)
 
@@ -160,7 +160,7 @@ def test_a_writer_that_did_not_count_what_it_removed_is_forgiven(
     monkeypatch.setattr(snapshot_producer.SummaryCounter, "remove", lambda *_: None)
     commit_snapshot(session, table, operation, CommitRequest(operation_id=session.ids.uuid()))
     monkeypatch.undo()
-    summary = pyiceberg_catalog(warehouse).load_table("db.t").metadata.snapshots[-1].summary
+    summary = pyiceberg_table(warehouse).metadata.snapshots[-1].summary
     assert summary is not None
     assert summary["total-data-files"] == "3"
     append(warehouse, [7])
@@ -170,7 +170,7 @@ def test_a_writer_that_did_not_count_what_it_removed_is_forgiven(
 
 
 def _paths(warehouse: Path) -> list[str]:
-    table = pyiceberg_catalog(warehouse).load_table("db.t")
+    table = pyiceberg_table(warehouse)
     return [str(path) for path in table.inspect.files()["file_path"].to_pylist()]
 
 

@@ -8,17 +8,18 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from support.tables.iceberg_tables import make_table, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    make_table,
+    named_rows,
+    open_session,
+    pyiceberg_table,
+)
 
 from lake.core.base import locations
 from lake.core.base.errors import CorruptFileError, NotFoundError
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.snapshots.referenced_files import find_referenced
-
-
-def rows(*ids: int) -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{i}" for i in ids]})
 
 
 def everything(table: Any) -> set[str]:
@@ -45,12 +46,12 @@ def made(warehouse: Path) -> Any:
     """A table with appends, a rewrite, a deletion, a branch, and a snapshot that was rolled back."""
     table = make_table(warehouse, format_version="2")
     for number in range(4):
-        table.append(rows(number, number + 10))
+        table.append(named_rows(number, number + 10))
     table.delete("id = 1")
     table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "side").commit()
-    table.append(rows(77), branch="side")
+    table.append(named_rows(77), branch="side")
     table.delete("id = 12")
-    return pyiceberg_catalog(warehouse).load_table("db.t")
+    return pyiceberg_table(warehouse)
 
 
 def loaded(warehouse: Path) -> Table:
@@ -81,7 +82,7 @@ def test_spellings_of_one_file_are_one_file(made: Any, warehouse: Path, prefix: 
 def test_a_later_look_reads_only_what_came_since(made: Any, warehouse: Path) -> None:
     before = loaded(warehouse)
     old = everything(made)
-    made.append(rows(99))
+    made.append(named_rows(99))
     made.delete("id = 2")
     after = loaded(warehouse)
     new = everything(made.refresh()) - old

@@ -36,6 +36,7 @@ from support.tables.iceberg_tables import (
     make_table,
     open_session,
     pyiceberg_catalog,
+    pyiceberg_table,
     refused_with,
     stopped,
     write_file,
@@ -316,7 +317,7 @@ def test_a_metadata_file_that_the_log_names_stays_though_its_commit_was_undone(
 
     def undone(commit: Callable[[], Any]) -> None:
         commit()
-        table = pyiceberg_catalog(harness.warehouse).load_table("db.t")
+        table = pyiceberg_table(harness.warehouse)
         written.append(table.metadata_location)
         table.manage_snapshots().rollback_to_snapshot(kept).commit()
         # Its reference is removed too: only the metadata log names it.
@@ -609,7 +610,7 @@ def test_a_rewrite_of_files_that_left_meanwhile_names_them_and_changes_nothing(
     base = harness.commit(AppendFiles(added=[first])).snapshot_id
 
     def drop() -> None:
-        pyiceberg_catalog(harness.warehouse).load_table("db.t").delete("id == 1")
+        pyiceberg_table(harness.warehouse).delete("id == 1")
 
     inject(harness.session, [after(drop)])
     with pytest.raises(ConflictingFilesError) as caught:
@@ -631,7 +632,7 @@ def test_a_rewrite_after_a_rollback_behind_its_base_is_a_conflict(harness: Commi
     base = harness.append(2).snapshot_id
 
     def rollback() -> None:
-        table = pyiceberg_catalog(harness.warehouse).load_table("db.t")
+        table = pyiceberg_table(harness.warehouse)
         table.manage_snapshots().rollback_to_snapshot(start).commit()
 
     inject(harness.session, [after(rollback)])
@@ -676,7 +677,7 @@ def test_many_small_appends_merge_their_manifests_without_losing_a_row(tmp_path:
 
     assert harness.ids == list(range(12))
     snapshot = harness.table.metadata.current_snapshot()
-    table = pyiceberg_catalog(tmp_path).load_table("db.t")
+    table = pyiceberg_table(tmp_path)
     assert len(snapshot.manifests(table.io)) < 6
     assert snapshot.summary.additional_properties["total-data-files"] == "12"
     for index, old in enumerate(harness.table.metadata.snapshots):
@@ -697,7 +698,7 @@ def test_manifests_with_removed_files_are_merged_as_they_are_written(tmp_path: P
     )
 
     assert harness.ids == [1, 3, 5, 7, 9]
-    table = pyiceberg_catalog(tmp_path).load_table("db.t")
+    table = pyiceberg_table(tmp_path)
     snapshot = table.current_snapshot()
     (manifest,) = snapshot.manifests(table.io)
     entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)

@@ -16,6 +16,7 @@ from support.tables.iceberg_tables import (
     make_table,
     open_session,
     pyiceberg_catalog,
+    pyiceberg_table,
     refused_with,
     write_file,
 )
@@ -311,7 +312,7 @@ def test_a_replaced_delete_must_be_live_though_nothing_is_validated(tmp_path: Pa
 def test_key_deletes_for_all_partitions_conflict_with_a_rewrite_in_any(tmp_path: Path) -> None:
     target = RowDeltaTable(tmp_path, 2)
     keys = equality_file(target.table, [{"id": 1}], ["id"])
-    with pyiceberg_catalog(tmp_path).load_table("db.t").update_spec() as update:
+    with pyiceberg_table(tmp_path).update_spec() as update:
         update.add_identity("name")
     target.table = target.session.table("db.t")
     old, new = (write_file(target.table, [1], partition=(b"n1",)) for _ in range(2))
