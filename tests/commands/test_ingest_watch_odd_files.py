@@ -19,7 +19,8 @@ from support.tables.iceberg_tables import (
     pyiceberg_table,
 )
 
-from lake.core.base.errors import NotAuthorisedError
+from lake.core.base.clock import SystemClock
+from lake.core.base.errors import NotAuthorisedError, StoppedError
 from lake.core.base.settings import Settings
 from lake.core.data.sources import discovery
 from lake.core.load.continuous.files.listing import WatchedFile, offsets_of
@@ -453,20 +454,12 @@ def test_the_status_names_what_waits_and_what_is_stuck(drop: Drop) -> None:
 def test_a_service_prints_a_line_at_its_start_and_after_each_commit(
     drop: Drop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lake.core.load.continuous.files import execute
+    def stopped(_clock: SystemClock, _seconds: float) -> None:
+        raise StoppedError(15)
 
     drop.put("b.csv", 2)
     words = [word for word in drop.words() if word != "--once"]
-    real = execute.between_epochs
-    calls: list[int] = []
-
-    def ending() -> Any:
-        calls.append(1)
-        if len(calls) > 1:
-            raise execute.Stopped
-        return real()
-
-    monkeypatch.setattr(execute, "between_epochs", ending)
+    monkeypatch.setattr(SystemClock, "sleep", stopped)
     shown = drop.lake(*words).stderr
     quiet = drop.lake("-q", *words).stderr
 
