@@ -27,6 +27,7 @@ from lake.commands.defaults import (
     effective,
     settings_of,
 )
+from lake.commands.groups import of_typer
 from lake.commands.parsing import parse_choice, parse_pairs
 from lake.core.base.clock import SystemClock
 from lake.core.base.errors import InvalidRequestError
@@ -220,7 +221,7 @@ def load_verb(name: str) -> TyperCommand:
     function = name.replace("-", "_")
     module = importlib.import_module(f"lake.commands.{function}")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, cls=_Verb)(getattr(module, function))
+    alone.command(name, cls=_Verb)(of_typer(getattr(module, function)))
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)  # noqa: S101 - a single command is not a group
     return command

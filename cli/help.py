@@ -378,14 +378,23 @@ def write_arguments(params: Sequence[Any], formatter: Any) -> None:
 
 def write_options(name: str, ctx: Any, params: Sequence[Any], formatter: Any) -> None:
     """Write the options by their groups."""
-    records = {
-        item.opts[0]: record
+    found = [
+        (item, record)
         for item in params
         if item.param_type_name == "option" and (record := item.get_help_record(ctx))
-    }
-    for title, found in _grouped(name, records):
+    ]
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for item, record in found:
+        panels.setdefault(item.rich_help_panel or "", []).append(record)
+    # Help itself, and what is in no group, comes last.
+    alone = panels.pop("")
+    if not panels and name in GROUPS:
+        panels |= dict(_grouped(name, {item.opts[0]: record for item, record in found}))
+    else:
+        panels["Other" if panels else "Options"] = alone
+    for title, records in panels.items():
         with formatter.section(title):
-            formatter.write_dl(found)
+            formatter.write_dl(records)
 
 
 def write_examples(name: str, formatter: Any) -> None:

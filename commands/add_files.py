@@ -9,7 +9,6 @@ import typer
 from lake.commands.context import report_commits, session_of
 from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
@@ -43,7 +42,6 @@ def add_files(
     from lake.core.transaction.locks.table_lock import with_table_lock
 
     report_commits(context, on_commit)
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)
     loaded = session.table(table)
     plan = plan_addition(session, loaded, paths, branch=branch, run_id=run_id)
@@ -57,6 +55,4 @@ def add_files(
         again = plan_addition(session, now, paths, branch=branch, run_id=run_id)
         return execute(session, again, operation_id)
 
-    return with_table_lock(
-        session, loaded, work, command="add-files", branch=branch, wait_ms=wait_ms
-    )
+    return with_table_lock(session, loaded, work, command="add-files", branch=branch, wait_ms=wait)

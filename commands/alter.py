@@ -10,7 +10,6 @@ from lake.commands.context import session_of
 from lake.commands.options import DryRun, TableArgument, Wait
 from lake.commands.parsing import parse_choice, parse_pairs
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
@@ -89,7 +88,6 @@ def alter(
         format_version=int(version) if version else None,
         no_other_catalog=no_other_catalog,
     )
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)
     loaded = session.table(table)
 
@@ -98,4 +96,4 @@ def alter(
 
     if dry_run:
         return work(loaded, "")
-    return with_table_lock(session, loaded, work, command="alter", wait_ms=wait_ms)
+    return with_table_lock(session, loaded, work, command="alter", wait_ms=wait)

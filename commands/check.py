@@ -10,7 +10,6 @@ from lake.commands.context import session_of
 from lake.commands.options import Branch, DryRun, TableArgument, Wait
 from lake.core.base.errors import InvalidRequestError, OutOfRangeError
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
@@ -64,8 +63,7 @@ def check(
             raise InvalidRequestError(
                 "--repair contradicts --files, --rows and --deep: a repair reads what it needs"
             )
-        wait_ms = None if wait is None else parse_duration_ms(wait)
-        return _repair(session, table, repair, branch, wait_ms, is_agreed=yes and not dry_run)
+        return _repair(session, table, repair, branch, wait, is_agreed=yes and not dry_run)
     if yes or dry_run or branch != "main" or wait is not None:
         raise InvalidRequestError("--yes, --dry-run, --branch and --wait need --repair")
     try:
@@ -80,7 +78,7 @@ def _repair(
     name: str,
     repairs: list[str],
     branch: str,
-    wait_ms: int | None,
+    wait: int | None,
     *,
     is_agreed: bool,
 ) -> Outcome:
@@ -99,4 +97,4 @@ def _repair(
     def work(now: Table, operation_id: str) -> Outcome:
         return execute(session, now, options, operation_id)
 
-    return with_table_lock(session, loaded, work, command="check", branch=branch, wait_ms=wait_ms)
+    return with_table_lock(session, loaded, work, command="check", branch=branch, wait_ms=wait)

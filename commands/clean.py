@@ -12,7 +12,6 @@ from lake.commands.parsing import older_than_ms, parse_choice, parse_prefixes, p
 from lake.commands.scan import output_of
 from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 from lake.core.maintain.orphans.options import (
     DEFAULT_AGE_MS,
     CleanOptions,
@@ -143,7 +142,6 @@ def clean(
         ignore_unreadable=ignore_unreadable,
     )
     purge_ms = older_than_ms(purge_older_than, now_ms)
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     removing = [purge] if purge is not None else None
     try:
         loaded = session.table(table)
@@ -176,9 +174,7 @@ def clean(
     if dry_run or not (quarantine or delete or restore or purge or purge_older_than):
         return execute.preview(session, planned(loaded))
     typed = restore is not None or purge is not None
-    return with_table_lock(
-        session, loaded, work, command="clean", wait_ms=wait_ms, repeated=not typed
-    )
+    return with_table_lock(session, loaded, work, command="clean", wait_ms=wait, repeated=not typed)
 
 
 def _report(context: typer.Context, path: str | None, *, replace_it: bool) -> Output | None:

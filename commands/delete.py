@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import report_commits, session_of
-from lake.commands.options import DELETE_MODES, Branch, DryRun, OnCommit, TableArgument, Wait
+from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait
+from lake.core.base.choices import DELETE_MODES
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
@@ -71,7 +71,6 @@ def delete(
         max_rows=max_rows,
         count=count,
     )
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)
     loaded = session.table(table)
     if dry_run:
@@ -80,4 +79,4 @@ def delete(
     def work(now: Table, operation_id: str) -> Outcome:
         return execute(session, now, options, operation_id)
 
-    return with_table_lock(session, loaded, work, command="delete", branch=branch, wait_ms=wait_ms)
+    return with_table_lock(session, loaded, work, command="delete", branch=branch, wait_ms=wait)

@@ -22,7 +22,6 @@ from lake.commands.options import (
 )
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.maintain.delete_conversion.plan import DeletePlan
@@ -126,13 +125,12 @@ class _Change:
         limits = self._limits()
         return preview(self._plan(session.table(table)), limits)
 
-    def run(self, session: Session, table: str, wait: str | None) -> Outcome:
+    def run(self, session: Session, table: str, wait: int | None) -> Outcome:
         """Change the table, unless another maintenance run works on it."""
         from lake.core.maintain.delete_conversion.execute import execute
         from lake.core.transaction.locks.table_lock import with_table_lock
 
         limits = self._limits()
-        wait_ms = None if wait is None else parse_duration_ms(wait)
 
         def work(now: Table, run: str) -> Outcome:
             plan = partial(self._plan, run=run)
@@ -144,6 +142,6 @@ class _Change:
             work,
             command="deletes",
             branch=self.branch,
-            wait_ms=wait_ms,
+            wait_ms=wait,
             repeated=True,
         )

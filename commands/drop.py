@@ -11,7 +11,6 @@ from lake.commands.context import session_of
 from lake.commands.options import DryRun, IgnoreUnreadable, TableArgument, Wait
 from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.base.outcome import Outcome, Status
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
@@ -42,14 +41,13 @@ def drop(
         raise InvalidRequestError("--yes needs --purge")
     if ignore_unreadable and not purge:
         raise InvalidRequestError("--ignore-unreadable needs --purge")
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)
     loaded = session.table(table)
     if dry_run or (purge and not yes):
         plan = dropping.plan_drop(session, loaded, purge=purge, ignore_unreadable=ignore_unreadable)
         return dropping.preview(plan)
     outcome = dropping.drop(
-        session, loaded, purge=purge, ignore_unreadable=ignore_unreadable, wait_ms=wait_ms
+        session, loaded, purge=purge, ignore_unreadable=ignore_unreadable, wait_ms=wait
     )
     if outcome.status in {Status.DONE, Status.PARTIAL}:
         _warn_of_trash(session, loaded)

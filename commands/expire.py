@@ -77,7 +77,6 @@ def expire(
         branch=branch,
         keep_checkpoints_ms=parse_duration_ms(keep_checkpoints),
     )
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     loaded = session.table(table)
 
     def planned(now: Table) -> ExpirationPlan:
@@ -103,7 +102,7 @@ def expire(
         plan = planned(loaded)
         return with_files(preview(plan), plan)
     return with_table_lock(
-        session, loaded, work, command="expire", branch=branch, wait_ms=wait_ms, repeated=True
+        session, loaded, work, command="expire", branch=branch, wait_ms=wait, repeated=True
     )
 
 

@@ -10,7 +10,6 @@ from lake.commands.context import report_commits, session_of
 from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait
 from lake.commands.parsing import older_than_ms
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
@@ -80,7 +79,6 @@ def expire_partitions(
         branch=branch,
         unsafe=unsafe_retention,
     )
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     loaded = session.table(table)
     if dry_run:
         plan = plan_partition_expiration(loaded, options, session.clock.now_ms())
@@ -97,6 +95,6 @@ def expire_partitions(
         work,
         command="expire-partitions",
         branch=branch,
-        wait_ms=wait_ms,
+        wait_ms=wait,
         repeated=True,
     )

@@ -14,10 +14,6 @@ import typer
 
 from lake.commands.context import announce_warnings, report_commits, session_of
 from lake.commands.options import (
-    CHANGE_MODES,
-    MERGES,
-    SOURCE_FORMATS,
-    UPSERT_MODES,
     Branch,
     DryRun,
     OnCommit,
@@ -26,6 +22,7 @@ from lake.commands.options import (
     absolute_time,
 )
 from lake.commands.parsing import parse_names, parse_pairs
+from lake.core.base.choices import CHANGE_MODES, MERGES, SOURCE_FORMATS, UPSERT_MODES
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.outcome import Outcome
 from lake.core.base.units import parse_size

@@ -10,7 +10,7 @@ from lake.commands.context import report_commits, session_of
 from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait
 from lake.commands.parsing import parse_names
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms, parse_size
+from lake.core.base.units import parse_size
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
@@ -67,7 +67,6 @@ def manifests(
         rewrite_all=rewrite_all,
         condition=None if condition is None else parse_rewrite_condition(condition),
     )
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)
     loaded = session.table(table)
     if dry_run:
@@ -77,5 +76,5 @@ def manifests(
         return execute(session, now, options, operation_id)
 
     return with_table_lock(
-        session, loaded, work, command="manifests", branch=branch, wait_ms=wait_ms, repeated=True
+        session, loaded, work, command="manifests", branch=branch, wait_ms=wait, repeated=True
     )

@@ -12,7 +12,6 @@ import typer
 
 from lake.commands.context import announce_warnings, session_of
 from lake.commands.options import (
-    EXPORT_FORMATS,
     Branch,
     OutputFormat,
     OutputPath,
@@ -23,6 +22,7 @@ from lake.commands.options import (
     absolute_time,
 )
 from lake.commands.parsing import parse_choice, parse_names
+from lake.core.base.choices import EXPORT_FORMATS
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 from lake.core.base.units import is_duration, parse_duration_ms, parse_size
@@ -437,7 +437,7 @@ def _follow_options(given: Mapping[str, Any], output: Output | None) -> FollowOp
         "epoch_bytes": _parsed(given["epoch_size"], parse_size),
         "until": _parsed(given["until"], _until),
         "consumer_ttl_ms": _parsed(given["consumer_ttl"], parse_duration_ms),
-        "wait_ms": _parsed(given["wait"], parse_duration_ms),
+        "wait_ms": given["wait"],
         "metrics_path": given["metrics_file"],
         **{
             name: given[name]

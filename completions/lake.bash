@@ -87,8 +87,8 @@ _lake() {
         "drop --wait") return ;;
         "compact --strategy") words="binpack sort zorder" ;;
         "compact --job-order") words="none bytes-asc bytes-desc files-asc files-desc" ;;
-        "compact --by"|"compact --where") _lake_names columns; return ;;
-        "compact --target-size"|"compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --max-files"|"compact --max-commits"|"compact --spec-id"|"compact --when"|"compact --idle"|"compact --option"|"compact --wait"|"compact --on-commit") return ;;
+        "compact --where"|"compact --by") _lake_names columns; return ;;
+        "compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --target-size"|"compact --spec-id"|"compact --max-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --max-commits"|"compact --wait"|"compact --on-commit"|"compact --when"|"compact --idle"|"compact --option") return ;;
         "compact --branch") _lake_names branches; return ;;
         "expire --older-than"|"expire --retain-last"|"expire --keep-checkpoints"|"expire --wait"|"expire --on-commit") return ;;
         "expire --snapshot") _lake_names refs; return ;;
@@ -133,7 +133,7 @@ _lake() {
             rename) words="--wait --dry-run --help -h" ;;
             register) words="--keep-files-forever --dry-run --help -h" ;;
             drop) words="--purge --yes --ignore-unreadable --wait --dry-run --help -h" ;;
-            compact) words="--strategy --by --where --target-size --min-size --max-size --min-input-files --max-group-size --max-group-files --delete-file-threshold --delete-ratio --rewrite-all --max-files --job-order --partial-progress --max-commits --spec-id --verify --no-starting-sequence-number --remove-dangling-deletes --when --idle --option --explain --branch --wait --on-commit --dry-run --help -h" ;;
+            compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --strategy --by --target-size --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --keep-files --clean-metadata --keep-checkpoints --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
             clean) words="--quarantine --delete --older-than --location --inventory --exclude --max-share --prefix-mismatch --equal-schemes --equal-authorities --unsafe-retention --ignore-unreadable --restore --purge --purge-older-than --output --replace --wait --dry-run --help -h" ;;
             manifests) words="--target-size --spec-id --sort-by --rewrite-all --if --branch --wait --on-commit --dry-run --help -h" ;;

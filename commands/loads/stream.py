@@ -55,7 +55,7 @@ class StreamFlags(TopicFlags):
     from_snapshot: str | None = None
     inclusive: bool = False
     then_compact: str | None = None
-    wait: str | None = None
+    wait: int | None = None
 
     @property
     def is_given(self) -> bool:
@@ -254,7 +254,7 @@ def _watch_options(options: IngestOptions, flags: StreamFlags) -> WatchOptions:
         bad_files=flags.bad_files,
         once=flags.once,
         resume=flags.resume,
-        wait_ms=_parsed(parse_duration_ms, flags.wait),
+        wait_ms=flags.wait,
         **{name: value for name, value in sizes.items() if value is not None},
     )
 

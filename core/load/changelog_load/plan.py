@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lake.core.base.choices import CHANGE_MODES
 from lake.core.base.errors import InvalidRequestError, RefusedError
 from lake.core.base.options import Option
 from lake.core.data.deletes.delta_writer import RETRACT, UPSERT, DeltaSettings, check_key
@@ -18,7 +19,6 @@ from lake.core.table.snapshots import ancestry
 from lake.core.transaction.session import Session
 from lake.core.transaction.spec_conditions import check_specs
 
-MODES = (UPSERT, RETRACT)
 _CHANGES = "changes"
 _DELETES_SINCE = 2
 
@@ -29,7 +29,7 @@ class ChangeOptions:
 
     Args:
         changes_column: the column of the source that contains the row kind.
-        changes_mode: one of `MODES`, see `lake.core.data.deletes.delta_writer`.
+        changes_mode: one of `CHANGE_MODES`, see `lake.core.data.deletes.delta_writer`.
         key: columns that identify rows; empty for the schema's identifier fields.
         ignore_deletes: whether rows of kind -D are left out. Rows of kind -U are not: without them, a ``retract``
             load would leave the old row beside the new one.
@@ -44,9 +44,9 @@ class ChangeOptions:
     local_merge_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.changes_mode not in MODES:
+        if self.changes_mode not in CHANGE_MODES:
             raise InvalidRequestError(
-                f"{Option.CHANGES_MODE} {self.changes_mode!r} is not one of {', '.join(MODES)}"
+                f"{Option.CHANGES_MODE} {self.changes_mode!r} is not one of {', '.join(CHANGE_MODES)}"
             )
         if self.local_merge_bytes is not None and self.changes_mode != UPSERT:
             raise InvalidRequestError(

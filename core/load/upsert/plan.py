@@ -58,7 +58,7 @@ class UpsertPlan:
     Args:
         ingest: the plan for writing the source to data files.
         options: the requested options.
-        deletes: how old rows are deleted, one of `lake.core.load.upsert.options.MODES`.
+        deletes: how old rows are deleted, one of `UPSERT_MODES`.
         key: ids of the key's columns.
         order: ids of the columns that rank rows with one key; the first is the sequence, if there is one.
         sequence: the id of the column that source rows and the table's rows are compared by; None for none.

@@ -13,6 +13,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from lake.core.base import locations
+from lake.core.base.choices import EXPORT_FORMATS
 from lake.core.base.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.io.storage.atomic_files import flush
@@ -21,7 +22,6 @@ from lake.core.read.exports.formats import (
     ARROW,
     ARROW_STREAM,
     CSV,
-    FORMATS,
     JSON,
     PARQUET,
     SUFFIXES,
@@ -122,7 +122,7 @@ def _format_of(path: str, format_name: str | None) -> tuple[str, str | None]:
     if format_name is None and by_name is None and (suffix or compression):
         raise InvalidRequestError(
             f"the name of {path} does not show its format",
-            hint=f"add {Option.FORMAT_NAME} with one of {', '.join(FORMATS)}",
+            hint=f"add {Option.FORMAT_NAME} with one of {', '.join(EXPORT_FORMATS)}",
         )
     requested = format_name or by_name or PARQUET
     # The option arrow means both of Arrow's formats; the file name distinguishes them.

@@ -20,15 +20,15 @@ from pyarrow import csv
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, StringType, UUIDType
 
+from lake.core.base.choices import EXPORT_FORMATS
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.data.columns.nullability import fill_masked
 from lake.core.data.columns.text_encoding import cells, json_lines
 from lake.core.spec.types.arrow_schema import arrow_schema
 
-PARQUET, CSV, TSV, JSON, ARROW = "parquet", "csv", "tsv", "json", "arrow"
+PARQUET, CSV, TSV, JSON, ARROW = EXPORT_FORMATS
 ARROW_STREAM = "arrow-stream"
-FORMATS = (PARQUET, CSV, TSV, JSON, ARROW)
 SUFFIXES = {
     "parquet": PARQUET,
     "pq": PARQUET,
@@ -86,7 +86,7 @@ def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
     }
     if format_name not in makers:
         raise InvalidRequestError(
-            f"{Option.FORMAT_NAME} {format_name!r} is not one of {', '.join(FORMATS)}"
+            f"{Option.FORMAT_NAME} {format_name!r} is not one of {', '.join(EXPORT_FORMATS)}"
         )
     return makers[format_name](stream, schema)
 
