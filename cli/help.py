@@ -31,19 +31,8 @@ VERB_GROUPS: _Groups = (
     ("Maintain", ("compact", "expire", "clean", "manifests", "stats", "expire-partitions")),
 )
 _THIS_RUN = ("--branch", "--wait", "--dry-run")
-# Titles and options by verb; the empty name is the whole command. What is not named here is in a last group.
+# Titles and options by verb. What is not named here is in a last group.
 GROUPS: Mapping[str, _Groups] = {
-    "": (
-        ("Catalog", ("--catalog", "--warehouse", "--catalog-type")),
-        ("Engine", ("--engine", "--master", "--remote", "--spark-conf")),
-        (
-            "Output",
-            (
-                *("--json", "--quiet", "--verbose", "--vertical", "--columns", "--color"),
-                "--progress",
-            ),
-        ),
-    ),
     "ingest": (
         ("Source", ("--from-table", "--format")),
         (
@@ -100,99 +89,6 @@ GROUPS: Mapping[str, _Groups] = {
             ),
         ),
         ("This run", ("--run-id", "--stage", "--discard", *_THIS_RUN)),
-    ),
-    "scan": (
-        ("Rows and columns", ("--where", "--select", "--limit", "--ignore-case")),
-        (
-            "Snapshots",
-            (
-                *("--snapshot", "--from-snapshot", "--inclusive", "--to-snapshot"),
-                *("--changes", "--key", "--branch"),
-            ),
-        ),
-        ("Output", ("--output", "--output-format", "--replace")),
-        ("Plan", ("--plan", "--split-size", "--split-lookback", "--split-open-cost")),
-        (
-            "Continuous scan",
-            (
-                *("--follow", "--state", "--start", "--start-at", "--once", "--until"),
-                *("--max-epochs", "--epoch-size", "--epoch-markers", "--status", "--wait"),
-            ),
-        ),
-        (
-            "What a continuous scan reads",
-            (
-                *("--on-gap", "--non-append", "--schema", "--order", "--watermark-column"),
-                *("--watermark-unit", "--consumer", "--consumer-ttl"),
-            ),
-        ),
-        (
-            "Discovery of a continuous scan",
-            (
-                *("--monitor-interval", "--max-planning-snapshots", "--max-planning-failures"),
-                *("--max-pending-splits", "--metrics-file"),
-            ),
-        ),
-    ),
-    "alter": (
-        ("Columns", ("--add-column", "--rename-column", "--drop-column", "--widen")),
-        ("Layout of new files", ("--partition-by", "--sort-by")),
-        ("Properties and format", ("--set", "--unset", "--format-version")),
-        ("This run", ("--dry-run",)),
-    ),
-    "compact": (
-        (
-            "Which files",
-            (
-                *("--where", "--min-size", "--max-size", "--min-input-files"),
-                *("--delete-file-threshold", "--delete-ratio", "--rewrite-all"),
-            ),
-        ),
-        (
-            "New files",
-            (
-                *("--strategy", "--by", "--target-size", "--spec-id"),
-                *("--no-starting-sequence-number", "--remove-dangling-deletes"),
-            ),
-        ),
-        (
-            "Amount of work",
-            (
-                *("--max-files", "--max-group-size", "--max-group-files", "--job-order"),
-                *("--partial-progress", "--max-commits"),
-            ),
-        ),
-        ("This run", ("--when", "--idle", "--verify", "--option", "--explain", *_THIS_RUN)),
-    ),
-    "delete": (
-        ("Which rows", ("--where", "--max-rows")),
-        ("How", ("--deletes",)),
-        ("This run", ("--run-id", "--count", *_THIS_RUN)),
-    ),
-    "deletes": (
-        ("What to do", ("--exact", "--rewrite", "--convert")),
-        ("Amount of work", ("--where", "--max-files", "--partial-progress", "--max-commits")),
-        ("This run", _THIS_RUN),
-    ),
-    "expire": (
-        (
-            "Which snapshots",
-            ("--older-than", "--retain-last", "--snapshot", "--keep-checkpoints"),
-        ),
-        ("What is removed", ("--keep-files", "--clean-metadata")),
-        ("This run", ("--unsafe-retention", *_THIS_RUN)),
-    ),
-    "clean": (
-        ("What to do", ("--quarantine", "--delete", "--restore", "--purge", "--purge-older-than")),
-        ("Which files", ("--older-than", "--location", "--inventory", "--exclude")),
-        ("Equal locations", ("--prefix-mismatch", "--equal-schemes", "--equal-authorities")),
-        ("Safety", ("--max-share", "--unsafe-retention")),
-        ("This run", ("--output", "--replace", "--wait", "--dry-run")),
-    ),
-    "replay": (
-        ("What to commit", ("--checkpoint", "--job", "--completed", "--replace-partitions")),
-        ("Safety", ("--quiet-time", "--assume-uncommitted")),
-        ("This run", ("--status", *_THIS_RUN)),
     ),
 }
 

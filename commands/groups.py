@@ -84,7 +84,9 @@ class _Option:
             kind, default = list[str] | None, None
         elif self.flag.parse or words:
             kind = str if default is _NONE else str | None
-            default = default if default in {_NONE, None} else str(default)
+            # A default that help shows is a word; one of a parsed option is in its sentence.
+            if default is not _NONE:
+                default = str(default) if isinstance(default, StrEnum) else None
         option = typer.Option(
             self.spelled,
             *filter(None, [self.flag.short]),

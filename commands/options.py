@@ -10,8 +10,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.groups import Flag
-from lake.commands.parsing import absolute_ref
-from lake.core.base.choices import EXPORT_FORMATS
+from lake.commands.parsing import absolute_ref, parse_names
 from lake.core.base.options import Option
 from lake.core.base.units import parse_duration_ms, parse_size
 
@@ -40,6 +39,11 @@ def duration(text: str) -> Flag:
     return Flag(text, "DURATION", parse=parse_duration_ms)
 
 
+def names(text: str, metavar: str) -> Flag:
+    """Return the flag of an option whose value is a list of names."""
+    return Flag(text, metavar, parse=parse_names)
+
+
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="namespace.table", show_default=False)
 ]
@@ -54,11 +58,7 @@ OnCommit = Annotated[
     Flag("Run a program after the commit, with the JSON document on its standard input.", "CMD"),
 ]
 Branch = Annotated[str, Flag("Branch to work on.", "NAME")]
-OutputPath = Annotated[str | None, Flag("Write to a file, a folder, or stdout.", "PATH|-")]
-OutputFormat = Annotated[
-    str | None, Flag("Format [default: from the output's name].", "|".join(EXPORT_FORMATS))
-]
-ReplaceOutput = Annotated[bool, Flag("Replace an existing output.", name="--replace")]
+Replace = Annotated[bool, Flag("Replace an existing output.")]
 Where = Annotated[str | None, Flag("Row filter, e.g. \"id > 5 and name = 'x'\".", "EXPR")]
 PartialProgress = Annotated[bool, Flag("Commit parts of the work as they finish.")]
 MaxCommits = Annotated[int | None, Flag("Maximum commits of --partial-progress [10].", "N")]
@@ -74,33 +74,21 @@ class ThisRun:
     dry_run: DryRun = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class WholeTableRun:
+    """This run."""
+
+    wait: Wait = None
+    dry_run: DryRun = False
+
+
 # Options of the core that verbs declare as a parameter with another name.
 PARAMETERS: Mapping[Option, str] = {
-    Option.CASE_SENSITIVE: "ignore_case",
-    Option.CHECKPOINTS: "checkpoint",
     Option.COMMIT_BYTES: "commit_size",
     Option.COMMIT_INTERVAL_MS: "commit_interval",
-    Option.END: "to_snapshot",
-    Option.EPOCH_BYTES: "epoch_size",
     Option.FORMAT: "format_name",
-    Option.FORMAT_NAME: "output_format",
-    Option.JOB_ID: "job",
-    Option.KEEP_CHECKPOINTS_MS: "keep_checkpoints",
-    Option.LIMIT_BYTES: "prune_limit",
     Option.LOCAL_MERGE_BYTES: "local_merge",
-    Option.LOCATIONS: "location",
-    Option.METRICS_PATH: "metrics_file",
-    Option.MONITOR_INTERVAL_MS: "monitor_interval",
     Option.KIND: "auto",
-    Option.OLDER_THAN_MS: "older_than",
-    Option.OVERFLOW: "prune_overflow",
-    Option.QUIET_MS: "quiet_time",
-    Option.REPLACE: "replace_output",
     Option.SETTLE_MS: "settle",
-    Option.START: "from_snapshot",
-    Option.STARTING: "start",
-    Option.START_AT_MS: "start_at",
     Option.TRUSTED: "trust",
-    Option.UNSAFE: "unsafe_retention",
-    Option.WAIT_MS: "wait",
 }

@@ -109,7 +109,16 @@ def test_each_command_is_a_module_with_its_name() -> None:
 
     assert verbs <= names
     assert names - verbs == {
-        *("__init__", "commit_hook", "context", "defaults", "groups", "options", "parsing"),
+        *(
+            "__init__",
+            "commit_hook",
+            "context",
+            "defaults",
+            "groups",
+            "options",
+            "outputs",
+            "parsing",
+        ),
     }
 
 

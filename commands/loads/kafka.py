@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lake.commands.parsing import parse_choice, parse_pairs
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.redaction import is_secret
 from lake.core.base.units import parse_duration_ms, parse_size, parse_time_ms
@@ -57,7 +58,6 @@ def kafka_options(session: Session, options: IngestOptions, flags: TopicFlags) -
         parse_skipped,
         parse_start,
     )
-    from lake.core.read.continuous.options import OnGap
 
     for flag, value in (("--stream", flags.stream), ("--brokers", flags.brokers)):
         if value is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.commands.loads.kafka import TopicFlags, kafka_options
 from lake.commands.parsing import parse_choice
+from lake.core.base.choices import OnCopy, OnGap, OnRewrite
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 from lake.core.base.units import parse_duration_ms, parse_size, parse_time_ms
@@ -141,7 +142,7 @@ def _run_copy(loader: Loader, flags: StreamFlags, *, dry_run: bool) -> Outcome:
         preview_copy,
         run_copy,
     )
-    from lake.core.read.continuous.options import OnGap, parse_strategy
+    from lake.core.read.continuous.options import parse_strategy
 
     options = loader.options
     _refuse_others(options, "--follow")
@@ -220,7 +221,7 @@ def _refuse_others(options: IngestOptions, mode: str) -> None:
 
 def _watch_options(options: IngestOptions, flags: StreamFlags) -> WatchOptions:
     from lake.core.load.continuous.files.listing import is_watched
-    from lake.core.load.continuous.options import OnCopy, OnRewrite, WatchOptions, parse_done
+    from lake.core.load.continuous.options import WatchOptions, parse_done
 
     if flags.stream is None or flags.state is None:
         missing = "--stream" if flags.stream is None else "--state"

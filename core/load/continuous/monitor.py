@@ -93,4 +93,4 @@ class Monitor:
         try:
             write_metrics(self.path, text, ids=self.session.ids)
         except LakeError as error:
-            self.session.warn(f"the file of {Option.METRICS_PATH} is not written: {error.message}")
+            self.session.warn(f"the file of {Option.METRICS_FILE} is not written: {error.message}")

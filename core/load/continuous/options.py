@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lake.core.base.choices import OnCopy, OnRewrite
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.load.routing.options import RouteOptions
@@ -24,22 +25,6 @@ class Done(StrEnum):
     KEEP = "keep"
     MOVE = "move"
     DELETE = "delete"
-
-
-class OnRewrite(StrEnum):
-    """What to do about a loaded file whose size or time has changed."""
-
-    FAIL = "fail"
-    IGNORE = "ignore"
-    AGAIN = "again"
-
-
-class OnCopy(StrEnum):
-    """What to do about a file that has the name, the size and the time of a loaded file in another folder."""
-
-    REPORT = "report"
-    IGNORE = "ignore"
-    LOAD = "load"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

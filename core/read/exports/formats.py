@@ -58,9 +58,9 @@ class Sink(Protocol):
 
 
 @contextmanager
-def writing(format_name: str, stream: Any, schema: Schema) -> Iterator[Sink]:
+def writing(output_format: str, stream: Any, schema: Schema) -> Iterator[Sink]:
     """Open a sink and close it at the end of the block, unless the block fails."""
-    sink = open_sink(format_name, stream, schema)
+    sink = open_sink(output_format, stream, schema)
     try:
         yield sink
         sink.close()
@@ -70,7 +70,7 @@ def writing(format_name: str, stream: Any, schema: Schema) -> Iterator[Sink]:
         raise
 
 
-def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
+def open_sink(output_format: str, stream: Any, schema: Schema) -> Sink:
     """Return a sink that writes a format to a binary stream, sequentially.
 
     Raises:
@@ -84,11 +84,11 @@ def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
         ARROW: partial(ArrowSink, open_writer=pa.ipc.new_file),
         ARROW_STREAM: partial(ArrowSink, open_writer=pa.ipc.new_stream),
     }
-    if format_name not in makers:
+    if output_format not in makers:
         raise InvalidRequestError(
-            f"{Option.FORMAT_NAME} {format_name!r} is not one of {', '.join(EXPORT_FORMATS)}"
+            f"{Option.OUTPUT_FORMAT} {output_format!r} is not one of {', '.join(EXPORT_FORMATS)}"
         )
-    return makers[format_name](stream, schema)
+    return makers[output_format](stream, schema)
 
 
 class ParquetSink:

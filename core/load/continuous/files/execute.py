@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lake.core.base.choices import OnCopy, OnRewrite
 from lake.core.base.errors import LakeError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
@@ -26,7 +27,7 @@ from lake.core.load.continuous.files.listing import (
     resolved,
 )
 from lake.core.load.continuous.loader import ending_in_order
-from lake.core.load.continuous.options import OnCopy, OnRewrite, WatchOptions
+from lake.core.load.continuous.options import WatchOptions
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.state import StateStore, WatchState, new_state
 from lake.core.load.routing.stream import newest_of_all

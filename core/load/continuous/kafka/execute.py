@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import (
     BadInputError,
     InvalidRequestError,
@@ -33,7 +34,6 @@ from lake.core.load.continuous.kafka.options import EARLIEST, LATEST, KafkaOptio
 from lake.core.load.continuous.kafka.spool import Check, Spool, check_of
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
-from lake.core.read.continuous.options import OnGap
 from lake.core.table.snapshots.branch_notes import key_of
 from lake.core.table.snapshots.streams import STREAM_NOTES, StreamEpoch
 
@@ -210,8 +210,8 @@ class _TopicLoad(ContinuousLoad[Spool]):
         start, now_ms = options.start_at_ms, self.session.clock.now_ms()
         if start is not None and start > now_ms:
             raise InvalidRequestError(
-                f"{Option.START_AT_MS} {iso_time(start)} is in the future: it is {iso_time(now_ms)}",
-                hint=f"{Option.STARTING} {LATEST} starts with the messages that arrive from now on",
+                f"{Option.START_AT} {iso_time(start)} is in the future: it is {iso_time(now_ms)}",
+                hint=f"{Option.START} {LATEST} starts with the messages that arrive from now on",
             )
         if (table := self.table_now()) is not None:
             check_columns(table, options.topic, options.kafka_metadata, evolve=options.evolve)
@@ -284,7 +284,7 @@ class _TopicLoad(ContinuousLoad[Spool]):
             raise NotFoundError(
                 f"no table named {self.table}",
                 hint=f"a stream that does not start with the first message needs a table that keeps its offsets: "
-                f"create it, or load with {Option.STARTING} {EARLIEST}",
+                f"create it, or load with {Option.START} {EARLIEST}",
             )
         if STREAM_NOTES.notes(table.metadata, self.options.branch).get(key_of(stream)):
             raise RefusedError(

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
-from lake.core.read.continuous.options import OnGap
 from lake.core.table.snapshots import ancestry
 
 JSON, AVRO = "json", "avro"
@@ -105,7 +105,7 @@ class KafkaOptions:
             )
         if (self.starting == TIMESTAMP) != (self.start_at_ms is not None):
             raise InvalidRequestError(
-                f"{Option.STARTING} {TIMESTAMP} and {Option.START_AT_MS} need each other"
+                f"{Option.START} {TIMESTAMP} and {Option.START_AT} need each other"
             )
         for column, name in self.kafka_metadata.items():
             if name not in METADATA:
@@ -127,7 +127,7 @@ def parse_start(text: str) -> str:
     name = _STARTS.get(text.lower(), text.lower())
     if name not in {EARLIEST, LATEST, TIMESTAMP}:
         raise InvalidRequestError(
-            f"{Option.STARTING} of a topic is {text!r}, not {EARLIEST}, {LATEST} or {TIMESTAMP}"
+            f"{Option.START} of a topic is {text!r}, not {EARLIEST}, {LATEST} or {TIMESTAMP}"
         )
     return name
 

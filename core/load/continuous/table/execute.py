@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import LakeError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
@@ -19,7 +20,7 @@ from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
 from lake.core.load.ingest.options import OVERWRITE, IngestOptions
 from lake.core.read.continuous.discovery import Discovery, discover
-from lake.core.read.continuous.options import FollowOptions, OnGap
+from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.position import Position, Strategy, effect_of_skipping
 from lake.core.read.continuous.report import Lag, gap_warnings, lag_of
 from lake.core.read.scan.plan import ScanPlan
@@ -81,10 +82,10 @@ class CopyOptions:
         """How the source is followed."""
         chosen = (self.starting, self.start, self.start_at_ms)
         return FollowOptions(
-            starting=Strategy.TABLE if chosen == (None, None, None) else self.starting,
-            start=self.start,
+            start=Strategy.TABLE if chosen == (None, None, None) else self.starting,
+            from_snapshot=self.start,
             inclusive=self.inclusive,
-            start_at_ms=self.start_at_ms,
+            start_at=self.start_at_ms,
             on_gap=self.on_gap,
         )
 
