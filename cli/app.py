@@ -261,7 +261,7 @@ class _Verbs(TyperGroup):
             if verbs:
                 with formatter.section(title):
                     formatter.write_dl([(verb, VERBS[verb]) for verb in verbs if verb in VERBS])
-        help_text.write_options("", ctx, self.get_params(ctx), formatter)
+        help_text.write_options(ctx, self.get_params(ctx), formatter)
         help_text.write_examples("", formatter)
 
 
@@ -274,7 +274,7 @@ class _Verb(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         name, params = self.name or "", self.get_params(ctx)
         help_text.write_arguments(params, formatter)
-        help_text.write_options(name, ctx, params, formatter)
+        help_text.write_options(ctx, params, formatter)
         help_text.write_examples(name, formatter)
         formatter.write("\nGlobal options: lake --help\n")
 

@@ -1,11 +1,11 @@
 """The help text: usage, arguments, options in groups, and examples.
 
-The groups and the examples are here, and not with the options, so that they can be read as one text.
+The examples are here, and not with the verbs, so that they can be read as one text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _Groups = tuple[tuple[str, tuple[str, ...]], ...]
@@ -30,68 +30,6 @@ VERB_GROUPS: _Groups = (
     ),
     ("Maintain", ("compact", "expire", "clean", "manifests", "stats", "expire-partitions")),
 )
-_THIS_RUN = ("--branch", "--wait", "--dry-run")
-# Titles and options by verb. What is not named here is in a last group.
-GROUPS: Mapping[str, _Groups] = {
-    "ingest": (
-        ("Source", ("--from-table", "--format")),
-        (
-            "CSV",
-            (
-                *("--delimiter", "--encoding", "--null", "--header", "--decimal", "--date-format"),
-                *("--quote", "--skip-rows"),
-            ),
-        ),
-        ("New table", ("--create", "--partition-by", "--sort-by", "--property")),
-        (
-            "Existing rows and columns",
-            (
-                *("--evolve", "--overwrite", "--overwrite-where", "--replace-partitions"),
-                "--allow-empty",
-            ),
-        ),
-        (
-            "Updates by key",
-            (
-                *("--upsert", "--key", "--deletes", "--order-by", "--sequence"),
-                *("--merge", "--null-overwrites", "--match-where", "--repair-duplicates"),
-                *("--changes-column", "--changes-mode", "--ignore-deletes", "--local-merge"),
-            ),
-        ),
-        ("Writing", ("--distribution", "--target-size")),
-        ("Many tables", ("--route", "--max-tables")),
-        ("Bad rows", ("--rejects", "--max-rejects")),
-        (
-            "Continuous load",
-            (
-                *("--watch", "--follow", "--stream", "--state", "--once", "--commit-interval"),
-                *(
-                    "--commit-size",
-                    "--on-gap",
-                    "--commit-files",
-                    "--settle",
-                    "--done",
-                    "--on-rewrite",
-                    "--on-copy",
-                    "--new-source",
-                    "--skip",
-                    "--bad-files",
-                ),
-                *("--start", "--from-snapshot", "--inclusive", "--start-at"),
-                *("--resume", "--then-compact", "--status", "--metrics-file"),
-            ),
-        ),
-        (
-            "Kafka",
-            (
-                *("--kafka", "--brokers", "--kafka-conf", "--kafka-conf-file"),
-                *("--kafka-metadata", "--avro-schema"),
-            ),
-        ),
-        ("This run", ("--run-id", "--stage", "--discard", *_THIS_RUN)),
-    ),
-}
-
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "": (
         "lake ingest db.events day.csv --create",
@@ -272,22 +210,14 @@ def write_arguments(params: Sequence[Any], formatter: Any) -> None:
             formatter.write_dl(rows)
 
 
-def write_options(name: str, ctx: Any, params: Sequence[Any], formatter: Any) -> None:
-    """Write the options by their groups."""
-    found = [
-        (item, record)
-        for item in params
-        if item.param_type_name == "option" and (record := item.get_help_record(ctx))
-    ]
+def write_options(ctx: Any, params: Sequence[Any], formatter: Any) -> None:
+    """Write the options by their groups; help itself, and what is in no group, comes last."""
     panels: dict[str, list[tuple[str, str]]] = {}
-    for item, record in found:
-        panels.setdefault(item.rich_help_panel or "", []).append(record)
-    # Help itself, and what is in no group, comes last.
+    for item in params:
+        if item.param_type_name == "option" and (record := item.get_help_record(ctx)):
+            panels.setdefault(item.rich_help_panel or "", []).append(record)
     alone = panels.pop("")
-    if not panels and name in GROUPS:
-        panels |= dict(_grouped(name, {item.opts[0]: record for item, record in found}))
-    else:
-        panels["Other" if panels else "Options"] = alone
+    panels["Other" if panels else "Options"] = alone
     for title, records in panels.items():
         with formatter.section(title):
             formatter.write_dl(records)
@@ -298,18 +228,6 @@ def write_examples(name: str, formatter: Any) -> None:
     with formatter.section("Examples"):
         for example in EXAMPLES.get(name, ()):
             formatter.write(f"  {example}\n")
-
-
-def _grouped(
-    name: str, records: Mapping[str, tuple[str, str]]
-) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    groups = GROUPS.get(name, ())
-    for title, options in groups:
-        if found := [records[option] for option in options if option in records]:
-            yield title, found
-    named = {option for _, options in groups for option in options}
-    if rest := [record for option, record in records.items() if option not in named]:
-        yield ("Other" if groups else "Options"), rest
 
 
 def _argument(item: Any) -> str:

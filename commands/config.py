@@ -16,7 +16,7 @@ from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.redaction import MASK, Redactor, is_secret
 from lake.core.base.trust import folders as trust_store
 
-_SPELLED = {Option.TRUSTED: "lake config --trust", Option.SPARK_CONF: "--spark-conf"}
+_SPELLED = {Option.TRUST: "lake config --trust", Option.SPARK_CONF: "--spark-conf"}
 
 
 def config(

@@ -11,13 +11,14 @@ title. A verb takes such dataclasses as parameters, and single options as parame
 
     def compact(context: typer.Context, table: TableArgument, *, work: Work, dry_run: DryRun = False) -> Outcome: ...
 
-Options that need each other are one dataclass, so that `require` finds those that were given alone.
+Options that need each other are one dataclass, so that `require` finds those that were given alone. A dataclass may
+contain others.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
@@ -122,8 +123,7 @@ def of_typer(verb: Callable[..., Outcome | None]) -> Callable[..., Outcome | Non
     for name, parameter in inspect.signature(verb).parameters.items():
         hint, is_group = hints[name], is_dataclass(hints[name])
         if is_group:
-            title = (hint.__doc__ or "").partition("\n")[0].rstrip(".")
-            parameters += [option.parameter(title) for option in _options(hint)]
+            parameters += _parameters(hint)
             taken[name] = partial(_made, hint)
         elif option := _option(name, hint, parameter.default):
             parameters.append(option.parameter(None))
@@ -164,21 +164,34 @@ def require(needed: str, *groups: Any) -> None:
 
 def _given(groups: Iterable[Any]) -> Iterator[tuple[_Option, Any]]:
     for group in groups:
-        for option in _options(group.__class__):
-            value = getattr(group, option.name)
-            if value != option.default:
-                yield option, value
+        for name, member in _members(group.__class__).items():
+            value = getattr(group, name)
+            if not isinstance(member, _Option):
+                yield from _given([value])
+            elif value != member.default:
+                yield member, value
 
 
 @cache
-def _options(group: Any) -> Sequence[_Option]:
-    """Return the options of a group in the order of its fields."""
+def _members(group: Any) -> Mapping[str, Any]:
+    """Return the options of a group, and the groups in it, by the names of their fields."""
     hints = get_type_hints(group, include_extras=True)
-    found = (
-        _option(item.name, hints[item.name], _NONE if item.default is MISSING else item.default)
-        for item in fields(group)
-    )
-    return [option for option in found if option]
+    defaults = {
+        item.name: _NONE if item.default is MISSING else item.default for item in fields(group)
+    }
+    return {
+        name: _option(name, hints[name], default) or hints[name]
+        for name, default in defaults.items()
+    }
+
+
+def _parameters(group: Any) -> Iterator[inspect.Parameter]:
+    title = (group.__doc__ or "").partition("\n")[0].rstrip(".")
+    for member in _members(group).values():
+        if isinstance(member, _Option):
+            yield member.parameter(title)
+        else:
+            yield from _parameters(member)
 
 
 def _option(name: str, hint: Any, default: Any) -> _Option | None:
@@ -189,4 +202,9 @@ def _option(name: str, hint: Any, default: Any) -> _Option | None:
 
 
 def _made(group: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    return group(**{option.name: option.value(values) for option in _options(group)})
+    return group(
+        **{
+            name: member.value(values) if isinstance(member, _Option) else _made(member, values)
+            for name, member in _members(group).items()
+        }
+    )

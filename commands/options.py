@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,7 +10,6 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.groups import Flag
 from lake.commands.parsing import absolute_ref, parse_names
-from lake.core.base.options import Option
 from lake.core.base.units import parse_duration_ms, parse_size
 
 
@@ -80,15 +78,3 @@ class WholeTableRun:
 
     wait: Wait = None
     dry_run: DryRun = False
-
-
-# Options of the core that verbs declare as a parameter with another name.
-PARAMETERS: Mapping[Option, str] = {
-    Option.COMMIT_BYTES: "commit_size",
-    Option.COMMIT_INTERVAL_MS: "commit_interval",
-    Option.FORMAT: "format_name",
-    Option.LOCAL_MERGE_BYTES: "local_merge",
-    Option.KIND: "auto",
-    Option.SETTLE_MS: "settle",
-    Option.TRUSTED: "trust",
-}

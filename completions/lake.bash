@@ -21,17 +21,17 @@ _lake() {
         " --catalog") _lake_names catalogs; return ;;
         " --warehouse"|" --master"|" --remote"|" --spark-conf") return ;;
         "ingest --format") words="parquet csv json arrow orc avro" ;;
-        "ingest --distribution") words="none hash range" ;;
         "ingest --deletes") words="position equality copy-on-write" ;;
         "ingest --merge") words="deduplicate first-row partial-update" ;;
         "ingest --changes-mode") words="upsert retract" ;;
-        "ingest --on-gap") words="fail skip table" ;;
-        "ingest --start") words="table latest latest-exclusive earliest" ;;
+        "ingest --distribution") words="none hash range" ;;
         "ingest --on-rewrite") words="fail ignore again" ;;
         "ingest --on-copy") words="report ignore load" ;;
+        "ingest --on-gap") words="fail skip table" ;;
+        "ingest --start") words="table latest latest-exclusive earliest" ;;
         "ingest --from-table") _lake_names tables; return ;;
+        "ingest --delimiter"|"ingest --encoding"|"ingest --quote"|"ingest --skip-rows"|"ingest --null"|"ingest --decimal"|"ingest --date-format"|"ingest --property"|"ingest --missing"|"ingest --sequence"|"ingest --null-overwrites"|"ingest --match-where"|"ingest --local-merge"|"ingest --target-size"|"ingest --write-parallelism"|"ingest --route"|"ingest --max-tables"|"ingest --rejects"|"ingest --max-rejects"|"ingest --stream"|"ingest --commit-interval"|"ingest --metrics-file"|"ingest --then-compact"|"ingest --watch"|"ingest --state"|"ingest --commit-files"|"ingest --settle"|"ingest --done"|"ingest --wait"|"ingest --commit-size"|"ingest --skip"|"ingest --bad-files"|"ingest --start-at"|"ingest --kafka"|"ingest --brokers"|"ingest --kafka-conf"|"ingest --kafka-conf-file"|"ingest --kafka-metadata"|"ingest --avro-schema"|"ingest --run-id"|"ingest --discard"|"ingest --on-commit") return ;;
         "ingest --partition-by"|"ingest --sort-by"|"ingest --overwrite-where"|"ingest --key"|"ingest --order-by"|"ingest --changes-column") _lake_names columns; return ;;
-        "ingest --property"|"ingest --target-size"|"ingest --write-parallelism"|"ingest --route"|"ingest --max-tables"|"ingest --run-id"|"ingest --sequence"|"ingest --null-overwrites"|"ingest --missing"|"ingest --match-where"|"ingest --local-merge"|"ingest --discard"|"ingest --rejects"|"ingest --max-rejects"|"ingest --delimiter"|"ingest --encoding"|"ingest --null"|"ingest --decimal"|"ingest --date-format"|"ingest --quote"|"ingest --skip-rows"|"ingest --watch"|"ingest --start-at"|"ingest --stream"|"ingest --state"|"ingest --commit-interval"|"ingest --commit-size"|"ingest --commit-files"|"ingest --settle"|"ingest --done"|"ingest --skip"|"ingest --bad-files"|"ingest --metrics-file"|"ingest --then-compact"|"ingest --kafka"|"ingest --brokers"|"ingest --kafka-conf"|"ingest --kafka-conf-file"|"ingest --kafka-metadata"|"ingest --avro-schema"|"ingest --wait"|"ingest --on-commit") return ;;
         "ingest --from-snapshot") _lake_names refs; return ;;
         "ingest --branch") _lake_names branches; return ;;
         "add-files --branch") _lake_names branches; return ;;
@@ -108,7 +108,7 @@ _lake() {
     if [[ -z "$words" ]]; then
         case "$verb" in
             "") words="ingest add-files replay demo scan inspect tables show snapshots check partitions deletes consumers config create delete alter rollback tag ref cherry-pick publish rename register drop compact expire clean manifests stats expire-partitions --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
-            ingest) words="--from-table --format --create --partition-by --sort-by --property --evolve --union-columns --overwrite --overwrite-where --allow-empty --replace-partitions --distribution --target-size --write-parallelism --route --max-tables --run-id --upsert --no-upsert --key --deletes --order-by --sequence --merge --null-overwrites --missing --match-where --repair-duplicates --changes-column --changes-mode --ignore-deletes --local-merge --stage --discard --rejects --max-rejects --delimiter --encoding --null --header --no-header --decimal --date-format --quote --skip-rows --watch --follow --on-gap --start --from-snapshot --inclusive --start-at --stream --state --once --commit-interval --commit-size --commit-files --settle --done --on-rewrite --on-copy --new-source --skip --bad-files --status --metrics-file --resume --then-compact --kafka --brokers --kafka-conf --kafka-conf-file --kafka-metadata --avro-schema --wait --branch --on-commit --dry-run --help -h" ;;
+            ingest) words="--from-table --format --union-columns --delimiter --encoding --quote --header --no-header --skip-rows --null --decimal --date-format --create --partition-by --sort-by --property --evolve --missing --allow-empty --overwrite --overwrite-where --replace-partitions --upsert --no-upsert --key --deletes --order-by --sequence --merge --null-overwrites --match-where --repair-duplicates --changes-column --changes-mode --ignore-deletes --local-merge --distribution --target-size --write-parallelism --route --max-tables --rejects --max-rejects --stream --once --commit-interval --metrics-file --then-compact --status --watch --state --commit-files --settle --done --on-rewrite --on-copy --new-source --resume --wait --commit-size --skip --bad-files --follow --from-snapshot --inclusive --on-gap --start --start-at --kafka --brokers --kafka-conf --kafka-conf-file --kafka-metadata --avro-schema --run-id --stage --branch --discard --on-commit --dry-run --help -h" ;;
             add-files) words="--branch --wait --on-commit --dry-run --run-id --help -h" ;;
             replay) words="--checkpoint --job --completed --all-staged --replace-partitions --assume-uncommitted --tag --status --quiet-time --retain --branch --on-commit --dry-run --help -h" ;;
             demo) words="--help -h" ;;

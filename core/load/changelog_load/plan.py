@@ -33,7 +33,7 @@ class ChangeOptions:
         key: columns that identify rows; empty for the schema's identifier fields.
         ignore_deletes: whether rows of kind -D are left out. Rows of kind -U are not: without them, a ``retract``
             load would leave the old row beside the new one.
-        local_merge_bytes: the size of changes of one task that are merged by key before they are sent and written;
+        local_merge: the size of changes of one task that are merged by key before they are sent and written;
             None to merge none. For ``upsert`` only.
     """
 
@@ -41,16 +41,16 @@ class ChangeOptions:
     changes_mode: str
     key: Sequence[str] = ()
     ignore_deletes: bool = False
-    local_merge_bytes: int | None = None
+    local_merge: int | None = None
 
     def __post_init__(self) -> None:
         if self.changes_mode not in CHANGE_MODES:
             raise InvalidRequestError(
                 f"{Option.CHANGES_MODE} {self.changes_mode!r} is not one of {', '.join(CHANGE_MODES)}"
             )
-        if self.local_merge_bytes is not None and self.changes_mode != UPSERT:
+        if self.local_merge is not None and self.changes_mode != UPSERT:
             raise InvalidRequestError(
-                f"{Option.LOCAL_MERGE_BYTES} needs {Option.CHANGES_MODE} {UPSERT}: each change of a {RETRACT} log "
+                f"{Option.LOCAL_MERGE} needs {Option.CHANGES_MODE} {UPSERT}: each change of a {RETRACT} log "
                 "has its own old row"
             )
 
@@ -134,10 +134,6 @@ def describe_changes(plan: ChangelogLoadPlan) -> dict[str, Any]:
         "changes_column": plan.options.changes_column,
         "changes_mode": plan.options.changes_mode,
         "ignore_deletes": plan.options.ignore_deletes,
-        **(
-            {"local_merge_bytes": plan.options.local_merge_bytes}
-            if plan.options.local_merge_bytes
-            else {}
-        ),
+        **({"local_merge_bytes": plan.options.local_merge} if plan.options.local_merge else {}),
         "key": [schema.find_column_name(column) for column in plan.key],
     }

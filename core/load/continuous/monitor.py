@@ -45,7 +45,7 @@ class Monitored(Protocol):
         """The stream's id."""
 
     @property
-    def metrics_path(self) -> str | None:
+    def metrics_file(self) -> str | None:
         """The file of metrics; None to write none."""
 
     @property
@@ -77,7 +77,7 @@ class Monitor:
     def of(cls, session: Session, table: str, options: Monitored) -> Self:
         """Return the monitor of a stream; a run that ends by itself prints no line."""
         labels = {"table": table, "branch": options.branch, "stream": options.stream}
-        return cls(session, labels, options.metrics_path, not (options.once or options.quiet))
+        return cls(session, labels, options.metrics_file, not (options.once or options.quiet))
 
     def say(self, text: str, **facts: object) -> None:
         """Print a line."""

@@ -207,7 +207,7 @@ class _TopicLoad(ContinuousLoad[Spool]):
             BadInputError: a metadata column does not fit the table.
         """
         options = self.options
-        start, now_ms = options.start_at_ms, self.session.clock.now_ms()
+        start, now_ms = options.start_at, self.session.clock.now_ms()
         if start is not None and start > now_ms:
             raise InvalidRequestError(
                 f"{Option.START_AT} {iso_time(start)} is in the future: it is {iso_time(now_ms)}",
@@ -223,7 +223,7 @@ class _TopicLoad(ContinuousLoad[Spool]):
         saved: Mapping[str, Any] | None = newest.offsets if newest else None
         if self.following and newest == self.epoch:
             saved = to_offsets(before, self.following)
-        if saved is None and self.options.starting != EARLIEST:
+        if saved is None and self.options.start != EARLIEST:
             saved = to_offsets(self.topic, self._first_offsets())
         if len(self.topic.bounds) != 1 and any(at is None for at, _ in self.options.skip):
             raise InvalidRequestError(
@@ -266,8 +266,8 @@ class _TopicLoad(ContinuousLoad[Spool]):
 
     def _first_offsets(self) -> dict[int, int]:
         """Return where a new stream starts."""
-        if self.options.start_at_ms is not None:
-            return self.client.offsets_at(self.options.start_at_ms, self.topic)
+        if self.options.start_at is not None:
+            return self.client.offsets_at(self.options.start_at, self.topic)
         return {partition: end for partition, (_, end) in self.topic.bounds.items()}
 
     def keep_start(self) -> None:
@@ -277,7 +277,7 @@ class _TopicLoad(ContinuousLoad[Spool]):
             NotFoundError: there is no table yet that could keep it.
             RefusedError: the stream is not new: the table was rolled back to before it.
         """
-        if self.epoch is not None or self.options.starting == EARLIEST:
+        if self.epoch is not None or self.options.start == EARLIEST:
             return
         table, stream = self.table_now(), self.options.stream
         if table is None:
@@ -301,9 +301,9 @@ class _TopicLoad(ContinuousLoad[Spool]):
     def _collect(self, spool: Spool) -> None:
         """Read messages until they make an epoch, or nothing is left of what there was at the beginning."""
         clock = self.session.clock
-        due = clock.monotonic() + self.options.commit_interval_ms / 1000
+        due = clock.monotonic() + self.options.commit_interval / 1000
         heard = clock.monotonic()
-        while spool.size < self.options.commit_bytes and self.failure is None:
+        while spool.size < self.options.commit_size and self.failure is None:
             now = clock.monotonic()
             if self._is_complete() or (not self.options.once and now >= due):
                 return

@@ -46,14 +46,14 @@ class CopyOptions:
         source: the table to follow.
         stream: the stream's id.
         branch: the branch of the target.
-        interval_ms: how often to look for new rows, in milliseconds.
+        commit_interval: how often to look for new rows, in milliseconds.
         on_gap: what to do about a gap in the source's history.
         once: load what is there and end.
-        starting: where a new stream starts; None for all rows of the source.
-        start: start with what was added after this snapshot of the source.
-        inclusive: load what `start` itself added, too.
-        start_at_ms: start with the first snapshot of this time or later.
-        metrics_path: a file of metrics, replaced at each look; None to write none.
+        start: where a new stream starts; None for all rows of the source.
+        from_snapshot: start with what was added after this snapshot of the source.
+        inclusive: load what `from_snapshot` itself added, too.
+        start_at: start with the first snapshot of this time or later.
+        metrics_file: a file of metrics, replaced at each look; None to write none.
         quiet: print no line at the start and after commits.
 
     Raises:
@@ -63,14 +63,14 @@ class CopyOptions:
     source: str
     stream: str
     branch: str = ancestry.MAIN
-    interval_ms: int = 60_000
+    commit_interval: int = 60_000
     on_gap: OnGap = OnGap.FAIL
     once: bool = False
-    starting: Strategy | None = None
-    start: str | None = None
+    start: Strategy | None = None
+    from_snapshot: str | None = None
     inclusive: bool = False
-    start_at_ms: int | None = None
-    metrics_path: str | None = None
+    start_at: int | None = None
+    metrics_file: str | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -80,12 +80,12 @@ class CopyOptions:
     @property
     def follow(self) -> FollowOptions:
         """How the source is followed."""
-        chosen = (self.starting, self.start, self.start_at_ms)
+        chosen = (self.start, self.from_snapshot, self.start_at)
         return FollowOptions(
-            start=Strategy.TABLE if chosen == (None, None, None) else self.starting,
-            from_snapshot=self.start,
+            start=Strategy.TABLE if chosen == (None, None, None) else self.start,
+            from_snapshot=self.from_snapshot,
             inclusive=self.inclusive,
-            start_at=self.start_at_ms,
+            start_at=self.start_at,
             on_gap=self.on_gap,
         )
 
@@ -177,7 +177,7 @@ class _Copy(ContinuousLoad[Discovery]):
             if self._is_at_end:
                 if self.options.once:
                     return None
-                self.session.clock.sleep(self.options.interval_ms / 1000)
+                self.session.clock.sleep(self.options.commit_interval / 1000)
             found = self._discover()
             self.show()
         return found
