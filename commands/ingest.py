@@ -355,7 +355,7 @@ def ingest(
     """
     from lake.core.data.sources.text_format import TextFormat
     from lake.core.data.sources.text_forms import TextForms
-    from lake.core.load.ingest.options import IngestOptions
+    from lake.core.load.ingest.options import IngestOptions, LoadPart
     from lake.core.load.ingest.recovery import discard as discard_run
     from lake.core.load.routing.execute import run_route
     from lake.core.load.run import load
@@ -376,9 +376,9 @@ def ingest(
         chosen["properties"] = parse_pairs(new.properties, "--property")
         options = IngestOptions(
             sources=streaming.sources(sources or []),
-            stdin=stdin,
+            part=LoadPart(stdin=stdin),
             mode=replaced.mode,
-            where=replaced.overwrite_where,
+            overwrite_where=replaced.overwrite_where,
             no_upsert=upsert.no_upsert,
             text=TextFormat(**vars(text), forms=TextForms(**vars(forms))),
             **chosen,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lake.commands.groups import given
 from lake.commands.parsing import parse_choice, parse_pairs
 from lake.core.base.choices import OnGap
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.redaction import is_secret
 
 if TYPE_CHECKING:
-    from lake.commands.loads.options import Arrivals, Position, Topic
+    from lake.commands.loads.options import Streaming, Topic
     from lake.core.load.continuous.kafka.options import KafkaOptions
     from lake.core.load.continuous.loader import Loader
     from lake.core.transaction.session import Session
@@ -18,16 +19,7 @@ if TYPE_CHECKING:
 _LARGEST_FILE = 1 << 20
 
 
-def kafka_options(
-    loader: Loader,
-    flags: Topic,
-    position: Position,
-    arrivals: Arrivals,
-    *,
-    stream: str | None = None,
-    quiet: bool,
-    **chosen: Any,
-) -> KafkaOptions:
+def kafka_options(loader: Loader, streaming: Streaming, *, quiet: bool) -> KafkaOptions:
     """Return the options of a load from a topic; from here on, the secrets among them are not printed.
 
     Raises:
@@ -42,9 +34,11 @@ def kafka_options(
         parse_start,
     )
 
-    for flag, value in (("--stream", stream), ("--brokers", flags.brokers)):
+    flags, position, arrivals = streaming.topic, streaming.position, streaming.arrivals
+    for flag, value in (("--stream", streaming.stream.stream), ("--brokers", flags.brokers)):
         if value is None:
             raise InvalidRequestError(f"--kafka needs {flag}")
+    chosen = given(streaming.stream)
     if arrivals.commit_size is not None:
         chosen["commit_size"] = arrivals.commit_size
     if flags.avro_schema is not None:
@@ -59,7 +53,6 @@ def kafka_options(
     return KafkaOptions(
         topic=flags.kafka or "",
         brokers=flags.brokers or "",
-        stream=stream or "",
         branch=options.branch,
         format=options.format or JSON,
         conf=_conf(loader.session, flags),

@@ -55,14 +55,7 @@ def _run_kafka(loader: Loader, streaming: Streaming, *, quiet: bool, dry_run: bo
     """Load the messages of a topic."""
     from lake.core.load.continuous.kafka.execute import preview_topic, run_topic, topic_status
 
-    topic = kafka_options(
-        loader,
-        streaming.topic,
-        streaming.position,
-        streaming.arrivals,
-        quiet=quiet,
-        **given(streaming.stream),
-    )
+    topic = kafka_options(loader, streaming, quiet=quiet)
     compact = _compaction(loader, streaming, quiet=quiet)
     if streaming.beside.status:
         return topic_status(loader, topic)

@@ -110,7 +110,7 @@ _PLANS: dict[str, Callable[[WatchedTable], object]] = {
         watched.session, "new.copy", IngestOptions(from_table="db.t", create=True)
     ),
     "overwrite": lambda watched: plan_ingest(
-        watched.session, "db.t", watched.ingest(mode="overwrite-where", where="id = 1")
+        watched.session, "db.t", watched.ingest(mode="overwrite-where", overwrite_where="id = 1")
     ),
     "upsert": lambda watched: plan_upsert(
         watched.session, "db.t", watched.ingest(mode="upsert"), UpsertOptions(key=["id"])

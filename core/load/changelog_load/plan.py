@@ -106,8 +106,11 @@ def plan_changelog_load(
     wanted = replace(
         ingest,
         mode=_CHANGES,
-        changes_column=options.changes_column,
-        needs=options.needs(ingest.missing),
+        part=replace(
+            ingest.part,
+            changes_column=options.changes_column,
+            needs=options.needs(ingest.missing),
+        ),
     )
     plan = plan_ingest(session, identifier, wanted)
     if plan.needs_no_source:

@@ -117,9 +117,12 @@ def plan_upsert(
     wanted = replace(
         ingest,
         mode=UPSERT,
-        partial=partial,
-        changes_column=options.changes_column,
-        needs=options.needs(ingest.missing),
+        part=replace(
+            ingest.part,
+            partial=partial,
+            changes_column=options.changes_column,
+            needs=options.needs(ingest.missing),
+        ),
     )
     plan = plan_ingest(session, identifier, wanted)
     properties = plan.table.properties

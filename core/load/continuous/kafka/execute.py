@@ -34,6 +34,7 @@ from lake.core.load.continuous.kafka.options import EARLIEST, LATEST, KafkaOptio
 from lake.core.load.continuous.kafka.spool import Check, Spool, check_of
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
+from lake.core.load.ingest.options import LoadPart
 from lake.core.table.snapshots.branch_notes import key_of
 from lake.core.table.snapshots.streams import STREAM_NOTES, StreamEpoch
 
@@ -378,9 +379,7 @@ class _TopicLoad(ContinuousLoad[Spool]):
         options = replace(
             self.loader.options,
             sources=files,
-            epoch=wanted,
-            places=spool.places,
-            added=spool.added,
+            part=LoadPart(epoch=wanted, places=spool.places, added=spool.added),
         )
         with spool.messages_named():
             outcome = self.loader.load(lambda: options)

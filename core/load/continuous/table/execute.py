@@ -18,7 +18,7 @@ from lake.core.load.continuous.loader import between_epochs
 from lake.core.load.continuous.options import check_stream
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
-from lake.core.load.ingest.options import OVERWRITE, IngestOptions
+from lake.core.load.ingest.options import OVERWRITE, IngestOptions, LoadPart
 from lake.core.read.continuous.discovery import Discovery, discover
 from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.position import Position, Strategy, effect_of_skipping
@@ -326,11 +326,11 @@ class _Copy(ContinuousLoad[Discovery]):
         epoch = self._next_epoch(found)
 
         def epoch_options() -> IngestOptions:
-            options = replace(self.loader.options, table_files=files, epoch=epoch)
+            part = LoadPart(table_files=files, epoch=epoch)
             if not self._replaces(found):
-                return options
-            head = self._require_own_rows()
-            return replace(options, mode=OVERWRITE, allow_empty=True, replaced_head=head)
+                return replace(self.loader.options, part=part)
+            part = replace(part, replaced_head=self._require_own_rows())
+            return replace(self.loader.options, mode=OVERWRITE, allow_empty=True, part=part)
 
         outcome = self.loader.load(epoch_options)
         if outcome.status is Status.NOTHING_TO_DO:
@@ -352,7 +352,8 @@ class _Copy(ContinuousLoad[Discovery]):
         """Commit an epoch without rows, whose position is where the next run continues."""
         epoch, table = self._next_epoch(found), self.table_now()
         if table is None:
-            options = replace(self.loader.options, table_files=self._no_files(), epoch=epoch)
+            part = LoadPart(table_files=self._no_files(), epoch=epoch)
+            options = replace(self.loader.options, part=part)
             self.totals.add(self.loader.load(lambda: options), 0)
         else:
             self.totals.mark(commit_mark(self.session, table, self.options.branch, epoch))
