@@ -113,7 +113,7 @@ def plan_changelog_load(
         ),
     )
     plan = plan_ingest(session, identifier, wanted)
-    if plan.needs_no_source:
+    if plan.earlier.needs_no_source:
         return ChangelogLoadPlan(ingest=plan, options=options)
     table, schema = plan.table, plan.schema
     if table.metadata.format_version < _DELETES_SINCE:

@@ -101,6 +101,24 @@ _SMALLEST_TASK_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRun:
+    """What an earlier run of the same id has done.
+
+    Args:
+        already: it has landed, so there is nothing to do.
+        run: what it has left, if anything.
+    """
+
+    already: bool = False
+    run: StagedRun | None = None
+
+    @property
+    def needs_no_source(self) -> bool:
+        """Whether the source need not be read: the run has landed, or only lacks its commit."""
+        return self.already or (self.run is not None and self.run.problem is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
     """A decided ingest.
 
@@ -127,8 +145,7 @@ class IngestPlan:
         missing: the columns that a source lacks.
         absent: those of them that every source lacks.
         type_notes: why columns of text files are inferred as text.
-        already: an earlier run of the same id has landed, so there is nothing to do.
-        run: what an earlier run of the same id has left, if anything.
+        earlier: what an earlier run of the same id has done.
         digest: identifies the files; None for other sources, and for epochs of streams.
     """
 
@@ -154,14 +171,8 @@ class IngestPlan:
     missing: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     type_notes: Sequence[TypeNote] = ()
-    already: bool = False
-    run: StagedRun | None = None
+    earlier: EarlierRun = EarlierRun()
     digest: str | None = None
-
-    @property
-    def needs_no_source(self) -> bool:
-        """Whether the source need not be read: the run has landed, or only lacks its commit."""
-        return self.already or (self.run is not None and self.run.problem is None)
 
     @property
     def is_stageable(self) -> bool:
@@ -261,18 +272,24 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
         BadInputError: a source cannot be read or does not fit the table.
         RefusedError: the table cannot be written.
     """
-    existing, earlier = existing_table(session, identifier, options), None
+    existing, earlier = existing_table(session, identifier, options), EarlierRun()
     if existing is not None:
         require_writable(existing, options.branch)
-        ancestry.branch_head(existing.metadata, options.branch)
+        head_id = _head_id(existing, options.branch)
         earlier = _earlier(session, existing, options)
         if earlier.needs_no_source:
             if not earlier.already and not options.stage:
                 session.warn(
                     f"{_shown_load(options)} was written before: its source is not read again"
                 )
-            return earlier
-        if options.part.replaced_head not in {None, earlier.base_snapshot_id}:
+            return IngestPlan(
+                options=options,
+                table=existing,
+                schema=existing.schema,
+                base_snapshot_id=head_id,
+                earlier=earlier,
+            )
+        if options.part.replaced_head not in {None, head_id}:
             raise CommitConflictError(f"another writer changed {identifier}: nothing was changed")
     if options.rejects_file is not None:
         check_rejects(options.rejects_file, may_exist=options.part.epoch is not None)
@@ -297,7 +314,7 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
     order, sort_order_id = _order(session, plan, distribution)
     return replace(
         plan,
-        run=earlier.run if earlier else None,
+        earlier=earlier,
         distribution=distribution,
         order=order,
         sort_order_id=sort_order_id,
@@ -321,21 +338,13 @@ def _check_properties(session: Session, plan: IngestPlan) -> None:
         session.warn(ignored)
 
 
-def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPlan:
-    """Return the plan's part that depends on an earlier run with the same id."""
+def _earlier(session: Session, table: Table, options: IngestOptions) -> EarlierRun:
     guard, now_ms = options.guard, session.clock.now_ms()
     already = guard is not None and guard.is_held(table, options.branch, now_ms)
     run = _lying_there(session, table, options)
     if run is not None and options.part.epoch is not None and not already:
         run = _with_expiry(table, options.branch, run)
-    return IngestPlan(
-        options=options,
-        table=table,
-        schema=table.schema,
-        already=already,
-        run=run,
-        base_snapshot_id=_head_id(table, options.branch),
-    )
+    return EarlierRun(already=already, run=run)
 
 
 def _with_expiry(table: Table, branch: str, run: StagedRun) -> StagedRun:
@@ -712,7 +721,7 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
         "engine": plan.engine,
         "removed_files": 0,
         "rewritten_files": 0,
-        **({"loaded_run": _loaded_run(plan)} if plan.already else {}),
+        **({"loaded_run": _loaded_run(plan)} if plan.earlier.already else {}),
         **(NOT_KNOWN if plan.options.mode in REPLACING and not plan.table.creating else {}),
         **(plan.removals.facts() if plan.removals else {}),
     }

@@ -127,7 +127,7 @@ def plan_upsert(
     plan = plan_ingest(session, identifier, wanted)
     properties = plan.table.properties
     deletes = NONE if options.merge == FIRST_ROW else deletes_of(properties, options.deletes)
-    if plan.needs_no_source:
+    if plan.earlier.needs_no_source:
         return UpsertPlan(ingest=plan, options=options, deletes=deletes)
     key = key_ids(plan.schema, options.key)
     sequence = _sequence(plan, options)
