@@ -33,6 +33,14 @@ class Sizes:
     is_all: Annotated[bool, Flag("All.")] = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    """What contains a group."""
+
+    sizes: Sizes
+    more: Annotated[bool, Flag("More.")] = False
+
+
 _taken: list[Any] = []
 
 
@@ -108,3 +116,22 @@ def test_the_first_line_of_a_group_is_the_title_of_its_panel() -> None:
     assert panels["least"] == panels["is_all"] == "Which sizes"
     assert panels["needed"] is None
     assert next(item for item in params if item.name == "order").metavar == "up|down"
+
+
+def test_a_group_contains_others_with_panels_of_their_own() -> None:
+    def nesting(*, outer: Outer) -> Outcome | None:
+        _taken.append(outer)
+        return None
+
+    # The annotations of an inner function are texts, which refer to names of this module.
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(of_typer(nesting))
+    _taken.clear()
+    result = CliRunner().invoke(app, ["--least", "ab", "--more"])
+
+    assert result.exit_code == 0
+    assert _taken == [Outer(sizes=Sizes(least=2), more=True)]
+    assert flags_given(_taken[0]) == ["--least", "--more"]
+    params = typer.main.get_command(app).params
+    panels = {item.name: getattr(item, "rich_help_panel", None) for item in params}
+    assert (panels["least"], panels["more"]) == ("Which sizes", "What contains a group")
