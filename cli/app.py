@@ -19,7 +19,9 @@ from lake.cli.display import Display
 from lake.cli.messages import subject
 from lake.cli.progress import displays
 from lake.commands.defaults import (
+    BUILT_IN,
     CATALOG_TYPES,
+    CHOICES,
     COLORS,
     COLUMNS,
     ENGINES,
@@ -27,6 +29,7 @@ from lake.commands.defaults import (
     effective,
     settings_of,
 )
+from lake.commands.groups import Flag, of_typer
 from lake.commands.parsing import parse_choice, parse_pairs
 from lake.core.base.clock import SystemClock
 from lake.core.base.errors import InvalidRequestError
@@ -202,7 +205,7 @@ def build_app() -> typer.Typer:
         rich_markup_mode=None,
         context_settings=_CONTEXT_SETTINGS,
     )
-    app.callback()(_root)
+    app.callback()(of_typer(_root))
     return app
 
 
@@ -220,7 +223,7 @@ def load_verb(name: str) -> TyperCommand:
     function = name.replace("-", "_")
     module = importlib.import_module(f"lake.commands.{function}")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(name, cls=_Verb)(getattr(module, function))
+    alone.command(name, cls=_Verb)(of_typer(getattr(module, function)))
     command = typer.main.get_command(alone)
     assert isinstance(command, TyperCommand)  # noqa: S101 - a single command is not a group
     return command
@@ -258,7 +261,7 @@ class _Verbs(TyperGroup):
             if verbs:
                 with formatter.section(title):
                     formatter.write_dl([(verb, VERBS[verb]) for verb in verbs if verb in VERBS])
-        help_text.write_options("", ctx, self.get_params(ctx), formatter)
+        help_text.write_options(ctx, self.get_params(ctx), formatter)
         help_text.write_examples("", formatter)
 
 
@@ -271,7 +274,7 @@ class _Verb(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         name, params = self.name or "", self.get_params(ctx)
         help_text.write_arguments(params, formatter)
-        help_text.write_options(name, ctx, params, formatter)
+        help_text.write_options(ctx, params, formatter)
         help_text.write_examples(name, formatter)
         formatter.write("\nGlobal options: lake --help\n")
 
@@ -291,102 +294,87 @@ def installed_version() -> str:
     return importlib.metadata.version(DISTRIBUTION)
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - Typer calls it so
+def _show_version(_: typer.Context, wanted: Any) -> None:
     if wanted:
         typer.echo(f"lake {installed_version()}")
         raise typer.Exit
 
 
-def _root(
-    context: typer.Context,
-    catalog: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Catalog of PyIceberg's configuration."),
-    ] = None,
-    warehouse: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Folder with tables and their own catalog."),
-    ] = None,
+@dataclass(frozen=True, kw_only=True)
+class CatalogOptions:
+    """Catalog."""
+
+    catalog: Annotated[str | None, Flag("Catalog of PyIceberg's configuration.", "NAME")] = None
+    warehouse: Annotated[str | None, Flag("Folder with tables and their own catalog.", "DIR")] = (
+        None
+    )
     catalog_type: Annotated[
         str | None,
-        typer.Option(
-            metavar="sql|hadoop", help="Type of the catalog of --warehouse [default: sql]."
-        ),
-    ] = None,
-    engine: Annotated[
-        str, typer.Option(metavar="auto|spark|inline", help="Engine that reads and writes rows.")
-    ] = "auto",
-    master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark master [default: all local cores].")
-    ] = None,
-    remote: Annotated[str | None, typer.Option(metavar="URL", help="Spark Connect server.")] = None,
-    spark_conf: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="Spark setting; repeatable.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print results and what is wrong only.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print more, e.g. each file with the reason.")
-    ] = False,
-    vertical: Annotated[
-        bool, typer.Option("--vertical", help="On a terminal, print a row as a block of lines.")
-    ] = False,
+        Flag("Type of the catalog of --warehouse [default: sql].", "|".join(CATALOG_TYPES)),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Engine."""
+
+    engine: Annotated[str, Flag("Engine that reads and writes rows.", "|".join(ENGINES))] = "auto"
+    master: Annotated[str | None, Flag("Spark master [default: all local cores].", "URL")] = None
+    remote: Annotated[str | None, Flag("Spark Connect server.", "URL")] = None
+    spark_conf: Annotated[tuple[str, ...], Flag("Spark setting; repeatable.", "K=V")] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """Output."""
+
+    # Handled before the verb, so that usage errors are JSON documents too.
+    as_json: Annotated[bool, Flag("Print exactly one JSON document on stdout.", name="--json")] = (
+        False
+    )
+    quiet: Annotated[bool, Flag("Print results and what is wrong only.", short="-q")] = False
+    verbose: Annotated[bool, Flag("Print more, e.g. each file with the reason.", short="-v")] = (
+        False
+    )
+    vertical: Annotated[bool, Flag("On a terminal, print a row as a block of lines.")] = False
     columns: Annotated[
-        str,
-        typer.Option(metavar="fit|all", help="On a terminal, columns that fit it, or all of them."),
-    ] = "fit",
-    color: Annotated[
-        str, typer.Option(metavar="auto|always|never", help="Use colors; NO_COLOR is honoured.")
-    ] = "auto",
+        str, Flag("On a terminal, columns that fit it, or all of them.", "|".join(COLUMNS))
+    ] = "fit"
+    color: Annotated[str, Flag("Use colors; NO_COLOR is honoured.", "|".join(COLORS))] = "auto"
     progress: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(displays.KINDS),
-            help="What standard error shows while the command works.",
-        ),
-    ] = displays.AUTO,
+        str, Flag("What standard error shows while the command works.", "|".join(displays.KINDS))
+    ] = displays.AUTO
+
+
+def _root(
+    context: typer.Context,
+    catalog: CatalogOptions,
+    engine: EngineOptions,
+    output: OutputOptions,
+    *,
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", "-V", callback=_show_version, is_eager=True, help="Show the version."
-        ),
+        bool, Flag("Show the version.", short="-V", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Maintain Apache Iceberg tables."""
-    # Both are handled before this function: --json earlier, so that usage errors are JSON documents
-    # too.
-    del as_json, version
+    del version  # its callback handles it
     state: State = context.obj
     state.command = context.invoked_subcommand
-    state.quiet = quiet
-    state.verbose = verbose
-    state.progress = parse_choice(progress, "--progress", displays.KINDS)
-    state.vertical = vertical
-    pairs = parse_pairs(spark_conf or [], "--spark-conf")
+    state.quiet = output.quiet
+    state.verbose = output.verbose
+    state.progress = parse_choice(output.progress, "--progress", displays.KINDS)
+    state.vertical = output.vertical
+    pairs = parse_pairs(engine.spark_conf, "--spark-conf")
     # Secrets in these are masked from now on, also in errors about the rest of the line.
-    state.settings = Settings(remote=remote, spark_conf=pairs)
-    values = {
-        "catalog": catalog,
-        "warehouse": warehouse,
-        "catalog-type": catalog_type
-        and parse_choice(catalog_type, "--catalog-type", CATALOG_TYPES),
-        "engine": parse_choice(engine, "--engine", ENGINES),
-        "master": master,
-        "remote": remote,
-        "spark-conf": pairs,
-        "columns": parse_choice(columns, "--columns", COLUMNS),
-        "color": parse_choice(color, "--color", COLORS),
-    }
-    by_user = {item.name for item in context.command.params if _is_given(context, item.name)}
-    state.given = {
-        name: value for name, value in values.items() if name.replace("-", "_") in by_user
-    }
+    state.settings = Settings(remote=engine.remote, spark_conf=pairs)
+    values = {**vars(catalog), **vars(engine), **vars(output), "spark_conf": pairs}
+    named = {name: values[name.replace("-", "_")] for name in BUILT_IN}
+    for name, allowed in CHOICES.items():
+        if named[name] is not None:
+            parse_choice(named[name], f"--{name}", allowed)
+    state.given = {name: value for name, value in named.items() if _is_given(context, name)}
 
 
-def _is_given(context: typer.Context, name: str | None) -> bool:
-    source = context.get_parameter_source(name) if name else None
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name.replace("-", "_"))
     return source is not None and source.name == "COMMANDLINE"

@@ -8,7 +8,6 @@ from functools import cache
 from typer.core import TyperOption
 
 from lake.cli.app import VERBS, load_verb, root_command
-from lake.commands.options import PARAMETERS
 from lake.core.base.options import Option, spell_options
 
 
@@ -24,7 +23,7 @@ def with_flags(text: str, verb: str | None) -> str:
 
 def _flag(option: Option, verb: str | None) -> str:
     """Return an option's flag: the verb's or a global one, else another verb's with that verb's name."""
-    name = PARAMETERS.get(option, option.value)
+    name = option.value
     own = _flags(verb if verb in VERBS else None)
     if name in own:
         return own[name]

@@ -1,11 +1,11 @@
 """The help text: usage, arguments, options in groups, and examples.
 
-The groups and the examples are here, and not with the options, so that they can be read as one text.
+The examples are here, and not with the verbs, so that they can be read as one text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _Groups = tuple[tuple[str, tuple[str, ...]], ...]
@@ -30,172 +30,6 @@ VERB_GROUPS: _Groups = (
     ),
     ("Maintain", ("compact", "expire", "clean", "manifests", "stats", "expire-partitions")),
 )
-_THIS_RUN = ("--branch", "--wait", "--dry-run")
-# Titles and options by verb; the empty name is the whole command. What is not named here is in a last group.
-GROUPS: Mapping[str, _Groups] = {
-    "": (
-        ("Catalog", ("--catalog", "--warehouse", "--catalog-type")),
-        ("Engine", ("--engine", "--master", "--remote", "--spark-conf")),
-        (
-            "Output",
-            (
-                *("--json", "--quiet", "--verbose", "--vertical", "--columns", "--color"),
-                "--progress",
-            ),
-        ),
-    ),
-    "ingest": (
-        ("Source", ("--from-table", "--format")),
-        (
-            "CSV",
-            (
-                *("--delimiter", "--encoding", "--null", "--header", "--decimal", "--date-format"),
-                *("--quote", "--skip-rows"),
-            ),
-        ),
-        ("New table", ("--create", "--partition-by", "--sort-by", "--property")),
-        (
-            "Existing rows and columns",
-            (
-                *("--evolve", "--overwrite", "--overwrite-where", "--replace-partitions"),
-                "--allow-empty",
-            ),
-        ),
-        (
-            "Updates by key",
-            (
-                *("--upsert", "--key", "--deletes", "--order-by", "--sequence"),
-                *("--merge", "--null-overwrites", "--match-where", "--repair-duplicates"),
-                *("--changes-column", "--changes-mode", "--ignore-deletes", "--local-merge"),
-            ),
-        ),
-        ("Writing", ("--distribution", "--target-size")),
-        ("Many tables", ("--route", "--max-tables")),
-        ("Bad rows", ("--rejects", "--max-rejects")),
-        (
-            "Continuous load",
-            (
-                *("--watch", "--follow", "--stream", "--state", "--once", "--commit-interval"),
-                *(
-                    "--commit-size",
-                    "--on-gap",
-                    "--commit-files",
-                    "--settle",
-                    "--done",
-                    "--on-rewrite",
-                    "--on-copy",
-                    "--new-source",
-                    "--skip",
-                    "--bad-files",
-                ),
-                *("--start", "--from-snapshot", "--inclusive", "--start-at"),
-                *("--resume", "--then-compact", "--status", "--metrics-file"),
-            ),
-        ),
-        (
-            "Kafka",
-            (
-                *("--kafka", "--brokers", "--kafka-conf", "--kafka-conf-file"),
-                *("--kafka-metadata", "--avro-schema"),
-            ),
-        ),
-        ("This run", ("--run-id", "--stage", "--discard", *_THIS_RUN)),
-    ),
-    "scan": (
-        ("Rows and columns", ("--where", "--select", "--limit", "--ignore-case")),
-        (
-            "Snapshots",
-            (
-                *("--snapshot", "--from-snapshot", "--inclusive", "--to-snapshot"),
-                *("--changes", "--key", "--branch"),
-            ),
-        ),
-        ("Output", ("--output", "--output-format", "--replace")),
-        ("Plan", ("--plan", "--split-size", "--split-lookback", "--split-open-cost")),
-        (
-            "Continuous scan",
-            (
-                *("--follow", "--state", "--start", "--start-at", "--once", "--until"),
-                *("--max-epochs", "--epoch-size", "--epoch-markers", "--status", "--wait"),
-            ),
-        ),
-        (
-            "What a continuous scan reads",
-            (
-                *("--on-gap", "--non-append", "--schema", "--order", "--watermark-column"),
-                *("--watermark-unit", "--consumer", "--consumer-ttl"),
-            ),
-        ),
-        (
-            "Discovery of a continuous scan",
-            (
-                *("--monitor-interval", "--max-planning-snapshots", "--max-planning-failures"),
-                *("--max-pending-splits", "--metrics-file"),
-            ),
-        ),
-    ),
-    "alter": (
-        ("Columns", ("--add-column", "--rename-column", "--drop-column", "--widen")),
-        ("Layout of new files", ("--partition-by", "--sort-by")),
-        ("Properties and format", ("--set", "--unset", "--format-version")),
-        ("This run", ("--dry-run",)),
-    ),
-    "compact": (
-        (
-            "Which files",
-            (
-                *("--where", "--min-size", "--max-size", "--min-input-files"),
-                *("--delete-file-threshold", "--delete-ratio", "--rewrite-all"),
-            ),
-        ),
-        (
-            "New files",
-            (
-                *("--strategy", "--by", "--target-size", "--spec-id"),
-                *("--no-starting-sequence-number", "--remove-dangling-deletes"),
-            ),
-        ),
-        (
-            "Amount of work",
-            (
-                *("--max-files", "--max-group-size", "--max-group-files", "--job-order"),
-                *("--partial-progress", "--max-commits"),
-            ),
-        ),
-        ("This run", ("--when", "--idle", "--verify", "--option", "--explain", *_THIS_RUN)),
-    ),
-    "delete": (
-        ("Which rows", ("--where", "--max-rows")),
-        ("How", ("--deletes",)),
-        ("This run", ("--run-id", "--count", *_THIS_RUN)),
-    ),
-    "deletes": (
-        ("What to do", ("--exact", "--rewrite", "--convert")),
-        ("Amount of work", ("--where", "--max-files", "--partial-progress", "--max-commits")),
-        ("This run", _THIS_RUN),
-    ),
-    "expire": (
-        (
-            "Which snapshots",
-            ("--older-than", "--retain-last", "--snapshot", "--keep-checkpoints"),
-        ),
-        ("What is removed", ("--keep-files", "--clean-metadata")),
-        ("This run", ("--unsafe-retention", *_THIS_RUN)),
-    ),
-    "clean": (
-        ("What to do", ("--quarantine", "--delete", "--restore", "--purge", "--purge-older-than")),
-        ("Which files", ("--older-than", "--location", "--inventory", "--exclude")),
-        ("Equal locations", ("--prefix-mismatch", "--equal-schemes", "--equal-authorities")),
-        ("Safety", ("--max-share", "--unsafe-retention")),
-        ("This run", ("--output", "--replace", "--wait", "--dry-run")),
-    ),
-    "replay": (
-        ("What to commit", ("--checkpoint", "--job", "--completed", "--replace-partitions")),
-        ("Safety", ("--quiet-time", "--assume-uncommitted")),
-        ("This run", ("--status", *_THIS_RUN)),
-    ),
-}
-
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "": (
         "lake ingest db.events day.csv --create",
@@ -376,16 +210,17 @@ def write_arguments(params: Sequence[Any], formatter: Any) -> None:
             formatter.write_dl(rows)
 
 
-def write_options(name: str, ctx: Any, params: Sequence[Any], formatter: Any) -> None:
-    """Write the options by their groups."""
-    records = {
-        item.opts[0]: record
-        for item in params
-        if item.param_type_name == "option" and (record := item.get_help_record(ctx))
-    }
-    for title, found in _grouped(name, records):
+def write_options(ctx: Any, params: Sequence[Any], formatter: Any) -> None:
+    """Write the options by their groups; help itself, and what is in no group, comes last."""
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for item in params:
+        if item.param_type_name == "option" and (record := item.get_help_record(ctx)):
+            panels.setdefault(item.rich_help_panel or "", []).append(record)
+    alone = panels.pop("")
+    panels["Other" if panels else "Options"] = alone
+    for title, records in panels.items():
         with formatter.section(title):
-            formatter.write_dl(found)
+            formatter.write_dl(records)
 
 
 def write_examples(name: str, formatter: Any) -> None:
@@ -393,18 +228,6 @@ def write_examples(name: str, formatter: Any) -> None:
     with formatter.section("Examples"):
         for example in EXAMPLES.get(name, ()):
             formatter.write(f"  {example}\n")
-
-
-def _grouped(
-    name: str, records: Mapping[str, tuple[str, str]]
-) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    groups = GROUPS.get(name, ())
-    for title, options in groups:
-        if found := [records[option] for option in options if option in records]:
-            yield title, found
-    named = {option for _, options in groups for option in options}
-    if rest := [record for option, record in records.items() if option not in named]:
-        yield ("Other" if groups else "Options"), rest
 
 
 def _argument(item: Any) -> str:

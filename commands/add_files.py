@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import report_commits, session_of
-from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait
+from lake.commands.groups import Flag
+from lake.commands.options import TableArgument, ThisRun
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdditionRun(ThisRun):
+    """This run."""
+
+    run_id: Annotated[
+        str | None, Flag("Add once: another run with this id does nothing.", "ID")
+    ] = None
 
 
 def add_files(
@@ -24,14 +34,7 @@ def add_files(
             metavar="PATH...", help="Parquet files, folders or globs.", show_default=False
         ),
     ],
-    run_id: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Add once: another run with this id does nothing."),
-    ] = None,
-    branch: Branch = "main",
-    wait: Wait = None,
-    on_commit: OnCommit = None,
-    dry_run: DryRun = False,
+    run: AdditionRun,
 ) -> Outcome:
     """Add existing Parquet files to a table without copying them.
 
@@ -42,21 +45,20 @@ def add_files(
     from lake.core.load.file_addition.plan import plan_addition
     from lake.core.transaction.locks.table_lock import with_table_lock
 
-    report_commits(context, on_commit)
-    wait_ms = None if wait is None else parse_duration_ms(wait)
+    report_commits(context, run.on_commit)
     session = session_of(context)
     loaded = session.table(table)
-    plan = plan_addition(session, loaded, paths, branch=branch, run_id=run_id)
-    if dry_run:
+    plan = plan_addition(session, loaded, paths, branch=run.branch, run_id=run.run_id)
+    if run.dry_run:
         return preview(session, plan)
     if not plan.own:
         return execute(session, plan, session.ids.uuid())
 
     def work(now: Table, operation_id: str) -> Outcome:
         # Files in the table's folders: no run of lake may be about to delete them as garbage.
-        again = plan_addition(session, now, paths, branch=branch, run_id=run_id)
+        again = plan_addition(session, now, paths, branch=run.branch, run_id=run.run_id)
         return execute(session, again, operation_id)
 
     return with_table_lock(
-        session, loaded, work, command="add-files", branch=branch, wait_ms=wait_ms
+        session, loaded, work, command="add-files", branch=run.branch, wait_ms=run.wait
     )

@@ -2,68 +2,73 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import DryRun, TableArgument, Wait
+from lake.commands.groups import Flag, given
+from lake.commands.options import TableArgument, WholeTableRun
 from lake.commands.parsing import parse_choice, parse_pairs
+from lake.core.base.choices import FORMAT_VERSIONS
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
 
 
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Columns."""
+
+    add_column: Annotated[
+        tuple[str, ...], Flag("Add a column, or with a.b a field of a; repeatable.", "'NAME TYPE'")
+    ] = ()
+    rename_column: Annotated[tuple[str, ...], Flag("Rename a column; repeatable.", "OLD=NEW")] = ()
+    drop_column: Annotated[tuple[str, ...], Flag("Drop a column; repeatable.", "NAME")] = ()
+    widen: Annotated[
+        tuple[str, ...], Flag("Give a column a wider type; repeatable.", "NAME=TYPE")
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Layout of new files."""
+
+    partition_by: Annotated[
+        str | None, Flag("Partition new files so; '' for not at all.", "TERMS")
+    ] = None
+    sort_by: Annotated[str | None, Flag("Sort new files so; '' for not at all.", "TERMS")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Properties:
+    """Properties and format."""
+
+    set_properties: Annotated[
+        tuple[str, ...], Flag("Set a table property; repeatable.", "K=V", name="--set")
+    ] = ()
+    unset: Annotated[tuple[str, ...], Flag("Remove a table property; repeatable.", "K")] = ()
+    format_version: Annotated[str | None, Flag("Upgrade the table to a format version.", "2|3")] = (
+        None
+    )
+    no_other_catalog: Annotated[
+        bool,
+        Flag(
+            "Record that no other catalog contains the table: metadata files that are not in its history no "
+            "longer prevent deletions."
+        ),
+    ] = False
+
+
 def alter(
     context: typer.Context,
     table: TableArgument,
-    set_properties: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="K=V", help="Set a table property; repeatable."),
-    ] = None,
-    unset: Annotated[
-        list[str] | None,
-        typer.Option("--unset", metavar="K", help="Remove a table property; repeatable."),
-    ] = None,
-    add_column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="'NAME TYPE'", help="Add a column, or with a.b a field of a; repeatable."
-        ),
-    ] = None,
-    rename_column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OLD=NEW", help="Rename a column; repeatable."),
-    ] = None,
-    drop_column: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Drop a column; repeatable.")
-    ] = None,
-    widen: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=TYPE", help="Give a column a wider type; repeatable."),
-    ] = None,
-    partition_by: Annotated[
-        str | None,
-        typer.Option(metavar="TERMS", help="Partition new files so; '' for not at all."),
-    ] = None,
-    sort_by: Annotated[
-        str | None, typer.Option(metavar="TERMS", help="Sort new files so; '' for not at all.")
-    ] = None,
-    format_version: Annotated[
-        str | None, typer.Option(metavar="2|3", help="Upgrade the table to a format version.")
-    ] = None,
-    no_other_catalog: Annotated[
-        bool,
-        typer.Option(
-            "--no-other-catalog",
-            help="Record that no other catalog contains the table: metadata files that are not in its history no "
-            "longer prevent deletions.",
-        ),
-    ] = False,
-    wait: Wait = None,
-    dry_run: DryRun = False,
+    columns: Columns,
+    layout: Layout,
+    properties: Properties,
+    run: WholeTableRun,
 ) -> Outcome:
     """Change a table's columns, partitioning, order, properties or format.
 
@@ -74,28 +79,30 @@ def alter(
     from lake.core.maintain.definition.schema_edits import SchemaEdits
     from lake.core.transaction.locks.table_lock import with_table_lock
 
-    version = format_version and parse_choice(format_version, "--format-version", ("1", "2", "3"))
+    version = properties.format_version
+    if version is not None:
+        parse_choice(version, "--format-version", FORMAT_VERSIONS)
     alteration = Alteration(
         columns=SchemaEdits(
-            add=add_column or (),
-            rename=parse_pairs(rename_column or [], "--rename-column"),
-            drop=drop_column or (),
-            widen=parse_pairs(widen or [], "--widen"),
+            add=columns.add_column,
+            rename=parse_pairs(columns.rename_column, "--rename-column"),
+            drop=columns.drop_column,
+            widen=parse_pairs(columns.widen, "--widen"),
         ),
-        set_properties=parse_pairs(set_properties or [], "--set"),
-        unset=unset or (),
-        partition_by=partition_by,
-        sort_by=sort_by,
+        set_properties=parse_pairs(properties.set_properties, "--set"),
+        unset=properties.unset,
         format_version=int(version) if version else None,
-        no_other_catalog=no_other_catalog,
+        no_other_catalog=properties.no_other_catalog,
+        **given(layout),
     )
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)
     loaded = session.table(table)
 
     def work(now: Table, _: str) -> Outcome:
-        return execute(session, plan_alter(session, now, alteration), alteration, dry_run=dry_run)
+        return execute(
+            session, plan_alter(session, now, alteration), alteration, dry_run=run.dry_run
+        )
 
-    if dry_run:
+    if run.dry_run:
         return work(loaded, "")
-    return with_table_lock(session, loaded, work, command="alter", wait_ms=wait_ms)
+    return with_table_lock(session, loaded, work, command="alter", wait_ms=run.wait)

@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
+from lake.commands.groups import Flag, given
 from lake.commands.options import Branch, DryRun, TableArgument, Wait
 from lake.core.base.errors import InvalidRequestError, OutOfRangeError
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
 
-def check(
-    context: typer.Context,
-    table: TableArgument,
-    files: Annotated[
-        bool, typer.Option("--files", help="Also check that all files exist with their sizes.")
-    ] = False,
+@dataclass(frozen=True, kw_only=True)
+class WhatIsChecked:
+    """What is checked."""
+
+    files: Annotated[bool, Flag("Also check that all files exist with their sizes.")] = False
     rows: Annotated[
-        bool,
-        typer.Option(
-            "--rows", help="Also compare counts, columns and bounds with the files' footers."
-        ),
-    ] = False,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Also read all values, and compare them with manifests.")
-    ] = False,
+        bool, Flag("Also compare counts, columns and bounds with the files' footers.")
+    ] = False
+    deep: Annotated[bool, Flag("Also read all values, and compare them with manifests.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair:
+    """Repair."""
+
     repair: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--repair",
-            metavar="NAME|CODE",
-            help="Mend this damage: missing-files, duplicate-files, dangling-deletes, totals, refs, "
+        tuple[str, ...],
+        Flag(
+            "Mend this damage: missing-files, duplicate-files, dangling-deletes, totals, refs, "
             "statistics, or a code that one of them mends. Repeatable; needs --yes.",
+            "NAME|CODE",
         ),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Make the repairs; without it, they are only shown.")
-    ] = False,
-    branch: Branch = "main",
-    wait: Wait = None,
-    dry_run: DryRun = False,
+    ] = ()
+    yes: Annotated[bool, Flag("Make the repairs; without it, they are only shown.")] = False
+    branch: Branch = "main"
+    wait: Wait = None
+    dry_run: DryRun = False
+
+
+def check(
+    context: typer.Context, table: TableArgument, what: WhatIsChecked, mending: Repair
 ) -> Outcome:
     """Report what is missing, damaged or contradictory in a table.
 
@@ -57,16 +59,15 @@ def check(
     from lake.core.maintain.checking.findings import Level
 
     session = session_of(context)
-    chosen = ((deep, Level.DEEP), (rows, Level.ROWS), (files, Level.FILES))
+    chosen = ((what.deep, Level.DEEP), (what.rows, Level.ROWS), (what.files, Level.FILES))
     level = next((level for wanted, level in chosen if wanted), Level.METADATA)
-    if repair:
+    if mending.repair:
         if level is not Level.METADATA:
             raise InvalidRequestError(
                 "--repair contradicts --files, --rows and --deep: a repair reads what it needs"
             )
-        wait_ms = None if wait is None else parse_duration_ms(wait)
-        return _repair(session, table, repair, branch, wait_ms, is_agreed=yes and not dry_run)
-    if yes or dry_run or branch != "main" or wait is not None:
+        return _repair(session, table, mending)
+    if given(mending):
         raise InvalidRequestError("--yes, --dry-run, --branch and --wait need --repair")
     try:
         loaded = session.table(table)
@@ -75,15 +76,7 @@ def check(
     return check_table(session, loaded, level)
 
 
-def _repair(
-    session: Session,
-    name: str,
-    repairs: list[str],
-    branch: str,
-    wait_ms: int | None,
-    *,
-    is_agreed: bool,
-) -> Outcome:
+def _repair(session: Session, name: str, mending: Repair) -> Outcome:
     """Show what would be repaired or, if the user agrees, repair it."""
     from lake.core.maintain.repair.execute import execute
     from lake.core.maintain.repair.names import repairs_of
@@ -91,12 +84,14 @@ def _repair(
     from lake.core.maintain.repair.report import preview
     from lake.core.transaction.locks.table_lock import with_table_lock
 
-    options = RepairOptions(repairs_of(repairs), branch)
+    options = RepairOptions(repairs_of(mending.repair), mending.branch)
     loaded = session.table(name)
-    if not is_agreed:
+    if mending.dry_run or not mending.yes:
         return preview(plan_repairs(loaded, options), verbose=session.settings.verbose)
 
     def work(now: Table, operation_id: str) -> Outcome:
         return execute(session, now, options, operation_id)
 
-    return with_table_lock(session, loaded, work, command="check", branch=branch, wait_ms=wait_ms)
+    return with_table_lock(
+        session, loaded, work, command="check", branch=mending.branch, wait_ms=mending.wait
+    )

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import DryRun, IgnoreUnreadable, ReplaceOutput, TableArgument, Wait
-from lake.commands.parsing import older_than_ms, parse_choice, parse_prefixes, parse_share
-from lake.commands.scan import output_of
+from lake.commands.groups import Flag, flags_given
+from lake.commands.options import (
+    IgnoreUnreadable,
+    Replace,
+    TableArgument,
+    UnsafeRetention,
+    WholeTableRun,
+)
+from lake.commands.outputs import OutputOptions, output_of
+from lake.commands.parsing import older_than_ms, parse_prefixes, parse_share
 from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 from lake.core.maintain.orphans.options import (
     DEFAULT_AGE_MS,
     CleanOptions,
@@ -25,79 +32,87 @@ if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
 
 
+@dataclass(frozen=True, kw_only=True)
+class WhatToDo:
+    """What to do."""
+
+    quarantine: Annotated[bool, Flag("Move the files to .lake-trash in the table's folder.")] = (
+        False
+    )
+    delete: Annotated[bool, Flag("Delete the files permanently.")] = False
+    restore: Annotated[str | None, Flag("Move the files of this run back.", "RUN")] = None
+    purge: Annotated[str | None, Flag("Delete the files that this run moved away.", "RUN")] = None
+    purge_older_than: Annotated[
+        str | None, Flag("Delete the files that were moved away before this.", "14d|TIME")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhichFiles:
+    """Which files."""
+
+    older_than: Annotated[str, Flag("Keep files that are younger than this.", "7d|TIME")] = "7d"
+    location: Annotated[
+        tuple[str, ...], Flag("Also list this earlier folder of the table; repeatable.", "FOLDER")
+    ] = ()
+    inventory: Annotated[
+        str | None,
+        Flag(
+            "Read this inventory of the store instead of listing the data folders.", "FILE|FOLDER"
+        ),
+    ] = None
+    exclude: Annotated[
+        tuple[str, ...], Flag("Keep the files whose paths match; repeatable.", "GLOB")
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EqualLocations:
+    """Equal locations."""
+
+    prefix_mismatch: Annotated[
+        PrefixMismatch,
+        Flag("What to do if only scheme or authority differ from a referenced file's."),
+    ] = PrefixMismatch.ERROR
+    equal_schemes: Annotated[
+        tuple[str, ...], Flag("Compare scheme A as scheme B; repeatable.", "A=B")
+    ] = ()
+    equal_authorities: Annotated[
+        tuple[str, ...], Flag("Compare bucket or host A as B; repeatable.", "A=B")
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Safety:
+    """Safety."""
+
+    max_share: Annotated[
+        str, Flag("Refuse to remove more of the files or bytes than this.", "PERCENT")
+    ] = "50%"
+    unsafe_retention: UnsafeRetention = False
+    ignore_unreadable: IgnoreUnreadable = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOfFiles:
+    """List of the files."""
+
+    output: Annotated[
+        str | None,
+        Flag("Write all files that no snapshot references, each with its reason.", "FILE"),
+    ] = None
+    replace: Replace = False
+
+
 def clean(
     context: typer.Context,
     table: TableArgument,
-    quarantine: Annotated[
-        bool,
-        typer.Option("--quarantine", help="Move the files to .lake-trash in the table's folder."),
-    ] = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete the files permanently.")] = False,
-    older_than: Annotated[
-        str, typer.Option(metavar="7d|TIME", help="Keep files that are younger than this.")
-    ] = "7d",
-    location: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FOLDER", help="Also list this earlier folder of the table; repeatable."
-        ),
-    ] = None,
-    inventory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|FOLDER",
-            help="Read this inventory of the store instead of listing the data folders.",
-        ),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GLOB", help="Keep the files whose paths match; repeatable."),
-    ] = None,
-    max_share: Annotated[
-        str,
-        typer.Option(
-            metavar="PERCENT", help="Refuse to remove more of the files or bytes than this."
-        ),
-    ] = "50%",
-    prefix_mismatch: Annotated[
-        str,
-        typer.Option(
-            metavar="error|ignore",
-            help="What to do if only scheme or authority differ from a referenced file's.",
-        ),
-    ] = "error",
-    equal_schemes: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A=B", help="Compare scheme A as scheme B; repeatable."),
-    ] = None,
-    equal_authorities: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A=B", help="Compare bucket or host A as B; repeatable."),
-    ] = None,
-    unsafe_retention: Annotated[
-        bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
-    ] = False,
-    ignore_unreadable: IgnoreUnreadable = False,
-    restore: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Move the files of this run back.")
-    ] = None,
-    purge: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Delete the files that this run moved away.")
-    ] = None,
-    purge_older_than: Annotated[
-        str | None,
-        typer.Option(metavar="14d|TIME", help="Delete the files that were moved away before this."),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write all files that no snapshot references, each with its reason.",
-        ),
-    ] = None,
-    replace_output: ReplaceOutput = False,
-    wait: Wait = None,
-    dry_run: DryRun = False,
+    what: WhatToDo,
+    which: WhichFiles,
+    equal: EqualLocations,
+    safety: Safety,
+    listed: ListOfFiles,
+    run: WholeTableRun,
 ) -> Outcome:
     """Find, move or delete files that no snapshot references.
 
@@ -111,54 +126,43 @@ def clean(
     from lake.core.transaction.locks.store_clock import require_clock, require_clock_of
     from lake.core.transaction.locks.table_lock import with_table_lock
 
-    _check(
-        {
-            "--quarantine": quarantine,
-            "--delete": delete,
-            "--restore": restore is not None,
-            "--purge": purge is not None,
-            "--purge-older-than": purge_older_than is not None,
-        },
-        dry_run=dry_run,
-    )
-    report = _report(context, output, replace_it=replace_output)
-    if report is not None and (restore or purge or purge_older_than):
+    _check(what, dry_run=run.dry_run)
+    removes = what.quarantine or what.delete
+    changes = any(vars(what).values())
+    report = _report(context, listed)
+    if report is not None and changes and not removes:
         raise InvalidRequestError("--output needs a list of orphan files")
     session = session_of(context)
     now_ms = session.clock.now_ms()
-    mode = Mode.QUARANTINE if quarantine else Mode.DELETE if delete else Mode.LIST
     options = CleanOptions(
-        older_than_ms=older_than_ms(older_than, now_ms) or now_ms - DEFAULT_AGE_MS,
-        mode=mode,
-        locations=tuple(location or ()),
-        inventory=inventory,
-        excluded=tuple(exclude or ()),
-        max_share=parse_share(max_share, "--max-share"),
-        prefix_mismatch=PrefixMismatch(
-            parse_choice(prefix_mismatch, "--prefix-mismatch", list(PrefixMismatch))
-        ),
-        equal_schemes=parse_prefixes(equal_schemes, "--equal-schemes"),
-        equal_authorities=parse_prefixes(equal_authorities, "--equal-authorities"),
-        unsafe=unsafe_retention,
-        ignore_unreadable=ignore_unreadable,
+        older_than=older_than_ms(which.older_than, now_ms) or now_ms - DEFAULT_AGE_MS,
+        mode=Mode.QUARANTINE if what.quarantine else Mode.DELETE if what.delete else Mode.LIST,
+        location=which.location,
+        inventory=which.inventory,
+        exclude=which.exclude,
+        max_share=parse_share(safety.max_share, "--max-share"),
+        prefix_mismatch=equal.prefix_mismatch,
+        equal_schemes=parse_prefixes(equal.equal_schemes, "--equal-schemes"),
+        equal_authorities=parse_prefixes(equal.equal_authorities, "--equal-authorities"),
+        unsafe_retention=safety.unsafe_retention,
+        ignore_unreadable=safety.ignore_unreadable,
     )
-    purge_ms = older_than_ms(purge_older_than, now_ms)
-    wait_ms = None if wait is None else parse_duration_ms(wait)
-    removing = [purge] if purge is not None else None
+    purge_ms = older_than_ms(what.purge_older_than, now_ms)
+    removing = [what.purge] if what.purge is not None else None
     try:
         loaded = session.table(table)
     except NotFoundError:
-        if len(options.locations) != 1 or (removing is None and purge_ms is None):
+        if len(options.location) != 1 or (removing is None and purge_ms is None):
             raise
-        place = execute.trash_of_dropped(session, table, options.locations[0])
+        place = execute.trash_of_dropped(session, table, options.location[0])
         if removing is None:
             require_clock_of(session, place.storage, place.folder, place.name)
             removing = execute.runs_older_than(place, purge_ms or 0)
         return execute.purge(session, place, removing)
 
     def work(now: Table, operation_id: str) -> Outcome:
-        if restore is not None:
-            return execute.restore(session, now, restore)
+        if what.restore is not None:
+            return execute.restore(session, now, what.restore)
         place = Trash.of(now)
         if removing is not None:
             return execute.purge(session, place, removing, now)
@@ -173,18 +177,19 @@ def clean(
             write_report(plan, report)
         return plan
 
-    if dry_run or not (quarantine or delete or restore or purge or purge_older_than):
+    if run.dry_run or not changes:
         return execute.preview(session, planned(loaded))
-    typed = restore is not None or purge is not None
+    typed = what.restore is not None or what.purge is not None
     return with_table_lock(
-        session, loaded, work, command="clean", wait_ms=wait_ms, repeated=not typed
+        session, loaded, work, command="clean", wait_ms=run.wait, repeated=not typed
     )
 
 
-def _report(context: typer.Context, path: str | None, *, replace_it: bool) -> Output | None:
-    if path is None and not replace_it:
+def _report(context: typer.Context, listed: ListOfFiles) -> Output | None:
+    path = listed.output
+    if path is None and not listed.replace:
         return None
-    output = output_of(context, path, None, replace_it=replace_it)
+    output = output_of(context, OutputOptions(output=path, replace=listed.replace))
     if output is not None and not (output.single and output.path):
         raise InvalidRequestError(
             f"--output is {path!r}, not the name of a file", hint="write it as: orphans.parquet"
@@ -192,9 +197,9 @@ def _report(context: typer.Context, path: str | None, *, replace_it: bool) -> Ou
     return output
 
 
-def _check(modes: dict[str, bool], *, dry_run: bool) -> None:
-    given = [name for name, is_given in modes.items() if is_given]
-    if len(given) > 1:
-        raise InvalidRequestError(f"{' and '.join(given)} contradict each other")
-    if dry_run and given and given[0] not in {"--quarantine", "--delete"}:
-        raise InvalidRequestError(f"{given[0]} has no --dry-run")
+def _check(what: WhatToDo, *, dry_run: bool) -> None:
+    chosen = flags_given(what)
+    if len(chosen) > 1:
+        raise InvalidRequestError(f"{' and '.join(chosen)} contradict each other")
+    if dry_run and chosen and not (what.quarantine or what.delete):
+        raise InvalidRequestError(f"{chosen[0]} has no --dry-run")

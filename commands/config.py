@@ -9,24 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from lake.commands.defaults import Setting, project_folder, settings_of, working_folder
+from lake.commands.groups import Flag
 from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.base.options import Option, spell_options
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.redaction import MASK, Redactor, is_secret
 from lake.core.base.trust import folders as trust_store
 
-_SPELLED = {Option.TRUSTED: "lake config --trust", Option.SPARK_CONF: "--spark-conf"}
+_SPELLED = {Option.TRUST: "lake config --trust", Option.SPARK_CONF: "--spark-conf"}
 
 
 def config(
     context: typer.Context,
     trust: Annotated[
-        bool,
-        typer.Option("--trust", help="From now on, believe this folder's files about addresses."),
+        bool, Flag("From now on, believe this folder's files about addresses.")
     ] = False,
-    untrust: Annotated[
-        bool, typer.Option("--untrust", help="Withdraw the trust in this folder.")
-    ] = False,
+    untrust: Annotated[bool, Flag("Withdraw the trust in this folder.")] = False,
 ) -> Outcome:
     """Show the settings in effect, or trust this folder's files.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lake.commands.context import session_of
+from lake.commands.groups import Flag
 from lake.commands.options import DryRun, TableArgument
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Detail, Outcome, Status
@@ -24,8 +25,7 @@ def consumers(
     context: typer.Context,
     table: TableArgument,
     dropped_consumer: Annotated[
-        str | None,
-        typer.Option("--drop", metavar="NAME", help="Remove this consumer's protection."),
+        str | None, Flag("Remove this consumer's protection.", "NAME", name="--drop")
     ] = None,
     dry_run: DryRun = False,
 ) -> Outcome:

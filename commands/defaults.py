@@ -30,7 +30,7 @@ CATALOG_TYPES = ("sql", "hadoop")
 ENGINES = ("auto", "spark", "inline")
 COLUMNS = ("fit", "all")
 COLORS = ("auto", "always", "never")
-_CHOICES = {
+CHOICES = {
     "catalog-type": CATALOG_TYPES,
     "engine": ENGINES,
     "columns": COLUMNS,
@@ -249,7 +249,7 @@ def _checked(path: str, name: str, value: Any) -> Any:
         raise RefusedError(f"{where} contains a secret", hint="project files are shared")
     if name == "warehouse" and "://" not in value:
         return os.path.join(os.path.dirname(path), os.path.expanduser(value))
-    return parse_choice(value, where, _CHOICES[name]) if name in _CHOICES else value
+    return parse_choice(value, where, CHOICES[name]) if name in CHOICES else value
 
 
 def _checked_spark_conf(where: str, value: Any) -> dict[str, str]:

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lake.commands.context import report_commits, session_of
+from lake.commands.groups import Flag, given
 from lake.commands.options import (
-    Branch,
-    DryRun,
     MaxCommits,
-    OnCommit,
     PartialProgress,
     TableArgument,
-    Wait,
+    ThisRun,
     Where,
 )
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.maintain.delete_conversion.plan import DeletePlan
@@ -31,57 +28,59 @@ if TYPE_CHECKING:
     from lake.core.transaction.session import Session
 
 
+@dataclass(frozen=True, kw_only=True)
+class WhatToDo:
+    """What to do."""
+
+    rewrite: Annotated[bool, Flag("Replace many position delete files by few, or by vectors.")] = (
+        False
+    )
+    convert: Annotated[bool, Flag("Convert equality deletes to position deletes or vectors.")] = (
+        False
+    )
+    exact: Annotated[bool, Flag("Also count the rows that each delete file deletes.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Amount of work."""
+
+    max_files: Annotated[
+        int | None,
+        Flag("Maximum data files to convert, or delete files to rewrite, in total.", "N"),
+    ] = None
+    partial_progress: PartialProgress = False
+    max_commits: MaxCommits = None
+
+
 def deletes(
     context: typer.Context,
     table: TableArgument,
-    rewrite: Annotated[
-        bool,
-        typer.Option("--rewrite", help="Replace many position delete files by few, or by vectors."),
-    ] = False,
-    convert: Annotated[
-        bool,
-        typer.Option("--convert", help="Convert equality deletes to position deletes or vectors."),
-    ] = False,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Also count the rows that each delete file deletes.")
-    ] = False,
+    what: WhatToDo,
+    amount: Work,
+    run: ThisRun,
+    *,
     where: Where = None,
-    max_files: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Maximum data files to convert, or delete files to rewrite, in total."
-        ),
-    ] = None,
-    partial_progress: PartialProgress = False,
-    max_commits: MaxCommits = None,
-    branch: Branch = "main",
-    wait: Wait = None,
-    on_commit: OnCommit = None,
-    dry_run: DryRun = False,
 ) -> Outcome:
     """Show a table's delete files and what they apply to.
 
     A delete file that applies to no data file is dangling: it deletes nothing.
     """
-    if rewrite and convert:
+    if what.rewrite and what.convert:
         raise InvalidRequestError(
             "--rewrite and --convert exclude each other", hint="run one after the other"
         )
-    if exact and (rewrite or convert):
+    changes = what.rewrite or what.convert
+    if what.exact and changes:
         raise InvalidRequestError("--exact counts rows, and needs neither --rewrite nor --convert")
-    limits = {
-        "max_files": max_files,
-        "partial_progress": partial_progress or None,
-        "max_commits": max_commits,
-    }
-    given = {name: value for name, value in limits.items() if value is not None}
-    if rewrite or convert:
-        change = _Change(branch, rewrite, where, given)
-        report_commits(context, on_commit)
-        if dry_run:
+    limits = given(amount)
+    if changes:
+        change = _Change(run.branch, what.rewrite, where, limits)
+        report_commits(context, run.on_commit)
+        if run.dry_run:
             return change.preview(session_of(context), table)
-        return change.run(session_of(context), table, wait)
-    if dry_run or given or any(option is not None for option in (where, wait, on_commit)):
+        return change.run(session_of(context), table, run.wait)
+    if limits or where is not None or given(run).keys() - {"branch"}:
         raise InvalidRequestError(
             "--where, --max-files, --partial-progress, --max-commits, --dry-run, --wait and --on-commit need "
             "--rewrite or --convert"
@@ -89,7 +88,9 @@ def deletes(
     from lake.core.read.inspection.deletes import list_deletes
 
     session = session_of(context)
-    return list_deletes(session.table(table), branch=branch, exact=session if exact else None)
+    return list_deletes(
+        session.table(table), branch=run.branch, exact=session if what.exact else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +127,12 @@ class _Change:
         limits = self._limits()
         return preview(self._plan(session.table(table)), limits)
 
-    def run(self, session: Session, table: str, wait: str | None) -> Outcome:
+    def run(self, session: Session, table: str, wait: int | None) -> Outcome:
         """Change the table, unless another maintenance run works on it."""
         from lake.core.maintain.delete_conversion.execute import execute
         from lake.core.transaction.locks.table_lock import with_table_lock
 
         limits = self._limits()
-        wait_ms = None if wait is None else parse_duration_ms(wait)
 
         def work(now: Table, run: str) -> Outcome:
             plan = partial(self._plan, run=run)
@@ -144,6 +144,6 @@ class _Change:
             work,
             command="deletes",
             branch=self.branch,
-            wait_ms=wait_ms,
+            wait_ms=wait,
             repeated=True,
         )

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import DryRun, IgnoreUnreadable, TableArgument, Wait
-from lake.core.base.errors import InvalidRequestError, LakeError
+from lake.commands.groups import Flag, require
+from lake.commands.options import IgnoreUnreadable, TableArgument, WholeTableRun
+from lake.core.base.errors import LakeError
 from lake.core.base.outcome import Outcome, Status
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
 
-def drop(
-    context: typer.Context,
-    table: TableArgument,
-    purge: Annotated[
-        bool, typer.Option("--purge", help="Also delete the files of the table; needs --yes.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Delete the files; without it, --purge only lists them.")
-    ] = False,
-    ignore_unreadable: IgnoreUnreadable = False,
-    wait: Wait = None,
-    dry_run: DryRun = False,
-) -> Outcome:
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """What is removed."""
+
+    purge: Annotated[bool, Flag("Also delete the files of the table; needs --yes.")] = False
+    yes: Annotated[bool, Flag("Delete the files; without it, --purge only lists them.")] = False
+    ignore_unreadable: IgnoreUnreadable = False
+
+
+def drop(context: typer.Context, table: TableArgument, files: Files, run: WholeTableRun) -> Outcome:
     """Drop a table; its files stay unless they are purged.
 
     A table that was dropped without --purge comes back with lake register and the location of its
@@ -38,19 +36,14 @@ def drop(
     """
     from lake.core.maintain.definition import drop as dropping
 
-    if yes and not purge:
-        raise InvalidRequestError("--yes needs --purge")
-    if ignore_unreadable and not purge:
-        raise InvalidRequestError("--ignore-unreadable needs --purge")
-    wait_ms = None if wait is None else parse_duration_ms(wait)
+    if not files.purge:
+        require("--purge", files)
     session = session_of(context)
     loaded = session.table(table)
-    if dry_run or (purge and not yes):
-        plan = dropping.plan_drop(session, loaded, purge=purge, ignore_unreadable=ignore_unreadable)
-        return dropping.preview(plan)
-    outcome = dropping.drop(
-        session, loaded, purge=purge, ignore_unreadable=ignore_unreadable, wait_ms=wait_ms
-    )
+    purged = {"purge": files.purge, "ignore_unreadable": files.ignore_unreadable}
+    if run.dry_run or (files.purge and not files.yes):
+        return dropping.preview(dropping.plan_drop(session, loaded, **purged))
+    outcome = dropping.drop(session, loaded, **purged, wait_ms=run.wait)
     if outcome.status in {Status.DONE, Status.PARTIAL}:
         _warn_of_trash(session, loaded)
     return outcome

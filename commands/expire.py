@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import report_commits, session_of
-from lake.commands.options import DryRun, OnCommit, TableArgument, Wait, absolute_time
+from lake.commands.groups import Flag
+from lake.commands.options import (
+    OnCommit,
+    TableArgument,
+    UnsafeRetention,
+    WholeTableRun,
+    absolute_time,
+)
 from lake.commands.parsing import older_than_ms
 from lake.core.base.outcome import Outcome
 from lake.core.base.units import parse_duration_ms
@@ -20,44 +28,44 @@ if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
 
 
+@dataclass(frozen=True, kw_only=True)
+class WhichSnapshots:
+    """Which snapshots."""
+
+    older_than: Annotated[str | None, Flag("Expire snapshots older than this.", "5d|TIME")] = None
+    retain_last: Annotated[int | None, Flag("Keep at least N snapshots of each branch.", "N")] = (
+        None
+    )
+    snapshot: Annotated[
+        tuple[str, ...], Flag("Expire this snapshot; repeatable.", "REF", callback=absolute_time)
+    ] = ()
+    branch: Annotated[str | None, Flag("Expire snapshots of this branch only.", "NAME")] = None
+    keep_checkpoints: Annotated[
+        str,
+        Flag(
+            "Keep the snapshots that Flink jobs with a commit in this period need to restore.",
+            "DURATION",
+        ),
+    ] = "7d"
+    unsafe_retention: UnsafeRetention = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIsRemoved:
+    """What is removed."""
+
+    keep_files: Annotated[bool, Flag("Change the metadata only; delete no files.")] = False
+    clean_metadata: Annotated[bool, Flag("Also remove unused schemas and specs.")] = False
+
+
 def expire(
     context: typer.Context,
     table: TableArgument,
-    older_than: Annotated[
-        str | None, typer.Option(metavar="5d|TIME", help="Expire snapshots older than this.")
-    ] = None,
-    retain_last: Annotated[
-        int | None, typer.Option(metavar="N", help="Keep at least N snapshots of each branch.")
-    ] = None,
-    snapshot: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="REF", callback=absolute_time, help="Expire this snapshot; repeatable."
-        ),
-    ] = None,
-    keep_files: Annotated[
-        bool, typer.Option("--keep-files", help="Change the metadata only; delete no files.")
-    ] = False,
-    clean_metadata: Annotated[
-        bool, typer.Option("--clean-metadata", help="Also remove unused schemas and specs.")
-    ] = False,
-    keep_checkpoints: Annotated[
-        str,
-        typer.Option(
-            metavar="DURATION",
-            help="Keep the snapshots that Flink jobs with a commit in this period need to restore.",
-        ),
-    ] = "7d",
-    unsafe_retention: Annotated[
-        bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
-    ] = False,
-    branch: Annotated[
-        str | None,
-        typer.Option("--branch", metavar="NAME", help="Expire snapshots of this branch only."),
-    ] = None,
-    wait: Wait = None,
+    which: WhichSnapshots,
+    what: WhatIsRemoved,
+    run: WholeTableRun,
+    *,
     on_commit: OnCommit = None,
-    dry_run: DryRun = False,
 ) -> Outcome:
     """Remove old snapshots and the files only they use."""
     from lake.core.maintain.expiration.execute import execute, file_details, preview
@@ -69,22 +77,18 @@ def expire(
 
     report_commits(context, on_commit)
     session = session_of(context)
-    named = snapshot or []
     requested = RetentionOptions(
-        older_than_ms=older_than_ms(older_than, session.clock.now_ms()),
-        retain_last=retain_last,
-        unsafe=unsafe_retention,
-        branch=branch,
-        keep_checkpoints_ms=parse_duration_ms(keep_checkpoints),
+        older_than=older_than_ms(which.older_than, session.clock.now_ms()),
+        retain_last=which.retain_last,
+        unsafe_retention=which.unsafe_retention,
+        branch=which.branch,
+        keep_checkpoints=parse_duration_ms(which.keep_checkpoints),
     )
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     loaded = session.table(table)
 
     def planned(now: Table) -> ExpirationPlan:
-        options = replace(requested, snapshot_ids=_snapshots(now, named))
-        return plan_expiration(
-            session, now, options, clean_metadata=clean_metadata, keep_files=keep_files
-        )
+        options = replace(requested, snapshot_ids=_snapshots(now, which.snapshot))
+        return plan_expiration(session, now, options, **vars(what))
 
     def with_files(outcome: Outcome, plan: ExpirationPlan) -> Outcome:
         if not session.settings.verbose:
@@ -93,19 +97,25 @@ def expire(
 
     def work(now: Table, operation_id: str) -> Outcome:
         require_clock(session, now)
-        if named and not keep_files:
+        if which.snapshot and not what.keep_files:
             # A killed run may have removed these snapshots already, and left their files.
             JournalRecovery(session, now).finish(now, Removed())
         plan = planned(now)
         return with_files(execute(session, plan, operation_id), plan)
 
-    if dry_run:
+    if run.dry_run:
         plan = planned(loaded)
         return with_files(preview(plan), plan)
     return with_table_lock(
-        session, loaded, work, command="expire", branch=branch, wait_ms=wait_ms, repeated=True
+        session,
+        loaded,
+        work,
+        command="expire",
+        branch=which.branch,
+        wait_ms=run.wait,
+        repeated=True,
     )
 
 
-def _snapshots(table: Table, names: list[str]) -> tuple[int, ...]:
+def _snapshots(table: Table, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(resolve(table.metadata, name).snapshot_id for name in names))

@@ -2,58 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import report_commits, session_of
-from lake.commands.options import Branch, DryRun, OnCommit, TableArgument, Wait
+from lake.commands.groups import Flag
+from lake.commands.options import TableArgument, ThisRun, UnsafeRetention
 from lake.commands.parsing import older_than_ms
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
 
 
-def expire_partitions(
-    context: typer.Context,
-    table: TableArgument,
-    older_than: Annotated[
-        str,
-        typer.Option(
-            metavar="90d|TIME",
-            help="Remove partitions whose rows are all older.",
-            show_default=False,
-        ),
-    ],
+@dataclass(frozen=True, kw_only=True)
+class WhichPartitions:
+    """Which partitions."""
+
+    older_than: Annotated[str, Flag("Remove partitions whose rows are all older.", "90d|TIME")]
     by: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Partition field, or its column, that gives the time."),
-    ] = None,
+        str | None, Flag("Partition field, or its column, that gives the time.", "NAME")
+    ] = None
     strategy: Annotated[
         str,
-        typer.Option(
-            metavar="values-time|update-time",
-            help="Whether the age is that of the partition's value or of its last change.",
+        Flag(
+            "Whether the age is that of the partition's value or of its last change.",
+            "values-time|update-time",
         ),
-    ] = "values-time",
-    format_name: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="FORMAT", help="Format of a text or integer, e.g. %Y%m%d."
-        ),
-    ] = None,
-    most: Annotated[
-        int, typer.Option("--max", metavar="N", help="Remove at most N partitions, oldest first.")
-    ] = 100,
-    unsafe_retention: Annotated[
-        bool, typer.Option("--unsafe-retention", help="Allow --older-than of less than 24 hours.")
-    ] = False,
-    branch: Branch = "main",
-    wait: Wait = None,
-    on_commit: OnCommit = None,
-    dry_run: DryRun = False,
+    ] = "values-time"
+    format: Annotated[str | None, Flag("Format of a text or integer, e.g. %Y%m%d.", "FORMAT")] = (
+        None
+    )
+    most: Annotated[int, Flag("Remove at most N partitions, oldest first.", "N", name="--max")] = (
+        100
+    )
+    unsafe_retention: UnsafeRetention = False
+
+
+def expire_partitions(
+    context: typer.Context, table: TableArgument, which: WhichPartitions, run: ThisRun
 ) -> Outcome:
     """Remove partitions whose rows are all older than a limit.
 
@@ -69,20 +58,19 @@ def expire_partitions(
     from lake.core.transaction.locks.store_clock import require_clock
     from lake.core.transaction.locks.table_lock import with_table_lock
 
-    report_commits(context, on_commit)
+    report_commits(context, run.on_commit)
     session = session_of(context)
     options = PartitionExpirationOptions(
-        older_than_ms=older_than_ms(older_than, session.clock.now_ms()) or 0,
-        by=by,
-        strategy=strategy,
-        format=format_name,
-        most=most,
-        branch=branch,
-        unsafe=unsafe_retention,
+        older_than=older_than_ms(which.older_than, session.clock.now_ms()) or 0,
+        by=which.by,
+        strategy=which.strategy,
+        format=which.format,
+        most=which.most,
+        branch=run.branch,
+        unsafe_retention=which.unsafe_retention,
     )
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     loaded = session.table(table)
-    if dry_run:
+    if run.dry_run:
         plan = plan_partition_expiration(loaded, options, session.clock.now_ms())
         return preview(plan, verbose=session.settings.verbose)
 
@@ -96,7 +84,7 @@ def expire_partitions(
         loaded,
         work,
         command="expire-partitions",
-        branch=branch,
-        wait_ms=wait_ms,
+        branch=run.branch,
+        wait_ms=run.wait,
         repeated=True,
     )

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import (
-    OutputFormat,
-    OutputPath,
-    ReplaceOutput,
-    TableArgument,
-    Where,
-    absolute_time,
-)
-from lake.commands.parsing import parse_choice, parse_names
-from lake.commands.scan import output_of
+from lake.commands.groups import Flag
+from lake.commands.options import TableArgument, Where, absolute_time, names
+from lake.commands.outputs import OutputOptions, output_of
+from lake.commands.parsing import parse_choice
 from lake.core.base.outcome import Outcome
 
 _KINDS = (
@@ -31,23 +26,16 @@ def inspect(
     metadata_table: Annotated[
         str, typer.Argument(metavar="|".join(_KINDS), help="Metadata table.", show_default=False)
     ],
-    branch: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Branch to read [default: main].")
-    ] = None,
+    *,
+    target: OutputOptions,
+    branch: Annotated[str | None, Flag("Branch to read [default: main].", "NAME")] = None,
     snapshot: Annotated[
         str | None,
-        typer.Option(
-            metavar="REF",
-            callback=absolute_time,
-            help="Snapshot to read: id, tag, branch or @TIME.",
-        ),
+        Flag("Snapshot to read: id, tag, branch or @TIME.", "REF", callback=absolute_time),
     ] = None,
     where: Where = None,
-    select: Annotated[str | None, typer.Option(metavar="a,b", help="Columns to show.")] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Show at most N rows.")] = None,
-    output: OutputPath = None,
-    output_format: OutputFormat = None,
-    replace_output: ReplaceOutput = False,
+    select: Annotated[Sequence[str] | None, names("Columns to show.", "a,b")] = None,
+    limit: Annotated[int | None, Flag("Show at most N rows.", "N")] = None,
 ) -> Outcome:
     """Show or write one of Iceberg's metadata tables.
 
@@ -61,9 +49,9 @@ def inspect(
         branch=branch,
         snapshot=snapshot,
         where=where,
-        select=parse_names(select),
+        select=select,
         limit=limit,
     )
-    target = output_of(context, output, output_format, replace_it=replace_output)
+    output = output_of(context, target)
     session = session_of(context)
-    return inspect_table(session, session.table(table), options, target)
+    return inspect_table(session, session.table(table), options, output)

@@ -1,23 +1,16 @@
-"""Arguments and options that several verbs share."""
+"""Options that several verbs share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.parsing import absolute_ref
-from lake.core.base.options import Option
-
-# The values of options, as the core defines them; help does not import it.
-SOURCE_FORMATS = ("parquet", "csv", "json", "arrow", "orc", "avro")
-EXPORT_FORMATS = ("parquet", "csv", "tsv", "json", "arrow")
-UPSERT_MODES = ("position", "equality", "copy-on-write")
-DELETE_MODES = ("position", "copy-on-write")
-MERGES = ("deduplicate", "first-row", "partial-update")
-CHANGE_MODES = ("upsert", "retract")
+from lake.commands.groups import Flag
+from lake.commands.parsing import absolute_ref, parse_names
+from lake.core.base.units import parse_duration_ms, parse_size
 
 
 def absolute_time(context: typer.Context, value: Any) -> Any:
@@ -34,82 +27,54 @@ def absolute_time(context: typer.Context, value: Any) -> Any:
     return absolute_ref(value, now_ms)
 
 
+def size(text: str) -> Flag:
+    """Return the flag of an option whose value is a size in bytes."""
+    return Flag(text, "SIZE", parse=parse_size)
+
+
+def duration(text: str) -> Flag:
+    """Return the flag of an option whose value is a duration in milliseconds."""
+    return Flag(text, "DURATION", parse=parse_duration_ms)
+
+
+def names(text: str, metavar: str) -> Flag:
+    """Return the flag of an option whose value is a list of names."""
+    return Flag(text, metavar, parse=parse_names)
+
+
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="namespace.table", show_default=False)
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan; change nothing.")]
-Wait = Annotated[
-    str | None,
-    typer.Option("--wait", metavar="DURATION", help="Wait this long for another run to end."),
-]
+DryRun = Annotated[bool, Flag("Show the plan; change nothing.")]
+Wait = Annotated[int | None, duration("Wait this long for another run to end.")]
 IgnoreUnreadable = Annotated[
-    bool,
-    typer.Option(
-        "--ignore-unreadable",
-        help="Go on although another table that may own files there cannot be read.",
-    ),
+    bool, Flag("Go on although another table that may own files there cannot be read.")
 ]
+UnsafeRetention = Annotated[bool, Flag("Allow --older-than of less than 24 hours.")]
 OnCommit = Annotated[
     str | None,
-    typer.Option(
-        "--on-commit",
-        metavar="CMD",
-        help="Run a program after the commit, with the JSON document on its standard input.",
-    ),
+    Flag("Run a program after the commit, with the JSON document on its standard input.", "CMD"),
 ]
-Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="Branch to work on.")]
-OutputPath = Annotated[
-    str | None,
-    typer.Option("--output", metavar="PATH|-", help="Write to a file, a folder, or stdout."),
-]
-OutputFormat = Annotated[
-    str | None,
-    typer.Option(
-        "--output-format",
-        metavar="|".join(EXPORT_FORMATS),
-        help="Format [default: from the output's name].",
-    ),
-]
-ReplaceOutput = Annotated[bool, typer.Option("--replace", help="Replace an existing output.")]
-Where = Annotated[
-    str | None,
-    typer.Option("--where", metavar="EXPR", help="Row filter, e.g. \"id > 5 and name = 'x'\"."),
-]
-PartialProgress = Annotated[
-    bool, typer.Option("--partial-progress", help="Commit parts of the work as they finish.")
-]
-MaxCommits = Annotated[
-    int | None,
-    typer.Option("--max-commits", metavar="N", help="Maximum commits of --partial-progress [10]."),
-]
+Branch = Annotated[str, Flag("Branch to work on.", "NAME")]
+Replace = Annotated[bool, Flag("Replace an existing output.")]
+Where = Annotated[str | None, Flag("Row filter, e.g. \"id > 5 and name = 'x'\".", "EXPR")]
+PartialProgress = Annotated[bool, Flag("Commit parts of the work as they finish.")]
+MaxCommits = Annotated[int | None, Flag("Maximum commits of --partial-progress [10].", "N")]
 
-# Options of the core that verbs declare as a parameter with another name.
-PARAMETERS: Mapping[Option, str] = {
-    Option.CASE_SENSITIVE: "ignore_case",
-    Option.CHECKPOINTS: "checkpoint",
-    Option.COMMIT_BYTES: "commit_size",
-    Option.COMMIT_INTERVAL_MS: "commit_interval",
-    Option.END: "to_snapshot",
-    Option.EPOCH_BYTES: "epoch_size",
-    Option.FORMAT: "format_name",
-    Option.FORMAT_NAME: "output_format",
-    Option.JOB_ID: "job",
-    Option.KEEP_CHECKPOINTS_MS: "keep_checkpoints",
-    Option.LIMIT_BYTES: "prune_limit",
-    Option.LOCAL_MERGE_BYTES: "local_merge",
-    Option.LOCATIONS: "location",
-    Option.METRICS_PATH: "metrics_file",
-    Option.MONITOR_INTERVAL_MS: "monitor_interval",
-    Option.KIND: "auto",
-    Option.OLDER_THAN_MS: "older_than",
-    Option.OVERFLOW: "prune_overflow",
-    Option.QUIET_MS: "quiet_time",
-    Option.REPLACE: "replace_output",
-    Option.SETTLE_MS: "settle",
-    Option.START: "from_snapshot",
-    Option.STARTING: "start",
-    Option.START_AT_MS: "start_at",
-    Option.TRUSTED: "trust",
-    Option.UNSAFE: "unsafe_retention",
-    Option.WAIT_MS: "wait",
-}
+
+@dataclass(frozen=True, kw_only=True)
+class ThisRun:
+    """This run."""
+
+    branch: Branch = "main"
+    wait: Wait = None
+    on_commit: OnCommit = None
+    dry_run: DryRun = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeTableRun:
+    """This run."""
+
+    wait: Wait = None
+    dry_run: DryRun = False

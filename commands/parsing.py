@@ -38,7 +38,7 @@ def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
     return pairs
 
 
-def parse_prefixes(texts: Iterable[str] | None, option: str) -> dict[str, str]:
+def parse_prefixes(texts: Iterable[str], option: str) -> dict[str, str]:
     """Return ``A=B`` texts of schemes or authorities as a mapping; ``s3a`` and ``s3n`` are the scheme ``s3``.
 
     Raises:
@@ -46,7 +46,7 @@ def parse_prefixes(texts: Iterable[str] | None, option: str) -> dict[str, str]:
     """
     pairs = {
         _S3.get(key, key): _S3.get(value, value)
-        for key, value in parse_pairs(texts or (), option).items()
+        for key, value in parse_pairs(texts, option).items()
     }
     pairs = {key: value for key, value in pairs.items() if key != value}
     for name in (*pairs, *pairs.values()):

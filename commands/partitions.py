@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import Branch, TableArgument, Where
+from lake.commands.groups import Flag, require
+from lake.commands.options import Branch, TableArgument, Where, duration
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhichPartitions:
+    """Which partitions."""
+
+    where: Where = None
+    idle: Annotated[int | None, duration("Show which partitions did not change for so long.")] = (
+        None
+    )
+    branch: Branch = "main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """Waiting."""
+
+    wait_for: Annotated[
+        str | None, Flag("Wait until all partitions of this filter are idle.", "EXPR")
+    ] = None
+    timeout: Annotated[int | None, duration("Wait at most this long [default: 1h].")] = None
 
 
 def partitions(
-    context: typer.Context,
-    table: TableArgument,
-    where: Where = None,
-    idle: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="Show which partitions did not change for so long."),
-    ] = None,
-    wait_for: Annotated[
-        str | None,
-        typer.Option(metavar="EXPR", help="Wait until all partitions of this filter are idle."),
-    ] = None,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Wait at most this long [default: 1h].")
-    ] = None,
-    branch: Branch = "main",
+    context: typer.Context, table: TableArgument, which: WhichPartitions, waiting: Waiting
 ) -> Outcome:
     """Show a table's partitions with their sizes and ages.
 
@@ -42,18 +51,15 @@ def partitions(
         wait_until_idle,
     )
 
-    options = PartitionOptions(
-        branch=branch, where=where, idle_ms=None if idle is None else parse_duration_ms(idle)
-    )
+    options = PartitionOptions(**vars(which))
     session = session_of(context)
-    if wait_for is None:
-        if timeout is not None:
-            raise InvalidRequestError("--timeout needs --wait-for")
+    if waiting.wait_for is None:
+        require("--wait-for", waiting)
         return list_partitions(session, session.table(table), options)
-    if where is not None:
+    if which.where is not None:
         raise InvalidRequestError("--wait-for has a filter of its own, and contradicts --where")
-    if idle is None:
+    if which.idle is None:
         raise InvalidRequestError("--wait-for needs --idle", hint="add --idle 15m")
-    waiting = replace(options, where=wait_for)
-    timeout_ms = parse_duration_ms(timeout or "1h")
-    return wait_until_idle(session, session.table(table), waiting, timeout_ms=timeout_ms)
+    options = replace(options, where=waiting.wait_for)
+    timeout_ms = _HOUR_MS if waiting.timeout is None else waiting.timeout
+    return wait_until_idle(session, session.table(table), options, timeout_ms=timeout_ms)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
+from lake.commands.groups import Flag
 from lake.commands.options import Branch, DryRun, TableArgument
 from lake.core.base.outcome import Outcome
 
@@ -14,12 +15,7 @@ from lake.core.base.outcome import Outcome
 def publish(
     context: typer.Context,
     table: TableArgument,
-    wap_id: Annotated[
-        str,
-        typer.Option(
-            metavar="ID", help="Id under which the snapshot was staged.", show_default=False
-        ),
-    ],
+    wap_id: Annotated[str, Flag("Id under which the snapshot was staged.", "ID")],
     branch: Branch = "main",
     dry_run: DryRun = False,
 ) -> Outcome:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
+from lake.commands.groups import Flag
 from lake.commands.options import DryRun, TableArgument
 from lake.core.base.outcome import Outcome
 
@@ -24,9 +25,8 @@ def register(
     ],
     keep_files_forever: Annotated[
         bool,
-        typer.Option(
-            "--keep-files-forever",
-            help="Register a copy, or a table of another catalog: no file of it is ever deleted (gc.enabled=false).",
+        Flag(
+            "Register a copy, or a table of another catalog: no file of it is ever deleted (gc.enabled=false)."
         ),
     ] = False,
     dry_run: DryRun = False,

@@ -9,7 +9,6 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.options import DryRun, TableArgument, Wait
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 
 
 def rename(
@@ -29,7 +28,6 @@ def rename(
     from lake.core.maintain.definition.rename import check_name, execute
     from lake.core.transaction.locks.table_lock import with_table_lock
 
-    wait_ms = None if wait is None else parse_duration_ms(wait)
     session = session_of(context)
     loaded = session.table(table)
     check_name(session, name)
@@ -40,5 +38,5 @@ def rename(
         loaded,
         lambda now, _: execute(session, now, name, dry_run=False),
         command="rename",
-        wait_ms=wait_ms,
+        wait_ms=wait,
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
+from lake.commands.groups import Flag
 from lake.commands.options import Branch, DryRun, TableArgument, absolute_time
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
@@ -24,11 +25,9 @@ def rollback(
             show_default=False,
         ),
     ] = None,
-    last: Annotated[
-        bool, typer.Option("--last", help="Undo the newest commit: as BRANCH~1.")
-    ] = False,
+    last: Annotated[bool, Flag("Undo the newest commit: as BRANCH~1.")] = False,
     anywhere: Annotated[
-        bool, typer.Option("--any", help="Allow a snapshot outside of the branch's history.")
+        bool, Flag("Allow a snapshot outside of the branch's history.", name="--any")
     ] = False,
     branch: Branch = "main",
     dry_run: DryRun = False,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lake.commands.context import session_of
+from lake.commands.groups import Flag
 from lake.commands.options import Branch, TableArgument
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Detail, Outcome, Status
@@ -23,11 +24,9 @@ def snapshots(
     context: typer.Context,
     table: TableArgument,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also show snapshots outside the branch.")
+        bool, Flag("Also show snapshots outside the branch.", name="--all")
     ] = False,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", help="Show the newest N snapshots only.")
-    ] = None,
+    limit: Annotated[int | None, Flag("Show the newest N snapshots only.", "N")] = None,
     branch: Branch = "main",
 ) -> Outcome:
     """Show a table's snapshots, newest first."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import Branch, DryRun, TableArgument
-from lake.commands.parsing import parse_names
+from lake.commands.groups import Flag
+from lake.commands.options import Branch, DryRun, TableArgument, names
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome
@@ -18,12 +19,10 @@ def stats(
     context: typer.Context,
     table: TableArgument,
     select: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Columns to describe [all that are not nested]."),
+        Sequence[str] | None, names("Columns to describe [all that are not nested].", "NAMES")
     ] = None,
     partitions: Annotated[
-        bool,
-        typer.Option("--partitions", help="Describe the partitions instead, from metadata only."),
+        bool, Flag("Describe the partitions instead, from metadata only.")
     ] = False,
     branch: Branch = "main",
     dry_run: DryRun = False,
@@ -41,7 +40,7 @@ def stats(
 
     if partitions:
         return _of_partitions(context, table, select, branch, dry_run=dry_run)
-    options = StatisticsOptions(branch=branch, select=parse_names(select))
+    options = StatisticsOptions(branch=branch, select=select)
     session = session_of(context)
     loaded = session.table(table)
     if dry_run:
@@ -50,7 +49,7 @@ def stats(
 
 
 def _of_partitions(
-    context: typer.Context, table: str, select: str | None, branch: str, *, dry_run: bool
+    context: typer.Context, table: str, select: Sequence[str] | None, branch: str, *, dry_run: bool
 ) -> Outcome:
     from lake.core.maintain.statistics.partition_execute import execute, preview
     from lake.core.maintain.statistics.partition_plan import plan_partition_statistics

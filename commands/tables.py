@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
+from lake.commands.groups import Flag
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 from lake.core.base.settings import DEFAULT_WAREHOUSE
@@ -20,9 +21,7 @@ def tables(
             metavar="PATTERN", help="Names such as 'db.*', or a namespace.", show_default=False
         ),
     ] = None,
-    all_catalogs: Annotated[
-        bool, typer.Option("--all-catalogs", help="List the tables of all configured catalogs.")
-    ] = False,
+    all_catalogs: Annotated[bool, Flag("List the tables of all configured catalogs.")] = False,
 ) -> Outcome:
     """List the tables of a catalog with their sizes.
 

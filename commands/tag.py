@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from lake.commands.context import session_of
-from lake.commands.options import Branch, DryRun, TableArgument, absolute_time
+from lake.commands.groups import Flag, require
+from lake.commands.options import Branch, DryRun, TableArgument, absolute_time, duration
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetTag:
+    """A tag that is set."""
+
+    at: Annotated[
+        str | None,
+        Flag(
+            "Snapshot to tag: id, tag, branch or @TIME [the newest].", "REF", callback=absolute_time
+        ),
+    ] = None
+    move: Annotated[bool, Flag("Move a tag that refers to another snapshot.")] = False
+    retain: Annotated[int | None, duration("Let expiry drop the tag of an older snapshot.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Periods:
+    """Tags of periods."""
+
+    auto: Annotated[
+        str | None,
+        Flag("Tag the state at the end of the last period.", "hourly|daily|weekly|monthly"),
+    ] = None
+    zone: Annotated[str | None, Flag("Time zone of the periods [default: UTC].", "ZONE")] = None
+    delay: Annotated[int | None, duration("Tag this long after the period's end.")] = None
+    format: Annotated[str | None, Flag("Format of the names, e.g. eod-%Y-%m-%d.", "FORMAT")] = None
+    keep: Annotated[int | None, Flag("Keep the newest N tags of these periods.", "N")] = None
+    backfill: Annotated[bool, Flag("Tag all periods of the retained history.")] = False
 
 
 def tag(
@@ -19,45 +49,10 @@ def tag(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Tag to set.", show_default=False)
     ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REF",
-            callback=absolute_time,
-            help="Snapshot to tag: id, tag, branch or @TIME [the newest].",
-        ),
-    ] = None,
-    move: Annotated[
-        bool, typer.Option("--move", help="Move a tag that refers to another snapshot.")
-    ] = False,
-    drop: Annotated[str | None, typer.Option(metavar="NAME", help="Drop this tag.")] = None,
-    retain: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="Let expiry drop the tag of an older snapshot."),
-    ] = None,
-    auto: Annotated[
-        str | None,
-        typer.Option(
-            metavar="hourly|daily|weekly|monthly",
-            help="Tag the state at the end of the last period.",
-        ),
-    ] = None,
-    zone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Time zone of the periods [default: UTC].")
-    ] = None,
-    delay: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Tag this long after the period's end.")
-    ] = None,
-    format_name: Annotated[
-        str | None,
-        typer.Option("--format", metavar="FORMAT", help="Format of the names, e.g. eod-%Y-%m-%d."),
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option(metavar="N", help="Keep the newest N tags of these periods.")
-    ] = None,
-    backfill: Annotated[
-        bool, typer.Option("--backfill", help="Tag all periods of the retained history.")
-    ] = False,
+    *,
+    one: SetTag,
+    periods: Periods,
+    drop: Annotated[str | None, Flag("Drop this tag.", "NAME")] = None,
     branch: Branch = "main",
     dry_run: DryRun = False,
 ) -> Outcome:
@@ -77,60 +72,45 @@ def tag(
     from lake.core.table.refs.periods import Calendar
     from lake.core.transaction.locks.store_clock import require_clock
 
-    _check(
-        {"NAME": name, "--drop": drop, "--auto": auto},
-        {
-            "--auto": (
-                ("--zone", zone),
-                ("--delay", delay),
-                ("--format", format_name),
-                ("--keep", keep),
-                ("--backfill", backfill or None),
-            ),
-            "NAME": (("--at", at),),
-            "NAME or --auto": (("--retain", retain), ("--move", move or None)),
-            "NAME, --drop or --auto": (("--dry-run", dry_run or None),),
-        },
-    )
-    retain_ms = None if retain is None else parse_duration_ms(retain)
-    periods = None
-    if auto is not None:
-        periods = PeriodTags(
-            calendar=Calendar(auto, zone or "UTC", format_name),
-            delay_ms=0 if delay is None else parse_duration_ms(delay),
-            keep=keep,
-            backfill=backfill,
+    modes = {"NAME": name, "--drop": drop, "--auto": periods.auto}
+    chosen = [word for word, value in modes.items() if value is not None]
+    if len(chosen) > 1:
+        raise InvalidRequestError(f"{' and '.join(chosen)} contradict each other")
+    if periods.auto is None:
+        require("--auto", periods)
+    if one.at is not None and name is None:
+        raise InvalidRequestError("--at needs NAME")
+    if name is None and periods.auto is None:
+        require("NAME or --auto", one)
+    if dry_run and not chosen:
+        raise InvalidRequestError("--dry-run needs NAME, --drop or --auto")
+    kept = None
+    if periods.auto is not None:
+        kept = PeriodTags(
+            calendar=Calendar(periods.auto, periods.zone or "UTC", periods.format),
+            delay_ms=periods.delay or 0,
+            keep=periods.keep,
+            backfill=periods.backfill,
         )
     session = session_of(context)
     loaded = session.table(table)
     if drop is not None:
         changes = plan_drop(loaded, drop)
-    elif periods is not None:
+    elif kept is not None:
         if not dry_run:
             require_clock(session, loaded)
         changes = plan_period_tags(
             loaded,
-            periods,
+            kept,
             branch=branch,
-            retain_ms=retain_ms,
+            retain_ms=one.retain,
             now_ms=session.clock.now_ms(),
-            move=move,
+            move=one.move,
         )
     elif name is not None:
-        changes = plan_tag(loaded, name, at=at, branch=branch, retain_ms=retain_ms, move=move)
+        changes = plan_tag(
+            loaded, name, at=one.at, branch=branch, retain_ms=one.retain, move=one.move
+        )
     else:
         return list_tags(loaded)
     return execute(session, changes, dry_run=dry_run)
-
-
-def _check(
-    modes: dict[str, str | None], needing: dict[str, tuple[tuple[str, object], ...]]
-) -> None:
-    """Refuse several modes at once, and options without the mode that they belong to."""
-    given = [word for word, value in modes.items() if value is not None]
-    if len(given) > 1:
-        raise InvalidRequestError(f"{' and '.join(given)} contradict each other")
-    for mode, options in needing.items():
-        for option, value in options:
-            if value is not None and not any(word in mode for word in given):
-                raise InvalidRequestError(f"{option} needs {mode}")

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lake.commands.groups import given
 from lake.commands.parsing import parse_choice, parse_pairs
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.redaction import is_secret
-from lake.core.base.units import parse_duration_ms, parse_size, parse_time_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from lake.commands.loads.options import Streaming, Topic
     from lake.core.load.continuous.kafka.options import KafkaOptions
-    from lake.core.load.ingest.options import IngestOptions
+    from lake.core.load.continuous.loader import Loader
     from lake.core.transaction.session import Session
 
 _LARGEST_FILE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFlags:
-    """The flags of a load from a topic, as they were given."""
-
-    kafka: str | None = None
-    brokers: str | None = None
-    kafka_conf: Sequence[str] | None = None
-    kafka_conf_file: str | None = None
-    kafka_metadata: Sequence[str] | None = None
-    avro_schema: str | None = None
-    on_gap: str | None = None
-    start: str | None = None
-    start_at: str | None = None
-    stream: str | None = None
-    once: bool = False
-    commit_interval: str | None = None
-    commit_size: str | None = None
-    bad_files: str | None = None
-    skip: Sequence[str] | None = None
-    metrics_file: str | None = None
-    quiet: bool = False
-
-
-def kafka_options(session: Session, options: IngestOptions, flags: TopicFlags) -> KafkaOptions:
+def kafka_options(loader: Loader, streaming: Streaming, *, quiet: bool) -> KafkaOptions:
     """Return the options of a load from a topic; from here on, the secrets among them are not printed.
 
     Raises:
@@ -57,47 +33,43 @@ def kafka_options(session: Session, options: IngestOptions, flags: TopicFlags) -
         parse_skipped,
         parse_start,
     )
-    from lake.core.read.continuous.options import OnGap
 
-    for flag, value in (("--stream", flags.stream), ("--brokers", flags.brokers)):
+    flags, position, arrivals = streaming.topic, streaming.position, streaming.arrivals
+    for flag, value in (("--stream", streaming.stream.stream), ("--brokers", flags.brokers)):
         if value is None:
             raise InvalidRequestError(f"--kafka needs {flag}")
-    given: dict[str, Any] = {}
-    if flags.commit_interval is not None:
-        given["commit_interval_ms"] = parse_duration_ms(flags.commit_interval)
-    if flags.commit_size is not None:
-        given["commit_bytes"] = parse_size(flags.commit_size)
+    chosen = given(streaming.stream)
+    if arrivals.commit_size is not None:
+        chosen["commit_size"] = arrivals.commit_size
     if flags.avro_schema is not None:
-        given["avro_schema"] = _text(flags.avro_schema, "--avro-schema")
-    if flags.start_at is not None:
-        given |= {"starting": TIMESTAMP, "start_at_ms": parse_time_ms(flags.start_at)}
-    if flags.start is not None:
-        given["starting"] = parse_start(flags.start)
-    if flags.on_gap is not None:
-        given["on_gap"] = OnGap(parse_choice(flags.on_gap, "--on-gap", ("fail", "skip")))
+        chosen["avro_schema"] = _text(flags.avro_schema, "--avro-schema")
+    if position.start_at is not None:
+        chosen |= {"start": TIMESTAMP, "start_at": position.start_at}
+    if position.start is not None:
+        chosen["start"] = parse_start(position.start)
+    if position.on_gap is not None:
+        chosen["on_gap"] = OnGap(parse_choice(position.on_gap, "--on-gap", ("fail", "skip")))
+    options = loader.options
     return KafkaOptions(
         topic=flags.kafka or "",
         brokers=flags.brokers or "",
-        stream=flags.stream or "",
         branch=options.branch,
         format=options.format or JSON,
-        conf=_conf(session, flags),
-        kafka_metadata=parse_pairs(list(flags.kafka_metadata or ()), "--kafka-metadata"),
+        conf=_conf(loader.session, flags),
+        kafka_metadata=parse_pairs(flags.kafka_metadata, "--kafka-metadata"),
         evolve=options.evolve,
-        skip=frozenset(map(parse_skipped, flags.skip or ())),
-        bad_files=flags.bad_files,
-        rejects_aside=flags.bad_files is not None and options.rejects is None,
-        metrics_path=flags.metrics_file,
-        quiet=flags.quiet,
-        once=flags.once,
-        **given,
+        skip=frozenset(map(parse_skipped, arrivals.skip)),
+        bad_files=arrivals.bad_files,
+        rejects_aside=arrivals.bad_files is not None and options.rejects is None,
+        quiet=quiet,
+        **chosen,
     )
 
 
-def _conf(session: Session, flags: TopicFlags) -> dict[str, str]:
+def _conf(session: Session, flags: Topic) -> dict[str, str]:
     from lake.core.load.continuous.kafka.options import parse_properties
 
-    shown = parse_pairs(list(flags.kafka_conf or ()), "--kafka-conf")
+    shown = parse_pairs(flags.kafka_conf, "--kafka-conf")
     session.secrets.update(shown)
     for key in filter(is_secret, shown):
         session.warn(

@@ -178,7 +178,7 @@ class _Tour:
         start, end = snapshots[middle - _WEEK], snapshots[middle]
         between = f"--from-snapshot {start} --to-snapshot {end}"
         with self._step(f"lake scan nyc.flights {between} --output week.csv") as say:
-            options = ScanOptions(start=str(start), end=str(end))
+            options = ScanOptions(from_snapshot=str(start), to_snapshot=str(end))
             plan = plan_scan(self.session.table(TABLE), options)
             target = output_to(str(self.folder / "week.csv"), None, replace=True)
             outcome = scan.write(self.session, plan, target)
@@ -228,7 +228,7 @@ class _Tour:
         now = self.session.clock.now_ms()
         command = "lake expire nyc.flights --older-than 0s --retain-last 1 --unsafe-retention"
         with self._step(command) as say:
-            options = RetentionOptions(older_than_ms=now, retain_last=1, unsafe=True)
+            options = RetentionOptions(older_than=now, retain_last=1, unsafe_retention=True)
             table = self.session.table(TABLE)
             plan = plan_expiration(self.session, table, options)
             result = expiration.execute(self.session, plan).result

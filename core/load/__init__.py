@@ -2,5 +2,5 @@
 
 A capability that rewrites or removes what a table has belongs to `maintain`, which imports nothing of this wing.
 
-    plan = plan_replay(session, table, ReplayOptions(checkpoints=paths))
+    plan = plan_replay(session, table, ReplayOptions(checkpoint=paths))
 """

@@ -11,12 +11,6 @@ from pathlib import Path
 import pytest
 
 from lake.cli.app import VERBS
-from lake.commands import options
-from lake.core.data.sources import discovery
-from lake.core.load.changelog_load import plan as changelog_load
-from lake.core.load.upsert import options as upsert
-from lake.core.maintain.row_deletion import options as row_deletion
-from lake.core.read.exports import formats
 
 HEAVY = ("numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "requests", "sqlalchemy")
 PROGRAM = """
@@ -59,12 +53,3 @@ def test_a_configuration_that_pyiceberg_cannot_load_is_refused_by_a_fresh_proces
     assert result.returncode == 7, result.stderr
     assert re.search(r"\.pyiceberg\.yaml, line \d: invalid YAML", result.stderr)
     assert "canary" not in result.stdout + result.stderr
-
-
-def test_the_values_in_help_are_those_of_the_core() -> None:
-    assert discovery.FORMATS == options.SOURCE_FORMATS
-    assert formats.FORMATS == options.EXPORT_FORMATS
-    assert upsert.MODES == options.UPSERT_MODES
-    assert upsert.MERGES == options.MERGES
-    assert changelog_load.MODES == options.CHANGE_MODES
-    assert row_deletion.MODES == options.DELETE_MODES

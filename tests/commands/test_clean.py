@@ -420,7 +420,7 @@ def test_a_file_that_becomes_referenced_meanwhile_stays(tidy: Tidy) -> None:
     lost = tidy.plant("data/lost.parquet")
     session = open_session(tidy.warehouse)
     options = CleanOptions(
-        older_than_ms=session.clock.now_ms() - 7 * DAY * 1000, mode=Mode.DELETE, max_share=1.0
+        older_than=session.clock.now_ms() - 7 * DAY * 1000, mode=Mode.DELETE, max_share=1.0
     )
     plan = plan_cleaning(session, session.table("db.t"), options)
     assert plan.files.num_rows == 2
@@ -533,7 +533,7 @@ def test_a_listing_without_the_current_metadata_file_stops_the_run(
     session = open_session(tidy.warehouse)
     table = session.table("db.t")
     monkeypatch.setattr(type(table.storage), "each_batch", lambda *_, **__: [])
-    options = CleanOptions(older_than_ms=0)
+    options = CleanOptions(older_than=0)
 
     with pytest.raises(StorageError, match="lacks"):
         plan_cleaning(session, table, options)

@@ -103,7 +103,7 @@ def test_a_statistics_file_that_the_catalog_still_names_stays(warehouse: Path) -
     plan = plan_expiration(
         session,
         session.table("db.t"),
-        RetentionOptions(older_than_ms=session.clock.now_ms(), unsafe=True),
+        RetentionOptions(older_than=session.clock.now_ms(), unsafe_retention=True),
     )
     # As a server does that removes snapshots and leaves the entries of their statistics.
     statistics = plan.table.metadata.statistics
@@ -155,7 +155,7 @@ def test_what_another_writer_changed_meanwhile_is_explained(warehouse: Path) -> 
     plan = plan_expiration(
         session,
         session.table("db.t"),
-        RetentionOptions(older_than_ms=session.clock.now_ms(), unsafe=True),
+        RetentionOptions(older_than=session.clock.now_ms(), unsafe_retention=True),
     )
     oldest = plan.table.metadata.snapshots[0].snapshot_id
     tagging = table.manage_snapshots().create_tag(oldest, "kept")

@@ -328,7 +328,7 @@ def test_only_files_whose_deletes_changed_are_read(warehouse: Path) -> None:
     history.append([(99, "a")])
 
     def read(start: int) -> Any:
-        options = ScanOptions(start=str(history.states[start][0]))
+        options = ScanOptions(from_snapshot=str(history.states[start][0]))
         return plan_changelog(history.session.table("db.t"), options).facts()
 
     assert read(4)["files"] == 2

@@ -110,7 +110,7 @@ _PLANS: dict[str, Callable[[WatchedTable], object]] = {
         watched.session, "new.copy", IngestOptions(from_table="db.t", create=True)
     ),
     "overwrite": lambda watched: plan_ingest(
-        watched.session, "db.t", watched.ingest(mode="overwrite-where", where="id = 1")
+        watched.session, "db.t", watched.ingest(mode="overwrite-where", overwrite_where="id = 1")
     ),
     "upsert": lambda watched: plan_upsert(
         watched.session, "db.t", watched.ingest(mode="upsert"), UpsertOptions(key=["id"])
@@ -135,7 +135,7 @@ _PLANS: dict[str, Callable[[WatchedTable], object]] = {
     "expiration": lambda watched: plan_expiration(
         watched.session,
         watched.table,
-        RetentionOptions(older_than_ms=2**42, retain_last=1, unsafe=True),
+        RetentionOptions(older_than=2**42, retain_last=1, unsafe_retention=True),
         clean_metadata=True,
     ),
     "replay": lambda watched: plan_replay(watched.session, watched.table, ReplayOptions()),

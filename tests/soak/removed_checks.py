@@ -401,7 +401,7 @@ CHECKS = (
     _check("one-name-at-register", never, _RACES),
     _check(
         "partition-age",
-        instead("options.older_than_ms", "options.older_than_ms + 10 * FLOOR_MS"),
+        instead("options.older_than", "options.older_than + 10 * FLOOR_MS"),
         _WORLD,
     ),
     _check("not-registered-again", never, _ENTRIES),

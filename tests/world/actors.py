@@ -305,7 +305,7 @@ def expire(world: World, random: Random) -> None:
     elif kind == "jobs":
         # With this option, jobs that are down for longer are not restored.
         words += ["--keep-checkpoints", "12h"]
-        expiry = replace(expiry, keep_checkpoints_ms=DAY_MS // 2)
+        expiry = replace(expiry, keep_checkpoints=DAY_MS // 2)
         world.kept["remembered ms"] = DAY_MS // 2
     elif kind == "metadata":
         words.append("--keep-files")

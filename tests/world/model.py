@@ -94,14 +94,14 @@ class Expiry:
         retain_last: the number of snapshots of each branch that are kept.
         snapshots: the snapshots that are named.
         branch: the only branch that loses snapshots.
-        keep_checkpoints_ms: how long after its last commit a job must be able to find the commit.
+        keep_checkpoints: how long after its last commit a job must be able to find the commit.
     """
 
     older_ms: int = 0
     retain_last: int = 1
     snapshots: frozenset[int] = frozenset()
     branch: str | None = None
-    keep_checkpoints_ms: int = 7 * 24 * 3_600_000
+    keep_checkpoints: int = 7 * 24 * 3_600_000
 
 
 class Model:

@@ -664,7 +664,7 @@ class World:
     ) -> None:
         found = _last_commits(after)
         for job, (number, moment) in _last_commits(before).items():
-            if self.clock.now - moment <= expiry.keep_checkpoints_ms:
+            if self.clock.now - moment <= expiry.keep_checkpoints:
                 assert found.get(job, (None, 0))[0] == number, f"{job} would commit {number} again"
 
     def _is_aged(self, metadata: TableMetadata, name: str) -> bool:
@@ -837,7 +837,7 @@ class World:
         for verb, options in (("compact", compact), ("expire", expire), ("expire", expire)):
             self._declare_leftovers()
             before, deletes = self.location, self.counts["deletes"]
-            operation = Operation(verb, may_drop=True, expires=Expiry(keep_checkpoints_ms=0))
+            operation = Operation(verb, may_drop=True, expires=Expiry(keep_checkpoints=0))
             again = self.step(operation, verb, *options)
         assert isinstance(again, Outcome), repr(again)
         assert again.status is Status.NOTHING_TO_DO

@@ -91,7 +91,7 @@ class TrustedFolders:
             raise RefusedError(
                 f"{file.path} belongs to another user",
                 hint=f"check the file, then copy it; if you trust {file.folder} and its owner, "
-                f"use {Option.TRUSTED} there",
+                f"use {Option.TRUST} there",
             )
 
     def listed(self) -> list[str]:

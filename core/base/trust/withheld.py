@@ -45,7 +45,7 @@ def needs_trust(name: str, source: str, folder: str, reason: str) -> Withheld:
         name,
         source,
         f"{reason}, and the folder is not trusted",
-        f"if you trust {folder} and the users who write there, use {Option.TRUSTED} there",
+        f"if you trust {folder} and the users who write there, use {Option.TRUST} there",
     )
 
 

@@ -152,7 +152,7 @@ def _times(texts: pa.Array, kind: IcebergType) -> pa.Array:
     if pc.any(pc.starts_with(texts, _NO_TIME), min_count=0).as_py():
         raise BadInputError(
             f"a {kind} is outside the years that text can represent",
-            hint=f"write Parquet ({Option.FORMAT_NAME} parquet) to keep it",
+            hint=f"write Parquet ({Option.OUTPUT_FORMAT} parquet) to keep it",
         )
     return pc.replace_substring(texts, " ", "T", max_replacements=1)
 

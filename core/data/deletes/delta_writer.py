@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.transforms import VoidTransform
 
+from lake.core.base.choices import CHANGE_MODES
 from lake.core.base.errors import RefusedError
 from lake.core.base.options import Option
 from lake.core.base.plain import PlainData
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
-UPSERT, RETRACT = "upsert", "retract"
+UPSERT, RETRACT = CHANGE_MODES
 # The row kinds of a change log, numbered as in Flink.
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 Kinds = npt.NDArray[np.int8]

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core.base import locations
+from lake.core.base.choices import SOURCE_FORMATS
 from lake.core.base.errors import (
     BadInputError,
     CorruptFileError,
@@ -32,8 +33,7 @@ from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.local_folders import status_of
 from lake.core.io.storage.storage import Storage, StoredFile
 
-PARQUET, CSV, JSON, ARROW, ORC, AVRO = "parquet", "csv", "json", "arrow", "orc", "avro"
-FORMATS = (PARQUET, CSV, JSON, ARROW, ORC, AVRO)
+PARQUET, CSV, JSON, ARROW, ORC, AVRO = SOURCE_FORMATS
 TEXT_FORMATS = (CSV, JSON)
 _SUFFIXES = {
     "parquet": PARQUET,
@@ -61,7 +61,7 @@ class Source(PlainData):
 
     Args:
         path: its location.
-        format: one of `FORMATS`.
+        format: one of `SOURCE_FORMATS`.
         size_bytes: its size as stored.
         row_groups: the row groups of a Parquet file to load; None for all.
         text: how a text file is written.
@@ -248,7 +248,8 @@ def _format_of(path: str, given: str | None) -> str:
         raise excel_file(path)
     if kind is None:
         raise BadInputError(
-            f"the format of {path} is not known", hint=f"add {Option.FORMAT} {'|'.join(FORMATS)}"
+            f"the format of {path} is not known",
+            hint=f"add {Option.FORMAT} {'|'.join(SOURCE_FORMATS)}",
         )
     return kind
 

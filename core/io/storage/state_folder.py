@@ -84,7 +84,7 @@ class StateFolder:
                 acquired = self._acquire(lock, descriptor, wait_ms or 0)
                 if not acquired and wait_ms is not None:
                     raise LockedError(
-                        f"another run worked with {self.path} for longer than {Option.WAIT_MS}"
+                        f"another run worked with {self.path} for longer than {Option.WAIT}"
                     )
                 if acquired:
                     self._sign(descriptor, command)

@@ -111,7 +111,7 @@ class _ChangelogLoad(Load):
             rows_read=written.rows_read,
             rows_written=written.rows,
             rows_rejected=written.rejected,
-            changes_merged=written.merged if self._load.options.local_merge_bytes else None,
+            changes_merged=written.merged if self._load.options.local_merge else None,
             deletes_ignored=written.ignored if self._load.options.ignore_deletes else None,
         )
 
@@ -150,7 +150,7 @@ def _write(session: Session, plan: ChangelogLoadPlan, operation_id: str) -> _Wri
             delta=delta,
             kinds=plan.options.changes_column,
             ignore_deletes=plan.options.ignore_deletes,
-            local_merge_bytes=plan.options.local_merge_bytes or 0,
+            local_merge=plan.options.local_merge or 0,
             by_partition=ingest.distribution == HASH and not ingest.table.spec.is_unpartitioned(),
         ),
         receiver=lambda number, _: ReceiveChangesTask(task=number, delta=delta),

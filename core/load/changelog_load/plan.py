@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lake.core.base.choices import CHANGE_MODES
 from lake.core.base.errors import InvalidRequestError, RefusedError
 from lake.core.base.options import Option
 from lake.core.data.deletes.delta_writer import RETRACT, UPSERT, DeltaSettings, check_key
@@ -18,7 +19,6 @@ from lake.core.table.snapshots import ancestry
 from lake.core.transaction.session import Session
 from lake.core.transaction.spec_conditions import check_specs
 
-MODES = (UPSERT, RETRACT)
 _CHANGES = "changes"
 _DELETES_SINCE = 2
 
@@ -29,11 +29,11 @@ class ChangeOptions:
 
     Args:
         changes_column: the column of the source that contains the row kind.
-        changes_mode: one of `MODES`, see `lake.core.data.deletes.delta_writer`.
+        changes_mode: one of `CHANGE_MODES`, see `lake.core.data.deletes.delta_writer`.
         key: columns that identify rows; empty for the schema's identifier fields.
         ignore_deletes: whether rows of kind -D are left out. Rows of kind -U are not: without them, a ``retract``
             load would leave the old row beside the new one.
-        local_merge_bytes: the size of changes of one task that are merged by key before they are sent and written;
+        local_merge: the size of changes of one task that are merged by key before they are sent and written;
             None to merge none. For ``upsert`` only.
     """
 
@@ -41,16 +41,16 @@ class ChangeOptions:
     changes_mode: str
     key: Sequence[str] = ()
     ignore_deletes: bool = False
-    local_merge_bytes: int | None = None
+    local_merge: int | None = None
 
     def __post_init__(self) -> None:
-        if self.changes_mode not in MODES:
+        if self.changes_mode not in CHANGE_MODES:
             raise InvalidRequestError(
-                f"{Option.CHANGES_MODE} {self.changes_mode!r} is not one of {', '.join(MODES)}"
+                f"{Option.CHANGES_MODE} {self.changes_mode!r} is not one of {', '.join(CHANGE_MODES)}"
             )
-        if self.local_merge_bytes is not None and self.changes_mode != UPSERT:
+        if self.local_merge is not None and self.changes_mode != UPSERT:
             raise InvalidRequestError(
-                f"{Option.LOCAL_MERGE_BYTES} needs {Option.CHANGES_MODE} {UPSERT}: each change of a {RETRACT} log "
+                f"{Option.LOCAL_MERGE} needs {Option.CHANGES_MODE} {UPSERT}: each change of a {RETRACT} log "
                 "has its own old row"
             )
 
@@ -106,11 +106,14 @@ def plan_changelog_load(
     wanted = replace(
         ingest,
         mode=_CHANGES,
-        changes_column=options.changes_column,
-        needs=options.needs(ingest.missing),
+        part=replace(
+            ingest.part,
+            changes_column=options.changes_column,
+            needs=options.needs(ingest.missing),
+        ),
     )
     plan = plan_ingest(session, identifier, wanted)
-    if plan.needs_no_source:
+    if plan.earlier.needs_no_source:
         return ChangelogLoadPlan(ingest=plan, options=options)
     table, schema = plan.table, plan.schema
     if table.metadata.format_version < _DELETES_SINCE:
@@ -134,10 +137,6 @@ def describe_changes(plan: ChangelogLoadPlan) -> dict[str, Any]:
         "changes_column": plan.options.changes_column,
         "changes_mode": plan.options.changes_mode,
         "ignore_deletes": plan.options.ignore_deletes,
-        **(
-            {"local_merge_bytes": plan.options.local_merge_bytes}
-            if plan.options.local_merge_bytes
-            else {}
-        ),
+        **({"local_merge_bytes": plan.options.local_merge} if plan.options.local_merge else {}),
         "key": [schema.find_column_name(column) for column in plan.key],
     }

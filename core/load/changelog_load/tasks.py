@@ -41,14 +41,14 @@ class ChangesTask(SourceTask):
         kinds: the column with the row kind.
         by_partition: whether rows are sent by partition, not by key.
         ignore_deletes: whether rows of kind -D are left out.
-        local_merge_bytes: the size at which the changes of a task are merged by key; 0 to merge none.
+        local_merge: the size at which the changes of a task are merged by key; 0 to merge none.
     """
 
     delta: DeltaSettings
     kinds: str
     by_partition: bool
     ignore_deletes: bool = False
-    local_merge_bytes: int = 0
+    local_merge: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ class _Changes:
         self._context = context
         self._counts = dict.fromkeys(("rows_read", "rows", "ignored"), 0)
         self._rejects: list[RejectReport] = []
-        self._merge = LocalMerge(names, task.local_merge_bytes)
+        self._merge = LocalMerge(names, task.local_merge)
 
     def units(self) -> Iterator[tuple[SourceUnit, Iterator[Changes]]]:
         """Yield each unit with the changes to write, without those that have no effect; `rest` yields the others."""

@@ -34,6 +34,7 @@ from lake.core.load.continuous.options import Done, WatchOptions
 from lake.core.load.continuous.runner import UnfinishedEpoch
 from lake.core.load.continuous.schema_changes import count_before_new_schema
 from lake.core.load.continuous.state import Offer, StateStore, WatchState
+from lake.core.load.ingest.options import LoadPart
 from lake.core.table.snapshots.streams import StreamEpoch, contains_epoch, newest_epoch
 from lake.core.transaction.staging.claims import find_staged_run
 
@@ -268,7 +269,7 @@ class Epochs:
 
     def _load(self, offer: Offer) -> Outcome:
         paths, epoch = [file.path for file in offer.files], self._epoch(offer)
-        options = replace(self.loader.options, sources=paths, epoch=epoch)
+        options = replace(self.loader.options, sources=paths, part=LoadPart(epoch=epoch))
         return self.loader.load(lambda: options, journal=self)
 
     def _record(self, offer: Offer, outcome: Outcome) -> Offer | None:

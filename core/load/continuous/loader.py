@@ -104,7 +104,7 @@ class Loader:
         if rejected := outcome.result.get("rows_rejected"):
             # Cron and services show warnings only.
             rows = "1 row was" if rejected == 1 else f"{rejected:,} rows were"
-            self.session.warn(f"{options.epoch}: {rows} rejected, see {options.rejects_file}")
+            self.session.warn(f"{options.part.epoch}: {rows} rejected, see {options.rejects_file}")
         return outcome
 
     def report(self) -> None:

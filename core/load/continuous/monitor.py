@@ -45,7 +45,7 @@ class Monitored(Protocol):
         """The stream's id."""
 
     @property
-    def metrics_path(self) -> str | None:
+    def metrics_file(self) -> str | None:
         """The file of metrics; None to write none."""
 
     @property
@@ -77,7 +77,7 @@ class Monitor:
     def of(cls, session: Session, table: str, options: Monitored) -> Self:
         """Return the monitor of a stream; a run that ends by itself prints no line."""
         labels = {"table": table, "branch": options.branch, "stream": options.stream}
-        return cls(session, labels, options.metrics_path, not (options.once or options.quiet))
+        return cls(session, labels, options.metrics_file, not (options.once or options.quiet))
 
     def say(self, text: str, **facts: object) -> None:
         """Print a line."""
@@ -93,4 +93,4 @@ class Monitor:
         try:
             write_metrics(self.path, text, ids=self.session.ids)
         except LakeError as error:
-            self.session.warn(f"the file of {Option.METRICS_PATH} is not written: {error.message}")
+            self.session.warn(f"the file of {Option.METRICS_FILE} is not written: {error.message}")

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lake.core.base.choices import OnCopy, OnRewrite
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.load.routing.options import RouteOptions
@@ -26,22 +27,6 @@ class Done(StrEnum):
     DELETE = "delete"
 
 
-class OnRewrite(StrEnum):
-    """What to do about a loaded file whose size or time has changed."""
-
-    FAIL = "fail"
-    IGNORE = "ignore"
-    AGAIN = "again"
-
-
-class OnCopy(StrEnum):
-    """What to do about a file that has the name, the size and the time of a loaded file in another folder."""
-
-    REPORT = "report"
-    IGNORE = "ignore"
-    LOAD = "load"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
     """The options of a watch. Sizes are in bytes, times in milliseconds.
@@ -51,10 +36,10 @@ class WatchOptions:
         stream: the stream's id.
         state: the folder that keeps what was offered and loaded.
         branch: the branch to load into.
-        commit_interval_ms: commit at least this often if there are files.
-        commit_bytes: commit as soon as there are files of this size.
+        commit_interval: commit at least this often if there are files.
+        commit_size: commit as soon as there are files of this size.
         commit_files: the most files of a commit; commit as soon as there are this many.
-        settle_ms: take a file only if it did not change for this long.
+        settle: take a file only if it did not change for this long.
         done: what happens to loaded files.
         done_folder: the folder for `Done.MOVE`.
         on_rewrite: what to do about loaded files that have changed.
@@ -63,11 +48,11 @@ class WatchOptions:
         new_source: watch another folder than the state says; files that it contains by the same names are known.
         bad_files: the folder for files that cannot be loaded; None to fail.
         once: load what is there and end.
-        metrics_path: a file of metrics, replaced at each look; None to write none.
+        metrics_file: a file of metrics, replaced at each look; None to write none.
         quiet: print no line at the start and after commits.
         resume: continue a stream whose state was lost.
         route: how rows are divided among tables; None to load them into one table.
-        wait_ms: wait this long for another run with the same state; None to end at once.
+        wait: wait this long for another run with the same state; None to end at once.
 
     Raises:
         InvalidRequestError: a value is out of range or contradicts another.
@@ -77,10 +62,10 @@ class WatchOptions:
     stream: str
     state: str
     branch: str = ancestry.MAIN
-    commit_interval_ms: int = _MINUTE_MS
-    commit_bytes: int = 512 * _MIB
+    commit_interval: int = _MINUTE_MS
+    commit_size: int = 512 * _MIB
     commit_files: int = 1_000
-    settle_ms: int = _SETTLE_MS
+    settle: int = _SETTLE_MS
     done: Done = Done.KEEP
     done_folder: str | None = None
     on_rewrite: OnRewrite = OnRewrite.FAIL
@@ -89,17 +74,17 @@ class WatchOptions:
     new_source: bool = False
     bad_files: str | None = None
     once: bool = False
-    metrics_path: str | None = None
+    metrics_file: str | None = None
     quiet: bool = False
     resume: bool = False
-    wait_ms: int | None = None
+    wait: int | None = None
     route: RouteOptions | None = None
 
     def __post_init__(self) -> None:
         check_stream(self.stream)
-        if self.commit_interval_ms <= 0 or self.commit_bytes <= 0:
+        if self.commit_interval <= 0 or self.commit_size <= 0:
             raise InvalidRequestError(
-                f"{Option.COMMIT_INTERVAL_MS} and {Option.COMMIT_BYTES} must be positive"
+                f"{Option.COMMIT_INTERVAL} and {Option.COMMIT_SIZE} must be positive"
             )
         if not 0 < self.commit_files <= _MOST_FILES:
             raise InvalidRequestError(

@@ -68,8 +68,8 @@ def _needed_schema(
     found = find_sources(storage, options.sources, options.format)
     files = with_text_formats(session, storage, found, schema, options)
     columns = columns_of_files(storage, files, schema, [], options)
-    if options.changes_column is not None:
-        columns = [without_column(one, options.changes_column) for one in columns]
+    if options.part.changes_column is not None:
+        columns = [without_column(one, options.part.changes_column) for one in columns]
     text = "".join(one.columns.to_string(show_schema_metadata=False) for one in columns)
     if text not in known:
         known[text] = existing is None or (

@@ -91,7 +91,7 @@ def preview(
         described: what is shown of it, if that is more than `describe` returns.
     """
     rows, problem = first_rows(plan)
-    if plan.options.mode == REPLACE and not plan.already and problem is None:
+    if plan.options.mode == REPLACE and not plan.earlier.already and problem is None:
         try:
             plan = replace(plan, removals=replaced_partitions(session, plan))
         except BadInputError as error:
@@ -115,7 +115,7 @@ def preview(
     return Outcome(
         table=plan.table.identifier,
         branch=plan.options.branch,
-        status=Status.NOTHING_TO_DO if plan.already else Status.DRY_RUN,
+        status=Status.NOTHING_TO_DO if plan.earlier.already else Status.DRY_RUN,
         base_snapshot_id=plan.base_snapshot_id,
         plan=facts,
         warnings=[] if problem is None else [f"the load will fail: {problem.message}"],

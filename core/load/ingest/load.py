@@ -114,18 +114,18 @@ class Load(ABC):
             self.plan.options.rejects_file,
         )
         count = sum(report.rows for report in reports)
-        if path is not None and self.plan.options.epoch is not None:
+        if path is not None and self.plan.options.part.epoch is not None:
             remove_rejects(path)
         if settings is None or path is None or not count:
             return
         example = next(report.example for report in reports if report.example)
         settings.check(count, example)
-        if self.plan.options.epoch is None:
+        if self.plan.options.part.epoch is None:
             settings.check_share(count, rows_read, example)
         files = [file for report in reports for file in report.files]
         columns = rejects_schema(schema, with_columns=settings.with_columns)
         write_rejects(
-            self.plan.table.storage, columns, files, path, places=self.plan.options.places
+            self.plan.table.storage, columns, files, path, places=self.plan.options.part.places
         )
 
     @abstractmethod
@@ -222,7 +222,7 @@ def run_load(
     ):
         result = load.write()
         # A watch has rules of its own for such files.
-        if plan.options.epoch is None:
+        if plan.options.part.epoch is None:
             refuse_changed(unit.read.source for unit in plan.units if unit.read.source is not None)
         if not load.has_changes:
             return load_outcome(plan, shown, Status.NOTHING_TO_DO, Landed(result))

@@ -68,14 +68,43 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPart:
+    """What a load is a part of, as the program says and no user: an epoch, a load of many tables, or a load by key.
+
+    Args:
+        epoch: the epoch of a stream that this load is, by which a repetition is recognised; None for other loads.
+        table_files: those of its files to load; None for all of its main branch.
+        places: for files whose rows come from elsewhere, what rejected rows show as file and as number of a row.
+        added: for files that have more columns in a file beside them, that file; see `Source.added`.
+        replaced_head: the head that an overwrite was decided for; another one is a conflict. None for any.
+        left_out: columns of the files that are not loaded.
+        origin: what the history of the table shows as sources, if those are temporary files.
+        stdin: a local file with the contents of standard input, if it is a source.
+        changes_column: a column of the source that contains the row kind; it is not loaded.
+        partial: let the source lack required columns, for rows that are completed from the table.
+        needs: the columns that the source must have; None if it may lack any.
+    """
+
+    epoch: StreamEpoch | None = None
+    table_files: LiveFiles | None = None
+    places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
+    added: Mapping[str, str] = field(default_factory=dict)
+    replaced_head: int | None = None
+    left_out: Collection[str] = ()
+    origin: Sequence[str] = ()
+    stdin: str | None = None
+    changes_column: str | None = None
+    partial: bool = False
+    needs: Needs | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
     """The options of a load.
 
     Args:
         sources: files, globs, folders and URLs; ``-`` for standard input.
-        stdin: a local file with the contents of standard input, if it is a source.
         from_table: a table whose rows are loaded instead of files.
-        table_files: those of its files to load; None for all of its main branch.
         format: the format of the files; None to recognise it by their names.
         create: create the table if it does not exist.
         partition_by: partition transforms of a new table.
@@ -83,38 +112,28 @@ class IngestOptions:
         properties: properties of a new table.
         evolve: add new columns of the source to the table.
         mode: append, or what the rows replace: `OVERWRITE`, `OVERWRITE_WHERE`, `REPLACE`, or rows with equal keys.
-        where: filter of the rows that `OVERWRITE_WHERE` replaces.
+        overwrite_where: filter of the rows that `OVERWRITE_WHERE` replaces.
         distribution: how rows are distributed among writers; None for the table's property.
-        target_bytes: size of a data file in bytes; None for the table's property.
+        target_size: size of a data file in bytes; None for the table's property.
         run_id: an id by which a repetition of this load is recognised.
-        epoch: the epoch of a stream that this load is, by which a repetition is recognised; None for other loads.
         branch: the branch to load into.
-        changes_column: a column of the source that contains the row kind; it is not loaded.
         stage: write all files and commit nothing.
         allow_empty: let a source without rows replace the table's rows.
         text: how text files are written.
         rejects: a local path for rows that cannot be loaded; if None, such a row is an error. See `rejects_file`.
         max_rejects: the largest number of such rows; None for any.
         write_parallelism: the number of tasks that write data files; None to choose it by the size of the source.
-        places: for files whose rows come from elsewhere, what rejected rows show as file and as number of a row.
-        added: for files that have more columns in a file beside them, that file; see `Source.added`.
-        replaced_head: the head that an overwrite was decided for; another one is a conflict. None for any.
         no_upsert: append also to a table whose property says that loads replace rows by key.
-        left_out: columns of the files that are not loaded.
-        partial: let the source lack required columns, for rows that are completed from the table.
         missing: what replaced rows have in columns that the source lacks: `DEFAULT`; None to refuse such a source.
-        needs: the columns that the source must have; None if it may lack any.
         union_columns: whether files may have different columns.
-        origin: what the history of the table shows as sources, if those are temporary files.
+        part: what the load is a part of.
 
     Raises:
         InvalidRequestError: a value is not allowed or contradicts another.
     """
 
     sources: Sequence[str] = ()
-    stdin: str | None = None
     from_table: str | None = None
-    table_files: LiveFiles | None = None
     format: str | None = None
     create: bool = False
     partition_by: str | None = None
@@ -122,29 +141,21 @@ class IngestOptions:
     properties: Mapping[str, str] = field(default_factory=dict)
     evolve: bool = False
     mode: str = APPEND
-    where: str | None = None
+    overwrite_where: str | None = None
     distribution: str | None = None
-    target_bytes: int | None = None
+    target_size: int | None = None
     run_id: str | None = None
-    epoch: StreamEpoch | None = None
     branch: str = ancestry.MAIN
-    changes_column: str | None = None
     stage: bool = False
     allow_empty: bool = False
     text: TextFormat = AS_SHOWN
     rejects: str | None = None
     max_rejects: int | None = None
-    places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
-    added: Mapping[str, str] = field(default_factory=dict)
-    replaced_head: int | None = None
     write_parallelism: int | None = None
     no_upsert: bool = False
-    left_out: Collection[str] = ()
-    partial: bool = False
     missing: str | None = None
-    needs: Needs | None = None
     union_columns: bool = False
-    origin: Sequence[str] = ()
+    part: LoadPart = LoadPart()
 
     def __post_init__(self) -> None:
         if not self.sources and not self.from_table:
@@ -160,7 +171,7 @@ class IngestOptions:
             raise InvalidRequestError(
                 f"{Option.FROM_TABLE} and options of text files contradict each other"
             )
-        if self.changes_column and not self.text.header:
+        if self.part.changes_column and not self.text.header:
             raise InvalidRequestError(
                 f"{Option.CHANGES_COLUMN} needs files with a header: it names a column of the file"
             )
@@ -192,8 +203,8 @@ class IngestOptions:
     @property
     def guard(self) -> Guard | None:
         """What shows that the load is committed; None if no repetition of it is recognised."""
-        if self.epoch is not None:
-            return StreamGuard(self.epoch)
+        if self.part.epoch is not None:
+            return StreamGuard(self.part.epoch)
         return None if self.run_id is None else RunGuard(self.run_id)
 
     @property
@@ -203,11 +214,11 @@ class IngestOptions:
         A repetition of an epoch writes the same file. An epoch of the same number with other rows writes another one:
         so no file is replaced that contains rows of a committed epoch.
         """
-        if self.rejects is None or self.epoch is None:
+        if self.rejects is None or self.part.epoch is None:
             return self.rejects
         stem, suffix = os.path.splitext(self.rejects)
-        digest = hashlib.sha256(self.epoch.text.encode()).hexdigest()[:_DIGEST]
-        return f"{stem}-epoch-{self.epoch.number:010d}-{digest}{suffix}"
+        digest = hashlib.sha256(self.part.epoch.text.encode()).hexdigest()[:_DIGEST]
+        return f"{stem}-epoch-{self.part.epoch.number:010d}-{digest}{suffix}"
 
     def _check_missing(self) -> None:
         if self.missing not in {None, DEFAULT}:

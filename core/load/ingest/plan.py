@@ -101,6 +101,24 @@ _SMALLEST_TASK_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRun:
+    """What an earlier run of the same id has done.
+
+    Args:
+        already: it has landed, so there is nothing to do.
+        run: what it has left, if anything.
+    """
+
+    already: bool = False
+    run: StagedRun | None = None
+
+    @property
+    def needs_no_source(self) -> bool:
+        """Whether the source need not be read: the run has landed, or only lacks its commit."""
+        return self.already or (self.run is not None and self.run.problem is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
     """A decided ingest.
 
@@ -127,8 +145,7 @@ class IngestPlan:
         missing: the columns that a source lacks.
         absent: those of them that every source lacks.
         type_notes: why columns of text files are inferred as text.
-        already: an earlier run of the same id has landed, so there is nothing to do.
-        run: what an earlier run of the same id has left, if anything.
+        earlier: what an earlier run of the same id has done.
         digest: identifies the files; None for other sources, and for epochs of streams.
     """
 
@@ -154,14 +171,8 @@ class IngestPlan:
     missing: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     type_notes: Sequence[TypeNote] = ()
-    already: bool = False
-    run: StagedRun | None = None
+    earlier: EarlierRun = EarlierRun()
     digest: str | None = None
-
-    @property
-    def needs_no_source(self) -> bool:
-        """Whether the source need not be read: the run has landed, or only lacks its commit."""
-        return self.already or (self.run is not None and self.run.problem is None)
 
     @property
     def is_stageable(self) -> bool:
@@ -234,7 +245,7 @@ class IngestPlan:
     def settings(self, operation_id: str) -> WriteSettings:
         """Return how rows are written as they come."""
         return WriteSettings.of(
-            self.table, operation_id, target_bytes=self.options.target_bytes, schema=self.schema
+            self.table, operation_id, target_bytes=self.options.target_size, schema=self.schema
         )
 
     def reject_settings(self, operation_id: str) -> RejectSettings | None:
@@ -261,21 +272,27 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
         BadInputError: a source cannot be read or does not fit the table.
         RefusedError: the table cannot be written.
     """
-    existing, earlier = existing_table(session, identifier, options), None
+    existing, earlier = existing_table(session, identifier, options), EarlierRun()
     if existing is not None:
         require_writable(existing, options.branch)
-        ancestry.branch_head(existing.metadata, options.branch)
+        head_id = _head_id(existing, options.branch)
         earlier = _earlier(session, existing, options)
         if earlier.needs_no_source:
             if not earlier.already and not options.stage:
                 session.warn(
                     f"{_shown_load(options)} was written before: its source is not read again"
                 )
-            return earlier
-        if options.replaced_head not in {None, earlier.base_snapshot_id}:
+            return IngestPlan(
+                options=options,
+                table=existing,
+                schema=existing.schema,
+                base_snapshot_id=head_id,
+                earlier=earlier,
+            )
+        if options.part.replaced_head not in {None, head_id}:
             raise CommitConflictError(f"another writer changed {identifier}: nothing was changed")
     if options.rejects_file is not None:
-        check_rejects(options.rejects_file, may_exist=options.epoch is not None)
+        check_rejects(options.rejects_file, may_exist=options.part.epoch is not None)
     if options.from_table:
         plan = _plan_from_table(session, identifier, existing, options, options.from_table)
     else:
@@ -297,7 +314,7 @@ def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> In
     order, sort_order_id = _order(session, plan, distribution)
     return replace(
         plan,
-        run=earlier.run if earlier else None,
+        earlier=earlier,
         distribution=distribution,
         order=order,
         sort_order_id=sort_order_id,
@@ -321,21 +338,13 @@ def _check_properties(session: Session, plan: IngestPlan) -> None:
         session.warn(ignored)
 
 
-def _earlier(session: Session, table: Table, options: IngestOptions) -> IngestPlan:
-    """Return the plan's part that depends on an earlier run with the same id."""
+def _earlier(session: Session, table: Table, options: IngestOptions) -> EarlierRun:
     guard, now_ms = options.guard, session.clock.now_ms()
     already = guard is not None and guard.is_held(table, options.branch, now_ms)
     run = _lying_there(session, table, options)
-    if run is not None and options.epoch is not None and not already:
+    if run is not None and options.part.epoch is not None and not already:
         run = _with_expiry(table, options.branch, run)
-    return IngestPlan(
-        options=options,
-        table=table,
-        schema=table.schema,
-        already=already,
-        run=run,
-        base_snapshot_id=_head_id(table, options.branch),
-    )
+    return EarlierRun(already=already, run=run)
 
 
 def _with_expiry(table: Table, branch: str, run: StagedRun) -> StagedRun:
@@ -352,7 +361,7 @@ def _with_expiry(table: Table, branch: str, run: StagedRun) -> StagedRun:
 
 
 def _lying_there(session: Session, table: Table, options: IngestOptions) -> StagedRun | None:
-    name = options.epoch or options.run_id
+    name = options.part.epoch or options.run_id
     if name is None:
         return None
     try:
@@ -363,7 +372,7 @@ def _lying_there(session: Session, table: Table, options: IngestOptions) -> Stag
 
 
 def _shown_load(options: IngestOptions) -> str:
-    return shown_run(options.epoch or options.run_id or "")
+    return shown_run(options.part.epoch or options.run_id or "")
 
 
 def existing_table(session: Session, identifier: str, options: IngestOptions) -> Table | None:
@@ -395,11 +404,11 @@ def _plan_from_table(
     options: IngestOptions,
     source_name: str,
 ) -> IngestPlan:
-    chosen = options.table_files
+    chosen = options.part.table_files
     source = session.table(source_name) if chosen is None else chosen.table
     refuse_unsupported(source.schema)
     columns = SourceColumns(source_name, arrow_schema(source.schema))
-    if (kinds := options.changes_column) is not None:
+    if (kinds := options.part.changes_column) is not None:
         _refuse_kinds(existing, kinds)
         columns = without_column(columns, kinds)
     if existing is None and any(defaulted_fields(source.schema.fields)):
@@ -432,8 +441,8 @@ def _plan_from_table(
 def _schema_like(source: Table, options: IngestOptions) -> Schema:
     """Return the schema of a new table for the rows of another."""
     version, schema = asked_version(options), source.schema
-    if options.changes_column is not None:
-        schema = new_tables.schema_without(schema, options.changes_column)
+    if options.part.changes_column is not None:
+        schema = new_tables.schema_without(schema, options.part.changes_column)
     for name in schema.column_names:
         kind = schema.find_type(name)
         if kind.minimum_format_version() > version:
@@ -461,7 +470,10 @@ def _plan_from_files(
     session: Session, identifier: str, existing: Table | None, options: IngestOptions
 ) -> IngestPlan:
     storage = source_storage(session, existing)
-    names = [options.stdin if name == "-" and options.stdin else name for name in options.sources]
+    names = [
+        options.part.stdin if name == "-" and options.part.stdin else name
+        for name in options.sources
+    ]
     known = existing.schema if existing else None
     notes: list[TypeNote] = []
     with shown(session.progress, Meter("listing and checking files")):
@@ -472,9 +484,9 @@ def _plan_from_files(
         session.warn(note.text)
     if existing is None:
         check_names(session, files, columns, None, options)
-    for name in options.left_out:
+    for name in options.part.left_out:
         columns = [without_column(one, name) for one in columns]
-    if (kinds := options.changes_column) is not None:
+    if (kinds := options.part.changes_column) is not None:
         _refuse_kinds(existing, kinds)
         columns = [without_column(one, kinds) for one in columns]
     table, new = existing, None
@@ -511,7 +523,7 @@ def _digest(
     session: Session, existing: Table | None, files: Sequence[Source], options: IngestOptions
 ) -> str | None:
     """Return what identifies the files of a load; warn if a snapshot of the branch contains the same ones."""
-    if options.epoch is not None or options.origin or options.stdin is not None:
+    if options.part.epoch is not None or options.part.origin or options.part.stdin is not None:
         return None
     facts = sorted(f"{canonical(file.path)}\0{file.size_bytes}\0{_time_ns(file)}" for file in files)
     digest = hashlib.sha256("\n".join(facts).encode(errors="surrogatepass")).hexdigest()[:_DIGEST]
@@ -537,7 +549,7 @@ def _time_ns(file: Source) -> int | None:
 def origin_of(plan: IngestPlan) -> dict[str, str]:
     """Return what the summary of the load's snapshot says about its source, command and user; it has no secrets."""
     options = plan.options
-    names = list(options.origin) or [name for name, _ in options.places.values()]
+    names = list(options.part.origin) or [name for name, _ in options.part.places.values()]
     names = names or list(options.sources) or [options.from_table or ""]
     shown = ["standard input" if name == "-" else public_form(name) for name in names[:_NAMED]]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
@@ -612,8 +624,8 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
     """Find the live files that an overwrite removes or rewrites."""
     options, table = plan.options, plan.table
     condition = None
-    if options.where is not None:
-        condition = bind_filter(parse_filter(options.where), plan.schema)
+    if options.overwrite_where is not None:
+        condition = bind_filter(parse_filter(options.overwrite_where), plan.schema)
         plan = replace(plan, condition=condition)
     head = None if table.creating else ancestry.branch_head(table.metadata, options.branch)
     if options.mode not in {OVERWRITE, OVERWRITE_WHERE} or head is None:
@@ -666,7 +678,7 @@ def _loaded_run(plan: IngestPlan) -> dict[str, Any]:
     options = plan.options
     found = options.guard.find(plan.table.metadata, options.branch) if options.guard else None
     return {
-        "run_id": options.epoch.stream if options.epoch else options.run_id,
+        "run_id": options.part.epoch.stream if options.part.epoch else options.run_id,
         "snapshot_id": str(found.snapshot_id) if found else None,
         "committed_at": iso_time(found.timestamp_ms) if found else None,
     }
@@ -696,7 +708,7 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
             {"column": item.column, "file": item.path, "row": item.row, "value": item.value}
             for item in plan.type_notes
         ],
-        "filled_columns": [] if plan.options.partial else sorted(plan.missing),
+        "filled_columns": [] if plan.options.part.partial else sorted(plan.missing),
         "write_defaults": [
             {"name": name, "value": json.loads(text)} for name, text in plan.defaults.items()
         ],
@@ -709,7 +721,7 @@ def describe(plan: IngestPlan) -> dict[str, Any]:
         "engine": plan.engine,
         "removed_files": 0,
         "rewritten_files": 0,
-        **({"loaded_run": _loaded_run(plan)} if plan.already else {}),
+        **({"loaded_run": _loaded_run(plan)} if plan.earlier.already else {}),
         **(NOT_KNOWN if plan.options.mode in REPLACING and not plan.table.creating else {}),
         **(plan.removals.facts() if plan.removals else {}),
     }

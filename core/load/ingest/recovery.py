@@ -63,7 +63,7 @@ def publish_manifests(
     """
     if not plan.is_stageable:
         return
-    epoch = plan.options.epoch
+    epoch = plan.options.part.epoch
     marks = RunMarks(
         run_id=plan.options.run_id or (epoch.stream if epoch else staging.operation_id),
         epoch=epoch,
@@ -96,25 +96,25 @@ def finish_earlier(session: Session, plan: IngestPlan) -> Outcome | None:
         CommitConflictError: another process is discarding the run, or other writers won every attempt.
         CommitUnknownError: the catalog did not answer; no file is deleted.
     """
-    marks = plan.run.marks if plan.run else None
+    marks = plan.earlier.run.marks if plan.earlier.run else None
     own = marks is not None and (not marks.is_known or marks.branch == plan.options.branch)
-    if plan.already:
-        if plan.run is not None and own and not _is_held(session, plan, plan.run):
-            _discard_leftovers(session, plan.table, plan.run)
+    if plan.earlier.already:
+        if plan.earlier.run is not None and own and not _is_held(session, plan, plan.earlier.run):
+            _discard_leftovers(session, plan.table, plan.earlier.run)
         return _outcome(plan, Status.NOTHING_TO_DO)
-    if plan.run is None:
+    if plan.earlier.run is None:
         return None
     if not own:
-        _refuse_branch(plan, plan.run)
-    _refuse_other_kind(plan, plan.run)
-    if plan.run.problem is not None:
-        session.warn(f"the source is loaded again: {plan.run.problem}")
-        _discard_leftovers(session, plan.table, plan.run)
+        _refuse_branch(plan, plan.earlier.run)
+    _refuse_other_kind(plan, plan.earlier.run)
+    if plan.earlier.run.problem is not None:
+        session.warn(f"the source is loaded again: {plan.earlier.run.problem}")
+        _discard_leftovers(session, plan.table, plan.earlier.run)
         return None
     if plan.options.stage:
         outcome = _outcome(plan, Status.NOTHING_TO_DO)
-        return replace(outcome, result={**outcome.result, **_names(plan.run.marks.name)})
-    return _finish(session, plan, plan.run)
+        return replace(outcome, result={**outcome.result, **_names(plan.earlier.run.marks.name)})
+    return _finish(session, plan, plan.earlier.run)
 
 
 def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) -> Outcome:
@@ -171,7 +171,7 @@ def _refuse_branch(plan: IngestPlan, run: StagedRun) -> None:
 def _refuse_other_kind(plan: IngestPlan, run: StagedRun) -> None:
     """Refuse the first epoch of a stream that has the name of a staged run: their manifests have one name."""
     name = run.marks.name
-    if run.marks.is_known and isinstance(name, str) is (plan.options.epoch is not None):
+    if run.marks.is_known and isinstance(name, str) is (plan.options.part.epoch is not None):
         raise RefusedError(
             f"{shown_run(name)} of {plan.table.identifier} is not committed, and has the name of the stream",
             hint=f"commit it with lake replay, or {Option.DISCARD} {name} removes it; or choose another "
@@ -242,7 +242,7 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
     if wanted and held == wanted:
         _warn_of_leftovers(session, remove_leftovers(plan.table, run, by_other=False))
         return True
-    if held and not plan.already:
+    if held and not plan.earlier.already:
         raise RefusedError(
             f"{len(held)} of the {len(wanted)} files of {shown_run(run.marks.name)} are committed",
             hint=discarding(run.marks.name),

@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lake.core.base import locations
+from lake.core.base.choices import EXPORT_FORMATS
 from lake.core.base.errors import BadInputError, CommitUnknownError, InvalidRequestError, LakeError
 from lake.core.base.options import Option, quote_options
 from lake.core.base.plain import PlainData
@@ -20,7 +21,7 @@ from lake.core.data.sources.acceptance import RejectedRows
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.storage import Storage
 from lake.core.load.ingest.checksummed_batches import batch_file, batches_in
-from lake.core.read.exports.formats import FORMATS, SUFFIXES, writing
+from lake.core.read.exports.formats import SUFFIXES, writing
 from lake.core.spec.types.arrow_schema import arrow_schema
 from lake.core.table.catalogs.catalog import Table
 from lake.core.transaction.session import Session
@@ -194,7 +195,7 @@ def check_rejects(path: str, *, may_exist: bool = False) -> None:
     if _format(path) is None:
         raise InvalidRequestError(
             f"the name of {path} does not show its format",
-            hint=f"use the suffix of one of these formats: {', '.join(FORMATS)}",
+            hint=f"use the suffix of one of these formats: {', '.join(EXPORT_FORMATS)}",
         )
 
 

@@ -74,7 +74,10 @@ def read_file_columns(session: Session, options: IngestOptions) -> FileColumns:
         BadInputError: a file cannot be read, or the files have no columns. Files of an epoch may have none.
     """
     storage = source_storage(session, None)
-    names = [options.stdin if name == "-" and options.stdin else name for name in options.sources]
+    names = [
+        options.part.stdin if name == "-" and options.part.stdin else name
+        for name in options.sources
+    ]
     notes: list[TypeNote] = []
     warned: list[str] = []
     with shown(session.progress, Meter("listing and checking files")):
@@ -82,7 +85,7 @@ def read_file_columns(session: Session, options: IngestOptions) -> FileColumns:
         files = with_text_formats(session, storage, found, None, options)
         columns = columns_of_files(storage, files, None, notes, options)
     check_names(session, files, columns, None, options)
-    if options.epoch is None and not any(len(one.columns) for one in columns):
+    if options.part.epoch is None and not any(len(one.columns) for one in columns):
         raise BadInputError("the source is empty: it has no columns")
     made = replace(new_columns(session, columns, asked_version(options)), warn=warned.append)
     return FileColumns(
@@ -148,7 +151,7 @@ def with_text_formats(
     by_note: dict[str, list[str]] = {}
     for file in files:
         source, notes = with_format(storage, file, options.text, names)
-        added = options.added.get(file.path)
+        added = options.part.added.get(file.path)
         formatted.append(replace(source, added=added, needed=_needed(known, options, added)))
         for note in notes:
             by_note.setdefault(note, []).append(file.path)
@@ -161,9 +164,9 @@ def _needed(
     known: Schema | None, options: IngestOptions, added: str | None
 ) -> NeededColumns | None:
     """Return the columns that each row of a file must have; those in a file beside it are always there."""
-    if known is None or options.needs is None:
+    if known is None or options.part.needs is None:
         return None
-    needed = options.needs.of(known)
+    needed = options.part.needs.of(known)
     beside = set() if added is None else set(added_schema(added).names)
     return replace(needed, names=tuple(name for name in needed.names if name not in beside))
 
@@ -176,9 +179,9 @@ def refuse_lacking(table: Table, sources: Sequence[SourceColumns], options: Inge
     Raises:
         BadInputError: a source lacks a column.
     """
-    if options.needs is None or table.creating:
+    if options.part.needs is None or table.creating:
         return
-    needed = options.needs.of(table.schema)
+    needed = options.part.needs.of(table.schema)
     by_lacking: dict[tuple[str, ...], list[str]] = {}
     for source in sources:
         by_row = needed.kinds is not None or (rejects_rows(source, options))
@@ -307,10 +310,10 @@ def check_names(
         given = options.text.delimiter is not None
         check_one_column(sources, given=given, warn=session.warn)
     # An epoch of a stream contains files as they arrive: each of them could be loaded alone.
-    if options.epoch is not None:
+    if options.part.epoch is not None:
         return
     # Loads by key say themselves what becomes of columns that a source lacks.
-    by_key = options.needs is not None or options.missing is not None or options.partial
+    by_key = options.part.needs is not None or options.missing is not None or options.part.partial
     if not (options.union_columns or by_key):
         refuse_different(sources)
     if options.text.header and (known is None or options.evolve):
@@ -354,7 +357,7 @@ def target_schema(
         table.schema,
         columns,
         evolve=options.evolve,
-        partial=options.partial,
+        partial=options.part.partial,
         by_row=lambda source: rejects_rows(source, options),
     )
     if not options.evolve or table.creating or not columns:

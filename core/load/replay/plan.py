@@ -31,7 +31,7 @@ def plan_replay(session: Session, table: Table, options: ReplayOptions) -> Repla
     """
     if options.commits:
         refuse_consumer(options.branch)
-    checkpoints = read_selected(table, options.checkpoints)
+    checkpoints = read_selected(table, options.checkpoint)
     for attempts in reversed(range(_ATTEMPTS)):
         try:
             seen = survey(table, options, select_checkpoints(table, options.branch, checkpoints))

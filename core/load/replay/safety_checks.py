@@ -36,7 +36,7 @@ _WRITER = re.compile(
     r"/[0-9]{5,}-[0-9]+-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]{5,}[^/]*$"
 )
 _FOLDERS = 64
-_GIVE = f"name the job's newest completed checkpoint with {Option.CHECKPOINTS}"
+_GIVE = f"name the job's newest completed checkpoint with {Option.CHECKPOINT}"
 
 
 def check(session: Session, survey: Survey) -> None:
@@ -113,7 +113,7 @@ def _refuse_unknown(survey: Survey) -> None:
     if job_id not in known:
         if is_whole:
             raise NotFoundError(
-                f"no snapshot and no temporary manifest of {table.identifier} is by job {survey.options.job_id}",
+                f"no snapshot and no temporary manifest of {table.identifier} is by job {survey.options.job}",
                 hint=_known_jobs(known),
             )
         return
@@ -180,12 +180,12 @@ def _refuse_running(session: Session, survey: Survey, job: PendingJob) -> None:
         _last_write_ms(survey, job),
     )
     age_ms = session.clock.now_ms() - newest
-    if age_ms < survey.options.quiet_ms:  # check: quiet-job
+    if age_ms < survey.options.quiet_time:  # check: quiet-job
         raise RefusedError(
             f"job {job.job_id} may still be running: its newest file or commit is "
             f"{format_duration(max(age_ms, 0) / 1000)} old",
             hint="a restart of the job would commit the same files: stop it permanently, or wait "
-            f"({Option.QUIET_MS})",
+            f"({Option.QUIET_TIME})",
         )
 
 

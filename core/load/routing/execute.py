@@ -143,13 +143,16 @@ class _Loads:
         once = replace(
             self.options,
             sources=target.files,
-            stdin=None,
             format=ARROW,
             text=AS_SHOWN,
             rejects=None,
             max_rejects=None,
-            left_out=left_out(target, self.options),
-            origin=self.options.origin or self.options.sources,
+            part=replace(
+                self.options.part,
+                stdin=None,
+                left_out=left_out(target, self.options),
+                origin=self.options.part.origin or self.options.sources,
+            ),
         )
 
         def load_once() -> Outcome:
@@ -204,7 +207,9 @@ def _load_all(loads: _Loads, split: Split, targets: Sequence[Target], run: _Run)
 
 
 def _contains_epoch(table: Table | None, options: IngestOptions) -> bool:
-    return options.epoch is not None and contains_epoch(table, options.branch, options.epoch)
+    return options.part.epoch is not None and contains_epoch(
+        table, options.branch, options.part.epoch
+    )
 
 
 class _Same:
@@ -249,7 +254,7 @@ class _Same:
 def _check_rejects(options: IngestOptions, folder: str) -> None:
     """Refuse a path that rejected rows cannot be written to; a repeated run may find its own file there."""
     path = options.rejects
-    if path is not None and options.epoch is not None:
+    if path is not None and options.part.epoch is not None:
         check_rejects(path, may_exist=True)
     elif path is not None:
         repeated = options.run_id is not None and os.path.isfile(path)
@@ -264,12 +269,12 @@ def _second_path(path: str, folder: str) -> str:
 def _rejects(options: IngestOptions, split: Split, folder: str, run: _Run) -> Iterator[None]:
     """Write the rejected rows before the block commits; remove them if it commits nothing."""
     path, created = options.rejects_file, False
-    if path is not None and options.epoch is not None:
+    if path is not None and options.part.epoch is not None:
         # A repetition of an epoch rejects the same rows; a killed run may have left a part of the file.
         remove_rejects(path)
     if path is not None and split.rejects.rows:
         created = _write_rejects(path, split, folder)
-    if options.epoch is not None:
+    if options.part.epoch is not None:
         # An epoch of rejected rows alone is complete too.
         yield
         return

@@ -128,9 +128,9 @@ class _Division:
                 if kind is not None:
                     self._read(file, kind)
         # A watch has rules of its own for such files.
-        if self._options.epoch is None:
+        if self._options.part.epoch is None:
             refuse_changed(self._source.files)
-        if settings is not None and rejects.count and self._options.epoch is None:
+        if settings is not None and rejects.count and self._options.part.epoch is None:
             settings.check_share(rejects.count, self._rows_read, rejects.report().example)
         divided = self._rows_left + rejects.count
         for target in self._targets.values():

@@ -147,7 +147,7 @@ class _Source:
 def preview_upsert(session: Session, plan: UpsertPlan) -> Outcome:
     """Describe a plan without executing it."""
     ingest, facts = plan.ingest, describe_upsert(plan)
-    if not (ingest.needs_no_source or ingest.table.creating):
+    if not (ingest.earlier.needs_no_source or ingest.table.creating):
         head = ancestry.branch_head(ingest.table.metadata, ingest.options.branch)
         facts |= rows_that_may_change(ingest.table, head)
         if plan.deletes == EQUALITY:
@@ -455,7 +455,7 @@ class _Upsert(Load):
 
         def attempt(start: tuple[Table, str, KeyMatches]) -> Landed:
             table, commit_id, matched = start
-            if not (self._is_change(matched, source) or plan.options.epoch):
+            if not (self._is_change(matched, source) or plan.options.part.epoch):
                 return Landed(self._result(matched))
             committed = self._commit(self._operation(matched, source), table, commit_id)
             return Landed(self._result(matched), committed, commit_id)

@@ -22,6 +22,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from lake.core.base.choices import MERGES, UPSERT_MODES
 from lake.core.base.errors import BadInputError, InvalidRequestError, RefusedError, unknown_column
 from lake.core.base.options import Option
 from lake.core.data.deletes.equality_coverage import check_columns, check_partitions
@@ -39,13 +40,11 @@ _ORDERED = (
     *(TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType),
 )
 
-POSITION, EQUALITY = "position", "equality"
-MODES = (POSITION, EQUALITY, COPY_ON_WRITE)
+POSITION, EQUALITY, _ = UPSERT_MODES
 # The mode of a load that deletes no rows.
 NONE = "none"
 
-DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE = "deduplicate", "first-row", "partial-update"
-MERGES = (DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE)
+DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE = MERGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,7 @@ class UpsertOptions:
 
     Args:
         key: columns that identify rows; empty for the schema's identifier fields.
-        deletes: how old rows are deleted, one of `MODES`; None to use the table's properties.
+        deletes: how old rows are deleted, one of `UPSERT_MODES`; None to use the table's properties.
         order_by: of the source rows with one key, the last by these columns is used; empty for the input's order.
         repair_duplicates: if the table has several rows with one key, all of them are replaced.
         sequence: a column; a source row with a lower value than the table's row of its key is dropped.
@@ -99,9 +98,9 @@ class UpsertOptions:
                 "without reading the table's rows",
                 hint=f"use {Option.DELETES} {POSITION} or {COPY_ON_WRITE}",
             )
-        if self.deletes not in {None, *MODES}:
+        if self.deletes not in {None, *UPSERT_MODES}:
             raise InvalidRequestError(
-                f"{Option.DELETES} {self.deletes!r} is not one of {', '.join(MODES)}"
+                f"{Option.DELETES} {self.deletes!r} is not one of {', '.join(UPSERT_MODES)}"
             )
 
     def needs(self, missing: str | None) -> Needs | None:

@@ -58,7 +58,7 @@ class UpsertPlan:
     Args:
         ingest: the plan for writing the source to data files.
         options: the requested options.
-        deletes: how old rows are deleted, one of `lake.core.load.upsert.options.MODES`.
+        deletes: how old rows are deleted, one of `UPSERT_MODES`.
         key: ids of the key's columns.
         order: ids of the columns that rank rows with one key; the first is the sequence, if there is one.
         sequence: the id of the column that source rows and the table's rows are compared by; None for none.
@@ -117,14 +117,17 @@ def plan_upsert(
     wanted = replace(
         ingest,
         mode=UPSERT,
-        partial=partial,
-        changes_column=options.changes_column,
-        needs=options.needs(ingest.missing),
+        part=replace(
+            ingest.part,
+            partial=partial,
+            changes_column=options.changes_column,
+            needs=options.needs(ingest.missing),
+        ),
     )
     plan = plan_ingest(session, identifier, wanted)
     properties = plan.table.properties
     deletes = NONE if options.merge == FIRST_ROW else deletes_of(properties, options.deletes)
-    if plan.needs_no_source:
+    if plan.earlier.needs_no_source:
         return UpsertPlan(ingest=plan, options=options, deletes=deletes)
     key = key_ids(plan.schema, options.key)
     sequence = _sequence(plan, options)

@@ -378,7 +378,7 @@ class _Run:
         # Expiry deletes a path that a snapshot removes, even if another snapshot adds it.
         if base is None or {file.path for file in added} & set(removed):
             raise LakeError("the rewrite would remove a file that it adds; nothing was committed")
-        keeps = self.plan.options.starting_sequence_number
+        keeps = not self.plan.options.no_starting_sequence_number
         return RewriteFiles(
             added=added,
             removed_paths=removed,
@@ -423,7 +423,7 @@ def _more_files(plan: CompactionPlan, tally: _Tally | None) -> list[str]:
         before, after = tally.files_in, tally.files_out
     if after <= before:
         return []
-    cause = f"the target size is {format_size(plan.options.target_bytes)}"
+    cause = f"the target size is {format_size(plan.options.target_size)}"
     if by_size <= before:
         cause = f"partition spec {plan.spec.spec_id} puts their rows into more partitions"
     about = "about " if tally is None else ""

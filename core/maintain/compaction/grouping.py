@@ -99,8 +99,8 @@ class FileGroup:
         """Return why the files are rewritten, in the words of the JSON output."""
         sizes = _sizes(self.files)
         found = {
-            "small-files": (sizes < options.min_bytes).any(),
-            "large-files": (sizes > options.max_bytes).any(),
+            "small-files": (sizes < options.min_size).any(),
+            "large-files": (sizes > options.max_size).any(),
             "deletes": _has_many_deletes(self.files, options).any(),
         }
         # Every file is rewritten, so its size is not the reason.
@@ -200,7 +200,7 @@ def plan_groups(
     remaining = len(order) if options.max_files is None else options.max_files
     left = 0
     for rows in _by_partition(partitions[order]):
-        for packed in pack(sizes[rows].tolist(), options.max_group_bytes, options.max_group_files):
+        for packed in pack(sizes[rows].tolist(), options.max_group_size, options.max_group_files):
             group = rows[packed]
             outputs = _output_files(sizes[group], options)
             reason = None
@@ -249,12 +249,12 @@ def _left_alone(files: pa.Table, by_reason: Mapping[str, list[Integers]]) -> dic
 
 def output_files(input_bytes: int, options: CompactionOptions) -> int:
     """Return how many files Java writes for ``input_bytes``: no small remainder, no file above the maximum size."""
-    target = options.target_bytes
+    target = options.target_size
     if input_bytes < target:
         return 1
     with_rest = math.ceil(input_bytes / target)
     without_rest = input_bytes // target
-    if input_bytes % target > options.min_bytes:
+    if input_bytes % target > options.min_size:
         return with_rest
     average = input_bytes // without_rest
     if average < min(_TOLERATED_EXCESS * target, options.write_max_bytes):
@@ -277,7 +277,7 @@ def least_file_bytes(columns: int, file_format: str) -> int:
 def split_bytes(input_bytes: int, options: CompactionOptions) -> int:
     """Return how many input bytes Java writes to one output file: full files and one remainder."""
     share = input_bytes // output_files(input_bytes, options) + _SPLIT_OVERHEAD
-    return min(max(share, options.target_bytes), options.write_max_bytes)
+    return min(max(share, options.target_size), options.write_max_bytes)
 
 
 def pack(sizes: Sequence[int], most_bytes: int, most_files: int) -> list[slice]:
@@ -348,7 +348,7 @@ def _by_partition(partitions: Integers) -> Iterator[Integers]:
 
 
 def _wrong_size(sizes: Integers, options: CompactionOptions) -> npt.NDArray[np.bool_]:
-    return (sizes < options.min_bytes) | (sizes > options.max_bytes)
+    return (sizes < options.min_size) | (sizes > options.max_size)
 
 
 def _has_many_deletes(files: pa.Table, options: CompactionOptions) -> npt.NDArray[np.bool_]:
@@ -364,9 +364,9 @@ def _worth_it(
 ) -> bool:
     count, total = len(sizes), int(sizes.sum())
     enough_files = count > 1 and count >= options.min_input_files
-    enough_content = count > 1 and total > options.target_bytes
+    enough_content = count > 1 and total > options.target_size
     return (
-        enough_files or enough_content or total > options.max_bytes or bool(has_many_deletes.any())
+        enough_files or enough_content or total > options.max_size or bool(has_many_deletes.any())
     )
 
 
@@ -379,8 +379,8 @@ def _gains(
     moved = _moves(files, output_spec) & (options.spec_id is not None)
     deleted = _column(files, "delete_files") > 0
     # Each part gets its own footer; the part including the footer must not be too large again.
-    splits = options.target_bytes + least_bytes <= options.max_bytes
-    too_large = (_sizes(files) > options.max_bytes) & splits
+    splits = options.target_size + least_bytes <= options.max_size
+    too_large = (_sizes(files) > options.max_size) & splits
     return np.asarray(moved | deleted | too_large, np.bool_)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from lake.core.base.choices import JOB_ORDERS, STRATEGIES
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.units import whole_number
@@ -17,9 +18,7 @@ from lake.core.transaction.commit.work_limits import WorkLimits
 
 _MIN_PART, _MAX_PART = 0.75, 1.80
 _UNLIMITED = 2**63 - 1
-BINPACK, SORT, ZORDER = "binpack", "sort", "zorder"
-STRATEGIES = (BINPACK, SORT, ZORDER)
-JOB_ORDERS = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
+BINPACK, SORT, ZORDER = STRATEGIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +32,11 @@ class CompactionOptions:
         partitions_per_file: the number of Spark's shuffle partitions per output file; lake sorts any file in parts.
         text_bytes: the number of leading bytes of a text that zorder uses.
         most_curve_bytes: maximum length of zorder's interleaved value.
-        target_bytes: size of the files to write.
-        min_bytes: smaller files are rewritten.
-        max_bytes: larger files are rewritten.
+        target_size: size of the files to write.
+        min_size: smaller files are rewritten.
+        max_size: larger files are rewritten.
         min_input_files: this many files are rewritten even if they do not fill one file.
-        max_group_bytes: maximum bytes of a group.
+        max_group_size: maximum bytes of a group.
         max_group_files: maximum files of a group.
         delete_file_threshold: a file with this many delete files is rewritten; 0 rewrites every file.
         delete_ratio: a file with this ratio of deleted rows is rewritten.
@@ -46,7 +45,7 @@ class CompactionOptions:
         job_order: which groups come first, one of `JOB_ORDERS`.
         partial_progress: commit groups as they finish.
         max_commits: maximum number of commits with partial progress.
-        starting_sequence_number: give new files the sequence number of the snapshot that the plan is based on.
+        no_starting_sequence_number: give new files new sequence numbers in place of that of the plan's snapshot.
         spec_id: partition spec to write with; None takes the table's.
         where: row filter; only files that may hold matching rows are rewritten.
         changed_before_ms: only files of partitions that did not change after this time, in ms since 1970; rewrites
@@ -64,11 +63,11 @@ class CompactionOptions:
     partitions_per_file: int = 1
     text_bytes: int = TEXT_BYTES
     most_curve_bytes: int = MOST_BYTES
-    target_bytes: int = DATA_FILE_BYTES.default
-    min_bytes: int = int(DATA_FILE_BYTES.default * _MIN_PART)
-    max_bytes: int = int(DATA_FILE_BYTES.default * _MAX_PART)
+    target_size: int = DATA_FILE_BYTES.default
+    min_size: int = int(DATA_FILE_BYTES.default * _MIN_PART)
+    max_size: int = int(DATA_FILE_BYTES.default * _MAX_PART)
     min_input_files: int = 5
-    max_group_bytes: int = 100 * 1024**3
+    max_group_size: int = 100 * 1024**3
     max_group_files: int = _UNLIMITED
     delete_file_threshold: int = 2**31 - 1
     delete_ratio: float = 0.3
@@ -77,7 +76,7 @@ class CompactionOptions:
     job_order: str = "none"
     partial_progress: bool = False
     max_commits: int = 10
-    starting_sequence_number: bool = True
+    no_starting_sequence_number: bool = False
     spec_id: int | None = None
     where: str | None = None
     changed_before_ms: int | None = None
@@ -86,14 +85,14 @@ class CompactionOptions:
 
     def __post_init__(self) -> None:
         self._check_strategy()
-        if not 0 <= self.min_bytes < self.target_bytes < self.max_bytes:
+        if not 0 <= self.min_size < self.target_size < self.max_size:
             raise InvalidRequestError(
-                f"sizes must rise: min {self.min_bytes} < target {self.target_bytes} < "
-                f"max {self.max_bytes}"
+                f"sizes must rise: min {self.min_size} < target {self.target_size} < "
+                f"max {self.max_size}"
             )
         positive = {
             "min-input-files": self.min_input_files,
-            "max-file-group-size-bytes": self.max_group_bytes,
+            "max-file-group-size-bytes": self.max_group_size,
             "max-file-group-input-files": self.max_group_files,
             "partial-progress.max-commits": self.max_commits,
             "max-files-to-rewrite": 1 if self.max_files is None else self.max_files,
@@ -153,7 +152,7 @@ class CompactionOptions:
     @property
     def write_max_bytes(self) -> int:
         """The size at which an output file is closed: half way from the target to the maximum."""
-        return self.target_bytes + (self.max_bytes - self.target_bytes) // 2
+        return self.target_size + (self.max_size - self.target_size) // 2
 
 
 def _whole(text: str) -> int:
@@ -178,11 +177,11 @@ def _flag(text: str) -> bool:
 
 # Spark's names -> (field, parser)
 _SPARK: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
-    "target-file-size-bytes": ("target_bytes", _whole),
-    "min-file-size-bytes": ("min_bytes", _whole),
-    "max-file-size-bytes": ("max_bytes", _whole),
+    "target-file-size-bytes": ("target_size", _whole),
+    "min-file-size-bytes": ("min_size", _whole),
+    "max-file-size-bytes": ("max_size", _whole),
     "min-input-files": ("min_input_files", _whole),
-    "max-file-group-size-bytes": ("max_group_bytes", _whole),
+    "max-file-group-size-bytes": ("max_group_size", _whole),
     "max-file-group-input-files": ("max_group_files", _whole),
     "delete-file-threshold": ("delete_file_threshold", _whole),
     "delete-ratio-threshold": ("delete_ratio", float),
@@ -191,7 +190,7 @@ _SPARK: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
     "rewrite-job-order": ("job_order", str),
     "partial-progress.enabled": ("partial_progress", _flag),
     "partial-progress.max-commits": ("max_commits", _whole),
-    "use-starting-sequence-number": ("starting_sequence_number", _flag),
+    "use-starting-sequence-number": ("no_starting_sequence_number", lambda text: not _flag(text)),
     "output-spec-id": ("spec_id", _whole),
     # Spark's scheduling and caching: accepted because scripts pass them, and ignored.
     "cache-delete-files": (None, _flag),
@@ -233,10 +232,10 @@ def compaction_options(
         if field is not None:
             values[field] = value
     values.update({name: value for name, value in chosen.items() if value is not None})
-    if "target_bytes" not in values:
-        values["target_bytes"] = DATA_FILE_BYTES.of(properties)
-    target = values["target_bytes"]
+    if "target_size" not in values:
+        values["target_size"] = DATA_FILE_BYTES.of(properties)
+    target = values["target_size"]
     if isinstance(target, int) and target > 0:
-        values.setdefault("min_bytes", int(target * _MIN_PART))
-        values.setdefault("max_bytes", int(target * _MAX_PART))
+        values.setdefault("min_size", int(target * _MIN_PART))
+        values.setdefault("max_size", int(target * _MAX_PART))
     return CompactionOptions(**values)  # type: ignore[arg-type]

@@ -171,11 +171,11 @@ def _warn_of_held_snapshots(session: Session, retention: Retention) -> None:
         operator = f" (operator {operator_id})" if operator_id else ""
         session.warn(
             f"kept {spared} snapshots of {branch}, which Flink job {job_id}{operator} needs to restore from "
-            f"checkpoint {checkpoint_id} ({Option.KEEP_CHECKPOINTS_MS})"
+            f"checkpoint {checkpoint_id} ({Option.KEEP_CHECKPOINTS})"
         )
     if len(jobs) > _SHOWN_JOBS:
         session.warn(
-            f"kept snapshots for {len(jobs) - _SHOWN_JOBS} other Flink jobs too ({Option.KEEP_CHECKPOINTS_MS})"
+            f"kept snapshots for {len(jobs) - _SHOWN_JOBS} other Flink jobs too ({Option.KEEP_CHECKPOINTS})"
         )
 
 

@@ -58,21 +58,21 @@ class RetentionOptions:
     """The options of an expiration.
 
     Args:
-        older_than_ms: expire snapshots older than this time (ms since 1970); None for the table's property.
+        older_than: expire snapshots older than this time (ms since 1970); None for the table's property.
         retain_last: keep at least this many snapshots of each branch; None for the table's property.
         snapshot_ids: snapshots to expire even if a rule would keep them.
-        unsafe: allow `older_than_ms` to be less than 24 hours ago.
+        unsafe_retention: allow `older_than` to be less than 24 hours ago.
         branch: expire snapshots of this branch only, and no refs; None for the whole table. Snapshots that
             other branches share are kept as long as the table's properties keep them there.
-        keep_checkpoints_ms: how long after its last commit a Flink job can be restored; 0 to keep nothing.
+        keep_checkpoints: how long after its last commit a Flink job can be restored; 0 to keep nothing.
     """
 
-    older_than_ms: int | None = None
+    older_than: int | None = None
     retain_last: int | None = None
     snapshot_ids: tuple[int, ...] = ()
-    unsafe: bool = False
+    unsafe_retention: bool = False
     branch: str | None = None
-    keep_checkpoints_ms: int = KEEP_CHECKPOINTS_MS
+    keep_checkpoints: int = KEEP_CHECKPOINTS_MS
 
     def __post_init__(self) -> None:
         if self.retain_last is not None and self.retain_last < 1:
@@ -83,7 +83,7 @@ class RetentionOptions:
     @property
     def only_named(self) -> bool:
         """Whether only the named snapshots are to expire."""
-        return bool(self.snapshot_ids) and self.older_than_ms is None and self.retain_last is None
+        return bool(self.snapshot_ids) and self.older_than is None and self.retain_last is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,12 @@ def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: 
         raise RefusedError(
             "cannot expire snapshots: gc.enabled is false, deleting files may corrupt other tables"
         )
-    older_than = options.older_than_ms
+    older_than = options.older_than
     # check: retention-floor
-    if older_than is not None and older_than > now_ms - FLOOR_MS and not options.unsafe:
+    if older_than is not None and older_than > now_ms - FLOOR_MS and not options.unsafe_retention:
         raise RefusedError(
-            f"{Option.OLDER_THAN_MS} is less than 24 hours ago: readers and writers may still use those snapshots",
-            hint=f"choose an older time, or add {Option.UNSAFE} if no reader or writer is active",
+            f"{Option.OLDER_THAN} is less than 24 hours ago: readers and writers may still use those snapshots",
+            hint=f"choose an older time, or add {Option.UNSAFE_RETENTION} if no reader or writer is active",
         )
 
 
@@ -152,7 +152,7 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
     if options.only_named:
         kept = {item.snapshot_id: KeepReason.NOT_NAMED for item in metadata.snapshots}
     else:
-        others = replace(options, older_than_ms=None, retain_last=None)
+        others = replace(options, older_than=None, retain_last=None)
         elsewhere = limits if options.branch is None else _Limits.of(metadata, others, now_ms)
         limits_of = {name: limits if name == options.branch else elsewhere for name in refs}
         _keep_by_rule(metadata, refs, limits_of, limits.oldest_ms, kept)
@@ -195,9 +195,9 @@ def _keep_others(
 def _held(
     metadata: TableMetadata, options: RetentionOptions, now_ms: int
 ) -> tuple[HeldBranch, ...]:
-    if options.keep_checkpoints_ms == 0:
+    if options.keep_checkpoints == 0:
         return ()
-    return tuple(held_branches(metadata, now_ms - options.keep_checkpoints_ms))
+    return tuple(held_branches(metadata, now_ms - options.keep_checkpoints))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class _Limits:
     @classmethod
     def of(cls, metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> _Limits:
         properties = metadata.properties
-        asked, keep = options.older_than_ms, options.retain_last
+        asked, keep = options.older_than, options.retain_last
         return cls(
             now_ms=now_ms,
             # Snapshots committed during the run are kept, whatever the options are.
@@ -248,7 +248,7 @@ def _refuse_held(named: frozenset[int], held: tuple[HeldBranch, ...]) -> None:
             raise RefusedError(
                 f"cannot expire {snapshot_id}: Flink job {commit.job_id} needs it to find checkpoint "
                 f"{commit.checkpoint_id}, which it committed to {item.branch}",
-                hint=f"add {Option.KEEP_CHECKPOINTS_MS} 0s if the job will not be restored",
+                hint=f"add {Option.KEEP_CHECKPOINTS} 0s if the job will not be restored",
             )
 
 

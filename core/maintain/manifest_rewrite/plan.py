@@ -41,7 +41,7 @@ class ManifestOptions:
 
     Args:
         branch: the branch.
-        target_bytes: the size of new manifests; None for the table's property.
+        target_size: the size of new manifests; None for the table's property.
         spec_id: only manifests of this partition spec; None for all.
         sort_by: the partition fields by which entries are sorted; empty for all fields of each spec.
         rewrite_all: also rewrite manifests that need it not.
@@ -49,7 +49,7 @@ class ManifestOptions:
     """
 
     branch: str = ancestry.MAIN
-    target_bytes: int | None = None
+    target_size: int | None = None
     spec_id: int | None = None
     sort_by: Sequence[str] = ()
     rewrite_all: bool = False
@@ -111,7 +111,7 @@ class ManifestPlan:
     Args:
         table: the table that the plan was made for.
         options: the options.
-        target_bytes: the size of new manifests.
+        target_size: the size of new manifests.
         manifests: the number of manifests of the branch.
         groups: what is rewritten.
         evaluation: the condition and its measured values; None if the options do not contain a condition.
@@ -166,7 +166,7 @@ def plan_manifests(
         CorruptFileError: the manifest list is incomplete, or a manifest cannot be read.
     """
     metadata = table.metadata
-    target = options.target_bytes or MANIFEST_BYTES.of(metadata.properties)
+    target = options.target_size or MANIFEST_BYTES.of(metadata.properties)
     _check(table, options)
     head = ancestry.branch_head(metadata, options.branch)
     if head is None:

@@ -34,30 +34,30 @@ class CleanOptions:
     """Which files are orphans, and what happens to them.
 
     Args:
-        older_than_ms: younger files are kept (ms since 1970).
+        older_than: younger files are kept (ms since 1970).
         mode: what happens to orphan files.
-        locations: further folders to list, which earlier versions of the table wrote to.
+        location: further folders to list, which earlier versions of the table wrote to.
         inventory: a file, folder or ``manifest.json`` to read in place of listing the folders; the metadata folder
             is listed all the same.
-        excluded: patterns of paths below the folders that are kept (``*`` also matches ``/``).
+        exclude: patterns of paths below the folders that are kept (``*`` also matches ``/``).
         max_share: refuse to remove more than this share of the listed files or bytes (0 to 1).
         prefix_mismatch: see `PrefixMismatch`.
         equal_schemes: schemes that name the same store, each with the one to compare in its place.
         equal_authorities: the same for authorities, such as buckets.
-        unsafe: allow an age of less than 24 hours.
+        unsafe_retention: allow an age of less than 24 hours.
         ignore_unreadable: remove files although another table that may own some of them cannot be read.
     """
 
-    older_than_ms: int
+    older_than: int
     mode: Mode = Mode.LIST
-    locations: Sequence[str] = ()
+    location: Sequence[str] = ()
     inventory: str | None = None
-    excluded: Sequence[str] = ()
+    exclude: Sequence[str] = ()
     max_share: float = DEFAULT_SHARE
     prefix_mismatch: PrefixMismatch = PrefixMismatch.ERROR
     equal_schemes: Mapping[str, str] = field(default_factory=dict)
     equal_authorities: Mapping[str, str] = field(default_factory=dict)
-    unsafe: bool = False
+    unsafe_retention: bool = False
     ignore_unreadable: bool = False
 
     def check(self, now_ms: int) -> None:
@@ -66,8 +66,8 @@ class CleanOptions:
         Raises:
             RefusedError: the age is less than 24 hours.
         """
-        if self.older_than_ms > now_ms - FLOOR_MS and not self.unsafe:
+        if self.older_than > now_ms - FLOOR_MS and not self.unsafe_retention:
             raise RefusedError(
-                f"{Option.OLDER_THAN_MS} is less than 24 hours ago: a writer may be about to commit such files",
-                hint=f"choose an older time, or add {Option.UNSAFE} if nothing writes to the table",
+                f"{Option.OLDER_THAN} is less than 24 hours ago: a writer may be about to commit such files",
+                hint=f"choose an older time, or add {Option.UNSAFE_RETENTION} if nothing writes to the table",
             )

@@ -127,7 +127,7 @@ class CleaningPlan:
         """Return the plan by its names in the output."""
         return {
             "mode": str(self.options.mode),
-            "older_than": iso_time(self.options.older_than_ms),
+            "older_than": iso_time(self.options.older_than),
             "listed": self.listed[0],
             "reachable": self.referenced,
             "kept": dict(self.kept),
@@ -168,11 +168,11 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     check_refs(table.metadata)
     refuse_shared_location(table, "remove orphan files by hand")
     names = FileNames(options.equal_schemes, options.equal_authorities)
-    _check_locations(table, options.locations, names)
+    _check_locations(table, options.location, names)
     reach = Reachability(table.storage, names)
     found, current = list_files(
         table,
-        options.locations,
+        options.location,
         names,
         options.inventory,
         meanwhile=lambda: reach.referenced(table.metadata),
@@ -181,15 +181,15 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         referenced = referenced_names(table, current, listed.names, names)
         loose = listed.without(referenced.names)
         count = listed.count - loose.num_rows
-        limit_ms = options.older_than_ms
-        kept = kept_metadata(table, loose["path"].to_pylist(), options.locations)
+        limit_ms = options.older_than
+        kept = kept_metadata(table, loose["path"].to_pylist(), options.location)
         # After the listing: a state that another catalog commits later needs no older file that this one does not.
         refuse_continued(session, table, "remove orphan files by hand")
         named = by_name(
             table,
             loose["path"].to_pylist(),
-            options.excluded,
-            options.locations,
+            options.exclude,
+            options.location,
             lambda: listed.folders_with(referenced.names),
         )
         loose = loose.append_column(_BY_NAME, pa.array(named, pa.string()))
@@ -227,12 +227,12 @@ def _check_locations(table: Table, folders: Sequence[str], names: FileNames) -> 
     for folder in folders:
         is_absolute = folder.startswith("/") or locations.has_scheme(folder)
         if not locations.ownable(folder if is_absolute else os.path.abspath(folder)):
-            raise RefusedError(f"{Option.LOCATIONS} {folder} is not a folder of one table")
+            raise RefusedError(f"{Option.LOCATION} {folder} is not a folder of one table")
         own = names.of(pa.array([f"{folder.rstrip('/')}/"], pa.string()))[0].as_py()
         inside = pc.and_(pc.starts_with(roots, own), pc.not_equal(roots, own))
         if pc.any(inside, min_count=0).as_py():
             raise RefusedError(
-                f"{Option.LOCATIONS} {folder} contains the folder of {table.identifier}, and may contain other "
+                f"{Option.LOCATION} {folder} contains the folder of {table.identifier}, and may contain other "
                 "tables and the catalog",
                 hint="give the folder to which earlier versions of the table wrote",
             )
@@ -307,7 +307,7 @@ def _spared(
         return reasons
     is_removal = options.mode is not Mode.LIST
     others = OtherTables(
-        session, table, options.locations, must_read=is_removal and not options.ignore_unreadable
+        session, table, options.location, must_read=is_removal and not options.ignore_unreadable
     )
     theirs = one_array(others.own(loose["path"]))
     return pc.if_else(
@@ -354,7 +354,7 @@ def _of_other_tables(
         pc.invert(pc.match_substring_regex(loose["path"], r"(?i)\.metadata\.json|version-hint"))
     )
     own = set(in_own_folders(table, files)["path"].to_pylist())
-    more = list(options.locations)
+    more = list(options.location)
     nested = NestedTables(table.storage, more)
     return {
         path

@@ -73,26 +73,26 @@ class PartitionExpirationOptions:
     """Which partitions go.
 
     Args:
-        older_than_ms: partitions go if all their rows are older than this time, in ms since 1970.
+        older_than: partitions go if all their rows are older than this time, in ms since 1970.
         by: the name of a partition field or of its source column; None only for the strategy ``update-time``.
         strategy: ``values-time`` takes the age from the partition's values, ``update-time`` from the newest commit
             that may have changed the partition.
         format: how partition values that are texts or integers contain a time, as ``strptime`` reads it.
         most: the most partitions that go in one run, the oldest first.
         branch: the branch.
-        unsafe: whether the time may be less than 24 hours ago.
+        unsafe_retention: whether the time may be less than 24 hours ago.
 
     Raises:
         InvalidRequestError: options contradict each other.
     """
 
-    older_than_ms: int
+    older_than: int
     by: str | None = None
     strategy: str = VALUES_TIME
     format: str | None = None
     most: int = 100
     branch: str = ancestry.MAIN
-    unsafe: bool = False
+    unsafe_retention: bool = False
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -146,7 +146,7 @@ class PartitionExpirationPlan:
     def facts(self) -> dict[str, Any]:
         """Return the plan's counts by their names in the output."""
         return {
-            "older_than": iso_time(self.options.older_than_ms),
+            "older_than": iso_time(self.options.older_than),
             "partitions": self.partitions,
             "data_files": len(self.paths),
             "delete_files": len(self.deletes),
@@ -170,10 +170,10 @@ def plan_partition_expiration(
         InvalidRequestError: the partition field does not give a time.
     """
     require_writable(table)
-    if options.older_than_ms > now_ms - FLOOR_MS and not options.unsafe:
+    if options.older_than > now_ms - FLOOR_MS and not options.unsafe_retention:
         raise RefusedError(
-            f"{Option.OLDER_THAN_MS} is less than 24 hours ago: writers may still add rows of that time",
-            hint=f"choose an older time, or add {Option.UNSAFE}",
+            f"{Option.OLDER_THAN} is less than 24 hours ago: writers may still add rows of that time",
+            hint=f"choose an older time, or add {Option.UNSAFE_RETENTION}",
         )
     specs = table.metadata.specs()
     if options.by is not None:
@@ -193,7 +193,7 @@ def _chosen(plan: PartitionExpirationPlan, found: LiveFiles) -> PartitionExpirat
     ages = _ages(found, options)
     ends = np.concatenate([np.zeros(0, np.int64), *(item.ends for item in ages)])
     order = np.argsort(ends, kind="stable")
-    old = order[ends[order] <= options.older_than_ms]  # check: partition-age
+    old = order[ends[order] <= options.older_than]  # check: partition-age
     goes = np.zeros(len(ends), np.bool_)
     goes[old[: options.most]] = True
     gone: dict[int, pa.Table] = {}
@@ -281,7 +281,7 @@ def _older(found: LiveFiles, options: PartitionExpirationOptions) -> BooleanExpr
                 continue
             if isinstance(source.field_type, _TIMES):
                 name = table.schema.find_column_name(item.source_id) or ""
-                limit = _literal(source.field_type, options.older_than_ms)
+                limit = _literal(source.field_type, options.older_than)
                 older = UNBOUND_CLASSES["lt"](name, limit)
                 return bind_filter(older, table.schema)
     return None
@@ -375,7 +375,7 @@ def _outcome(plan: PartitionExpirationPlan, status: Status, **values: Any) -> Ou
         )
     if plan.left:
         warnings.append(
-            f"{plan.left:,} more partitions are older than {format_time(plan.options.older_than_ms)} ({Option.MOST})"
+            f"{plan.left:,} more partitions are older than {format_time(plan.options.older_than)} ({Option.MOST})"
         )
     return Outcome(
         table=plan.table.identifier,

@@ -46,12 +46,12 @@ class PartitionOptions:
     Args:
         branch: the branch.
         where: row filter; partitions without a file that may match are left out.
-        idle_ms: a partition is idle if nothing changed it for this long; None if that is not asked.
+        idle: a partition is idle if nothing changed it for this many ms; None if that is not asked.
     """
 
     branch: str = ancestry.MAIN
     where: str | None = None
-    idle_ms: int | None = None
+    idle: int | None = None
 
 
 def list_partitions(session: Session, table: Table, options: PartitionOptions) -> Outcome:
@@ -73,8 +73,8 @@ def list_partitions(session: Session, table: Table, options: PartitionOptions) -
         activity = activity_of(found)
         now_ms = session.clock.now_ms()
         for spec_id in sorted(found.by_spec):
-            rows += _rows(found, spec_id, activity[spec_id], now_ms, options.idle_ms)
-    asked = options.idle_ms is not None
+            rows += _rows(found, spec_id, activity[spec_id], now_ms, options.idle)
+    asked = options.idle is not None
     return Outcome(
         table=table.identifier,
         branch=options.branch,
@@ -112,7 +112,7 @@ def wait_until_idle(
     more = f" and {len(busy) - 1} more" if len(busy) > 1 else ""
     raise TimedOutError(
         f"after {waited}, {busy[0] or table.identifier}{more} changed in the last "
-        f"{format_duration((options.idle_ms or 0) / 1000)}"
+        f"{format_duration((options.idle or 0) / 1000)}"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lake.core.base.choices import DELETE_MODES
 from lake.core.base.errors import InvalidRequestError, RefusedError
 from lake.core.base.options import Option
 from lake.core.spec.properties.table_properties import COPY_ON_WRITE, DELETE_MODE
@@ -12,8 +13,7 @@ from lake.core.spec.types.format_versions import DELETE_FILES_SINCE
 from lake.core.table.snapshots import ancestry
 from lake.core.transaction.commit.guards import RunGuard
 
-POSITION = "position"
-MODES = (POSITION, COPY_ON_WRITE)
+POSITION, _ = DELETE_MODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,8 @@ class DeletionOptions:
 
     Args:
         where: a row filter; the rows for which it is TRUE are deleted.
-        deletes: what becomes of files that contain other rows too, one of `MODES`; None to use the table's property.
+        deletes: what becomes of files that contain other rows too, one of `DELETE_MODES`; None to use the
+            table's property.
         branch: the branch.
         run_id: an id by which a repetition of this deletion is recognised.
         max_rows: the most rows that may be deleted; None for any number.
@@ -45,9 +46,9 @@ class DeletionOptions:
                 f"{Option.WHERE} is empty",
                 hint=f"{Option.WHERE} true deletes all rows",
             )
-        if self.deletes not in {None, *MODES}:
+        if self.deletes not in {None, *DELETE_MODES}:
             raise InvalidRequestError(
-                f"{Option.DELETES} {self.deletes!r} is not one of {', '.join(MODES)}"
+                f"{Option.DELETES} {self.deletes!r} is not one of {', '.join(DELETE_MODES)}"
             )
         if self.max_rows is not None and self.max_rows < 0:
             raise InvalidRequestError(f"{Option.MAX_ROWS} must not be negative: {self.max_rows}")
@@ -61,7 +62,7 @@ class DeletionOptions:
 
 
 def mode_of(properties: Mapping[str, str], format_version: int, requested: str | None) -> str:
-    """Return how rows are deleted from files that contain other rows too, one of `MODES`.
+    """Return how rows are deleted from files that contain other rows too, one of `DELETE_MODES`.
 
     Tables of format version 1 have no delete files, whatever their properties say.
 

@@ -196,7 +196,7 @@ def _commit(table: Table, lists: _Lists, snapshot: Snapshot, parent: Snapshot | 
     if len(deletes.new):
         raise UnknownParentError(
             f"cannot determine the rows that snapshot {number} deleted: its parent has expired",
-            hint=f"start with {Option.START} {number}",
+            hint=f"start with {Option.FROM_SNAPSHOT} {number}",
         )
     return Commit(snapshot, data, replace(deletes, before=deletes.after, inherits=True))
 

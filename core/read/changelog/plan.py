@@ -189,9 +189,9 @@ def plan_changelog(
     """
     selected = plan_range(
         table.metadata,
-        start=options.start,
+        start=options.from_snapshot,
         inclusive=options.inclusive,
-        end=options.end,
+        end=options.to_snapshot,
         branch=options.branch,
     )
     return plan_changes(table, options, selected, key, keys=keys)
@@ -236,7 +236,7 @@ def plan_changes(
         projection=Schema(*projection.fields, *CHANGE_COLUMNS),
         reading=reading,
         truncated=selected.truncated
-        or (options.start is None and any(item.is_orphan for item in commits)),
+        or (options.from_snapshot is None and any(item.is_orphan for item in commits)),
         keys=keys,
         pruning=None if pruner is None else pruner.facts(),
     )
@@ -255,7 +255,7 @@ def _with_key(
     fields = {item.field_id: item for item in projection.fields}
     names = []
     for name in key:
-        (wanted,) = project_schema(schema, [name], case_sensitive=options.case_sensitive).fields
+        (wanted,) = project_schema(schema, [name], case_sensitive=not options.ignore_case).fields
         if fields.setdefault(wanted.field_id, wanted) != wanted:
             raise InvalidRequestError(
                 f"{Option.KEY} {name} requires the complete column in {Option.SELECT}"

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pyiceberg.schema import Schema
 
+from lake.core.base.choices import NonAppend, OnGap, Order
 from lake.core.base.errors import CorruptFileError, RefusedError
 from lake.core.base.options import Option
 from lake.core.read.changelog.manifest_diff import UnknownParentError
 from lake.core.read.changelog.plan import ChangelogPlan, plan_changes
 from lake.core.read.continuous.handover.work import WorkHeader, WorkItem, header_of, items_of
-from lake.core.read.continuous.options import FollowOptions, NonAppend, OnGap, Order
+from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.order import WatermarkColumn, ordered, watermark_column
 from lake.core.read.continuous.position import (
     Gap,

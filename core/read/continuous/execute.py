@@ -63,7 +63,7 @@ def follow(session: Session, identifier: str, options: FollowOptions) -> Outcome
         folder = StateFolder.at(path, clock=session.clock, ids=session.ids)
         store = StateStore(folder, durable=options.state is not None)
         table = followed_table(session, identifier, store.load)
-        if not stack.enter_context(folder.held("scan", options.wait_ms)):
+        if not stack.enter_context(folder.held("scan", options.wait)):
             return _already_running(table, options, folder.owner())
         with closing(_Follow(Run(session, table, options, store))) as following:
             return following.work()
@@ -149,7 +149,7 @@ class _Follow:
 
     def _continuously(self) -> None:
         """Read what is added, until a stop rule applies."""
-        interval = self._run.options.monitor_interval_ms / 1000
+        interval = self._run.options.monitor_interval / 1000
         target = self._stop_rules.last_snapshot()
         tick = self._run.clock.monotonic()
         while not self._stop_rules.apply():
@@ -308,7 +308,7 @@ class _Follow:
 
     def _measure(self, *, failed: bool, at_end: bool = False) -> None:
         """Write the metrics file, at most once a second, and at the end."""
-        path = self._run.options.metrics_path
+        path = self._run.options.metrics_file
         now = self._run.clock.monotonic()
         recent = self._measured_at is not None and now - self._measured_at < _METRICS_SECONDS
         if path is None or (recent and not at_end):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from lake.core.base.choices import STARTS, NonAppend, OnGap, Order, SchemaMode, TimeUnit
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.read.continuous.position import Start, Strategy
@@ -20,44 +20,6 @@ if TYPE_CHECKING:
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
 _GIB = 1 << 30
-
-
-class Order(StrEnum):
-    """The order of the splits of one discovery."""
-
-    FIFO = "fifo"
-    SEQUENCE = "sequence"
-    TIME = "time"
-
-
-class NonAppend(StrEnum):
-    """What to do with snapshots that are neither appends nor rewrites, if only appends are followed."""
-
-    SKIP = "skip"
-    FAIL = "fail"
-
-
-class OnGap(StrEnum):
-    """What to do about a gap in the history."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    TABLE = "table"
-
-
-class SchemaMode(StrEnum):
-    """Which schema rows have: the table's at each discovery, or the one at the start."""
-
-    FOLLOW = "follow"
-    PIN = "pin"
-
-
-class TimeUnit(StrEnum):
-    """The unit of a watermark column of type long."""
-
-    MICROSECONDS = "us"
-    MILLISECONDS = "ms"
-    SECONDS = "s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +45,11 @@ class FollowOptions:
         scan: branch, filter, columns and splits.
         state: the folder that keeps the position; None to keep none.
         output: where rows go; None for a terminal.
-        starting: where to start if there is no saved position; None for ``table`` with a state, else
+        start: where to start if there is no saved position; None for ``table`` with a state, else
             ``latest-exclusive``.
-        start: read what was added after this snapshot.
-        inclusive: read what `start` itself added, too.
-        start_at_ms: read from the first snapshot of this time or later.
+        from_snapshot: read what was added after this snapshot.
+        inclusive: read what `from_snapshot` itself added, too.
+        start_at: read from the first snapshot of this time or later.
         changes: read the changes of all operations instead of appended rows.
         key: key columns that identify updates.
         order: the order of the splits of one discovery.
@@ -96,19 +58,19 @@ class FollowOptions:
         non_append: what to do with snapshots that an append scan cannot show.
         on_gap: what to do about a gap.
         schema: which schema rows have.
-        monitor_interval_ms: the time between two discoveries.
+        monitor_interval: the time between two discoveries.
         max_planning_snapshots: the most snapshots of one discovery.
         max_planning_failures: the most failed discoveries in a row; -1 for any number.
         max_pending_splits: do not look for more if this many splits are pending; None for no limit.
-        epoch_bytes: the size of an epoch's input.
+        epoch_size: the size of an epoch's input.
         once: read what is there and end.
         until: when to stop.
         max_epochs: stop after this number of epochs.
         consumer: the name under which the table keeps what is not read yet.
-        consumer_ttl_ms: how long it does so after the last run.
+        consumer_ttl: how long it does so after the last run.
         epoch_markers: mark the end of each epoch in a stream of JSON.
-        metrics_path: the file for metrics.
-        wait_ms: wait this long for another run with the same state.
+        metrics_file: the file for metrics.
+        wait: wait this long for another run with the same state.
         prune_with: how rows are chosen by keys of partners; None for all rows.
 
     Raises:
@@ -118,10 +80,10 @@ class FollowOptions:
     scan: ScanOptions = field(default_factory=ScanOptions)
     state: str | None = None
     output: Output | None = None
-    starting: Strategy | None = None
-    start: str | None = None
+    start: Strategy | None = None
+    from_snapshot: str | None = None
     inclusive: bool = False
-    start_at_ms: int | None = None
+    start_at: int | None = None
     changes: bool = False
     key: tuple[str, ...] = ()
     order: Order = Order.FIFO
@@ -130,19 +92,19 @@ class FollowOptions:
     non_append: NonAppend = NonAppend.SKIP
     on_gap: OnGap = OnGap.FAIL
     schema: SchemaMode = SchemaMode.FOLLOW
-    monitor_interval_ms: int = _MINUTE_MS
+    monitor_interval: int = _MINUTE_MS
     max_planning_snapshots: int = 100
     max_planning_failures: int = 3
     max_pending_splits: int | None = None
-    epoch_bytes: int = _GIB
+    epoch_size: int = _GIB
     once: bool = False
     until: Until | None = None
     max_epochs: int | None = None
     consumer: str | None = None
-    consumer_ttl_ms: int = 30 * _DAY_MS
+    consumer_ttl: int = 30 * _DAY_MS
     epoch_markers: bool = False
-    metrics_path: str | None = None
-    wait_ms: int | None = None
+    metrics_file: str | None = None
+    wait: int | None = None
     prune_with: KeyOptions | None = None
 
     def __post_init__(self) -> None:
@@ -157,8 +119,8 @@ class FollowOptions:
             Option.MAX_PLANNING_SNAPSHOTS: (self.max_planning_snapshots, 1),
             Option.MAX_PLANNING_FAILURES: (self.max_planning_failures, -1),
             Option.MAX_PENDING_SPLITS: (self.max_pending_splits, 1),
-            Option.MONITOR_INTERVAL_MS: (self.monitor_interval_ms, 1),
-            Option.EPOCH_BYTES: (self.epoch_bytes, 1),
+            Option.MONITOR_INTERVAL: (self.monitor_interval, 1),
+            Option.EPOCH_SIZE: (self.epoch_size, 1),
             Option.MAX_EPOCHS: (self.max_epochs, 1),
         }
         for option, (value, bound) in least.items():
@@ -167,24 +129,24 @@ class FollowOptions:
 
     def _check_start(self) -> None:
         given = {
-            Option.STARTING: self.starting not in (None, Strategy.SNAPSHOT, Strategy.TIME),
-            Option.START: self.start is not None,
-            Option.START_AT_MS: self.start_at_ms is not None,
+            Option.START: self.start not in (None, Strategy.SNAPSHOT, Strategy.TIME),
+            Option.FROM_SNAPSHOT: self.from_snapshot is not None,
+            Option.START_AT: self.start_at is not None,
         }
         chosen = [str(option) for option, there in given.items() if there]
         if len(chosen) > 1:
             raise InvalidRequestError(f"{chosen[0]} contradicts {chosen[1]}")
-        needed = {Strategy.SNAPSHOT: Option.START, Strategy.TIME: Option.START_AT_MS}
-        option = None if self.starting is None else needed.get(self.starting)
+        needed = {Strategy.SNAPSHOT: Option.FROM_SNAPSHOT, Strategy.TIME: Option.START_AT}
+        option = None if self.start is None else needed.get(self.start)
         if option is not None and not given[option]:
-            raise InvalidRequestError(f"this {Option.STARTING} needs {option}")
-        if self.inclusive and self.start is None:
-            raise InvalidRequestError(f"{Option.INCLUSIVE} needs {Option.START}")
+            raise InvalidRequestError(f"this {Option.START} needs {option}")
+        if self.inclusive and self.from_snapshot is None:
+            raise InvalidRequestError(f"{Option.INCLUSIVE} needs {Option.FROM_SNAPSHOT}")
 
     def _check_scan(self) -> None:
         given = {
             Option.SNAPSHOT: self.scan.snapshot,
-            Option.END: self.scan.end,
+            Option.TO_SNAPSHOT: self.scan.to_snapshot,
             Option.LIMIT: self.scan.limit,
         }
         for option, value in given.items():
@@ -239,16 +201,16 @@ class FollowOptions:
     @property
     def first(self) -> Start:
         """Where to start if there is no saved position."""
-        if self.start is not None:
+        if self.from_snapshot is not None:
             return Start(
                 strategy=Strategy.SNAPSHOT,
-                snapshot=self.start,
-                inclusive=self.inclusive or self.starting is Strategy.SNAPSHOT,
+                snapshot=self.from_snapshot,
+                inclusive=self.inclusive or self.start is Strategy.SNAPSHOT,
             )
-        if self.start_at_ms is not None:
-            return Start(strategy=Strategy.TIME, time_ms=self.start_at_ms)
-        if self.starting is not None:
-            return Start(strategy=self.starting)
+        if self.start_at is not None:
+            return Start(strategy=Strategy.TIME, time_ms=self.start_at)
+        if self.start is not None:
+            return Start(strategy=self.start)
         # Upstream starts with the latest snapshot, which omits the rows before it without a message.
         return Start(strategy=Strategy.LATEST_EXCLUSIVE if self.state is None else Strategy.TABLE)
 
@@ -260,7 +222,7 @@ class FollowOptions:
             "key": list(self.key),
             "where": scan.where,
             "select": None if scan.select is None else list(scan.select),
-            "ignore_case": not scan.case_sensitive,
+            "ignore_case": scan.ignore_case,
             "order": self.order.value,
             "watermark": [self.watermark_column, self.watermark_unit],
             "schema": self.schema.value,
@@ -279,7 +241,7 @@ _CHOICES: Mapping[str, Option] = {
     "key": Option.KEY,
     "where": Option.WHERE,
     "select": Option.SELECT,
-    "ignore_case": Option.CASE_SENSITIVE,
+    "ignore_case": Option.IGNORE_CASE,
     "order": Option.ORDER,
     "watermark": Option.WATERMARK_COLUMN,
     "schema": Option.SCHEMA,
@@ -295,8 +257,6 @@ _UPSTREAM: Mapping[str, Strategy] = {
     "INCREMENTAL_FROM_SNAPSHOT_ID": Strategy.SNAPSHOT,
     "INCREMENTAL_FROM_SNAPSHOT_TIMESTAMP": Strategy.TIME,
 }
-# `snapshot` and `time` are chosen by options of their own.
-STARTS = ("table", "latest", "latest-exclusive", "earliest")
 
 
 def parse_strategy(text: str) -> Strategy:
@@ -309,5 +269,5 @@ def parse_strategy(text: str) -> Strategy:
         return Strategy(text.lower())
     found = _UPSTREAM.get(text.upper().replace("-", "_"))
     if found is None:
-        raise InvalidRequestError(f"{Option.STARTING} is {text!r}, not one of {', '.join(STARTS)}")
+        raise InvalidRequestError(f"{Option.START} is {text!r}, not one of {', '.join(STARTS)}")
     return found

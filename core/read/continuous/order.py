@@ -18,9 +18,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from lake.core.base.choices import Order, TimeUnit
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.options import Option
-from lake.core.read.continuous.options import FollowOptions, Order, TimeUnit
+from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.scan.plan import ScanPlan
 from lake.core.spec.types.bounds import bound_array, comparable
 from lake.core.spec.types.type_text import type_text
@@ -79,7 +80,7 @@ def watermark_column(schema: Schema, options: FollowOptions) -> WatermarkColumn 
     if name is None:
         return None
     try:
-        found = schema.find_field(name, case_sensitive=options.scan.case_sensitive)
+        found = schema.find_field(name, case_sensitive=not options.scan.ignore_case)
     except ValueError:
         columns = ", ".join(item.name for item in schema.fields)
         raise BadInputError(

@@ -265,7 +265,7 @@ def starting_position(
     """
     if start.time_ms is not None and start.time_ms > now_ms:
         raise InvalidRequestError(
-            f"{Option.START_AT_MS} is in the future: {format_time(start.time_ms)}"
+            f"{Option.START_AT} is in the future: {format_time(start.time_ms)}"
         )
     head = ancestry.branch_head(metadata, branch)
     if start.strategy is Strategy.SNAPSHOT:

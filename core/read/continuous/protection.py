@@ -40,7 +40,7 @@ class Protection:
             name,
             self._run.options.branch,
             oldest,
-            self._run.options.consumer_ttl_ms,
+            self._run.options.consumer_ttl,
             needs_position=is_position,
         )
         self._protected, self._protected_at = needed, now

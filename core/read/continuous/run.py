@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
+from lake.core.base.choices import SchemaMode
 from lake.core.base.errors import InvalidRequestError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.read.continuous.discovery import Common
 from lake.core.read.continuous.handover.epochs import EpochOutput, make_output, recover
 from lake.core.read.continuous.handover.pipe import Pipe
 from lake.core.read.continuous.handover.state import Destination, State, StateStore, check_same
-from lake.core.read.continuous.options import FollowOptions, SchemaMode
+from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.position import Position
 from lake.core.read.continuous.report import Lag, Tally, lag_of
 from lake.core.read.exports.destinations import Output, refuse_inside
@@ -124,7 +125,7 @@ class Run:
         if output.format in {PARQUET, ARROW}:
             raise InvalidRequestError(
                 f"{output.format} cannot be written to a stream that goes on",
-                hint=f"choose csv, json or arrow with {Option.FORMAT_NAME}",
+                hint=f"choose csv, json or arrow with {Option.OUTPUT_FORMAT}",
             )
         pipe = Pipe(output.stream, output.format, self.clock)
         return pipe, Destination(kind="stream", path=None, format=output.format)

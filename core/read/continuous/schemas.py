@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
+from lake.core.base.choices import SchemaMode
 from lake.core.base.errors import BadInputError
 from lake.core.base.options import Option
-from lake.core.read.continuous.options import FollowOptions, SchemaMode
+from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.scan.plan import bound
 from lake.core.spec.expressions.filters import filter_columns
 from lake.core.spec.types.arrow_schema import project_schema
@@ -56,7 +57,7 @@ def _columns_read(schema: Schema, options: FollowOptions) -> set[int]:
     if condition is not None:
         found |= filter_columns(condition)
     if options.key:
-        names, matched = options.key, options.scan.case_sensitive
+        names, matched = options.key, not options.scan.ignore_case
         found |= set(project_schema(schema, names, case_sensitive=matched).field_ids)
     return found
 

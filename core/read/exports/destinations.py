@@ -13,6 +13,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from lake.core.base import locations
+from lake.core.base.choices import EXPORT_FORMATS
 from lake.core.base.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.io.storage.atomic_files import flush
@@ -21,7 +22,6 @@ from lake.core.read.exports.formats import (
     ARROW,
     ARROW_STREAM,
     CSV,
-    FORMATS,
     JSON,
     PARQUET,
     SUFFIXES,
@@ -63,7 +63,7 @@ class Output:
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
+def output_to(path: str, output_format: str | None, *, replace: bool) -> Output:
     """Return the output for a path: one file if it has a file suffix, else a folder.
 
     Raises:
@@ -73,7 +73,7 @@ def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
     """
     if locations.has_scheme(path) or not path:
         raise InvalidRequestError(f"{Option.OUTPUT} must be a path on this machine, not {path!r}")
-    chosen, compression = _format_of(path, format_name)
+    chosen, compression = _format_of(path, output_format)
     suffix = os.path.splitext(path)[1]
     output = Output(chosen, path, None, bool(suffix), replace, compression)
     if output.is_device:
@@ -87,7 +87,7 @@ def output_to(path: str, format_name: str | None, *, replace: bool) -> Output:
     return output
 
 
-def output_folder(path: str, format_name: str | None) -> Output:
+def output_folder(path: str, output_format: str | None) -> Output:
     """Return the output folder of a continuous scan; it may exist already.
 
     Raises:
@@ -98,33 +98,33 @@ def output_folder(path: str, format_name: str | None) -> Output:
     if os.path.splitext(path)[1][1:].lower() in SUFFIXES:
         raise InvalidRequestError(
             f"{Option.OUTPUT} must be a folder, not a file such as {path}",
-            hint=f"choose the format of the files in it by {Option.FORMAT_NAME}",
+            hint=f"choose the format of the files in it by {Option.OUTPUT_FORMAT}",
         )
-    return Output(format_name or PARQUET, path, single=False)
+    return Output(output_format or PARQUET, path, single=False)
 
 
-def output_stream(stream: IO[bytes], format_name: str | None) -> Output:
+def output_stream(stream: IO[bytes], output_format: str | None) -> Output:
     """Return an open stream as an output."""
-    return Output(_stream_format(format_name or CSV), stream=stream)
+    return Output(_stream_format(output_format or CSV), stream=stream)
 
 
-def _stream_format(format_name: str) -> str:
-    return ARROW_STREAM if format_name == ARROW else format_name
+def _stream_format(output_format: str) -> str:
+    return ARROW_STREAM if output_format == ARROW else output_format
 
 
-def _format_of(path: str, format_name: str | None) -> tuple[str, str | None]:
+def _format_of(path: str, output_format: str | None) -> tuple[str, str | None]:
     """Return the format and the compression for a file name and an option."""
     stem, suffix = os.path.splitext(os.path.basename(path))
     compression = _COMPRESSED.get(suffix[1:].lower())
     if compression:
         suffix = os.path.splitext(stem)[1]
     by_name = SUFFIXES.get(suffix[1:].lower())
-    if format_name is None and by_name is None and (suffix or compression):
+    if output_format is None and by_name is None and (suffix or compression):
         raise InvalidRequestError(
             f"the name of {path} does not show its format",
-            hint=f"add {Option.FORMAT_NAME} with one of {', '.join(FORMATS)}",
+            hint=f"add {Option.OUTPUT_FORMAT} with one of {', '.join(EXPORT_FORMATS)}",
         )
-    requested = format_name or by_name or PARQUET
+    requested = output_format or by_name or PARQUET
     # The option arrow means both of Arrow's formats; the file name distinguishes them.
     chosen = ARROW_STREAM if (requested, by_name) == (ARROW, ARROW_STREAM) else requested
     if compression and chosen not in {CSV, TSV, JSON}:

@@ -20,15 +20,15 @@ from pyarrow import csv
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, StringType, UUIDType
 
+from lake.core.base.choices import EXPORT_FORMATS
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.data.columns.nullability import fill_masked
 from lake.core.data.columns.text_encoding import cells, json_lines
 from lake.core.spec.types.arrow_schema import arrow_schema
 
-PARQUET, CSV, TSV, JSON, ARROW = "parquet", "csv", "tsv", "json", "arrow"
+PARQUET, CSV, TSV, JSON, ARROW = EXPORT_FORMATS
 ARROW_STREAM = "arrow-stream"
-FORMATS = (PARQUET, CSV, TSV, JSON, ARROW)
 SUFFIXES = {
     "parquet": PARQUET,
     "pq": PARQUET,
@@ -58,9 +58,9 @@ class Sink(Protocol):
 
 
 @contextmanager
-def writing(format_name: str, stream: Any, schema: Schema) -> Iterator[Sink]:
+def writing(output_format: str, stream: Any, schema: Schema) -> Iterator[Sink]:
     """Open a sink and close it at the end of the block, unless the block fails."""
-    sink = open_sink(format_name, stream, schema)
+    sink = open_sink(output_format, stream, schema)
     try:
         yield sink
         sink.close()
@@ -70,7 +70,7 @@ def writing(format_name: str, stream: Any, schema: Schema) -> Iterator[Sink]:
         raise
 
 
-def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
+def open_sink(output_format: str, stream: Any, schema: Schema) -> Sink:
     """Return a sink that writes a format to a binary stream, sequentially.
 
     Raises:
@@ -84,11 +84,11 @@ def open_sink(format_name: str, stream: Any, schema: Schema) -> Sink:
         ARROW: partial(ArrowSink, open_writer=pa.ipc.new_file),
         ARROW_STREAM: partial(ArrowSink, open_writer=pa.ipc.new_stream),
     }
-    if format_name not in makers:
+    if output_format not in makers:
         raise InvalidRequestError(
-            f"{Option.FORMAT_NAME} {format_name!r} is not one of {', '.join(FORMATS)}"
+            f"{Option.OUTPUT_FORMAT} {output_format!r} is not one of {', '.join(EXPORT_FORMATS)}"
         )
-    return makers[format_name](stream, schema)
+    return makers[output_format](stream, schema)
 
 
 class ParquetSink:

@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from pyiceberg.types import (
     NestedField,
 )
 
+from lake.core.base.choices import Overflow
 from lake.core.base.errors import InvalidRequestError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.units import format_size
@@ -55,38 +55,30 @@ _TABLE = re.compile(r"(?P<table>\S+?)(@(?P<ref>\S+))?(\s+where\s+(?P<where>.+))?
 _SHOWN_COLUMNS = 40
 
 
-class Overflow(StrEnum):
-    """What happens if there are more keys than the limit: their ranges are used, nothing is, or the scan fails."""
-
-    RANGE = "range"
-    NONE = "none"
-    FAIL = "fail"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyOptions:
     """How a scan is pruned by the keys of its partners.
 
     Args:
-        source: a table ``NS.T[@REF] [where EXPR]``, or a file, folder or glob.
+        prune_with: a table ``NS.T[@REF] [where EXPR]``, or a file, folder or glob.
         on: pairs of a column of the scanned table and a column of the source.
-        limit_bytes: the most bytes of distinct keys that are kept; 0 for no limit.
-        overflow: what happens if there are more.
+        prune_limit: the most bytes of distinct keys that are kept; 0 for no limit.
+        prune_overflow: what happens if there are more.
         matching: test every row.
-        prune: skip files and row groups.
-        case_sensitive: whether names of columns must match in case.
+        no_prune: skip no files and row groups.
+        ignore_case: whether names of columns match in any case.
 
     Raises:
         InvalidRequestError: a column is named twice, or no column is named.
     """
 
-    source: str
+    prune_with: str
     on: Sequence[tuple[str, str]]
-    limit_bytes: int
-    overflow: Overflow = Overflow.RANGE
+    prune_limit: int = 8 << 20
+    prune_overflow: Overflow = Overflow.RANGE
     matching: bool = False
-    prune: bool = True
-    case_sensitive: bool = True
+    no_prune: bool = False
+    ignore_case: bool = False
 
     def __post_init__(self) -> None:
         facts = [fact for fact, _ in self.on]
@@ -96,8 +88,8 @@ class KeyOptions:
     def to_plain(self) -> list[Any]:
         """Return the options as JSON-ready values, to compare them with those of another run."""
         pairs = [list(pair) for pair in self.on]
-        how = [self.overflow.value, self.matching, self.prune]
-        return [self.source, pairs, self.limit_bytes, *how]
+        how = [self.prune_overflow.value, self.matching, not self.no_prune]
+        return [self.prune_with, pairs, self.prune_limit, *how]
 
 
 @contextmanager
@@ -121,16 +113,16 @@ def partner_keys(
     types = _fact_types(schema, options)
     kept = _AllKeys()
     spill = kept.add if options.matching else None
-    collector = KeyCollector(types, options.limit_bytes, spill)
+    collector = KeyCollector(types, options.prune_limit, spill)
     try:
         source, batches = _source(session, table, types, options)
         for batch in prefetch(batches):
             keys = without_nulls(batch)
             collector.add(keys)
-            if collector.overflowed and options.overflow is Overflow.FAIL:
+            if collector.overflowed and options.prune_overflow is Overflow.FAIL:
                 raise RefusedError(
-                    f"the keys of {options.source} have more than {format_size(options.limit_bytes)}",
-                    hint=f"raise {Option.LIMIT_BYTES}, or choose {Option.OVERFLOW} range",
+                    f"the keys of {options.prune_with} have more than {format_size(options.prune_limit)}",
+                    hint=f"raise {Option.PRUNE_LIMIT}, or choose {Option.PRUNE_OVERFLOW} range",
                 )
         yield _scan_keys(collector, kept, source, options)
     finally:
@@ -168,20 +160,20 @@ def _scan_keys(
     keys = collector.finish()
     reasons, warnings = [], []
     if collector.overflowed:
-        limit = format_size(options.limit_bytes)
+        limit = format_size(options.prune_limit)
         effect = (
             "only their ranges exclude files"
-            if options.overflow is Overflow.RANGE
+            if options.prune_overflow is Overflow.RANGE
             else "they exclude no file"
         )
         reasons.append(f"the keys have more than {limit}: {effect}")
         warnings.append(
-            f"the keys of {options.source} have more than {limit}: {effect} "
-            f"({Option.LIMIT_BYTES} sets the limit)"
+            f"the keys of {options.prune_with} have more than {limit}: {effect} "
+            f"({Option.PRUNE_LIMIT} sets the limit)"
         )
-    if not options.prune:
+    if options.no_prune:
         reasons.append("pruning is off")
-    prunes = options.prune and (keys.exact or options.overflow is Overflow.RANGE)
+    prunes = not options.no_prune and (keys.exact or options.prune_overflow is Overflow.RANGE)
     known = "exact" if keys.exact else "range"
     return ScanKeys(
         types=collector.types,
@@ -194,7 +186,7 @@ def _scan_keys(
             **source,
             "keys": len(keys) if keys.exact else None,
             "key_bytes": collector.size_bytes,
-            "limit_bytes": options.limit_bytes,
+            "limit_bytes": options.prune_limit,
         },
         warnings=warnings,
         reasons=reasons,
@@ -217,7 +209,7 @@ def _fact_types(schema: Schema, options: KeyOptions) -> dict[int, IcebergType]:
 
 def _column(schema: Schema, name: str, options: KeyOptions, where: str) -> NestedField:
     try:
-        item = schema.find_field(name, case_sensitive=options.case_sensitive)
+        item = schema.find_field(name, case_sensitive=not options.ignore_case)
     except ValueError as error:
         raise NotFoundError(
             f"{where} has no column {name}",
@@ -285,8 +277,8 @@ def _source(
     session: Session, table: Table, types: Mapping[int, IcebergType], options: KeyOptions
 ) -> tuple[Mapping[str, Any], Iterator[pa.RecordBatch]]:
     """Return facts about the source, and batches of its keys."""
-    if _names_files(options.source):
-        facts = {"dimension": options.source, "dimension_snapshot_id": None}
+    if _names_files(options.prune_with):
+        facts = {"dimension": options.prune_with, "dimension_snapshot_id": None}
         return facts, _file_keys(table.storage, types, options)
     return _table_keys(session, types, options)
 
@@ -306,7 +298,7 @@ def source_version(session: Session, options: KeyOptions) -> Hashable | None:
         NotFoundError: the table or the snapshot does not exist.
         InvalidRequestError: the source is neither a table nor a file.
     """
-    if _names_files(options.source):
+    if _names_files(options.prune_with):
         return None
     partner, chosen = _partner(session, options)
     snapshot = scan_snapshot(partner, chosen)
@@ -319,10 +311,10 @@ def source_version(session: Session, options: KeyOptions) -> Hashable | None:
 
 def _partner(session: Session, options: KeyOptions) -> tuple[Table, ScanOptions]:
     """Return the table that is the source, and how it is read."""
-    parsed = _TABLE.fullmatch(options.source.strip())
+    parsed = _TABLE.fullmatch(options.prune_with.strip())
     if parsed is None:
         raise InvalidRequestError(
-            f"{options.source!r} is neither a table nor a file",
+            f"{options.prune_with!r} is neither a table nor a file",
             hint="write \"NS.TABLE where country = 'NZ'\", or the path of a file",
         )
     partner = session.table(parsed["table"])
@@ -333,7 +325,7 @@ def _partner(session: Session, options: KeyOptions) -> tuple[Table, ScanOptions]
         snapshot=snapshot,
         where=parsed["where"],
         select=list(dict.fromkeys(name for _, name in options.on)),
-        case_sensitive=options.case_sensitive,
+        ignore_case=options.ignore_case,
     )
     return partner, chosen
 
@@ -377,7 +369,7 @@ def _file_keys(
             for number, (name, kind) in enumerate(columns.items(), 1)
         )
     )
-    for file in find_sources(storage, [options.source], None):
+    for file in find_sources(storage, [options.prune_with], None):
         source, _ = with_format(storage, file, AS_SHOWN, list(columns))
         _check_columns(storage, source, schema)
         for batch in source_batches(storage, source, schema):

@@ -71,14 +71,14 @@ class ScanOptions:
 
     Args:
         snapshot: the snapshot to read: its id, a tag, a branch, or ``@`` and a time; None for the head of `branch`.
-        start: read only what was added after this snapshot; None to read a whole snapshot.
-        inclusive: read what `start` itself added, too.
-        end: the last snapshot to read; None for the head of `branch`.
+        from_snapshot: read only what was added after this snapshot; None to read a whole snapshot.
+        inclusive: read what `from_snapshot` itself added, too.
+        to_snapshot: the last snapshot to read; None for the head of `branch`.
         branch: the branch to read.
         where: row filter; None for all rows.
         select: columns to read; None for all columns.
         limit: maximum number of rows; None for all rows.
-        case_sensitive: whether names of columns must match in case.
+        ignore_case: whether names of columns match in any case.
         split_size: size of a split in bytes; None for the table's property.
         split_lookback: number of splits that are open while files are packed; None for the table's property.
         split_open_cost: bytes that a file counts at least; None for the table's property.
@@ -88,27 +88,29 @@ class ScanOptions:
     """
 
     snapshot: str | None = None
-    start: str | None = None
+    from_snapshot: str | None = None
     inclusive: bool = False
-    end: str | None = None
+    to_snapshot: str | None = None
     branch: str = ancestry.MAIN
     where: str | None = None
     select: Sequence[str] | None = None
     limit: int | None = None
-    case_sensitive: bool = True
+    ignore_case: bool = False
     split_size: int | None = None
     split_lookback: int | None = None
     split_open_cost: int | None = None
 
     def __post_init__(self) -> None:
-        if self.snapshot is not None and (self.start is not None or self.end is not None):
+        if self.snapshot is not None and (
+            self.from_snapshot is not None or self.to_snapshot is not None
+        ):
             raise InvalidRequestError(
-                f"{Option.SNAPSHOT} contradicts {Option.START} and {Option.END}"
+                f"{Option.SNAPSHOT} contradicts {Option.FROM_SNAPSHOT} and {Option.TO_SNAPSHOT}"
             )
         if self.snapshot is not None and self.branch != ancestry.MAIN and self.snapshot[:1] != "@":
             raise InvalidRequestError(f"{Option.SNAPSHOT} contradicts {Option.BRANCH}")
-        if self.inclusive and self.start is None:
-            raise InvalidRequestError(f"{Option.INCLUSIVE} needs {Option.START}")
+        if self.inclusive and self.from_snapshot is None:
+            raise InvalidRequestError(f"{Option.INCLUSIVE} needs {Option.FROM_SNAPSHOT}")
         if self.limit is not None and self.limit < 0:
             raise InvalidRequestError(f"{Option.LIMIT} must not be negative: {self.limit}")
         self.splits({})
@@ -125,7 +127,7 @@ class ScanOptions:
     @property
     def incremental(self) -> bool:
         """Whether the scan reads only appended rows."""
-        return self.start is not None or self.end is not None
+        return self.from_snapshot is not None or self.to_snapshot is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,9 +287,9 @@ def plan_scan(table: Table, options: ScanOptions, keys: ScanKeys | None = None) 
     if options.incremental:
         increment = plan_increment(
             table.metadata,
-            start=options.start,
+            start=options.from_snapshot,
             inclusive=options.inclusive,
-            end=options.end,
+            end=options.to_snapshot,
             branch=options.branch,
         )
         return plan_appends(
@@ -359,7 +361,7 @@ def _with_keys(plan: ScanPlan, keys: ScanKeys | None, pruner: KeyPruner | None) 
 
 def _with_root_checked(table: Table, options: ScanOptions, increment: Increment) -> Increment:
     """Mark an increment without a start as truncated if its oldest snapshot is not the table's first."""
-    if options.start is not None or increment.end is None or increment.truncated:
+    if options.from_snapshot is not None or increment.end is None or increment.truncated:
         return increment
     *_, oldest = ancestry.ancestors(table.metadata, increment.end.snapshot_id)
     manifests = read_list(table.storage, table.metadata, oldest)
@@ -445,11 +447,11 @@ def bound(schema: Schema, options: ScanOptions) -> tuple[BooleanExpression | Non
     condition = None
     if options.where is not None:
         condition = bind_filter(
-            parse_filter(options.where), schema, case_sensitive=options.case_sensitive
+            parse_filter(options.where), schema, case_sensitive=not options.ignore_case
         )
     if options.select is None:
         return condition, schema
-    return condition, _selected(schema, options.select, case_sensitive=options.case_sensitive)
+    return condition, _selected(schema, options.select, case_sensitive=not options.ignore_case)
 
 
 def _selected(schema: Schema, names: Sequence[str], *, case_sensitive: bool) -> Schema:

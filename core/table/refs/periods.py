@@ -56,7 +56,7 @@ class Calendar:
     def __post_init__(self) -> None:
         if self.kind not in FORMATS:
             raise InvalidRequestError(
-                f"{Option.KIND} {self.kind!r} is not one of {', '.join(FORMATS)}"
+                f"{Option.AUTO} {self.kind!r} is not one of {', '.join(FORMATS)}"
             )
         self._zone()
         try:

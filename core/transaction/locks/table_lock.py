@@ -66,11 +66,11 @@ def with_table_lock(
     if wait_ms is None and not repeated:
         raise LockedError(
             f"another run holds the lock on {table.identifier}, so nothing was done: {_words(owner)}",
-            hint=f"run the command when that run has ended, or wait for it with {Option.WAIT_MS}",
+            hint=f"run the command when that run has ended, or wait for it with {Option.WAIT}",
         )
     if wait_ms is not None:
         raise LockedError(
-            f"another run held the lock on {table.identifier} for longer than {Option.WAIT_MS}: {_words(owner)}",
+            f"another run held the lock on {table.identifier} for longer than {Option.WAIT}: {_words(owner)}",
             hint="wait longer, or run it at another time",
         )
     return Outcome(

@@ -80,7 +80,7 @@ def files_with(warehouse: Path, folder: Path, column: str, values: Sequence[Any]
     pq.write_table(pa.table({"key": pa.array(values, COLUMNS[column])}), keys)
     session = open_session(warehouse)
     table = session.table("db.t")
-    options = KeyOptions(source=str(keys), on=[(column, "key")], limit_bytes=0)
+    options = KeyOptions(prune_with=str(keys), on=[(column, "key")], prune_limit=0)
     with partner_keys(session, table, table.schema, options) as found:
         plan = plan_scan(table, ScanOptions(), found)
     return sorted(

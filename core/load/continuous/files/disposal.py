@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 
 from lake.core.base import locations
+from lake.core.base.choices import OnRewrite
 from lake.core.base.clock import Ids
 from lake.core.base.errors import (
     BadInputError,
@@ -24,7 +25,7 @@ from lake.core.io.storage.long_names import shortened
 from lake.core.io.storage.moves import move
 from lake.core.io.storage.storage import Storage
 from lake.core.load.continuous.files.listing import WatchedFile, comparable
-from lake.core.load.continuous.options import Done, OnRewrite, WatchOptions
+from lake.core.load.continuous.options import Done, WatchOptions
 from lake.core.transaction.session import Session
 
 _REASON = ".reason.txt"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lake.core.base.choices import OnCopy, OnRewrite
 from lake.core.base.errors import LakeError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
@@ -26,7 +27,7 @@ from lake.core.load.continuous.files.listing import (
     resolved,
 )
 from lake.core.load.continuous.loader import ending_in_order
-from lake.core.load.continuous.options import OnCopy, OnRewrite, WatchOptions
+from lake.core.load.continuous.options import WatchOptions
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.state import StateStore, WatchState, new_state
 from lake.core.load.routing.stream import newest_of_all
@@ -96,7 +97,7 @@ def run_watch(
     options = replace(options, source=resolved(options.source))
     check_overlap(options)
     folder = _folder(loader.session, options)
-    with folder.held("ingest", options.wait_ms) as alone:
+    with folder.held("ingest", options.wait) as alone:
         if not alone:
             owner = folder.owner()
             return Outcome(
@@ -187,14 +188,14 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
         self._due = self._look()
         self._due_at = self.session.clock.monotonic()
         if self._due:
-            self._due_at += self.options.commit_interval_ms / 1000
+            self._due_at += self.options.commit_interval / 1000
         self.plan = self.planned(self._due)
 
     def next_work(self) -> Sequence[WatchedFile] | None:
         """Return the files of the next epoch, after a wait until there are enough or the interval has ended."""
         if self.options.once:
             return first_epoch(self._due, self.options) if self._due else None
-        clock, seconds = self.session.clock, self.options.commit_interval_ms / 1000
+        clock, seconds = self.session.clock, self.options.commit_interval / 1000
         look = max(_LEAST_SECONDS, seconds / _LOOKS_PER_INTERVAL)
         while not self._due:
             clock.sleep(min(look, seconds))
@@ -343,7 +344,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
         unknown = [file for file in found if not self._is_known(file)]
         self._skipped = [file for file in unknown if file.path in skip]
         self.waiting = self._without_copies([file for file in unknown if file.path not in skip])
-        settle_ms = self.options.settle_ms
+        settle_ms = self.options.settle
         stable = self._unchanged_ahead(now_ms)
         quiescent = [
             file for file in self.waiting if is_quiescent(file, now_ms, settle_ms) or file in stable
@@ -361,7 +362,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
 
     def _unchanged_ahead(self, now_ms: int) -> Collection[WatchedFile]:
         """Return files whose times are ahead of the clock, and that did not change between two listings."""
-        settle_ms = self.options.settle_ms
+        settle_ms = self.options.settle
         before = {one.file: one.seen_ms for one in self.ahead}
         self.ahead = tuple(
             Sighting(file, min(before.get(file, now_ms), now_ms))
@@ -383,7 +384,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
             more = f" (and {len(unreported) - 1} more files)" if len(unreported) > 1 else ""
             self.session.warn(
                 f"the time of {unreported[0].path}{more} is ahead of this machine's clock: it waits until it did not "
-                f"change for {self.options.settle_ms / 1000:g} s ({Option.SETTLE_MS}) between two looks"
+                f"change for {self.options.settle / 1000:g} s ({Option.SETTLE}) between two looks"
             )
 
     def _is_known(self, file: WatchedFile) -> bool:

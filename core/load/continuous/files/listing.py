@@ -173,7 +173,7 @@ def first_epoch(files: Sequence[WatchedFile], options: WatchOptions) -> list[Wat
     size = 0
     for unit in units(files):
         size += sum(file.size for file in unit)
-        if taken and (size > options.commit_bytes or len(taken) + len(unit) > options.commit_files):
+        if taken and (size > options.commit_size or len(taken) + len(unit) > options.commit_files):
             break
         taken += unit
     return taken
@@ -183,7 +183,7 @@ def is_full(files: Sequence[WatchedFile], options: WatchOptions) -> bool:
     """Whether files reach a limit of an epoch, so that they are committed at once."""
     return (
         len(files) >= options.commit_files
-        or sum(file.size for file in files) >= options.commit_bytes
+        or sum(file.size for file in files) >= options.commit_size
     )
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import (
     BadInputError,
     InvalidRequestError,
@@ -33,7 +34,7 @@ from lake.core.load.continuous.kafka.options import EARLIEST, LATEST, KafkaOptio
 from lake.core.load.continuous.kafka.spool import Check, Spool, check_of
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
-from lake.core.read.continuous.options import OnGap
+from lake.core.load.ingest.options import LoadPart
 from lake.core.table.snapshots.branch_notes import key_of
 from lake.core.table.snapshots.streams import STREAM_NOTES, StreamEpoch
 
@@ -207,11 +208,11 @@ class _TopicLoad(ContinuousLoad[Spool]):
             BadInputError: a metadata column does not fit the table.
         """
         options = self.options
-        start, now_ms = options.start_at_ms, self.session.clock.now_ms()
+        start, now_ms = options.start_at, self.session.clock.now_ms()
         if start is not None and start > now_ms:
             raise InvalidRequestError(
-                f"{Option.START_AT_MS} {iso_time(start)} is in the future: it is {iso_time(now_ms)}",
-                hint=f"{Option.STARTING} {LATEST} starts with the messages that arrive from now on",
+                f"{Option.START_AT} {iso_time(start)} is in the future: it is {iso_time(now_ms)}",
+                hint=f"{Option.START} {LATEST} starts with the messages that arrive from now on",
             )
         if (table := self.table_now()) is not None:
             check_columns(table, options.topic, options.kafka_metadata, evolve=options.evolve)
@@ -223,7 +224,7 @@ class _TopicLoad(ContinuousLoad[Spool]):
         saved: Mapping[str, Any] | None = newest.offsets if newest else None
         if self.following and newest == self.epoch:
             saved = to_offsets(before, self.following)
-        if saved is None and self.options.starting != EARLIEST:
+        if saved is None and self.options.start != EARLIEST:
             saved = to_offsets(self.topic, self._first_offsets())
         if len(self.topic.bounds) != 1 and any(at is None for at, _ in self.options.skip):
             raise InvalidRequestError(
@@ -266,8 +267,8 @@ class _TopicLoad(ContinuousLoad[Spool]):
 
     def _first_offsets(self) -> dict[int, int]:
         """Return where a new stream starts."""
-        if self.options.start_at_ms is not None:
-            return self.client.offsets_at(self.options.start_at_ms, self.topic)
+        if self.options.start_at is not None:
+            return self.client.offsets_at(self.options.start_at, self.topic)
         return {partition: end for partition, (_, end) in self.topic.bounds.items()}
 
     def keep_start(self) -> None:
@@ -277,14 +278,14 @@ class _TopicLoad(ContinuousLoad[Spool]):
             NotFoundError: there is no table yet that could keep it.
             RefusedError: the stream is not new: the table was rolled back to before it.
         """
-        if self.epoch is not None or self.options.starting == EARLIEST:
+        if self.epoch is not None or self.options.start == EARLIEST:
             return
         table, stream = self.table_now(), self.options.stream
         if table is None:
             raise NotFoundError(
                 f"no table named {self.table}",
                 hint=f"a stream that does not start with the first message needs a table that keeps its offsets: "
-                f"create it, or load with {Option.STARTING} {EARLIEST}",
+                f"create it, or load with {Option.START} {EARLIEST}",
             )
         if STREAM_NOTES.notes(table.metadata, self.options.branch).get(key_of(stream)):
             raise RefusedError(
@@ -301,9 +302,9 @@ class _TopicLoad(ContinuousLoad[Spool]):
     def _collect(self, spool: Spool) -> None:
         """Read messages until they make an epoch, or nothing is left of what there was at the beginning."""
         clock = self.session.clock
-        due = clock.monotonic() + self.options.commit_interval_ms / 1000
+        due = clock.monotonic() + self.options.commit_interval / 1000
         heard = clock.monotonic()
-        while spool.size < self.options.commit_bytes and self.failure is None:
+        while spool.size < self.options.commit_size and self.failure is None:
             now = clock.monotonic()
             if self._is_complete() or (not self.options.once and now >= due):
                 return
@@ -378,9 +379,7 @@ class _TopicLoad(ContinuousLoad[Spool]):
         options = replace(
             self.loader.options,
             sources=files,
-            epoch=wanted,
-            places=spool.places,
-            added=spool.added,
+            part=LoadPart(epoch=wanted, places=spool.places, added=spool.added),
         )
         with spool.messages_named():
             outcome = self.loader.load(lambda: options)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import BadInputError, RefusedError
 from lake.core.base.options import Option
-from lake.core.read.continuous.options import OnGap
 
 # The key of the ids of topics in an epoch's offsets: no topic has a name with this sign.
 _IDS = "@ids"

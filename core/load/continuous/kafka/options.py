@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
-from lake.core.read.continuous.options import OnGap
 from lake.core.table.snapshots import ancestry
 
 JSON, AVRO = "json", "avro"
@@ -51,16 +51,16 @@ class KafkaOptions:
         conf: further settings of the client, by librdkafka's names.
         kafka_metadata: the columns that contain something else than a part of the value, one of `METADATA`.
         evolve: whether the table gets columns that it lacks.
-        commit_interval_ms: commit at least this often if there are messages.
-        commit_bytes: commit as soon as there are values of this size.
+        commit_interval: commit at least this often if there are messages.
+        commit_size: commit as soon as there are values of this size.
         on_gap: what to do about messages that were deleted before they were loaded.
-        starting: where a new stream starts: `EARLIEST`, `LATEST`, or `TIMESTAMP` with a time.
-        start_at_ms: the time of the first messages of a new stream.
+        start: where a new stream starts: `EARLIEST`, `LATEST`, or `TIMESTAMP` with a time.
+        start_at: the time of the first messages of a new stream.
         skip: messages that are not loaded, by partition (None for the only one) and offset.
         bad_files: a folder for values that do not have the format; None to fail.
         rejects_aside: whether the values that do not fit the table are written to that folder too.
         once: load what is there and end.
-        metrics_path: a file of metrics, replaced at each look; None to write none.
+        metrics_file: a file of metrics, replaced at each look; None to write none.
         quiet: print no line at the start and after commits.
 
     Raises:
@@ -76,24 +76,24 @@ class KafkaOptions:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     kafka_metadata: Mapping[str, str] = field(default_factory=dict)
     evolve: bool = False
-    commit_interval_ms: int = _MINUTE_MS
-    commit_bytes: int = 512 * _MIB
+    commit_interval: int = _MINUTE_MS
+    commit_size: int = 512 * _MIB
     on_gap: OnGap = OnGap.FAIL
-    starting: str = EARLIEST
-    start_at_ms: int | None = None
+    start: str = EARLIEST
+    start_at: int | None = None
     skip: frozenset[tuple[int | None, int]] = frozenset()
     bad_files: str | None = None
     rejects_aside: bool = False
     once: bool = False
-    metrics_path: str | None = None
+    metrics_file: str | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
         if not _TOPIC.fullmatch(self.topic) or self.topic in {".", ".."}:
             raise InvalidRequestError(f"not a name of a Kafka topic: {self.topic!r}")
-        if self.commit_interval_ms <= 0 or self.commit_bytes <= 0:
+        if self.commit_interval <= 0 or self.commit_size <= 0:
             raise InvalidRequestError(
-                f"{Option.COMMIT_INTERVAL_MS} and {Option.COMMIT_BYTES} must be positive"
+                f"{Option.COMMIT_INTERVAL} and {Option.COMMIT_SIZE} must be positive"
             )
         if self.format not in VALUE_FORMATS:
             raise InvalidRequestError(
@@ -103,9 +103,9 @@ class KafkaOptions:
             raise InvalidRequestError(
                 f"{Option.AVRO_SCHEMA} and {Option.FORMAT} avro need each other"
             )
-        if (self.starting == TIMESTAMP) != (self.start_at_ms is not None):
+        if (self.start == TIMESTAMP) != (self.start_at is not None):
             raise InvalidRequestError(
-                f"{Option.STARTING} {TIMESTAMP} and {Option.START_AT_MS} need each other"
+                f"{Option.START} {TIMESTAMP} and {Option.START_AT} need each other"
             )
         for column, name in self.kafka_metadata.items():
             if name not in METADATA:
@@ -127,7 +127,7 @@ def parse_start(text: str) -> str:
     name = _STARTS.get(text.lower(), text.lower())
     if name not in {EARLIEST, LATEST, TIMESTAMP}:
         raise InvalidRequestError(
-            f"{Option.STARTING} of a topic is {text!r}, not {EARLIEST}, {LATEST} or {TIMESTAMP}"
+            f"{Option.START} of a topic is {text!r}, not {EARLIEST}, {LATEST} or {TIMESTAMP}"
         )
     return name
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import LakeError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
@@ -17,9 +18,9 @@ from lake.core.load.continuous.loader import between_epochs
 from lake.core.load.continuous.options import check_stream
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
-from lake.core.load.ingest.options import OVERWRITE, IngestOptions
+from lake.core.load.ingest.options import OVERWRITE, IngestOptions, LoadPart
 from lake.core.read.continuous.discovery import Discovery, discover
-from lake.core.read.continuous.options import FollowOptions, OnGap
+from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.position import Position, Strategy, effect_of_skipping
 from lake.core.read.continuous.report import Lag, gap_warnings, lag_of
 from lake.core.read.scan.plan import ScanPlan
@@ -45,14 +46,14 @@ class CopyOptions:
         source: the table to follow.
         stream: the stream's id.
         branch: the branch of the target.
-        interval_ms: how often to look for new rows, in milliseconds.
+        commit_interval: how often to look for new rows, in milliseconds.
         on_gap: what to do about a gap in the source's history.
         once: load what is there and end.
-        starting: where a new stream starts; None for all rows of the source.
-        start: start with what was added after this snapshot of the source.
-        inclusive: load what `start` itself added, too.
-        start_at_ms: start with the first snapshot of this time or later.
-        metrics_path: a file of metrics, replaced at each look; None to write none.
+        start: where a new stream starts; None for all rows of the source.
+        from_snapshot: start with what was added after this snapshot of the source.
+        inclusive: load what `from_snapshot` itself added, too.
+        start_at: start with the first snapshot of this time or later.
+        metrics_file: a file of metrics, replaced at each look; None to write none.
         quiet: print no line at the start and after commits.
 
     Raises:
@@ -62,14 +63,14 @@ class CopyOptions:
     source: str
     stream: str
     branch: str = ancestry.MAIN
-    interval_ms: int = 60_000
+    commit_interval: int = 60_000
     on_gap: OnGap = OnGap.FAIL
     once: bool = False
-    starting: Strategy | None = None
-    start: str | None = None
+    start: Strategy | None = None
+    from_snapshot: str | None = None
     inclusive: bool = False
-    start_at_ms: int | None = None
-    metrics_path: str | None = None
+    start_at: int | None = None
+    metrics_file: str | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -79,12 +80,12 @@ class CopyOptions:
     @property
     def follow(self) -> FollowOptions:
         """How the source is followed."""
-        chosen = (self.starting, self.start, self.start_at_ms)
+        chosen = (self.start, self.from_snapshot, self.start_at)
         return FollowOptions(
-            starting=Strategy.TABLE if chosen == (None, None, None) else self.starting,
-            start=self.start,
+            start=Strategy.TABLE if chosen == (None, None, None) else self.start,
+            from_snapshot=self.from_snapshot,
             inclusive=self.inclusive,
-            start_at_ms=self.start_at_ms,
+            start_at=self.start_at,
             on_gap=self.on_gap,
         )
 
@@ -176,7 +177,7 @@ class _Copy(ContinuousLoad[Discovery]):
             if self._is_at_end:
                 if self.options.once:
                     return None
-                self.session.clock.sleep(self.options.interval_ms / 1000)
+                self.session.clock.sleep(self.options.commit_interval / 1000)
             found = self._discover()
             self.show()
         return found
@@ -325,11 +326,11 @@ class _Copy(ContinuousLoad[Discovery]):
         epoch = self._next_epoch(found)
 
         def epoch_options() -> IngestOptions:
-            options = replace(self.loader.options, table_files=files, epoch=epoch)
+            part = LoadPart(table_files=files, epoch=epoch)
             if not self._replaces(found):
-                return options
-            head = self._require_own_rows()
-            return replace(options, mode=OVERWRITE, allow_empty=True, replaced_head=head)
+                return replace(self.loader.options, part=part)
+            part = replace(part, replaced_head=self._require_own_rows())
+            return replace(self.loader.options, mode=OVERWRITE, allow_empty=True, part=part)
 
         outcome = self.loader.load(epoch_options)
         if outcome.status is Status.NOTHING_TO_DO:
@@ -351,7 +352,8 @@ class _Copy(ContinuousLoad[Discovery]):
         """Commit an epoch without rows, whose position is where the next run continues."""
         epoch, table = self._next_epoch(found), self.table_now()
         if table is None:
-            options = replace(self.loader.options, table_files=self._no_files(), epoch=epoch)
+            part = LoadPart(table_files=self._no_files(), epoch=epoch)
+            options = replace(self.loader.options, part=part)
             self.totals.add(self.loader.load(lambda: options), 0)
         else:
             self.totals.mark(commit_mark(self.session, table, self.options.branch, epoch))

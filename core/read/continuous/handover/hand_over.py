@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import LakeError, NotFoundError, ReportedError
 from lake.core.base.interrupts import uninterrupted
 from lake.core.base.units import iso_time
@@ -21,7 +22,6 @@ from lake.core.read.continuous.handover.pipe import Pipe
 from lake.core.read.continuous.handover.splits_file import SplitsFile, SplitsHeader, greatest, least
 from lake.core.read.continuous.handover.state import After, Pending, splits_name
 from lake.core.read.continuous.handover.work import WorkItem, WorkRows, rows_of
-from lake.core.read.continuous.options import OnGap
 from lake.core.read.continuous.position import Gap, GapError, GapKind, Position
 from lake.core.read.continuous.run import Run
 from lake.core.read.exports.export import Noted
@@ -69,7 +69,7 @@ class HandOver:
         """
         first = self._run.state.pending[0]
         splits = self._splits_of(first)
-        items = splits.next_epoch(first.next, self._run.options.epoch_bytes)
+        items = splits.next_epoch(first.next, self._run.options.epoch_size)
         source = rows_of(self._run.table, splits.work, items, self._keys)
         if self._run.pipe is not None and not self._run.pipe.accepts(source.plan.projection):
             self._run.tally.stopped_by = "schema-change"

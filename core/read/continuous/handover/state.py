@@ -391,7 +391,7 @@ def check_same(state: State, table: Table, options: FollowOptions, output: Desti
         was = state.output.path or "standard output"
         raise InvalidRequestError(
             f"the state hands over {state.output.format} to {was}: "
-            f"{Option.OUTPUT} and {Option.FORMAT_NAME} cannot change",
+            f"{Option.OUTPUT} and {Option.OUTPUT_FORMAT} cannot change",
             hint=f"name a new folder with {Option.STATE}",
         )
     different = options.changed_choices(state.options)

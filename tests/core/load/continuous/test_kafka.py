@@ -14,6 +14,7 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import open_session
 from support.tiers import examples
 
+from lake.core.base.choices import OnGap
 from lake.core.base.errors import BadInputError, InvalidRequestError, RefusedError
 from lake.core.load.continuous.kafka.metadata import reader_of, to_batch
 from lake.core.load.continuous.kafka.offsets import (
@@ -31,7 +32,6 @@ from lake.core.load.continuous.kafka.options import (
 )
 from lake.core.load.continuous.kafka.spool import Spool, check_of
 from lake.core.load.continuous.totals import commit_mark
-from lake.core.read.continuous.options import OnGap
 from lake.core.table.snapshots.streams import StreamEpoch
 
 FAIL, SKIP = OnGap.FAIL, OnGap.SKIP
@@ -146,9 +146,9 @@ def options(**changes: Any) -> KafkaOptions:
         {"format": "csv"},
         {"format": "avro"},
         {"avro_schema": "{}"},
-        {"commit_interval_ms": 0},
-        {"starting": "timestamp"},
-        {"start_at_ms": 1},
+        {"commit_interval": 0},
+        {"start": "timestamp"},
+        {"start_at": 1},
         {"conf": {"isolation.level": "read_uncommitted"}},
         {"conf": {"enable.auto.commit": "true"}},
         {"kafka_metadata": {"k": "value"}},

@@ -115,7 +115,7 @@ def test_an_unanswered_commit_keeps_every_file_and_the_next_run_settles_it(
 
 
 @pytest.mark.parametrize(
-    "options", [{"mode": "overwrite"}, {"mode": "overwrite-where", "where": "id < 5"}]
+    "options", [{"mode": "overwrite"}, {"mode": "overwrite-where", "overwrite_where": "id < 5"}]
 )
 def test_an_overwrite_gives_way_to_rows_that_it_has_not_seen(
     harness: LoadedTable, options: dict[str, Any]
@@ -134,7 +134,7 @@ def test_an_overwrite_by_filter_lets_rows_outside_the_filter_in(harness: LoadedT
     harness.ingest(1)
     inject(harness.session, [after(harness.other(7))])
 
-    harness.ingest(3, mode="overwrite-where", where="id < 5")
+    harness.ingest(3, mode="overwrite-where", overwrite_where="id < 5")
 
     assert harness.ids == [3, 7]
 
@@ -249,7 +249,7 @@ def test_an_overwrite_removes_exactly_the_rows_for_which_its_filter_is_true(
     true = FILTERS[text]
     new = [(-1, x) for x in (1.0, None, float("nan"), -1.0, 3.0) if true(x)][:1]
 
-    _load(session, folder / "new.parquet", new, mode="overwrite-where", where=text)
+    _load(session, folder / "new.parquet", new, mode="overwrite-where", overwrite_where=text)
 
     kept = [(number, x) for number, x in rows if not true(x)]
     table = pyiceberg_catalog(folder / "w").load_table("db.t").scan().to_arrow()

@@ -26,7 +26,7 @@ def fixture(flink_lent: Flink) -> FlinkFixture:
 
 def proven(fixture: FlinkFixture) -> ReplayOptions:
     return ReplayOptions(
-        checkpoints=(f"{fixture.root}/{fixture.truth['replay']['from_checkpoint']}",)
+        checkpoint=(f"{fixture.root}/{fixture.truth['replay']['from_checkpoint']}",)
     )
 
 
@@ -34,7 +34,7 @@ def test_what_another_replay_committed_meanwhile_is_not_missing(fixture: FlinkFi
     session = session_on(fixture)
     stale = session.table(fixture.table)
     CommandLine(fixture.warehouse).ok(
-        "replay", fixture.table, "--checkpoint", proven(fixture).checkpoints[0]
+        "replay", fixture.table, "--checkpoint", proven(fixture).checkpoint[0]
     )
 
     plan = plan_replay(session, stale, proven(fixture))
@@ -80,7 +80,7 @@ def test_a_plan_does_not_depend_on_the_order_in_which_files_are_listed(
     fixture = flink("d-retract")
     session = session_on(fixture)
     table = session.table(fixture.table)
-    options = ReplayOptions(job_id=fixture.truth["replay"]["job"], completed=6)
+    options = ReplayOptions(job=fixture.truth["replay"]["job"], completed=6)
     expected = plan_replay(session, table, options)
     listed = table.storage.list_files
     monkeypatch.setattr(

@@ -273,7 +273,7 @@ def test_an_equality_delete_meanwhile_is_applied_to_files_of_a_new_sequence_numb
 ) -> None:
     delete = after(lambda: commit_equality_delete(harness.warehouse, [3]))
 
-    done = harness.compact(delete, starting_sequence_number=False)
+    done = harness.compact(delete, no_starting_sequence_number=True)
 
     assert (done.status, done.result["rows_dropped_by_deletes"]) == (Status.DONE, 1)
     assert rows_read(harness) == [*range(3), *range(4, 10)]

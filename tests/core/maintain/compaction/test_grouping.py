@@ -167,7 +167,7 @@ def test_each_file_is_in_one_group_at_most_and_groups_keep_to_their_limits(
         files,
         table_spec=1,
         rewrite_all=everything,
-        max_group_bytes=group_bytes,
+        max_group_size=group_bytes,
         max_group_files=group_files,
     )
 
@@ -196,10 +196,10 @@ def test_a_file_that_is_left_out_fits_or_is_in_a_group_not_worth_a_rewrite(
 
     for partition in {file.partition for file in files}:
         own = [(str(n), f) for n, f in enumerate(files) if f.partition == partition]
-        misfits = [(n, f) for n, f in own if not options.min_bytes <= f.size <= options.max_bytes]
+        misfits = [(n, f) for n, f in own if not options.min_size <= f.size <= options.max_size]
         total = sum(file.size for _, file in misfits)
-        worth = total > options.max_bytes or (
-            len(misfits) > 1 and (len(misfits) >= 5 or total > options.target_bytes)
+        worth = total > options.max_size or (
+            len(misfits) > 1 and (len(misfits) >= 5 or total > options.target_size)
         )
         assert chosen & {n for n, _ in own} == ({n for n, _ in misfits} if worth else set())
 
@@ -292,10 +292,10 @@ def test_groups_are_worth_it_by_count_by_content_or_by_size() -> None:
 
 
 def test_a_group_that_would_only_become_more_files_is_left_out() -> None:
-    tiny = {"target_bytes": 100, "least_bytes": 500}
+    tiny = {"target_size": 100, "least_bytes": 500}
     assert plan([File(11_000)] * 2, **tiny) == []
-    assert len(plan([File(11_000)] * 2, target_bytes=1000, least_bytes=500)) == 1
-    assert len(plan([File(11_000)] * 2, target_bytes=100)) == 1
+    assert len(plan([File(11_000)] * 2, target_size=1000, least_bytes=500)) == 1
+    assert len(plan([File(11_000)] * 2, target_size=100)) == 1
     # Other gains
     assert len(plan([File(11_000, delete_files=1)] * 2, **tiny)) == 1
     assert len(plan([File(11_000)] * 2, **tiny, strategy="sort", by="p")) == 1

@@ -36,13 +36,13 @@ def test_defaults_are_icebergs() -> None:
     options = compaction_options({}, {}, {})
 
     assert options == CompactionOptions()
-    assert (options.target_bytes, options.min_bytes, options.max_bytes) == (
+    assert (options.target_size, options.min_size, options.max_size) == (
         512 * MIB,
         384 * MIB,
         966367641,
     )
     assert options.min_input_files == 5
-    assert options.max_group_bytes == 100 * 1024 * MIB
+    assert options.max_group_size == 100 * 1024 * MIB
     assert options.delete_ratio == 0.3
     assert options.write_max_bytes == 751619276
 
@@ -50,18 +50,18 @@ def test_defaults_are_icebergs() -> None:
 def test_the_target_is_the_tables_and_the_thresholds_follow_it() -> None:
     options = compaction_options({}, {}, {"write.target-file-size-bytes": "1000"})
 
-    assert (options.target_bytes, options.min_bytes, options.max_bytes) == (1000, 750, 1800)
+    assert (options.target_size, options.min_size, options.max_size) == (1000, 750, 1800)
 
 
 def test_every_option_of_spark_is_read_by_its_own_name() -> None:
     options = compaction_options({}, SPARK, {})
 
     assert options == CompactionOptions(
-        target_bytes=1_000_000,
-        min_bytes=10,
-        max_bytes=2_000_000,
+        target_size=1_000_000,
+        min_size=10,
+        max_size=2_000_000,
         min_input_files=2,
-        max_group_bytes=5,
+        max_group_size=5,
         max_group_files=7,
         delete_file_threshold=0,
         delete_ratio=0.5,
@@ -70,7 +70,7 @@ def test_every_option_of_spark_is_read_by_its_own_name() -> None:
         job_order="bytes-asc",
         partial_progress=True,
         max_commits=3,
-        starting_sequence_number=False,
+        no_starting_sequence_number=True,
         spec_id=1,
     )
 
@@ -78,9 +78,9 @@ def test_every_option_of_spark_is_read_by_its_own_name() -> None:
 def test_lakes_own_options_win_over_sparks_and_sparks_over_the_tables() -> None:
     table = {"write.target-file-size-bytes": "1000"}
 
-    assert compaction_options({}, {"target-file-size-bytes": "2000"}, table).target_bytes == 2000
-    own = compaction_options({"target_bytes": 3000}, {"target-file-size-bytes": "2000"}, table)
-    assert own.target_bytes == 3000
+    assert compaction_options({}, {"target-file-size-bytes": "2000"}, table).target_size == 2000
+    own = compaction_options({"target_size": 3000}, {"target-file-size-bytes": "2000"}, table)
+    assert own.target_size == 3000
 
 
 def test_an_unknown_option_is_refused_with_the_list() -> None:

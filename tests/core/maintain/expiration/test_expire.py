@@ -71,7 +71,7 @@ class ExpiringTable(TableHarness):
             key: options.pop(key) for key in ("clean_metadata", "keep_files") if key in options
         }
         plan = plan_expiration(
-            self.session, self.table, RetentionOptions(older_than_ms=moment, **options), **flags
+            self.session, self.table, RetentionOptions(older_than=moment, **options), **flags
         )
         return execute(self.session, plan)
 
@@ -129,7 +129,7 @@ def test_a_writer_whose_clock_was_behind_makes_nothing_old(
         }
     )
 
-    options = RetentionOptions(older_than_ms=moments[made[2]])
+    options = RetentionOptions(older_than=moments[made[2]])
     retention = plan_retention(unordered, options, harness.clock.now)
 
     assert set(retention.expired) == set(made[:2])
@@ -166,7 +166,7 @@ def test_tags_and_branches_keep_their_files(harness: ExpiringTable) -> None:
     harness.rewrite_all(0, 1)
     harness.append(2)
 
-    harness.expire(days=0.5, unsafe=True)
+    harness.expire(days=0.5, unsafe_retention=True)
 
     assert ids_in(harness.warehouse, snapshot_id=first) == [0]
     assert ids_in(harness.warehouse, snapshot_id=second) == [0, 1]
@@ -214,7 +214,7 @@ def test_less_than_a_day_is_refused_unless_the_user_insists(harness: ExpiringTab
     assert len(harness.table.metadata.snapshots) == 2
 
     harness.clock.now += DAY_MS // 2
-    harness.expire(days=0.25, unsafe=True)
+    harness.expire(days=0.25, unsafe_retention=True)
     assert len(harness.table.metadata.snapshots) == 1
 
 
@@ -279,7 +279,7 @@ def test_a_missing_manifest_of_an_expired_snapshot_is_reported_and_the_rest_goes
     harness.append(1)
     Path(manifest.removeprefix("file://")).unlink()
 
-    outcome = harness.expire(days=0.5, unsafe=True)
+    outcome = harness.expire(days=0.5, unsafe_retention=True)
 
     assert outcome.status is Status.PARTIAL
     assert outcome.exit_code == 6
@@ -339,7 +339,7 @@ def test_a_tag_is_put_back_in_format_version_3_and_its_rows_keep_their_ids(tmp_p
 
     inject(history.session, [after(tag)])
     now = history.session.clock.now_ms()
-    options = RetentionOptions(older_than_ms=now - DAY_MS - 1)
+    options = RetentionOptions(older_than=now - DAY_MS - 1)
     table = history.session.table("db.t")
     outcome = execute(history.session, plan_expiration(history.session, table, options))
 
@@ -362,7 +362,7 @@ def test_files_go_with_a_snapshot_that_the_first_attempt_was_to_keep(
     harness.append(1)
     harness.clock.now += 1
     table = harness.session.table("db.t")
-    options = RetentionOptions(older_than_ms=harness.clock.now, retain_last=1, unsafe=True)
+    options = RetentionOptions(older_than=harness.clock.now, retain_last=1, unsafe_retention=True)
     plan = plan_expiration(harness.session, table, options)
     inject(harness.session, [after(lambda: harness.rewrite_all(0, 1))])
     execute(harness.session, plan)
@@ -403,7 +403,7 @@ def test_what_is_committed_during_the_run_stays_though_a_later_moment_is_asked_f
     harness.clock.now += 1
     inject(harness.session, [after(lambda: harness.append(2)), after(lambda: harness.append(3))])
 
-    harness.expire(days=-1000, unsafe=True)
+    harness.expire(days=-1000, unsafe_retention=True)
 
     assert ids_in(harness.warehouse) == [0, 1, 2, 3]
     assert len(harness.table.metadata.snapshots) == 2
@@ -465,7 +465,7 @@ def test_files_outside_the_tables_own_folders_are_reported_and_kept(
     harness.rewrite_all(0)
     harness.append(1)
 
-    harness.expire(days=0.5, unsafe=True)
+    harness.expire(days=0.5, unsafe_retention=True)
 
     assert elsewhere.exists()
     assert any("outside" in warning for warning in harness.session.warnings)
@@ -493,10 +493,10 @@ def test_unused_schemas_and_specs_go_only_when_asked(harness: ExpiringTable) -> 
         update.remove_field("name")
     harness.rewrite_all(0)
     harness.append(1)
-    harness.expire(days=0.5, unsafe=True)
+    harness.expire(days=0.5, unsafe_retention=True)
     assert len(harness.table.metadata.schemas) == 2
 
-    harness.expire(days=0.5, unsafe=True, clean_metadata=True)
+    harness.expire(days=0.5, unsafe_retention=True, clean_metadata=True)
     assert len(harness.table.metadata.schemas) == 1
     assert len(harness.table.metadata.partition_specs) <= 2
     assert ids_in(harness.warehouse) == [0, 1]
@@ -511,7 +511,7 @@ def test_a_schema_that_comes_into_use_again_meanwhile_stays(harness: ExpiringTab
     back = SetCurrentSchemaUpdate(schema_id=0)
     inject(harness.session, [after(lambda: table.catalog.commit_table(table, (), (back,)))])
 
-    harness.expire(days=0.5, unsafe=True, clean_metadata=True)
+    harness.expire(days=0.5, unsafe_retention=True, clean_metadata=True)
 
     assert [item.schema_id for item in harness.table.metadata.schemas] == [0, 1]
     assert len(harness.table.metadata.snapshots) == 1

@@ -152,12 +152,10 @@ def histories(draw: st.DrawFn) -> TableMetadata:
 
 options = st.builds(
     RetentionOptions,
-    older_than_ms=st.one_of(
-        st.none(), st.integers(0, 20 * 24).map(lambda h: NOW_MS - h * 3_600_000)
-    ),
+    older_than=st.one_of(st.none(), st.integers(0, 20 * 24).map(lambda h: NOW_MS - h * 3_600_000)),
     retain_last=st.one_of(st.none(), st.integers(1, 4)),
     branch=st.sampled_from([None, None, "main"]),
-    keep_checkpoints_ms=st.sampled_from([0, DAY_MS, 7 * DAY_MS, 100 * DAY_MS]),
+    keep_checkpoints=st.sampled_from([0, DAY_MS, 7 * DAY_MS, 100 * DAY_MS]),
 )
 
 
@@ -170,7 +168,7 @@ def test_a_restore_finds_the_same_checkpoint_after_any_expiry(
 
     for branch, job, operator in itertools.product(("main", "side"), JOBS, OPERATORS):
         checkpoint, age = restored(metadata, branch, job, operator)
-        if checkpoint >= 0 and age <= options.keep_checkpoints_ms != 0:
+        if checkpoint >= 0 and age <= options.keep_checkpoints != 0:
             assert restored(left, branch, job, operator) == (checkpoint, age)
 
 
@@ -197,7 +195,7 @@ def test_compactions_above_the_jobs_commit_stay_with_it() -> None:
         [plain(200), commit(150, 4), commit(140, 5), *map(plain, range(130, 80, -10))]
     )
 
-    plan = plan_retention(metadata, RetentionOptions(older_than_ms=NOW_MS), NOW_MS)
+    plan = plan_retention(metadata, RetentionOptions(older_than=NOW_MS), NOW_MS)
 
     assert plan.expired == (1, 2)
     assert [s for s, why in plan.kept.items() if why is KeepReason.CHECKPOINT] == [7, 6, 5, 4, 3]
@@ -206,7 +204,7 @@ def test_compactions_above_the_jobs_commit_stay_with_it() -> None:
 def test_a_job_whose_last_commit_is_older_may_lose_it() -> None:
     metadata = history([commit(7 * 24 + 1, 4), plain(20), plain(10)])
 
-    plan = plan_retention(metadata, RetentionOptions(older_than_ms=NOW_MS), NOW_MS)
+    plan = plan_retention(metadata, RetentionOptions(older_than=NOW_MS), NOW_MS)
 
     assert (plan.expired, plan.held) == ((1, 2), ())
 
@@ -216,7 +214,7 @@ def test_the_later_rule_that_keeps_more_wins() -> None:
 
     few, many = (
         plan_retention(
-            metadata, RetentionOptions(older_than_ms=NOW_MS - 65 * 3_600_000, retain_last=n), NOW_MS
+            metadata, RetentionOptions(older_than=NOW_MS - 65 * 3_600_000, retain_last=n), NOW_MS
         )
         for n in (1, 5)
     )
@@ -230,7 +228,7 @@ def test_the_later_rule_that_keeps_more_wins() -> None:
 def test_a_commit_without_an_operator_is_where_every_restore_of_the_job_ends() -> None:
     metadata = history([commit(50, 1), commit(40, 2, operator=None), plain(30), plain(20)])
 
-    plan = plan_retention(metadata, RetentionOptions(older_than_ms=NOW_MS), NOW_MS)
+    plan = plan_retention(metadata, RetentionOptions(older_than=NOW_MS), NOW_MS)
 
     assert plan.expired == (1,)
     assert [item.commit.operator_id for item in plan.held[0].checkpoints] == [None]
@@ -239,7 +237,7 @@ def test_a_commit_without_an_operator_is_where_every_restore_of_the_job_ends() -
 def test_a_staged_run_of_lakes_keeps_nothing() -> None:
     metadata = history([plain(60), commit(50, 1, operator=LAKE_OPERATOR_ID), plain(40)])
 
-    plan = plan_retention(metadata, RetentionOptions(older_than_ms=NOW_MS), NOW_MS)
+    plan = plan_retention(metadata, RetentionOptions(older_than=NOW_MS), NOW_MS)
 
     assert (plan.expired, plan.held) == ((1, 2), ())
 
@@ -249,7 +247,7 @@ def test_a_branch_that_a_job_writes_outlives_its_age() -> None:
     metadata = history([plain(99), commit(50, 1, branch="side"), plain(9)], side=age)
 
     assert plan_retention(metadata, RetentionOptions(), NOW_MS).removed_refs == ()
-    careless = RetentionOptions(keep_checkpoints_ms=0)
+    careless = RetentionOptions(keep_checkpoints=0)
     assert plan_retention(metadata, careless, NOW_MS).removed_refs == ("side",)
 
 
@@ -261,12 +259,12 @@ def test_a_snapshot_named_on_a_jobs_way_is_refused_with_the_way_out() -> None:
     ) as caught:
         plan_retention(metadata, RetentionOptions(snapshot_ids=(3,)), NOW_MS)
 
-    assert f"{Option.KEEP_CHECKPOINTS_MS} 0s" in (caught.value.hint or "")
+    assert f"{Option.KEEP_CHECKPOINTS} 0s" in (caught.value.hint or "")
     assert caught.value.exit_code == 3
     with pytest.raises(RefusedError, match="job-b"):
         plan_retention(metadata, RetentionOptions(snapshot_ids=(4,)), NOW_MS)
     assert plan_retention(metadata, RetentionOptions(snapshot_ids=(1,)), NOW_MS).expired == (1,)
-    careless = RetentionOptions(snapshot_ids=(3,), keep_checkpoints_ms=0)
+    careless = RetentionOptions(snapshot_ids=(3,), keep_checkpoints=0)
     assert plan_retention(metadata, careless, NOW_MS).expired == (3,)
 
 

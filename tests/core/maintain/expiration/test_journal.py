@@ -70,7 +70,7 @@ class ExpirableTable(TableHarness):
     def expire(self, *faults: Any, only: int | None = None) -> Outcome:
         """Expire all old snapshots, or only one."""
         session = open_session(self.warehouse, self.clock)
-        options = RetentionOptions(older_than_ms=self.clock.now - 2 * DAY_MS)
+        options = RetentionOptions(older_than=self.clock.now - 2 * DAY_MS)
         if only is not None:
             options = RetentionOptions(snapshot_ids=(only,))
         plan = plan_expiration(session, session.table("db.t"), options)
@@ -211,7 +211,7 @@ def test_a_tag_made_in_the_moment_of_the_commit_comes_back_though_others_committ
     harness: ExpirableTable,
 ) -> None:
     session = open_session(harness.warehouse, harness.clock)
-    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
+    options = RetentionOptions(older_than=harness.clock.now - 2 * DAY_MS)
     plan = plan_expiration(session, session.table("db.t"), options)
 
     def race(commit: Any) -> Any:
@@ -231,7 +231,7 @@ def test_a_tag_that_cannot_be_looked_for_keeps_its_files_until_it_can(
     harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = open_session(harness.warehouse, harness.clock)
-    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
+    options = RetentionOptions(older_than=harness.clock.now - 2 * DAY_MS)
     plan = plan_expiration(session, session.table("db.t"), options)
     tags = harness.pyiceberg.manage_snapshots()
     inject(session, [after(lambda: tags.create_tag(harness.first, "audit").commit())])
@@ -254,7 +254,7 @@ def test_a_tag_that_cannot_be_looked_for_keeps_its_files_until_it_can(
 
 def test_an_unanswered_commit_keeps_the_journal_for_the_next_run(harness: ExpirableTable) -> None:
     session = open_session(harness.warehouse, harness.clock)
-    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
+    options = RetentionOptions(older_than=harness.clock.now - 2 * DAY_MS)
     plan = plan_expiration(session, session.table("db.t"), options)
     inject(session, [refused_with(ConnectionError("reset"))])
 
@@ -269,7 +269,7 @@ def test_an_unanswered_commit_keeps_the_journal_for_the_next_run(harness: Expira
 
 def test_a_file_that_an_unanswered_run_named_too_counts_once(harness: ExpirableTable) -> None:
     session = open_session(harness.warehouse, harness.clock)
-    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
+    options = RetentionOptions(older_than=harness.clock.now - 2 * DAY_MS)
     plan = plan_expiration(session, session.table("db.t"), options)
     inject(session, [refused_with(OSError("gone"))])
     with pytest.raises(CommitUnknownError):
@@ -290,7 +290,7 @@ def test_what_is_stopped_while_its_commit_is_sent_is_finished_by_the_next_run(
 ) -> None:
     session = open_session(harness.warehouse, harness.clock)
     inject(session, [stopped])
-    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
+    options = RetentionOptions(older_than=harness.clock.now - 2 * DAY_MS)
     with pytest.raises(StoppedError), SignalHandlers():
         execute(session, plan_expiration(session, session.table("db.t"), options))
     assert len(harness.journals) == 1
@@ -303,7 +303,7 @@ def test_what_is_stopped_while_its_commit_is_sent_is_finished_by_the_next_run(
 
 def test_a_refused_commit_leaves_no_journal(harness: ExpirableTable) -> None:
     session = open_session(harness.warehouse, harness.clock)
-    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * DAY_MS)
+    options = RetentionOptions(older_than=harness.clock.now - 2 * DAY_MS)
     plan = plan_expiration(session, session.table("db.t"), options)
     inject(session, [after(harness.expire)])
     execute(session, plan)

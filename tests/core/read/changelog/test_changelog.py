@@ -42,7 +42,9 @@ actions = st.one_of(
 def changes(history: History, start: int | None, end: int, **options: Any) -> list[dict[str, Any]]:
     """Return the change log after a snapshot up to another, read as tasks read it."""
     key = options.pop("key", ())
-    asked = ScanOptions(start=None if start is None else str(start), end=str(end), **options)
+    asked = ScanOptions(
+        from_snapshot=None if start is None else str(start), to_snapshot=str(end), **options
+    )
     plan = plan_changelog(history.session.table("db.t"), asked, key)
     rows = []
     for unit in units_of(plan):

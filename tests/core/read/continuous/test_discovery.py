@@ -21,17 +21,18 @@ from support.tables.iceberg_tables import (
     pyiceberg_table,
 )
 
+from lake.core.base.choices import NonAppend, OnGap, SchemaMode
 from lake.core.base.errors import BadInputError, CorruptFileError, NotFoundError, RefusedError
 from lake.core.read.continuous.discovery import Common, Discovery, discover, scan_again
 from lake.core.read.continuous.handover.work import WorkHeader, WorkItem, rows_of
-from lake.core.read.continuous.options import FollowOptions, NonAppend, OnGap, SchemaMode, Strategy
+from lake.core.read.continuous.options import FollowOptions, Strategy
 from lake.core.read.continuous.position import Gap, GapError, GapKind, Position
 from lake.core.read.scan.execute import DROPPED
 from lake.core.read.scan.plan import ScanOptions
 from lake.core.table.catalogs.catalog import Table
 
 NOW = 10**13
-EARLIEST = FollowOptions(starting=Strategy.EARLIEST)
+EARLIEST = FollowOptions(start=Strategy.EARLIEST)
 
 
 @dataclass
@@ -101,7 +102,7 @@ def follow(warehouse: Path) -> Callable[..., Follower]:
     """Return a follower of the table ``db.t`` with the given options."""
 
     def build(**options: Any) -> Follower:
-        return Follower(warehouse, FollowOptions(**{"starting": Strategy.EARLIEST, **options}))
+        return Follower(warehouse, FollowOptions(**{"start": Strategy.EARLIEST, **options}))
 
     return build
 
@@ -162,7 +163,7 @@ def test_the_whole_table_is_read_without_its_deleted_rows_and_then_what_is_appen
 ) -> None:
     table.append(named_rows(1, 2))
     table.delete("id = 1")
-    follower = follow(starting=Strategy.TABLE)
+    follower = follow(start=Strategy.TABLE)
 
     assert follower.ids() == [2]
     assert (follower.found[0].kind, follower.found[0].records) == ("table", 1)
@@ -252,7 +253,7 @@ def test_changes_after_a_whole_table_apply_to_its_rows(
     follow: Callable[..., Follower], table: Any
 ) -> None:
     table.append(named_rows(1, 2, 3))
-    follower = follow(starting=Strategy.TABLE, changes=True, key=("id",))
+    follower = follow(start=Strategy.TABLE, changes=True, key=("id",))
     state = Counter(row["id"] for row in follower.look())
     table.overwrite(named_rows(2, 4), overwrite_filter="id = 2")
     table.delete("id = 3")
@@ -280,7 +281,7 @@ def resumed(follower: Follower, on_gap: OnGap) -> list[int]:
     """Return the rows that a follower reads after a gap, and check that it named the gap."""
     before = len(follower.found)
     follower.options = FollowOptions(
-        starting=Strategy.EARLIEST, on_gap=on_gap, changes=follower.options.changes
+        start=Strategy.EARLIEST, on_gap=on_gap, changes=follower.options.changes
     )
     read = follower.ids()
     first = follower.found[before]

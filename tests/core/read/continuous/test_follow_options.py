@@ -7,16 +7,10 @@ from typing import Any
 
 import pytest
 
+from lake.core.base.choices import Order, SchemaMode, TimeUnit
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option, quote_options
-from lake.core.read.continuous.options import (
-    FollowOptions,
-    Order,
-    SchemaMode,
-    TimeUnit,
-    Until,
-    parse_strategy,
-)
+from lake.core.read.continuous.options import FollowOptions, Until, parse_strategy
 from lake.core.read.continuous.position import Start, Strategy
 from lake.core.read.exports.destinations import Output, output_folder
 from lake.core.read.scan.partner_keys import KeyOptions
@@ -55,11 +49,11 @@ def test_the_default_misses_nothing_with_a_state_and_is_a_tail_without_one() -> 
 
 
 def test_upstreams_start_with_an_id_is_inclusive() -> None:
-    named = FollowOptions(start="5", starting=Strategy.SNAPSHOT).first
+    named = FollowOptions(from_snapshot="5", start=Strategy.SNAPSHOT).first
 
     assert named == Start(strategy=Strategy.SNAPSHOT, snapshot="5", inclusive=True)
-    assert not FollowOptions(start="5").first.inclusive
-    assert FollowOptions(start="5", inclusive=True).first.inclusive
+    assert not FollowOptions(from_snapshot="5").first.inclusive
+    assert FollowOptions(from_snapshot="5", inclusive=True).first.inclusive
 
 
 @pytest.mark.parametrize(
@@ -68,18 +62,18 @@ def test_upstreams_start_with_an_id_is_inclusive() -> None:
         ({"max_planning_snapshots": 0}, "max_planning_snapshots` must be at least 1"),
         ({"max_planning_failures": -2}, "max_planning_failures` must be at least -1"),
         ({"max_pending_splits": 0}, "max_pending_splits"),
-        ({"monitor_interval_ms": 0}, "monitor_interval_ms"),
-        ({"epoch_bytes": 0}, "epoch_bytes"),
+        ({"monitor_interval": 0}, "monitor_interval"),
+        ({"epoch_size": 0}, "epoch_size"),
         ({"max_epochs": 0}, "max_epochs"),
-        ({"start": "1", "starting": Strategy.TABLE}, "`starting` contradicts `start`"),
-        ({"start": "1", "start_at_ms": 5}, "`start` contradicts `start_at_ms`"),
-        ({"start_at_ms": 5, "starting": Strategy.LATEST}, "`starting` contradicts `start_at_ms`"),
-        ({"starting": Strategy.SNAPSHOT}, "needs `start`"),
-        ({"starting": Strategy.TIME}, "needs `start_at_ms`"),
-        ({"inclusive": True}, "`inclusive` needs `start`"),
+        ({"from_snapshot": "1", "start": Strategy.TABLE}, "`start` contradicts `from_snapshot`"),
+        ({"from_snapshot": "1", "start_at": 5}, "`from_snapshot` contradicts `start_at`"),
+        ({"start_at": 5, "start": Strategy.LATEST}, "`start` contradicts `start_at`"),
+        ({"start": Strategy.SNAPSHOT}, "needs `from_snapshot`"),
+        ({"start": Strategy.TIME}, "needs `start_at`"),
+        ({"inclusive": True}, "`inclusive` needs `from_snapshot`"),
         ({"scan": ScanOptions(limit=5)}, "`limit` contradicts `follow`"),
         ({"scan": ScanOptions(snapshot="main")}, "`snapshot` contradicts `follow`"),
-        ({"scan": ScanOptions(end="main")}, "`end` contradicts `follow`"),
+        ({"scan": ScanOptions(to_snapshot="main")}, "`to_snapshot` contradicts `follow`"),
         ({"key": ("a",)}, "`key` needs `changes`"),
         ({"order": Order.TIME}, "`order` time needs `watermark_column`"),
         ({"watermark_unit": TimeUnit.SECONDS}, "`watermark_unit` needs `watermark_column`"),
@@ -128,13 +122,13 @@ def test_a_folder_has_parquet_files_unless_another_format_is_chosen() -> None:
         ({"changes": True}, Option.CHANGES),
         ({"scan": ScanOptions(where="a > 1")}, Option.WHERE),
         ({"scan": ScanOptions(select=["a"])}, Option.SELECT),
-        ({"scan": ScanOptions(case_sensitive=False)}, Option.CASE_SENSITIVE),
+        ({"scan": ScanOptions(ignore_case=True)}, Option.IGNORE_CASE),
         ({"scan": ScanOptions(split_lookback=3)}, Option.SPLIT_SIZE),
         ({"order": Order.SEQUENCE}, Option.ORDER),
         ({"watermark_column": "a"}, Option.WATERMARK_COLUMN),
         ({"schema": SchemaMode.PIN}, Option.SCHEMA),
         (
-            {"prune_with": KeyOptions(source="db.k", on=[("a", "b")], limit_bytes=0)},
+            {"prune_with": KeyOptions(prune_with="db.k", on=[("a", "b")], prune_limit=0)},
             Option.PRUNE_WITH,
         ),
     ],
@@ -149,4 +143,4 @@ def test_a_changed_choice_is_named(changed: dict[str, Any], option: Option) -> N
 def test_options_that_only_say_when_to_stop_may_always_change() -> None:
     saved = FollowOptions(once=True, max_planning_snapshots=5).pinned_choices()
 
-    assert FollowOptions(max_epochs=3, starting=Strategy.TABLE).changed_choices(saved) == []
+    assert FollowOptions(max_epochs=3, start=Strategy.TABLE).changed_choices(saved) == []

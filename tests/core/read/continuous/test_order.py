@@ -23,10 +23,11 @@ from pyiceberg.types import (
 )
 from support.tables.iceberg_tables import make_table, open_session
 
+from lake.core.base.choices import Order, TimeUnit
 from lake.core.base.errors import BadInputError, InvalidRequestError, RefusedError
 from lake.core.read.continuous.discovery import Discovery, discover
 from lake.core.read.continuous.handover.work import WorkItem
-from lake.core.read.continuous.options import FollowOptions, Order, Strategy, TimeUnit
+from lake.core.read.continuous.options import FollowOptions, Strategy
 from lake.core.read.continuous.order import WatermarkColumn, watermark_column
 from lake.core.read.continuous.position import Position
 from lake.core.read.scan.plan import ScanOptions
@@ -55,7 +56,7 @@ def made(warehouse: Path, parts: Sequence[Sequence[int | None]], **properties: s
 def found(warehouse: Path, **options: Any) -> Discovery:
     """Return the discovery of everything."""
     table = open_session(warehouse).table("db.t")
-    chosen = FollowOptions(starting=Strategy.EARLIEST, **options)
+    chosen = FollowOptions(start=Strategy.EARLIEST, **options)
     discovery = discover(table, Position.EMPTY, chosen, now_ms=NOW)
     assert discovery is not None
     return discovery
@@ -193,5 +194,5 @@ def test_a_watermark_column_must_exist() -> None:
     options = FollowOptions(watermark_column="no")
     with pytest.raises(BadInputError, match="there is no column no"):
         watermark_column(SCHEMA, options)
-    other_case = replace(options, watermark_column="AT", scan=ScanOptions(case_sensitive=False))
+    other_case = replace(options, watermark_column="AT", scan=ScanOptions(ignore_case=True))
     assert watermark_column(SCHEMA, other_case) is not None

@@ -57,7 +57,7 @@ class Reads:
 
 def added_paths(warehouse: Path, start: int | None = None) -> tuple[list[str], tuple[str, ...]]:
     """Return the files that lake finds after a snapshot, and its doubts."""
-    options = ScanOptions(start=str(start)) if start else ScanOptions(end="main")
+    options = ScanOptions(from_snapshot=str(start)) if start else ScanOptions(to_snapshot="main")
     plan = plan_scan(open_session(warehouse).table("db.t"), options)
     paths = [path for part in plan.found.by_spec.values() for path in part["file_path"].to_pylist()]
     return sorted(paths), plan.found.doubts

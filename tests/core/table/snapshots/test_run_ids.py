@@ -72,7 +72,7 @@ class RunTable(TableHarness):
 
     def expire(self, days: float) -> None:
         moment = self.clock.now - int(days * DAY_MS)
-        options = RetentionOptions(older_than_ms=moment, unsafe=True)
+        options = RetentionOptions(older_than=moment, unsafe_retention=True)
         execute(self.session, plan_expiration(self.session, self.table, options))
 
     def has(self, run_id: str, branch: str = "main") -> bool:

@@ -555,7 +555,7 @@ def test_a_head_that_expired_meanwhile_is_not_an_error(
     commit_snapshot(
         other, other.table("db.t"), other_append, CommitRequest(operation_id=str(uuid.uuid4()))
     )
-    options = RetentionOptions(older_than_ms=harness.clock.now - 2 * 24 * 3_600_000)
+    options = RetentionOptions(older_than=harness.clock.now - 2 * 24 * 3_600_000)
     expire(other, plan_expiration(other, other.table("db.t"), options))
 
     harness.append(3)

@@ -1,0 +1,210 @@
+"""Options as fields: a dataclass is a panel of the help, a set of options that belong together, and what verbs take.
+
+A field with a `Flag` is an option with the field's name. The first line of the dataclass's docstring is the panel's
+title. A verb takes such dataclasses as parameters, and single options as parameters with a `Flag`:
+
+    @dataclass(frozen=True, kw_only=True)
+    class Work:
+        '''Amount of work.'''
+
+        max_files: Annotated[int | None, Flag("Maximum files to rewrite.", "N")] = None
+
+    def compact(context: typer.Context, table: TableArgument, *, work: Work, dry_run: DryRun = False) -> Outcome: ...
+
+Options that need each other are one dataclass, so that `require` finds those that were given alone. A dataclass may
+contain others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import StrEnum
+from functools import cache, partial
+from operator import itemgetter
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+
+from lake.commands.parsing import parse_choice
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """How an option is spelled and described.
+
+    Args:
+        help: what the option does.
+        metavar: how the help shows the value; None if the option takes none, or one of its type's words.
+        name: the flag, such as ``--if``; empty for the field's name.
+        parse: returns the value of a text; None if the text, or Typer's value of it, is the value.
+        callback: what Typer calls with the context and the value.
+        short: the flag of one letter; empty for none.
+        is_eager: whether it is handled before the others.
+    """
+
+    help: str
+    metavar: str | None = None
+    name: str = ""
+    parse: Callable[[str], Any] | None = None
+    callback: Callable[[typer.Context, Any], Any] | None = None
+    short: str = ""
+    is_eager: bool = False
+
+
+_NONE = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """An option: its name and type in Python, how it is described, and its default; `_NONE` if it is required."""
+
+    name: str
+    kind: Any
+    flag: Flag
+    default: Any
+
+    @property
+    def spelled(self) -> str:
+        return self.flag.name or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def words(self) -> type[StrEnum] | None:
+        """The words among which the option chooses; None if it takes another value."""
+        kinds = (self.kind, *get_args(self.kind))
+        found = (one for one in kinds if isinstance(one, type) and issubclass(one, StrEnum))
+        return next(found, None)
+
+    def parameter(self, panel: str | None) -> inspect.Parameter:
+        """Return the parameter that Typer reads. What is parsed here is a text for Typer."""
+        kind, default, words = self.kind, self.default, self.words
+        if get_origin(kind) is tuple:
+            kind, default = list[str] | None, None
+        elif self.flag.parse or words:
+            kind = str if default is _NONE else str | None
+            # A default that help shows is a word; one of a parsed option is in its sentence.
+            if default is not _NONE:
+                default = str(default) if isinstance(default, StrEnum) else None
+        option = typer.Option(
+            self.spelled,
+            *filter(None, [self.flag.short]),
+            metavar=self.flag.metavar or ("|".join(words) if words else None),
+            help=self.flag.help,
+            callback=self.flag.callback,
+            is_eager=self.flag.is_eager,
+            show_default=default is not _NONE,
+            rich_help_panel=panel,
+        )
+        only = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Parameter(
+            self.name, only, default=default, annotation=Annotated[kind, option]
+        )
+
+    def value(self, values: Mapping[str, Any]) -> Any:
+        """Return the value of what Typer found on the command line."""
+        given = values[self.name]
+        if get_origin(self.kind) is tuple:
+            return tuple(given or ())
+        if given is None:
+            return self.default
+        if self.words:
+            return self.words(parse_choice(given, self.spelled, tuple(self.words)))
+        return self.flag.parse(given) if self.flag.parse else given
+
+
+def of_typer(verb: Callable[..., Outcome | None]) -> Callable[..., Outcome | None]:
+    """Return a verb as Typer takes it: with the options of its groups as parameters of their own."""
+    hints = get_type_hints(verb, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    taken: dict[str, Callable[[Mapping[str, Any]], Any]] = {}
+    for name, parameter in inspect.signature(verb).parameters.items():
+        hint, is_group = hints[name], is_dataclass(hints[name])
+        if is_group:
+            parameters += _parameters(hint)
+            taken[name] = partial(_made, hint)
+        elif option := _option(name, hint, parameter.default):
+            parameters.append(option.parameter(None))
+            taken[name] = option.value
+        else:
+            only = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(parameter.replace(annotation=hint, kind=only))
+            taken[name] = itemgetter(name)
+
+    def expanded(**values: Any) -> Outcome | None:
+        return verb(**{name: take(values) for name, take in taken.items()})
+
+    expanded.__name__, expanded.__doc__ = verb.__name__, verb.__doc__
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {item.name: item.annotation for item in parameters}
+    return expanded
+
+
+def given(*groups: Any) -> dict[str, Any]:
+    """Return the options of groups that differ from their defaults, by the names of their fields."""
+    return {option.name: value for option, value in _given(groups)}
+
+
+def flags_given(*groups: Any) -> list[str]:
+    """Return the flags of the options that differ from their defaults."""
+    return [option.spelled for option, _ in _given(groups)]
+
+
+def require(needed: str, *groups: Any) -> None:
+    """Refuse options of groups that need another option, which was not given.
+
+    Raises:
+        InvalidRequestError: there is one.
+    """
+    for flag in flags_given(*groups):
+        raise InvalidRequestError(f"{flag} needs {needed}")
+
+
+def _given(groups: Iterable[Any]) -> Iterator[tuple[_Option, Any]]:
+    for group in groups:
+        for name, member in _members(group.__class__).items():
+            value = getattr(group, name)
+            if not isinstance(member, _Option):
+                yield from _given([value])
+            elif value != member.default:
+                yield member, value
+
+
+@cache
+def _members(group: Any) -> Mapping[str, Any]:
+    """Return the options of a group, and the groups in it, by the names of their fields."""
+    hints = get_type_hints(group, include_extras=True)
+    defaults = {
+        item.name: _NONE if item.default is MISSING else item.default for item in fields(group)
+    }
+    return {
+        name: _option(name, hints[name], default) or hints[name]
+        for name, default in defaults.items()
+    }
+
+
+def _parameters(group: Any) -> Iterator[inspect.Parameter]:
+    title = (group.__doc__ or "").partition("\n")[0].rstrip(".")
+    for member in _members(group).values():
+        if isinstance(member, _Option):
+            yield member.parameter(title)
+        else:
+            yield from _parameters(member)
+
+
+def _option(name: str, hint: Any, default: Any) -> _Option | None:
+    """Return the option that a type with a `Flag` describes; None for another type."""
+    kind, *described = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    flags = (one for one in described if isinstance(one, Flag))
+    return next((_Option(name, kind, flag, default) for flag in flags), None)
+
+
+def _made(group: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    return group(
+        **{
+            name: member.value(values) if isinstance(member, _Option) else _made(member, values)
+            for name, member in _members(group).items()
+        }
+    )
