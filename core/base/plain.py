@@ -95,8 +95,9 @@ def _codec(hint: Any) -> Codec | None:
     if hint is bytes:
         return _BYTES
     if origin is Annotated:
-        (codec,) = (item for item in arguments if isinstance(item, Codec))
-        return codec
+        # Others that read the annotations may have added something else.
+        codecs = (item for item in arguments if isinstance(item, Codec))
+        return next(codecs, None) or _codec(arguments[0])
     if origin in (Union, types.UnionType):
         return _optional(arguments)
     if origin in (list, tuple, Sequence):

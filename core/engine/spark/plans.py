@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lake.core.engine.spark.partition_keys import keys_of_partitions
+import mmh3
+
 from lake.core.engine.spark.worker import (
     BLOB_ROWS,
     RESULT_ROWS,
@@ -27,6 +28,7 @@ _MOST_PER_CORE = 16
 
 # The values of a row of TASK_ROWS.
 TaskRow = tuple[str, str, str, str, bytes, bytes]
+_SEED = 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,25 @@ def _exchange(partitions: int, frame: Any) -> Any:
     sent = frame.mapInArrow(send_blobs, BLOB_ROWS)
     placed = sent.repartition(partitions, "place").sortWithinPartitions("reducer", "task", "number")
     return placed.mapInArrow(reduce_blobs, RESULT_ROWS)
+
+
+def murmur3(value: int) -> int:
+    """Return Spark's hash of a 32-bit integer, signed: `org.apache.spark.sql.catalyst.expressions.Murmur3Hash`."""
+    return mmh3.hash(value.to_bytes(4, "little", signed=True), _SEED)
+
+
+def keys_of_partitions(partitions: int) -> list[int]:
+    """Return for each partition a key that Spark places in it: ``pmod(murmur3(key), partitions)``.
+
+    Only the balance of the partitions depends on it: the rows of a reducer share a key, so they meet wherever Spark
+    places it.
+    """
+    keys: dict[int, int] = {}
+    key = 0
+    while len(keys) < partitions:
+        keys.setdefault(murmur3(key) % partitions, key)
+        key += 1
+    return [keys[number] for number in range(partitions)]
 
 
 def _jobs(tasks: Sequence[Task[Any]], cores: int) -> int:

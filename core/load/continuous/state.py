@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import pyarrow as pa
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from lake.core.base.errors import CorruptFileError, InvalidRequestError, LockedError
 from lake.core.base.options import Option
@@ -29,6 +30,8 @@ _MOST_LEDGER_BYTES = 1024 * 1024 * 1024
 # With more files than this, the ledger is written as one.
 _MOST_PARTS = 32
 _PREFIX, _SUFFIX = "done-", ".jsonl.zst"
+_Count = Annotated[int, Field(ge=0)]
+_LedgerName = Annotated[str, Field(pattern=f"^{_PREFIX}[^/]*$")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,7 @@ class Offer(PlainData):
     """
 
     epoch: int
-    files: tuple[WatchedFile, ...]
+    files: Annotated[tuple[WatchedFile, ...], Field(min_length=1)]
     loaded: bool = False
     tables: tuple[str, ...] = ()
     settled: tuple[str, ...] = ()
@@ -82,11 +85,11 @@ class WatchState(PlainData):
     branch: str
     table_uuid: str | None = None
     format: int = FORMAT
-    revision: int = 0
-    epoch: int = 0
+    revision: _Count = 0
+    epoch: _Count = 0
     offered: Offer | None = None
-    ledger: tuple[str, ...] = ()
-    files: int = 0
+    ledger: tuple[_LedgerName, ...] = ()
+    files: _Count = 0
     excluded: tuple[str, ...] = ()
     source: str | None = None
     given_up: tuple[Offer, ...] = ()
@@ -114,6 +117,13 @@ class WatchState(PlainData):
                     f"{Option.STATE} {options.state} belongs to {what} {own}, not {asked}",
                     hint="each stream of a table needs a state folder of its own",
                 )
+
+
+_STATE_TYPE = TypeAdapter(WatchState)
+_LEDGER_LINE: TypeAdapter[tuple[Any, ...]] = TypeAdapter(
+    tuple[str, int, int | None] | tuple[str, int, int | None, str | None],
+    config=ConfigDict(strict=True),
+)
 
 
 @dataclass(slots=True)
@@ -202,46 +212,16 @@ def _read(folder: StateFolder) -> WatchState | None:
             f"{path} has the format {version!r}, which this version of lake does not know"
         )
     try:
-        state = WatchState.from_plain(plain)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        state = _STATE_TYPE.validate_json(data, strict=True)
+    except ValidationError as error:
         raise _corrupt(path) from error
-    if not _is_sound(state):
+    offered, following = state.offered, state.epoch + 1
+    epochs = [one.epoch for one in state.given_up]
+    if offered is not None:
+        epochs.append(offered.epoch + offered.loaded)
+    if any(epoch != following for epoch in epochs):
         raise _corrupt(path)
     return state
-
-
-def _is_sound(state: WatchState) -> bool:
-    numbers = (state.revision, state.epoch, state.files)
-    texts = (state.stream, state.table, state.branch, *state.ledger, *state.excluded)
-    offered = state.offered
-    return (
-        all(type(number) is int and number >= 0 for number in numbers)
-        and all(isinstance(text, str) for text in texts)
-        and all("/" not in name and name.startswith(_PREFIX) for name in state.ledger)
-        and all(text is None or isinstance(text, str) for text in (state.table_uuid, state.source))
-        and (offered is None or _is_offer(offered, state.epoch + (not offered.loaded)))
-        and all(_is_offer(one, state.epoch + 1) for one in state.given_up)
-        and all(_is_file(one.file) and type(one.seen_ms) is int for one in state.ahead)
-    )
-
-
-def _is_offer(offer: Offer, epoch: int) -> bool:
-    return (
-        offer.epoch == epoch
-        and bool(offer.files)
-        and all(map(_is_file, offer.files))
-        and all(isinstance(name, str) for name in (*offer.tables, *offer.settled))
-    )
-
-
-def _is_file(file: WatchedFile) -> bool:
-    modified = file.modified_ms
-    return (
-        isinstance(file.path, str)
-        and type(file.size) is int
-        and (modified is None or type(modified) is int)
-        and (file.tag is None or isinstance(file.tag, str))
-    )
 
 
 def _corrupt(path: str) -> CorruptFileError:
@@ -287,8 +267,8 @@ def _ledger_part(folder: StateFolder, name: str) -> Iterator[WatchedFile]:
 
 def _files(lines: Sequence[str]) -> Iterable[WatchedFile]:
     """Return the files of a part of the ledger, whose last line is their number."""
-    files = [WatchedFile(*json.loads(line)) for line in lines[:-1]]
-    if json.loads(lines[-1]) != len(files) or not all(map(_is_file, files)):
+    files = [WatchedFile(*_LEDGER_LINE.validate_json(line)) for line in lines[:-1]]
+    if json.loads(lines[-1]) != len(files):
         raise ValueError("the number of lines is wrong")
     return files
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,10 +12,11 @@ from lake.core.base.errors import BadInputError, LakeError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, showing
 from lake.core.base.units import natural_number
+from lake.core.data.columns.text_encoding import json_lines
 from lake.core.data.rows.reader import FileSlice, ReadSettings
-from lake.core.engine.tasks import (
-    Task,
-)
+from lake.core.data.sources.batches import source_batches
+from lake.core.engine.inline import InlineEngine
+from lake.core.engine.tasks import Task
 from lake.core.load.ingest.load import (
     Load,
     SourceRun,
@@ -25,12 +27,11 @@ from lake.core.load.ingest.load import (
 )
 from lake.core.load.ingest.options import APPEND, REPLACE
 from lake.core.load.ingest.payloads import KeepTask, SourceTask
-from lake.core.load.ingest.plan import IngestPlan, describe
+from lake.core.load.ingest.plan import IngestPlan, describe, tasks_for
 from lake.core.load.ingest.rejects import RejectReport
-from lake.core.load.ingest.replaced_partitions import replaced_partitions
 from lake.core.load.ingest.result import Landed, LoadResult
-from lake.core.load.ingest.samples import first_rows
 from lake.core.load.ingest.tasks import (
+    find_partitions,
     receive_rows,
     send_rows,
     write_kept,
@@ -38,6 +39,7 @@ from lake.core.load.ingest.tasks import (
 )
 from lake.core.spec.properties.table_properties import DELETE_ISOLATION
 from lake.core.spec.types.partition_paths import partition_path
+from lake.core.spec.types.transforms import Partition
 from lake.core.spec.types.type_text import type_text
 from lake.core.table.manifests.data_files import DataFile
 from lake.core.table.snapshots import ancestry
@@ -53,6 +55,9 @@ from lake.core.transaction.staging.operation_files import Staging
 
 # Numbers of rewriting tasks start here, so that file names differ from those of loading tasks.
 _FIRST_KEEPER = 50_000
+_SAMPLE_ROWS = 5
+# A dry run does not read more than this.
+_MOST_PREVIEW_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -90,10 +95,10 @@ def preview(
         plan: the plan.
         described: what is shown of it, if that is more than `describe` returns.
     """
-    rows, problem = first_rows(plan)
+    rows, problem = _first_rows(plan)
     if plan.options.mode == REPLACE and not plan.earlier.already and problem is None:
         try:
-            plan = replace(plan, removals=replaced_partitions(session, plan))
+            plan = replace(plan, removals=_replaced_partitions(session, plan))
         except BadInputError as error:
             problem = error
     facts = {**(described or describe(plan)), "sample_rows": rows}
@@ -122,6 +127,62 @@ def preview(
         details=details,
         notes=notes,
     )
+
+
+def _first_rows(plan: IngestPlan) -> tuple[list[dict[str, Any]], BadInputError | None]:
+    """Return the first rows of the text files as JSON-ready values, and the error of a row that cannot be read.
+
+    There are none of a change log, whose rows are not rows of the table, and of other files.
+    """
+    rows: list[dict[str, Any]] = []
+    if plan.options.part.changes_column is not None:
+        return rows, None
+    try:
+        for source in plan.text_files:
+            for batch in source_batches(
+                plan.table.storage, source, plan.schema, first=_SAMPLE_ROWS
+            ):
+                lines = json_lines(batch.slice(0, _SAMPLE_ROWS - len(rows)), plan.schema)
+                rows += [json.loads(line) for line in lines.to_pylist()]
+                if len(rows) >= _SAMPLE_ROWS:
+                    return rows, None
+    except BadInputError as error:
+        return rows, error
+    return rows, None
+
+
+def _replaced_partitions(session: Session, plan: IngestPlan) -> Removals | None:
+    """Return what a load that replaces partitions removes; None if much of the source must be read to know.
+
+    Raises:
+        BadInputError: the source cannot be read.
+    """
+    creating = bool(plan.table.creating)
+    head = None if creating else ancestry.branch_head(plan.table.metadata, plan.options.branch)
+    if head is None or plan.table.spec.is_unpartitioned():
+        return removals_in_partitions(plan.table, head, [()])
+    if sum(unit.input_bytes for unit in plan.units) > _MOST_PREVIEW_BYTES:
+        return None
+    return removals_in_partitions(plan.table, head, _source_partitions(session, plan))
+
+
+def _source_partitions(session: Session, plan: IngestPlan) -> list[Partition]:
+    write = plan.settings("")
+    tasks = [
+        Task(
+            SourceTask(
+                task=number,
+                write=write,
+                units=[unit.read for unit in units],
+                reading=plan.reading(units),
+                rejects=plan.reject_settings(""),
+            )
+        )
+        for number, units in enumerate(tasks_for(plan, 1))
+    ]
+    engine = InlineEngine(ids=session.ids)
+    results = engine.run(tasks, find_partitions, storage=plan.table.storage)
+    return list(dict.fromkeys(item for result in results for item in result.value.partitions))
 
 
 def execute(session: Session, plan: IngestPlan) -> Outcome:

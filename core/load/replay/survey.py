@@ -24,12 +24,12 @@ from lake.core.load.replay.model import (
     PendingJob,
     ReplayPlan,
 )
-from lake.core.load.replay.retention_horizon import retained_since
 from lake.core.table.flink.commits import job_commit, max_committed
 from lake.core.table.flink.state import FLINK_SINK
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.load.replay.checkpoint_selection import SelectedCheckpoints
@@ -145,6 +145,19 @@ def survey(table: Table, options: ReplayOptions, given: SelectedCheckpoints) -> 
     )
     classified = tuple(classify(findings.evidence, context))
     return Survey(table, options, given, findings, classified, since)
+
+
+def retained_since(metadata: TableMetadata, branch: str) -> int | None:
+    """Return the time (ms since 1970) since when all snapshots of a branch are retained; None if all are.
+
+    Raises:
+        NotFoundError: the branch does not exist.
+    """
+    head = ancestry.branch_head(metadata, branch)
+    if head is None:
+        return None
+    *_, oldest = ancestry.ancestors(metadata, head.snapshot_id)
+    return None if ancestry.is_first(metadata, oldest) else oldest.timestamp_ms
 
 
 def _first_ms(items: list[Classified]) -> int:

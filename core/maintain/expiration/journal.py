@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lake.core.base import locations
 from lake.core.base.clock import Ids
@@ -28,12 +29,31 @@ from lake.core.transaction.garbage.reachability import FILES, KINDS
 _PREFIX = "lake-journal-"
 ENDING = ".json"
 _NAME = re.compile(rf"{_PREFIX}([0-9a-f-]{{36}}){re.escape(ENDING)}")
-_FORMAT = 1
 _MODE = 0o600
 MAX_BYTES = 256 * 1024 * 1024
 MAX_FILES = 1_000_000
 _MAX_NAMES = 100_000
 _TRIES = 5
+
+
+_Rows = Annotated[tuple[tuple[str, int], ...], Field(max_length=MAX_FILES)]
+_SnapshotIds = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^-?[0-9]{1,19}$")], ...], Field(max_length=MAX_FILES)
+]
+
+
+class _Document(BaseModel):
+    """A journal as it is stored: files are pairs of path and bytes, by kind."""
+
+    model_config = ConfigDict(strict=True, alias_generator=lambda name: name.replace("_", "-"))
+
+    format: Literal[1]
+    operation_id: str
+    table_uuid: str
+    created_ms: int
+    snapshots: _SnapshotIds
+    refs: Annotated[tuple[str, ...], Field(max_length=_MAX_NAMES)]
+    files: Mapping[str, _Rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +86,7 @@ def write(table: Table, journal: Journal, ids: Ids) -> None:
     """Write or replace a journal with the first `MAX_FILES` files; ``ids`` name the unfinished file."""
     files = journal.files.slice(0, MAX_FILES)
     document = {
-        "format": _FORMAT,
+        "format": 1,
         "operation-id": journal.operation_id,
         "table-uuid": journal.table_uuid,
         "created-ms": journal.created_ms,
@@ -118,15 +138,8 @@ def read(table: Table, location: str) -> Journal:
     named = _NAME.fullmatch(location.rsplit("/", 1)[-1])
     data = table.storage.read(location, limit=MAX_BYTES)
     try:
-        journal = _parsed(json.loads(data))
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        OverflowError,
-        RecursionError,
-        pa.ArrowException,
-    ) as error:
+        journal = _parsed(data)
+    except (ValidationError, OverflowError, pa.ArrowException) as error:
         raise CorruptFileError(f"{location} is not the journal of an expiry") from error
     if named is None or journal.operation_id != named.group(1):
         raise CorruptFileError(f"{location} is another operation's journal")
@@ -135,35 +148,18 @@ def read(table: Table, location: str) -> Journal:
     return journal
 
 
-def _parsed(document: Any) -> Journal:
-    if _typed(document, dict)["format"] != _FORMAT:
-        raise ValueError("unknown format")
-    files = _typed(document["files"], dict)
+def _parsed(data: bytes) -> Journal:
+    document = _Document.model_validate_json(data)
     rows = [
-        {"path": _typed(path, str), "kind": kind, "bytes": max(0, _typed(size, int))}
+        {"path": path, "kind": kind, "bytes": max(0, size)}
         for kind in KINDS
-        for path, size in _bounded_list(files.get(kind, []), MAX_FILES)
+        for path, size in document.files.get(kind, ())
     ]
     return Journal(
-        operation_id=_typed(document["operation-id"], str),
-        table_uuid=_typed(document["table-uuid"], str),
-        created_ms=_typed(document["created-ms"], int),
-        snapshots=[
-            int(_typed(item, str)) for item in _bounded_list(document["snapshots"], MAX_FILES)
-        ],
-        refs=[_typed(name, str) for name in _bounded_list(document["refs"], _MAX_NAMES)],
+        operation_id=document.operation_id,
+        table_uuid=document.table_uuid,
+        created_ms=document.created_ms,
+        snapshots=[int(item) for item in document.snapshots],
+        refs=document.refs,
         files=pa.Table.from_pylist(rows, schema=FILES),
     )
-
-
-def _typed(value: Any, expected: type) -> Any:
-    if type(value) is not expected:
-        raise TypeError(f"{type(value).__name__} is not {expected.__name__}")
-    return value
-
-
-def _bounded_list(value: Any, maximum: int) -> list[Any]:
-    items: list[Any] = _typed(value, list)
-    if len(items) > maximum:
-        raise ValueError(f"more than {maximum}")
-    return items

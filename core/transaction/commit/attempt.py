@@ -7,7 +7,7 @@ is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from pyiceberg import exceptions as errors
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 
 from lake.core.base import locations
+from lake.core.base.clock import Backoff
 from lake.core.base.errors import (
     BadInputError,
     CommitConflictError,
@@ -33,13 +34,13 @@ from lake.core.spec.properties.table_properties import (
     GC_ENABLED,
     STATUS_CHECK,
 )
+from lake.core.spec.properties.values import Setting
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.errors import first_line, unwritten_error, words
 from lake.core.table.metadata import files as metadata_files
 from lake.core.table.metadata.commit_times import is_disordered
 from lake.core.table.metadata.text import unknown_members
 from lake.core.transaction.commit.preconditions import check_commits, require_writable
-from lake.core.transaction.commit.retry import RetryPolicy
 from lake.core.transaction.run_context import RunContext
 
 if TYPE_CHECKING:
@@ -48,6 +49,35 @@ if TYPE_CHECKING:
 _SHOWN = 200
 # Classes of errors, as `isinstance` accepts them.
 _ErrorClasses = type[Exception] | tuple[type[Exception], ...]
+# Each wait is up to a tenth longer, as in Iceberg's Tasks.
+_JITTER = (1.0, 1.1)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """The number of retries of a request, and the waits in milliseconds.
+
+    Source: Iceberg's Tasks, SnapshotProducer and TableProperties.
+    """
+
+    retries: int
+    min_wait_ms: int
+    max_wait_ms: int
+    total_ms: int
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], settings: Sequence[Setting[int]]) -> RetryPolicy:
+        """Read the four settings of a policy, in the order of its fields.
+
+        Raises:
+            InvalidRequestError: a property has a value that is not allowed.
+        """
+        return cls(*(setting.of(properties) for setting in settings))
+
+    def backoff(self, context: RunContext) -> Backoff:
+        """Return the waits between the requests."""
+        bounds = (self.min_wait_ms / 1000, self.max_wait_ms / 1000)
+        return Backoff(*bounds, _JITTER, context.clock, context.ids)
 
 
 @dataclass(frozen=True, slots=True)

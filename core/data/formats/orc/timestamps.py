@@ -25,7 +25,7 @@ def check_times(rows: pa.RecordBatch) -> None:
     """Check all times of rows, including nested ones.
 
     Args:
-        rows: the rows to write, after `propagate_nulls`.
+        rows: the rows to write, after `_with_nulls` of the writer.
 
     Raises:
         RefusedError: readers of the file would interpret a time in different ways.

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.orc
 
@@ -15,7 +16,6 @@ from lake.core.base.errors import BadInputError, CorruptFileError
 from lake.core.data.columns.data_file import NewFile
 from lake.core.data.columns.metrics_collector import ColumnMetrics, Counted, counted_columns
 from lake.core.data.columns.nullability import null_in_required
-from lake.core.data.formats.orc.null_propagation import propagate_nulls
 from lake.core.data.formats.orc.reader import open_orc
 from lake.core.data.formats.orc.tail import OrcTail
 from lake.core.data.formats.orc.timestamps import check_times
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 64 * 1024
 # Rows to write at once. With more rows than a batch, PyArrow would slice nested columns, which it writes wrongly
-# (see `propagate_nulls`).
+# (see `_with_nulls`).
 _BATCH_ROWS = 4 * 1024
 # The estimated size in the file of buffered rows, as a fraction of their size in memory.
 _PACKED = 0.25
@@ -174,9 +174,48 @@ class OrcFile(NewFile):
         super().abandon()
 
 
+def _with_nulls(column: pa.Array) -> pa.Array:
+    """Return a copy of a column in which the fields of a NULL struct are NULL, and NULL lists and maps are empty.
+
+    PyArrow's ORC writer writes wrong rows if a nested column is a slice of a longer one, or if a field of a NULL
+    struct is not NULL itself. All nested fields of the result except the keys of maps are nullable.
+    """
+    kind = column.type
+    if column.offset:
+        column = pa.concat_arrays([column, column.slice(0, 0)])
+    if not pa.types.is_nested(kind):
+        return column
+    mask = column.is_null() if column.null_count else None
+    if pa.types.is_struct(kind):
+        parts = [_with_nulls(part) for part in column.flatten()]
+        fields = [
+            item.with_type(part.type).with_nullable(nullable=True)
+            for item, part in zip(kind, parts, strict=True)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)
+    if pa.types.is_map(kind):
+        fields = [kind.key_field, kind.item_field]
+        pairs = pa.StructArray.from_arrays([column.keys, column.items], fields=fields)
+        lists = pa.ListArray.from_arrays(column.offsets, pairs, mask=mask)
+        keys, items = (_with_nulls(part) for part in lists.flatten().flatten())
+        item = kind.item_field.with_type(items.type).with_nullable(nullable=True)
+        kind = pa.map_(kind.key_field, item)
+        return pa.MapArray.from_arrays(_offsets(column), keys, items, type=kind, mask=mask)
+    values = _with_nulls(column.flatten())
+    item = kind.value_field.with_type(values.type).with_nullable(nullable=True)
+    return pa.ListArray.from_arrays(_offsets(column), values, type=pa.list_(item), mask=mask)
+
+
+def _offsets(column: pa.Array) -> pa.Array:
+    """Return the offsets of lists in which NULL lists are empty."""
+    lengths = np.diff(column.offsets.to_numpy())
+    lengths[column.is_null().to_numpy(zero_copy_only=False)] = 0
+    return pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+
+
 def _rows(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for column, item in zip(table.columns, schema, strict=True):
-        values = propagate_nulls(one_array(column))
+        values = _with_nulls(one_array(column))
         columns.append(values if values.type == item.type else values.cast(item.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

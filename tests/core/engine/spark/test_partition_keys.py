@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lake.core.engine.spark.engine import SparkEngine
-from lake.core.engine.spark.partition_keys import keys_of_partitions, murmur3
+from lake.core.engine.spark.plans import keys_of_partitions, murmur3
 
 
 def test_the_hash_is_sparks(spark: SparkEngine) -> None:

@@ -15,7 +15,7 @@ from support.tables.iceberg_tables import (
 )
 
 from lake.core.base.errors import NotFoundError
-from lake.core.load.replay.retention_horizon import retained_since
+from lake.core.load.replay.survey import retained_since
 
 
 def made(warehouse: Path, version: int) -> Any:
