@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import tiers
+from support import seconds, tiers
 from support.cli.command_line import CommandLine
 from support.cli.lasting_engine import end_shared_spark
 from support.peers import flink_peer, java_peer
@@ -24,8 +24,6 @@ from lake.core.transaction.garbage import other_histories
 settings.register_profile("lake", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lake")
 
-# Long files come first, so that no process is left with one of them when the others have ended.
-_LONGEST = ("cluster", "services", "java", "world", "commands")
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
 _CPU_SECONDS = pytest.StashKey[float]()
 
@@ -145,6 +143,13 @@ def _need_java() -> None:
         pytest.skip(f"needs {reason}")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that records how long the files took."""
+    parser.addoption(
+        "--record-seconds", action="store_true", help="write the seconds of each file to tests/data"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Select the quick tier, and two processes, for a call that names neither tests nor a selection."""
@@ -163,13 +168,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_LEFT_OUT] = Counter()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tiers; order the files by how long their folders' take."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark the tiers; order the files of the selected tests."""
     tiers.mark(items)
-    here = Path(__file__).parent
-    places = {name: place for place, name in enumerate(_LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.relative_to(here).parts[0], len(places)))
+    yield
+    seconds.longest_first(items, seconds.recorded())
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -193,7 +197,13 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """End with the tests that take long for the quick tier, and those that did not run, by tier."""
+    """End with the seconds of each tier, tests that take long for the quick one, and those that did not run."""
+    reports = [one for kind in terminalreporter.stats.values() for one in kind]
+    spent = seconds.measured(one for one in reports if isinstance(one, pytest.TestReport))
+    if config.option.record_seconds:
+        seconds.record(spent)
+    for line in seconds.report_of(spent):
+        terminalreporter.write_line(line)
     if config.option.markexpr == tiers.QUICK:
         passed = terminalreporter.getreports("passed")
         for line in tiers.expensive(report for report in passed if report.when == "call"):
@@ -204,14 +214,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give all tests of the Spark cluster to one process: each that has any starts a cluster."""
+    """Give all tests of the Spark cluster to one process."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc,no-any-unimported]
         def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            folder = os.path.dirname(file)
-            return folder if os.path.basename(folder) == "cluster" else file
+            return tiers.unit_of(super()._split_scope(nodeid))
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
@@ -238,6 +246,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report.user_properties += [
         (tiers.CPU_SECONDS, item.stash.get(_CPU_SECONDS, 0.0)),
         (tiers.CPU_SECONDS_ALLOWED, tiers.cpu_seconds_allowed(item)),
+        (seconds.TIER, tiers.tier_of(item)),
     ]
     if not tiers.ON_CI:
         return report

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import tiers
+from support import seconds, tiers
 
 ROOT = Path(__file__).parent.parent
 
@@ -44,10 +46,98 @@ def test_a_call_without_paths_runs_the_quick_tier_and_one_with_paths_more(
 
 
 def test_ci_runs_the_quick_tier_and_then_every_other_test() -> None:
-    lines = (ROOT / ".ci/run").read_text()
+    text = (ROOT / ".ci/run").read_text()
 
-    assert ".venv/bin/pytest || failed+=(quick)\n" in lines
-    assert "\n.venv/bin/pytest -m 'not quick' || failed+=(tests)\n" in lines
+    assert " && .venv/bin/pytest\n}\n" in text
+    assert "\nothers() {\n    .venv/bin/pytest -m 'not quick'\n}\n" in text
+    assert re.search(r"^for name in quick others .*; do$", text, re.M)
+
+
+def test_ci_prints_the_seconds_of_each_step_and_fails_if_one_does(tmp_path: Path) -> None:
+    text = (ROOT / ".ci/run").read_text()
+    steps = re.findall(r"^(\w+)\(\) \{\n(.*?)\n\}\n", text, re.M | re.S)
+    names = [name for name, _ in steps if name != "step"]
+    for name, body in steps:
+        if name != "step":
+            text = text.replace(body, f"    {'false' if name in {'soak', 'types'} else 'true'}")
+    script = tmp_path / "ci" / "run"
+    script.parent.mkdir()
+    script.write_text(text[: text.index("if ! compgen")] + text[text.index("# Runs a function") :])
+
+    done = subprocess.run(["bash", script], capture_output=True, text=True, check=False)
+
+    assert re.findall(r"^(\w+) +\d+ s$", done.stdout, re.M) == [*names, "all"]
+    assert (done.returncode, done.stderr) == (1, "failed: soak types\n")
+
+
+def test_the_record_of_seconds_names_files_that_exist_and_has_one_line_for_each() -> None:
+    found = seconds.recorded()
+
+    assert seconds.text_of(found) == seconds.RECORD.read_text()
+    assert [file for file in found if not (ROOT / file).exists()] == []
+    assert {tier for by_tier in found.values() for tier in by_tier} <= {tiers.QUICK, *tiers.OTHERS}
+
+
+def item_of(nodeid: str, *, slow: bool = False) -> Any:
+    return SimpleNamespace(
+        nodeid=nodeid, get_closest_marker=lambda name: slow if name == "slow" else None
+    )
+
+
+def test_the_longest_files_come_first_and_those_without_a_record_before_them() -> None:
+    record = {
+        "t/a.py": {"quick": 1, "slow": 90},
+        "t/b.py": {"quick": 2},
+        "t/cluster/c.py": {"quick": 1},
+        "t/cluster/d.py": {"quick": 2},
+        "t/e.py": {"quick": 0},
+    }
+    items = [item_of(f"{file}::test") for file in (*record, "t/new.py")]
+    slow = [item_of("t/b.py::test"), item_of("t/a.py::test", slow=True)]
+
+    seconds.longest_first(items, record)
+    seconds.longest_first(slow, record)
+
+    named = [item.nodeid.removesuffix(".py::test").rpartition("/")[2] for item in items]
+    assert named == ["new", "c", "d", "b", "a", "e"]
+    assert [item.nodeid for item in slow] == ["t/a.py::test", "t/b.py::test"]
+
+
+def test_a_run_reports_and_records_the_seconds_of_its_files_by_tier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report(nodeid: str, tier: str, spent: float) -> pytest.TestReport:
+        return pytest.TestReport(
+            nodeid,
+            ("", 0, ""),
+            {},
+            "passed",
+            None,
+            "call",
+            duration=spent,
+            user_properties=[("tier", tier)],
+        )
+
+    monkeypatch.setattr(seconds, "RECORD", tmp_path / "seconds.json")
+    before = {"tests/test_tidy.py": {"slow": 7, "quick": 1}, "tests/gone.py": {"quick": 9}}
+    seconds.RECORD.write_text(seconds.text_of(before))
+    reports = [
+        report("tests/test_tidy.py::a", "quick", 2.2),
+        report("tests/test_tidy.py::b[x]", "quick", 1.5),
+        report("tests/test_tiers.py::c", "java", 3.0),
+    ]
+
+    found = seconds.measured(reports)
+    seconds.record(found)
+
+    assert seconds.report_of(found) == [
+        "quick: 4 s of tests, most in tests/test_tidy.py 4",
+        "java: 3 s of tests, most in tests/test_tiers.py 3",
+    ]
+    assert seconds.recorded() == {
+        "tests/test_tidy.py": {"slow": 7, "quick": 4},
+        "tests/test_tiers.py": {"java": 3},
+    }
 
 
 def test_every_marker_is_a_tier() -> None:

@@ -103,6 +103,15 @@ def tier_of(item: pytest.Item) -> str:
     return next((name for name in OTHERS if item.get_closest_marker(name)), QUICK)
 
 
+def unit_of(file: str) -> str:
+    """Return what one process runs as a whole: a file, or all files of the Spark cluster.
+
+    Each process that has a test of the cluster starts one.
+    """
+    folder = os.path.dirname(file)
+    return folder if os.path.basename(folder) == "cluster" else file
+
+
 def cpu_seconds_allowed(item: pytest.Item) -> float:
     """Return how much processor time a test may take; more where a property test tries more `examples`."""
     test, module = getattr(item, "obj", None), getattr(item, "module", None)
