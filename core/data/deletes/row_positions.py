@@ -89,10 +89,6 @@ class RowPositions:
     def from_blob(cls, data: bytes, name: str) -> RowPositions:
         """Read a ``deletion-vector-v1`` blob; a few bytes may represent very many positions.
 
-        Args:
-            data: the blob.
-            name: its location, for errors.
-
         Raises:
             CorruptFileError: it is not a deletion vector.
         """

@@ -199,12 +199,7 @@ class _Partitions:
 
 
 class KeyEvidence:
-    """Decides what may contain some keys.
-
-    Args:
-        keys: the keys.
-        schema: the schema with the columns of the key.
-    """
+    """Decides what may contain some keys."""
 
     def __init__(self, keys: KeySet, schema: Schema) -> None:
         self.keys = keys

@@ -204,10 +204,6 @@ class Acceptance:
     def accepted(self, raw: RawRows, where: str) -> pa.RecordBatch:
         """Return the rows that are loaded.
 
-        Args:
-            raw: the rows.
-            where: their file.
-
         Raises:
             BadInputError: a row cannot be loaded, and is not set aside.
         """

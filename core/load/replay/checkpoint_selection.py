@@ -59,13 +59,7 @@ class SelectedCheckpoints:
 def select_checkpoints(
     table: Table, branch: str, checkpoints: Iterable[Checkpoint]
 ) -> SelectedCheckpoints:
-    """Select the committer states of the table and branch; for each job the newest.
-
-    Args:
-        table: the table.
-        branch: the branch that is replayed to.
-        checkpoints: the given checkpoints.
-    """
+    """Select the committer states of the table and branch; for each job the newest."""
     given = SelectedCheckpoints(branch)
     for checkpoint in sorted(checkpoints, key=lambda item: -item.checkpoint_id):
         reasons = [_elsewhere(table, branch, state) for state in checkpoint.committers]

@@ -31,12 +31,7 @@ _LONGEST_VALUE = 200
 
 
 def key_filter(schema: Schema, keys: KeySet) -> BooleanExpression | None:
-    """Return a bound filter for keys; None if it would not exclude any row.
-
-    Args:
-        schema: the table's.
-        keys: the keys.
-    """
+    """Return a bound filter for keys; None if it would not exclude any row."""
     combined = reduce(And, [_column(schema, keys, column) for column in keys.ids])
     return None if isinstance(combined, AlwaysTrue) else bind_filter(combined, schema)
 

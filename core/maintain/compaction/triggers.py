@@ -63,10 +63,6 @@ QUANTITIES = {
 def parse_trigger(when: str, *, option: Option = Option.WHEN) -> Condition:
     """Return the condition of a text; bytes are sizes, the age is a duration.
 
-    Args:
-        when: the text.
-        option: the option that contains it, for messages.
-
     Raises:
         InvalidRequestError: it is not a condition.
     """

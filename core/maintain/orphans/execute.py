@@ -241,11 +241,6 @@ def runs_older_than(place: Trash, limit_ms: int) -> list[str]:
 def trash_of_dropped(session: Session, name: str, location: str) -> Trash:
     """Return the trash that a table left that the catalog no longer has.
 
-    Args:
-        session: the session of the invocation.
-        name: the name that the table had.
-        location: its location.
-
     Raises:
         NotFoundError: nothing was moved away there.
     """

@@ -10,11 +10,7 @@ _PROTECT_SECONDS = 600.0
 
 
 class Protection:
-    """The ref of a run's consumer.
-
-    Args:
-        run: the run.
-    """
+    """The ref of a run's consumer."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

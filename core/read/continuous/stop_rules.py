@@ -7,11 +7,7 @@ from lake.core.table.snapshots import ancestry
 
 
 class StopRules:
-    """The rules by which a run ends without a signal.
-
-    Args:
-        run: the run.
-    """
+    """The rules by which a run ends without a signal."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

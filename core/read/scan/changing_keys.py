@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 class ChangingKeys:
-    """The keys of the partners, as they are when a scan is planned. Close it at the end.
-
-    Args:
-        session: the session.
-        options: how the scan is pruned.
-    """
+    """The keys of the partners, as they are when a scan is planned. Close it at the end."""
 
     def __init__(self, session: Session, options: KeyOptions) -> None:
         self._session = session

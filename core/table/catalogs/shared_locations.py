@@ -77,13 +77,6 @@ def require_own_folders(
 
     A metadata file can be copied, and can contain any location. The next commit writes a new one into the location.
 
-    Args:
-        metadata: the table's metadata.
-        place: the location of its metadata file.
-        storage: the storage that contains it.
-        name: the table, for messages.
-        hint: what the user can do.
-
     Raises:
         RefusedError: the metadata file is outside of the table's folders, or a folder that the metadata names and
             that does not contain the file is that of another table, or inside it.

@@ -112,10 +112,6 @@ class Opened:
 def open_manifest(manifest: Manifest, container: Container) -> Opened:
     """Read a manifest's schema.
 
-    Args:
-        manifest: its row in the manifest list.
-        container: its container file.
-
     Raises:
         CorruptFileError: the file does not contain manifest entries.
     """

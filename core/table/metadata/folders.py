@@ -31,11 +31,7 @@ def place_of(location: str) -> str:
 
 
 class Folders:
-    """A set of folders, by their places.
-
-    Args:
-        folders: their locations.
-    """
+    """A set of folders, by their places."""
 
     def __init__(self, folders: Iterable[str] = ()) -> None:
         self.places = frozenset(place_of(folder) for folder in folders)

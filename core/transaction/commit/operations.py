@@ -225,12 +225,7 @@ Operation = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SnapshotStep:
-    """One snapshot of a commit.
-
-    Args:
-        operation: its operation.
-        summary: additional keys for its summary.
-    """
+    """One snapshot of a commit, and additional keys for its summary."""
 
     operation: Operation
     summary: Mapping[str, str] = field(default_factory=dict)

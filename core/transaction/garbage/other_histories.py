@@ -72,11 +72,6 @@ class OtherHistory:
 def refuse_continued(session: Session, table: Table, hint: str) -> None:
     """Refuse to delete files that another catalog may need, because it contains the table and continues it.
 
-    Args:
-        session: the session of the invocation.
-        table: the table.
-        hint: what can be done with the table otherwise.
-
     Raises:
         RefusedError: there may be such a catalog.
         CorruptFileError: metadata files are removed again and again.
@@ -129,13 +124,7 @@ def find_other_histories(session: Session, table: Table) -> list[OtherHistory]:
 
 
 def histories_beside(storage: Storage, metadata: TableMetadata, place: str) -> list[OtherHistory]:
-    """Return the histories that a metadata file does not contain, for a table that is not in a catalog yet.
-
-    Args:
-        storage: the storage that contains the file.
-        metadata: what the file contains.
-        place: its location.
-    """
+    """Return the histories that a metadata file does not contain, for a table that is not in a catalog yet."""
     listed = _Listed.of(storage, metadata, place)
     return _Histories(storage, metadata, place, listed).find(in_folder=False)
 

@@ -30,12 +30,7 @@ from lake.core.table.snapshots import ancestry
 
 
 class HandOver:
-    """Hands over the pending splits of a run, one epoch a call. Close it at the end.
-
-    Args:
-        run: the run.
-        take: saves a discovery.
-    """
+    """Hands over the pending splits of a run, one epoch a call. Close it at the end."""
 
     def __init__(self, run: Run, take: Callable[[Discovery], None]) -> None:
         self._run = run
