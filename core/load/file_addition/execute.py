@@ -38,12 +38,7 @@ def preview(session: Session, plan: AddPlan) -> Outcome:
 
 
 def execute(session: Session, plan: AddPlan, operation_id: str) -> Outcome:
-    """Commit the files of a plan, all or none.
-
-    Args:
-        session: the session.
-        plan: the plan.
-        operation_id: a UUID, new for each commit.
+    """Commit the files of a plan, all or none; the operation's id is new for each commit.
 
     Raises:
         RefusedError: another process added one of the files meanwhile; nothing was changed.

@@ -42,11 +42,6 @@ def read_added_manifests(
 ) -> tuple[pa.Table, tuple[str, ...]]:
     """Return the data manifests that snapshots of one history added, and messages about missing ones.
 
-    Args:
-        storage: the storage that contains the lists.
-        metadata: the table's metadata.
-        snapshots: the snapshots.
-
     Returns:
         the distinct manifests (`MANIFEST_COLUMNS`) in the order of the snapshots, and the messages.
 

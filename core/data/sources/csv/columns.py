@@ -27,20 +27,13 @@ def csv_columns(
     notes: list[TypeNote] | None,
     skip_bad: bool,
 ) -> pa.Schema:
-    """Return the columns: those of the table have its types.
+    """Return the columns of these names; the arguments are those of `source_columns` in `batches`.
 
-    Args:
-        storage: the storage of the file.
-        source: the file.
-        names: the names of its columns.
-        known: the table's columns.
-        infer: infer the types of the others from the whole file; otherwise they are text.
-        notes: receives the reasons for which columns are inferred as text.
-        skip_bad: ignore ragged rows.
+    Columns of the table have its types. Others are text, unless their types are inferred from the whole file.
 
     Raises:
         BadInputError: two columns have one name.
-        CorruptFileError: a row is ragged, without `skip_bad`, or the file is not UTF-8.
+        CorruptFileError: a row is ragged, and not skipped, or the file is not UTF-8.
     """
     types = {
         item.name: arrow_type(item.field_type)

@@ -28,18 +28,10 @@ def csv_rows(
     *,
     rejects: bool,
 ) -> Iterator[RawRows]:
-    """Yield the rows, whose columns are those of a table's schema.
-
-    Args:
-        storage: the storage of the file.
-        source: the file.
-        schema: the table's schema.
-        first: the number of rows that are wanted of each batch; None for all.
-        position: is kept current.
-        rejects: whether ragged rows are reported with the others; otherwise one is an error.
+    """Yield the rows with the columns of a table's schema, at most `first` of each batch.
 
     Raises:
-        CorruptFileError: as of `text_rows`.
+        CorruptFileError: as of `text_rows`; a ragged row is reported with the others if rows may be rejected.
     """
     lines = Lines(storage, source)
     for rows in text_rows(storage, source, skip_ragged=rejects, position=position):

@@ -54,10 +54,7 @@ def _extends(text: str) -> bool:
 def objects(stream: Any, head: bytes, where: str) -> Iterator[tuple[int, bytes]]:
     """Yield each object in one line, with the number of the line of the file that it begins in, from 1.
 
-    Args:
-        stream: the rest of the file.
-        head: its beginning.
-        where: the name of the file, for errors.
+    The stream contains what follows the head of the file.
 
     Raises:
         BadInputError: the text is not JSON, or an element of the array is not an object.

@@ -64,12 +64,7 @@ def refuse_unreadable(block: Block, where: str) -> None:
 
 
 def parsed_line(line: bytes, number: int, where: str) -> dict[str, Any]:
-    """Return the object in a line.
-
-    Args:
-        line: the line.
-        number: its number in the file, from 1.
-        where: the name of the file, for errors.
+    """Return the object in a line of a file, which has this number there, from 1.
 
     Raises:
         BadInputError: it is not a JSON object, or not UTF-8.
