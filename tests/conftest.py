@@ -18,6 +18,7 @@ from support.cli.lasting_engine import end_shared_spark
 from support.peers import flink_peer, java_peer
 from support.tables import flink_fixtures
 
+from lake.core.engine.spark.engine import SparkEngine
 from lake.core.transaction.garbage import other_histories
 
 # How long an example takes depends on what else the machine does.
@@ -66,10 +67,18 @@ def _commits_of_others_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other_histories, "_WAITS", (0.2, 0.8))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _spark_ends_with_its_file() -> Iterator[None]:
-    """Let the Spark that a file's commands share end with the file."""
-    yield
+@pytest.fixture(autouse=True, scope="session")
+def _shared_spark_ends() -> Iterator[None]:
+    """Let the Spark that commands share end before another one starts, and with the last test."""
+    start = SparkEngine.__init__
+
+    def started(engine: SparkEngine, *arguments: Any, **options: Any) -> None:
+        end_shared_spark()
+        start(engine, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SparkEngine, "__init__", started)
+        yield
     end_shared_spark()
 
 

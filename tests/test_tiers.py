@@ -70,11 +70,10 @@ def test_ci_prints_the_seconds_of_each_step_and_fails_if_one_does(tmp_path: Path
     assert (done.returncode, done.stderr) == (1, "failed: soak types\n")
 
 
-def test_the_record_of_seconds_names_files_that_exist_and_has_one_line_for_each() -> None:
+def test_the_record_of_seconds_has_one_line_for_each_file() -> None:
     found = seconds.recorded()
 
     assert seconds.text_of(found) == seconds.RECORD.read_text()
-    assert [file for file in found if not (ROOT / file).exists()] == []
     assert {tier for by_tier in found.values() for tier in by_tier} <= {tiers.QUICK, *tiers.OTHERS}
 
 
