@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,9 +10,25 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from lake.commands import compact, ingest, manifests, partitions, replay, scan
 from lake.commands.groups import Flag, flags_given, given, of_typer, require
+from lake.commands.loads import options as loads
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
+from lake.core.data.sources.text_format import TextFormat
+from lake.core.data.sources.text_forms import TextForms
+from lake.core.load.continuous.kafka.options import KafkaOptions
+from lake.core.load.continuous.options import WatchOptions
+from lake.core.load.continuous.table.execute import CopyOptions
+from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.replay.options import ReplayOptions
+from lake.core.load.routing.options import RouteOptions
+from lake.core.load.upsert.options import UpsertOptions
+from lake.core.maintain.compaction.options import CompactionOptions
+from lake.core.maintain.manifest_rewrite.plan import ManifestOptions
+from lake.core.maintain.partitions.report import PartitionOptions
+from lake.core.read.continuous.options import FollowOptions
+from lake.core.read.scan.plan import ScanOptions
 
 
 class Order(StrEnum):
@@ -135,3 +151,48 @@ def test_a_group_contains_others_with_panels_of_their_own() -> None:
     params = typer.main.get_command(app).params
     panels = {item.name: getattr(item, "rich_help_panel", None) for item in params}
     assert (panels["least"], panels["more"]) == ("Which sizes", "What contains a group")
+
+
+# What a verb passes on by the names of its options, and which options of the core have these names.
+PASSED_ON: list[tuple[list[Any], Any, set[str]]] = [
+    (
+        [
+            *(ingest.Source, ingest.NewTable, ingest.Columns, ingest.Writing, ingest.BadRows),
+            ingest.LoadRun,
+        ],
+        IngestOptions,
+        set(),
+    ),
+    ([ingest.ByKey], UpsertOptions, set()),
+    ([ingest.Text], TextFormat, set()),
+    ([ingest.Forms], TextForms, set()),
+    ([ingest.ManyTables], RouteOptions, {"route"}),
+    ([loads.Stream, loads.Watch, loads.Arrivals], WatchOptions, {"watch"}),
+    ([loads.Stream], CopyOptions, set()),
+    ([loads.Stream], KafkaOptions, set()),
+    ([compact.WhichFiles, compact.NewFiles, compact.Work], CompactionOptions, set()),
+    ([manifests.WhichManifests], ManifestOptions, set()),
+    ([partitions.WhichPartitions], PartitionOptions, set()),
+    ([replay.WhatToCommit], ReplayOptions, set()),
+    ([scan.RowsAndColumns, scan.Snapshots, scan.Start, scan.Splits], ScanOptions, set()),
+    (
+        [scan.Start, scan.Changes, scan.Following, scan.WhatIsRead, scan.Discovery],
+        FollowOptions,
+        set(),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("groups", "core", "others"), PASSED_ON, ids=[item[1].__name__ for item in PASSED_ON]
+)
+def test_options_that_are_passed_on_are_fields_of_the_core_with_the_same_defaults(
+    groups: list[Any], core: Any, others: set[str]
+) -> None:
+    defaults = {item.name: item.default for item in fields(core)}
+    flags = [item for group in groups for item in fields(group) if item.name not in others]
+
+    assert {item.name for item in flags} - defaults.keys() == set()
+    for item in flags:
+        if item.default is not None and item.default != ():
+            assert defaults[item.name] in {item.default, MISSING}, item.name
