@@ -42,12 +42,13 @@ from pyiceberg.types import (
 )
 from support.tiers import examples
 
+from lake.core.base.choices import EXPORT_FORMATS
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.data.columns.text_encoding import json_lines
 from lake.core.data.sources.batches import source_batches
 from lake.core.data.sources.discovery import Source
 from lake.core.io.storage.storage import Storage
-from lake.core.read.exports.formats import FORMATS, open_sink, plain_rows
+from lake.core.read.exports.formats import open_sink, plain_rows
 from lake.core.spec.types.arrow_schema import arrow_schema
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
@@ -222,7 +223,7 @@ def same_leaf(shown: Any, value: Any, kind: Any) -> bool:
     return type(shown) is type(value) and shown == value
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", EXPORT_FORMATS)
 def test_lake_reads_back_what_it_wrote(format_name: str, tmp_path: Path) -> None:
     # CSV has no nested columns, and text without values has no type.
     names = [
@@ -265,7 +266,7 @@ def test_others_read_the_files(tmp_path: Path) -> None:
         },
         {"big": None, "text": None, "local": None, "money": None},
     ]
-    for name in FORMATS:
+    for name in EXPORT_FORMATS:
         (tmp_path / f"rows.{name}").write_bytes(written(name, [batch_of(rows, schema)], schema))
 
     assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == rows
@@ -299,7 +300,7 @@ def test_a_stream_of_arrow_is_read_as_one() -> None:
     assert pa.ipc.open_stream(data).read_all()["big"].to_pylist() == [1]
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", EXPORT_FORMATS)
 def test_a_file_without_rows_has_the_columns(format_name: str) -> None:
     data = written(format_name, [])
 
