@@ -68,7 +68,7 @@ class Interrupts:
 
     def hold(self) -> None:
         """Hold back stops from now on, after a commit that the command still has to record, see `recorded`."""
-        if self._is_recorded and self._held is None:
+        if self._is_recorded and self._held is None:  # check: stops-until-record
             self._held = _Held()
 
     def release(self) -> None:

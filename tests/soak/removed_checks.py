@@ -108,6 +108,7 @@ CHECKS = (
         instead("after is None and unknown is None", "stop"),
         "tests/commands/test_stopping.py::test_a_stop_that_comes_while_a_commit_lands_is_too_late",
     ),
+    _check("stops-until-record", never, "tests/core/base/test_interrupts.py", _WATCH),
     _check(
         "live-metadata-file",
         instead("unnamed(table.catalog.written_metadata, live)", "table.catalog.written_metadata"),
