@@ -24,6 +24,7 @@ from lake.core.base.errors import LakeError
 from lake.core.io.avro.container import Block
 from lake.core.io.storage import atomic_files, storage
 from lake.core.io.storage.storage import Storage
+from lake.core.maintain.compaction import run as compaction
 from lake.core.maintain.definition import drop
 from lake.core.maintain.orphans import trash
 from lake.core.table.manifests import decode
@@ -144,8 +145,9 @@ def unlocked() -> Iterator[None]:
 
     with (
         patch.object(table_lock, "with_table_lock", run),
-        # It imports the function when it is loaded.
+        # These import the function when they are loaded.
         patch.object(drop, "with_table_lock", run),
+        patch.object(compaction, "with_table_lock", run),
     ):
         yield
 
