@@ -24,7 +24,7 @@ def show_manual(topic: str) -> None:
     A terminal gets it formatted, anything else as it is written, in Markdown.
 
     Raises:
-        InvalidRequestError: there is no such section.
+        InvalidRequestError: the manual does not contain the section.
     """
     sections = manual_sections()
     if not topic:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
+from lake.cli.sentences.words import Facts, counted, dry_or_done
 from lake.core.base.outcome import Outcome, Status
 
 
@@ -16,4 +16,4 @@ def sentence(outcome: Outcome) -> str:
     text = f"{'would add' if dry else 'added'} {files} with {rows} to {outcome.table}"
     if plan["sets_name_mapping"]:
         text += ", and set the table's name mapping"
-    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"
+    return dry_or_done(text, dry=dry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
+from lake.cli.sentences.words import Facts, counted, dry_or_done
 from lake.core.base.outcome import Outcome, Status
 
 
@@ -16,10 +16,10 @@ def sentence(outcome: Outcome) -> str:
         source += f" (WAP id {plan['wap_id']})"
     if plan["fast_forward"]:
         verb = "would move" if dry else "moved"
-        return f"{'dry run: ' * dry}{verb} {branch} to {source}{NOTHING_WRITTEN * dry}"
+        return dry_or_done(f"{verb} {branch} to {source}", dry=dry)
     verb, rows = "would apply" if dry else "applied", counted(plan["added_rows"], "row")
     files = f"{counted(plan['added_files'], 'file')} with {rows} added"
     if plan["removed_files"]:
         files += f", {counted(plan['removed_files'], 'file')} replaced"
     text = f"{verb} {source} to {branch}: {files}"
-    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"
+    return dry_or_done(text, dry=dry)

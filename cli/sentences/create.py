@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted
+from lake.cli.sentences.words import counted, dry_or_done
 from lake.core.base.outcome import Outcome, Status
 
 
@@ -19,4 +19,4 @@ def sentence(outcome: Outcome) -> str:
         f"format version {plan['format_version']}",
     ]
     text = f"{'would create' if dry else 'created'} the table ({', '.join(parts)})"
-    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"
+    return dry_or_done(text, dry=dry)

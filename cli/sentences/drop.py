@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
+from lake.cli.sentences.words import Facts, counted, dry_or_done
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import format_size
 
@@ -20,4 +20,4 @@ def sentence(outcome: Outcome) -> str:
         text += f" and deleted {counted(result['deleted_files'], 'file')}"
     if result["failed_deletes"]:
         text += f"; {counted(result['failed_deletes'], 'file')} could not be deleted"
-    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"
+    return dry_or_done(text, dry=dry)

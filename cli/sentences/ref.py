@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, listed
+from lake.cli.sentences.words import Facts, counted, dry_or_done, listed
 from lake.core.base.outcome import Outcome, Status
 
 
@@ -25,4 +25,4 @@ def sentence(outcome: Outcome) -> str:
         )
     if hidden := len(plan["hidden_snapshots"] or ()):
         text += f"; no branch or tag contains {counted(hidden, 'snapshot')} now"
-    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"
+    return dry_or_done(text, dry=dry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, rows_or_less
+from lake.cli.sentences.words import Facts, dry_or_done, rows_or_less
 from lake.core.base.outcome import Outcome, Status
 
 
@@ -14,4 +14,4 @@ def sentence(outcome: Outcome) -> str:
     text = f"{'would register' if dry else 'registered'} the table at {plan['location']}"
     if rows := rows_or_less(plan, "rows"):
         text += f" with {rows}"
-    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"
+    return dry_or_done(text, dry=dry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts
+from lake.cli.sentences.words import Facts, dry_or_done
 from lake.core.base.outcome import Outcome, Status
 
 
@@ -10,4 +10,4 @@ def sentence(outcome: Outcome) -> str:
     """Return what the command did."""
     plan, dry = Facts(outcome.plan), outcome.status is Status.DRY_RUN
     text = f"{'would rename' if dry else 'renamed'} the table to {plan['to']}"
-    return f"{'dry run: ' * dry}{text}{NOTHING_WRITTEN * dry}"
+    return dry_or_done(text, dry=dry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, rows_or_less
+from lake.cli.sentences.words import Facts, counted, dry_or_done, rows_or_less
 from lake.core.base.outcome import Outcome, Status
 
 
@@ -19,4 +19,4 @@ def sentence(outcome: Outcome) -> str:
     hidden = plan["hidden_snapshots"] or ()
     if hidden:
         text += f"; it no longer contains {counted(len(hidden), 'snapshot')}"
-    return f"dry run: {text}{NOTHING_WRITTEN}" if dry else text
+    return dry_or_done(text, dry=dry)

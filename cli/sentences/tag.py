@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, listed
+from lake.cli.sentences.words import dry_or_done, listed
 from lake.core.base.outcome import Outcome, Status
 
 _SHOWN_TAGS = 5
@@ -23,4 +23,4 @@ def sentence(outcome: Outcome) -> str:
         if names
     ]
     dry = outcome.status is Status.DRY_RUN
-    return f"{'dry run: ' * dry}{', '.join(parts)}{NOTHING_WRITTEN * dry}"
+    return dry_or_done(", ".join(parts), dry=dry)

@@ -8,6 +8,11 @@ from typing import Any
 NOTHING_WRITTEN = "; nothing was written"
 
 
+def dry_or_done(text: str, *, dry: bool) -> str:
+    """Return a sentence about a change; that of a dry run says that it is one."""
+    return f"dry run: {text}{NOTHING_WRITTEN}" if dry else text
+
+
 class Facts(dict[str, Any]):
     """The plan or result of an outcome, in which an unknown count is 0: a missing key must not fail a command."""
 

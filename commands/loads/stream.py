@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lake.commands.groups import given
@@ -44,7 +43,6 @@ def run_stream(loader: Loader, streaming: Streaming, *, quiet: bool, dry_run: bo
     from lake.core.load.continuous.files.execute import preview_watch, run_watch, watch_status
 
     watch = _watch_options(loader.options, streaming, quiet=quiet)
-    watch = replace(watch, route=loader.route)
     compact = _compaction(loader, streaming, quiet=quiet)
     if streaming.beside.status:
         return watch_status(loader, watch)

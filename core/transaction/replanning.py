@@ -42,8 +42,8 @@ def replanned(
         rounds: the greatest number of attempts.
 
     Raises:
-        CommitConflictError: all attempts were in conflict. After any other error there is no further attempt: if the
-            outcome of a commit is unknown, it may have succeeded.
+        CommitConflictError: all attempts were in conflict. No other error leads to another attempt: a commit with
+            an unknown outcome may have succeeded.
     """
     for _ in range(rounds - 1):
         with suppress(CommitConflictError):

@@ -96,7 +96,7 @@ def parse_schema(schema_json: str | bytes) -> AvroType:
 
 
 def number(attributes: Mapping[str, Any], key: str) -> int | None:
-    """Return an id among attributes, such as ``field-id``; None if there is no integer."""
+    """Return an id among attributes, such as ``field-id``; None if it is not an integer."""
     value = attributes.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

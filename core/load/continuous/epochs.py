@@ -116,7 +116,7 @@ class Epochs:
         options = self.loader.options
         if not options.evolve:
             return len(files)
-        name = self.loader.table if self.options.route is None else None
+        name = self.loader.table if self.loader.route is None else None
         sources = replace(options, sources=[file.path for file in files])
         return count_before_new_schema(self.session, name, sources)
 
@@ -315,7 +315,7 @@ class Epochs:
         Raises:
             RefusedError: it has this or a later epoch of another run.
         """
-        if self.options.route is not None:
+        if self.loader.route is not None:
             return bool(self._offered.tables)
         return contains_epoch(self._table(), self.options.branch, self._epoch(offer))
 
@@ -364,7 +364,7 @@ class Epochs:
         return str(self._epoch(offer))
 
     def _table(self) -> Table | None:
-        if self.options.route is not None:
+        if self.loader.route is not None:
             return None
         try:
             return self.session.table(self.loader.table)

@@ -9,7 +9,6 @@ from enum import StrEnum
 from lake.core.base.choices import OnCopy, OnRewrite
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
-from lake.core.load.routing.options import RouteOptions
 from lake.core.table.snapshots import ancestry
 
 _MINUTE_MS = 60_000
@@ -51,7 +50,6 @@ class WatchOptions:
         metrics_file: a file of metrics, replaced at each look; None to write none.
         quiet: print no line at the start and after commits.
         resume: continue a stream whose state was lost.
-        route: how rows are divided among tables; None to load them into one table.
         wait: wait this long for another run with the same state; None to end at once.
 
     Raises:
@@ -78,7 +76,6 @@ class WatchOptions:
     quiet: bool = False
     resume: bool = False
     wait: int | None = None
-    route: RouteOptions | None = None
 
     def __post_init__(self) -> None:
         check_stream(self.stream)

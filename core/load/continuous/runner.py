@@ -12,15 +12,18 @@ from lake.core.base.errors import (
     CorruptFileError,
     LakeError,
     NotFoundError,
+    RefusedError,
     ReportedError,
     StoppedError,
 )
+from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.load.continuous.loader import Stopped, between_epochs, ending_in_order
 from lake.core.load.continuous.monitor import Monitor, Monitored
 from lake.core.load.continuous.totals import Totals
 from lake.core.table.snapshots import ancestry
-from lake.core.table.snapshots.streams import StreamEpoch, newest_epoch
+from lake.core.table.snapshots.branch_notes import key_of
+from lake.core.table.snapshots.streams import STREAM_NOTES, StreamEpoch, newest_epoch
 
 if TYPE_CHECKING:
     from lake.core.load.continuous.loader import Loader
@@ -207,6 +210,19 @@ class ContinuousLoad(ABC, Generic[Work]):
         if self.base_snapshot_id is None and not self.totals.epochs:
             self.base_snapshot_id = ancestry.head_id(table.metadata, branch)
         return table, newest_epoch(table, branch, stream)
+
+    def is_noted(self, table: Table) -> bool:
+        """Whether the table notes that the branch has had an epoch of the stream; it may have been rolled back."""
+        notes = STREAM_NOTES.notes(table.metadata, self.stream.branch)
+        return bool(notes.get(key_of(self.stream.stream)))
+
+    def lost_start(self) -> RefusedError:
+        """Return the error for a stream whose start is not known, because its first epoch was rolled back."""
+        return RefusedError(
+            f"the start of stream {self.stream.stream} in {self.table} is not known: branch {self.stream.branch} was "
+            "rolled back to a snapshot before the stream's first epoch",
+            hint=f"choose another {Option.STREAM}, and its start",
+        )
 
     # What is shown
 

@@ -45,7 +45,7 @@ class FollowOptions:
         scan: branch, filter, columns and splits.
         state: the folder that keeps the position; None to keep none.
         output: where rows go; None for a terminal.
-        start: where to start if there is no saved position; None for ``table`` with a state, else
+        start: where to start without a saved position; None for ``table`` with a state, else
             ``latest-exclusive``.
         from_snapshot: read what was added after this snapshot.
         inclusive: read what `from_snapshot` itself added, too.
@@ -200,7 +200,7 @@ class FollowOptions:
 
     @property
     def first(self) -> Start:
-        """Where to start if there is no saved position."""
+        """Where to start without a saved position."""
         if self.from_snapshot is not None:
             return Start(
                 strategy=Strategy.SNAPSHOT,

@@ -165,7 +165,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
         """Open the state, load the epoch that a killed run offered, and look at the folder."""
         is_renamed = self._open()
         self.ahead = self.store.state.ahead if self.store.state else ()
-        if self.options.route is not None:
+        if self.loader.route is not None:
             self.totals.tables = {}
         self.epochs = epochs = Epochs(
             self.loader,
@@ -232,10 +232,10 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
         Raises:
             RefusedError: the table or the folder is another one, or the table is ahead of the state.
         """
-        options, state = self.options, self.store.state
+        options, route, state = self.options, self.loader.route, self.store.state
         table, newest = self.newest()
-        if options.route is not None and state is None:
-            newest = newest_of_all(self.session, options.route, options.branch, options.stream)
+        if route is not None and state is None:
+            newest = newest_of_all(self.session, route, options.branch, options.stream)
         uuid = str(table.metadata.table_uuid) if table else None
         if state is None:
             if newest is not None and not options.resume:
@@ -262,7 +262,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
                 f"{self.table} contains {newest}, but the state in {options.state} ends at epoch {state.epoch}",
                 hint="restore the newest state; the files of the missing epochs are not known",
             )
-        if options.route is None and state.epoch > (newest.number if newest else 0):
+        if route is None and state.epoch > (newest.number if newest else 0):
             self.session.warn(
                 f"{options.state} ends at epoch {state.epoch} of stream {options.stream}, and {self.table} contains "
                 f"{newest or 'none of them'}: later epochs were rolled back, and their files are not loaded again"
@@ -284,7 +284,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
             return
         uuid = str(table.metadata.table_uuid) if table else None
         state.require(self.options, self.table, uuid)
-        if table is not None or state.table_uuid is None or self.options.route is not None:
+        if table is not None or state.table_uuid is None or self.loader.route is not None:
             return
         if name := name_of(self.session.catalog, state.table_uuid):
             raise renamed_error(self.table, state.table_uuid, name)
@@ -310,7 +310,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
     def table_now(self) -> Table | None:
         """Return the table; None if there is none yet, or if rows are divided among several."""
         # Without arguments, `super` does not find the class: its slots made another one of it.
-        return None if self.options.route is not None else super(_Watch, self).table_now()
+        return None if self.loader.route is not None else super(_Watch, self).table_now()
 
     # Listing
 
@@ -425,15 +425,14 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
 
     def planned(self, new: Sequence[WatchedFile]) -> dict[str, Any]:
         """Return the plan as it is shown."""
-        state: WatchState | None = self.store.state
-        route = self.options.route
+        route = self.loader.route
         routed = {"route": route.column, "max_tables": route.max_tables} if route else {}
         return {
             **routed,
             "source": self.options.source,
             "stream": self.options.stream,
             "state": self.options.state,
-            "epoch": state.epoch if state else 0,
+            "epoch": self.epoch_number,
             "files": len(new),
             "bytes": sum(file.size for file in new),
         }
@@ -449,7 +448,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
         )
         begun = offered is not None and not offered.loaded
         return {
-            "epoch": state.epoch if state else 0,
+            "epoch": self.epoch_number,
             "files_total": state.files if state else 0,
             "stuck_epoch": offered.epoch if offered and begun else None,
             "stuck_files": [file.path for file in offered.files[:_SHOWN]]

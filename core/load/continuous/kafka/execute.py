@@ -15,7 +15,6 @@ from lake.core.base.errors import (
     BadInputError,
     InvalidRequestError,
     NotFoundError,
-    RefusedError,
 )
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
@@ -35,8 +34,7 @@ from lake.core.load.continuous.kafka.spool import Check, Spool, check_of
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
 from lake.core.load.ingest.options import LoadPart
-from lake.core.table.snapshots.branch_notes import key_of
-from lake.core.table.snapshots.streams import STREAM_NOTES, StreamEpoch
+from lake.core.table.snapshots.streams import StreamEpoch
 
 if TYPE_CHECKING:
     from lake.core.load.continuous.loader import Loader
@@ -195,7 +193,7 @@ class _TopicLoad(ContinuousLoad[Spool]):
             "topic": self.options.topic,
             "stream": self.options.stream,
             **({"metadata": metadata} if metadata else {}),
-            "epoch": self.epoch.number if self.epoch else 0,
+            "epoch": self.epoch_number,
             "offsets": _plain(self.following),
             "messages": self.topic.readable(self.following),
         }
@@ -287,12 +285,8 @@ class _TopicLoad(ContinuousLoad[Spool]):
                 hint=f"a stream that does not start with the first message needs a table that keeps its offsets: "
                 f"create it, or load with {Option.START} {EARLIEST}",
             )
-        if STREAM_NOTES.notes(table.metadata, self.options.branch).get(key_of(stream)):
-            raise RefusedError(
-                f"the start of stream {stream} in {self.table} is not known: branch {self.options.branch} was rolled "
-                "back to a snapshot before the stream's first epoch",
-                hint=f"choose another {Option.STREAM}, and its start",
-            )
+        if self.is_noted(table):
+            raise self.lost_start()
         epoch = StreamEpoch(stream, 1, to_offsets(self.topic, self.following))
         self.totals.mark(commit_mark(self.session, table, self.options.branch, epoch))
         self._look()
@@ -368,7 +362,7 @@ class _TopicLoad(ContinuousLoad[Spool]):
             raise recreated_error(
                 self.options.topic, f"its id was {self.topic.topic_id} and is {topic_id}"
             )
-        number = self.epoch.number + 1 if self.epoch else 1
+        number = self.epoch_number + 1
         wanted = StreamEpoch(self.options.stream, number, to_offsets(self.topic, self.following))
         if not spool.rows:
             # Without their offsets, the next run would find the messages again.

@@ -27,9 +27,9 @@ from lake.core.read.scan.plan import ScanPlan
 from lake.core.spec.properties.table_properties import UPSERT_ENABLED
 from lake.core.table.catalogs.names import with_new_name
 from lake.core.table.snapshots import ancestry
-from lake.core.table.snapshots.branch_notes import history_of, key_of
+from lake.core.table.snapshots.branch_notes import history_of
 from lake.core.table.snapshots.live_files import LiveFiles, no_files
-from lake.core.table.snapshots.streams import STREAM, STREAM_NOTES, StreamEpoch
+from lake.core.table.snapshots.streams import STREAM, StreamEpoch
 
 if TYPE_CHECKING:
     from lake.core.load.continuous.loader import Loader
@@ -251,7 +251,7 @@ class _Copy(ContinuousLoad[Discovery]):
     def _require_no_epoch(self, table: Table) -> None:
         """Check that a stream without an epoch in the branch's history has never had one there."""
         stream, metadata = self.options.stream, table.metadata
-        noted = STREAM_NOTES.notes(metadata, self.options.branch).get(key_of(stream))
+        noted = self.is_noted(table)
         history = list(history_of(metadata, self.options.branch))
         if noted and history and not ancestry.is_first(metadata, history[-1]):
             raise RefusedError(
@@ -260,11 +260,7 @@ class _Copy(ContinuousLoad[Discovery]):
                 hint=f"empty the table, or load what is missing and choose another {Option.STREAM}",
             )
         if noted and not self._starts_with_table:
-            raise RefusedError(
-                f"the start of stream {stream} in {self.table} is not known: branch {self.options.branch} was rolled "
-                "back to a snapshot before the stream's first epoch",
-                hint=f"choose another {Option.STREAM}, and its start",
-            )
+            raise self.lost_start()
 
     @property
     def _starts_with_table(self) -> bool:
