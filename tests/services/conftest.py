@@ -82,7 +82,8 @@ def on_rest(rest: tuple[RestServer, str], s3: S3, tmp_path: Path) -> Service:
         "s3.region": s3_server.REGION,
     }
     name = f"db{next(_numbers)}"
-    return Service("rest", properties, tmp_path, _remote(s3, bucket), namespace=name)
+    # All tests share the catalog's bucket; what others left there is not this test's.
+    return Service("rest", properties, tmp_path, _remote(s3, f"{bucket}/rest/{name}"), name)
 
 
 @pytest.fixture(params=["postgres", "s3", "rest"])
@@ -107,9 +108,9 @@ def _local(folder: Path) -> Callable[[], set[str]]:
     return lambda: {str(path) for path in folder.rglob("*") if path.is_file()}
 
 
-def _remote(s3: S3, bucket: str) -> Callable[[], set[str]]:
+def _remote(s3: S3, folder: str) -> Callable[[], set[str]]:
     def files() -> set[str]:
-        selector: Any = pafs.FileSelector(bucket, recursive=True)
+        selector: Any = pafs.FileSelector(folder, allow_not_found=True, recursive=True)
         infos = s3.files().get_file_info(selector)
         return {info.path for info in infos if info.type == pafs.FileType.File}
 

@@ -37,7 +37,7 @@ class Service:
         kind: what it is, for test names.
         properties: PyIceberg's configuration of the catalog.
         folder: where commands run and sources are written.
-        list_files: names all files of tables.
+        list_files: names all files of this test's tables.
         namespace: one that no other test has.
     """
 
