@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from lake.cli.sentences.line import Line
 from lake.cli.sentences.words import Facts, counted
 from lake.core.base.outcome import Outcome, Status
 
@@ -23,6 +26,25 @@ def sentence(outcome: Outcome) -> str:
     found = [counted(result[key], noun) for key, noun in kinds if result[key]]
     text = " and ".join(found) or "nothing wrong"
     return f"read {read}, found {text}{_UNCHECKED.get(result['level'], '')}"
+
+
+def after_dry_run(_outcome: Outcome) -> Sequence[str] | None:
+    """Return the option that a repair needs."""
+    return ("--yes",)
+
+
+def next_step(outcome: Outcome, line: Line) -> str | None:
+    """Return the repairs that mend some of what a check found, or the check that shows what a repair left."""
+    if not line.rest:
+        return None
+    repairs = outcome.result.get("repairs")
+    if repairs is not None:
+        with_files = any(item["repair"] == "missing-files" for item in repairs)
+        return line.of("check", outcome.table, *(["--files"] if with_files else []))
+    found = outcome.result.get("findings", ())
+    names = dict.fromkeys(item["repair"] for item in found if item.get("repair"))
+    chosen = [text for name in names for text in ("--repair", name)]
+    return line.of("check", outcome.table, *chosen) if chosen else None
 
 
 def _repair(outcome: Outcome) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lake.cli.sentences.words import Facts, counted
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import format_size
@@ -43,3 +45,10 @@ def sentence(outcome: Outcome) -> str:
     if moved:
         return f"moved {counted(moved, 'orphan file')} ({size}) away{rest}{failed}"
     return f"deleted {counted(result['deleted'], 'orphan file')} ({size}){rest}{failed}"
+
+
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the option that a list of orphan files needs to move them; None if there is nothing to do."""
+    if not outcome.plan.get("orphans"):
+        return None
+    return ("--quarantine",) if outcome.plan.get("mode") == "list" else ()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from lake.cli.sentences.line import Line, branch_option
 from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import readable_time
@@ -31,6 +34,20 @@ def sentence(outcome: Outcome) -> str:
     if result["delete_files"]:
         parts.append(f"wrote {counted(result['delete_files'], 'delete file')}")
     return ", ".join(parts)
+
+
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the options that the command needs more than its dry run; None if there is nothing to do."""
+    plan = Facts(outcome.plan)
+    return () if plan["data_files_removed"] + plan["data_files_examined"] else None
+
+
+def next_step(outcome: Outcome, line: Line) -> str | None:
+    """Return the line that brings the deleted rows back."""
+    if outcome.status is not Status.DONE or not outcome.base_snapshot_id:
+        return None
+    before = str(outcome.base_snapshot_id)
+    return line.of("rollback", outcome.table, before, *branch_option(outcome))
 
 
 def _named_partitions(plan: Facts) -> str:

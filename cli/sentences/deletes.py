@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, listed, remaining
 from lake.core.base.outcome import Outcome, Status
 
@@ -15,6 +17,16 @@ def sentence(outcome: Outcome) -> str:
     dangling = sum(row["dangling"] is True for row in rows)
     text = listed(len(rows), "delete file")
     return f"{text}, {f'{dangling:,}' if dangling else 'none'} dangling" if rows else text
+
+
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the options that the command needs more than its dry run; None if there is nothing to do."""
+    plan = Facts(outcome.plan)
+    return (
+        ()
+        if plan["equality_deletes"] + plan["position_deletes"] + plan["remaining_files"]
+        else None
+    )
 
 
 def _conversion(outcome: Outcome) -> str:

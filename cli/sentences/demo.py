@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from lake.cli.sentences.line import Line
 from lake.cli.sentences.words import Facts, counted
 from lake.core.base.outcome import Outcome
 
@@ -11,3 +14,11 @@ def sentence(outcome: Outcome) -> str:
     result = Facts(outcome.result)
     rows, commits = counted(result["rows"], "row"), counted(result["commits"], "commit")
     return f"the tour loaded {rows} in {commits}; the table is in {result['folder']}"
+
+
+def next_step(outcome: Outcome, _line: Line) -> str | None:
+    """Return the line that shows the snapshots of the tour's table."""
+    if outcome.status is not Status.DONE:
+        return None
+    folder = os.path.relpath(str(outcome.result.get("folder", "")))
+    return Line(["--warehouse", folder]).of("snapshots", outcome.table)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from lake.cli.sentences.line import Line
 from lake.cli.sentences.words import Facts, counted, dry_or_done
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import format_size
@@ -21,3 +24,13 @@ def sentence(outcome: Outcome) -> str:
     if result["failed_deletes"]:
         text += f"; {counted(result['failed_deletes'], 'file')} could not be deleted"
     return dry_or_done(text, dry=dry)
+
+
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the option that a drop needs to delete files."""
+    return ("--yes",) if outcome.plan.get("purge") else ()
+
+
+def next_step(_outcome: Outcome, _line: Line) -> str | None:
+    """Return None: the table is gone, also if some of its files remain."""
+    return None

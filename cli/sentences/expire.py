@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lake.cli.sentences.words import Facts, counted
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import format_duration, format_size
@@ -44,6 +46,12 @@ def sentence(outcome: Outcome) -> str:
     if counts["failed_deletes"]:
         text += f"; {counted(counts['failed_deletes'], 'file')} could not be deleted"
     return text
+
+
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the options that the command needs more than its dry run; None if there is nothing to do."""
+    plan = Facts(outcome.plan)
+    return () if plan["snapshots"] + plan["refs"] else None
 
 
 # What keeps snapshots, by the reason in the plan: for one snapshot and for several.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import format_size, readable_time
@@ -19,3 +21,9 @@ def sentence(outcome: Outcome) -> str:
     files = f"{counted(plan['data_files'], 'file')} ({format_size(plan['bytes'])}, {rows})"
     what = f"{counted(plan['partitions'], 'partition')} older than {limit}: {files}"
     return f"dry run: would remove {what}{NOTHING_WRITTEN}" if dry else f"removed {what}"
+
+
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the options that the command needs more than its dry run; None if there is nothing to do."""
+    plan = Facts(outcome.plan)
+    return () if plan["data_files"] else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from lake.cli.sentences.line import Line
 from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, place
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import format_size, readable_time
@@ -36,6 +37,24 @@ def sentence(outcome: Outcome) -> str:
     if result["rows_rejected"]:
         text += f", rejected {counted(result['rows_rejected'], 'row')}"
     return f"created the table and {text}" if plan["creates_table"] else text
+
+
+def next_step(outcome: Outcome, line: Line) -> str | None:
+    """Return the line that goes on with a load, or that commits a staged one."""
+    result = outcome.result
+    if "route" in outcome.plan and not outcome.plan.get("run_id"):
+        # A repetition would load the rows of the other tables again.
+        return None
+    if outcome.status is Status.PARTIAL and line.rest:
+        return line.again("ingest")
+    if (
+        outcome.status is Status.DONE
+        and "checkpoint_id" in result
+        and "removed_files" not in result
+    ):
+        job, number = str(result["job_id"]), str(result["checkpoint_id"])
+        return line.of("replay", outcome.table, "--job", job, "--completed", number)
+    return None
 
 
 def _routed(status: Status, plan: Facts, result: Facts) -> str:

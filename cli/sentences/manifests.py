@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lake.cli.sentences.conditions import conditions, due
 from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted
 from lake.core.base.outcome import Outcome, Status
@@ -22,3 +24,9 @@ def sentence(outcome: Outcome) -> str:
     left = result["manifests"]
     now = "" if left is None else f"; the branch has {left:,} now"
     return f"rewrote {rewritten}{now}{due(plan)}"
+
+
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the options that the command needs more than its dry run; None if there is nothing to do."""
+    plan = Facts(outcome.plan)
+    return () if plan["rewritten"] else None

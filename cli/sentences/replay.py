@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from lake.cli.sentences.line import Line, branch_option
 from lake.cli.sentences.words import Facts, counted
 from lake.core.base.outcome import Outcome, Status
+from lake.core.table.flink.commits import LAKE_OPERATOR_ID
 
 
 def sentence(outcome: Outcome) -> str:
@@ -28,6 +32,24 @@ def sentence(outcome: Outcome) -> str:
         return f"dry run: would commit {counted(pending, 'checkpoint')}; nothing was changed"
     found = counted(len(plan["checkpoints"] or ()), "checkpoint")
     return f"{found}, {pending:,} pending" if plan["checkpoints"] else "no uncommitted checkpoint"
+
+
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the options that the command needs more than its dry run; None if there is nothing to do."""
+    plan = Facts(outcome.plan)
+    return () if plan["pending"] else None
+
+
+def next_step(outcome: Outcome, line: Line) -> str | None:
+    """Return the replay that commits pending checkpoints; `PATH` stands for a Flink job's completed checkpoint."""
+    if outcome.status is Status.PARTIAL:
+        return line.again("replay")
+    if outcome.status is not Status.DONE or not outcome.plan.get("pending"):
+        return None
+    pending = [row for row in outcome.plan["checkpoints"] if row["state"] == "pending"]
+    is_staged = all(row["operator_id"] == LAKE_OPERATOR_ID for row in pending)
+    proof = ["--all-staged"] if is_staged else ["--checkpoint", "PATH"]
+    return line.of("replay", outcome.table, *proof, *branch_option(outcome))
 
 
 def _all_staged(result: Facts) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lake.cli.sentences.line import Line
 from lake.cli.sentences.words import Facts, counted, place
 from lake.core.base.outcome import MOST_SHOWN, PREVIEW_ROWS, Outcome, Status
 from lake.core.base.units import format_size
@@ -28,6 +29,15 @@ def sentence(outcome: Outcome) -> str:
         return rows
     written = format_size(result["bytes_written"])
     return f"wrote {rows} to {counted(result['files'], 'file')} ({written})"
+
+
+def next_step(outcome: Outcome, line: Line) -> str | None:
+    """Return the line that hands over the rows that a follow knows of and has not handed over."""
+    result = Facts(outcome.result)
+    if "pending_splits" in result:
+        waits = result["pending_splits"] or (result["lag"] or {}).get("snapshots")
+        return line.again("scan", without=frozenset({"--status"})) if waits and line.rest else None
+    return line.again("scan") if outcome.status is Status.PARTIAL and line.rest else None
 
 
 def _followed(plan: Facts, result: Facts) -> str:

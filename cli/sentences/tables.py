@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lake.cli.sentences.line import Line
 from lake.cli.sentences.words import counted, listed
 from lake.core.base.outcome import Outcome
 
@@ -14,3 +15,8 @@ def sentence(outcome: Outcome) -> str:
     if views:
         text += f", {counted(len(views), 'view')}"
     return f"{text}; {failed:,} could not be read" if failed else text
+
+
+def next_step(_outcome: Outcome, _line: Line) -> str | None:
+    """Return None: a table that cannot be read is not read by another attempt."""
+    return None

@@ -16,7 +16,8 @@ def dry_or_done(text: str, *, dry: bool) -> str:
 class Facts(dict[str, Any]):
     """The plan or result of an outcome, in which an unknown count is 0: a missing key must not fail a command."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Any) -> None:
+        values = values if isinstance(values, Mapping) else values.document()
         super().__init__({key: value for key, value in values.items() if value is not None})
 
     def __missing__(self, key: str) -> int:
@@ -41,7 +42,7 @@ def rows_or_less(facts: Facts, name: str) -> str:
     return f"{counted(facts[most], 'row')} or less" if most in facts else ""
 
 
-def remaining(number: int, noun: str) -> str:
+def remaining(number: int | None, noun: str) -> str:
     """Return what a limit left out; empty if it left out nothing."""
     return f"; {counted(number, noun)} {'remains' if number == 1 else 'remain'}" if number else ""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import select
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from typing import Any, NoReturn
 
@@ -19,6 +18,7 @@ from lake.core.base.errors import (
     ReportedError,
     StoppedError,
 )
+from lake.core.base.facts import AlreadyRunning, RunFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.io.storage.state_folder import StateFolder
@@ -69,12 +69,12 @@ def follow(session: Session, identifier: str, options: FollowOptions) -> Outcome
             return following.work()
 
 
-def _already_running(table: Table, options: FollowOptions, owner: Mapping[str, Any]) -> Outcome:
+def _already_running(table: Table, options: FollowOptions, owner: RunFacts) -> Outcome:
     return Outcome(
         table=table.identifier,
         branch=options.branch,
         status=Status.ALREADY_RUNNING,
-        result={"running": dict(owner)},
+        result=AlreadyRunning(owner),
         base_snapshot_id=ancestry.head_id(table.metadata, options.branch),
     )
 

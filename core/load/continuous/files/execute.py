@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.base.choices import OnCopy, OnRewrite
 from lake.core.base.errors import LakeError, NotFoundError, RefusedError
+from lake.core.base.facts import AlreadyRunning
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.io.storage.state_folder import StateFolder
@@ -99,12 +100,11 @@ def run_watch(
     folder = _folder(loader.session, options)
     with folder.held("ingest", options.wait) as alone:
         if not alone:
-            owner = folder.owner()
             return Outcome(
                 table=loader.table,
                 branch=options.branch,
                 status=Status.ALREADY_RUNNING,
-                result={"running": owner},
+                result=AlreadyRunning(folder.owner()),
             )
         return _Watch(loader=loader, options=options, store=StateStore.open(folder)).run(compact)
 
