@@ -16,6 +16,7 @@ from lake.cli.sentences.sentence import sentence
 from lake.core.base.errors import CommitUnknownError, LakeError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.redaction import Redactor
+from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
 
 START = "2027-01-15T08:00:00Z lake compact db.t: "
 HOSTILE = "[red]x[/]\x1b[2J\n:smile: s3://b/[p=1]/y.parquet"
@@ -33,7 +34,7 @@ def outcome(**changes: Any) -> Outcome:
         "command": "compact",
         "table": "db.t",
         "status": Status.DONE,
-        "result": {"rewritten_files": 1234, "rewritten_bytes": 3 << 20, "failed_groups": None},
+        "result": CompactionResult(rewritten_files=1234, rewritten_bytes=3 << 20),
         "details": [Detail("files", ["path", "size_bytes"], [[HOSTILE, 2048], ["b", None]])],
         "snapshot_ids": [(1 << 62) + 1],
         **changes,
@@ -209,7 +210,7 @@ def test_the_document_of_a_failure_contains_what_was_done_before(
 
 
 def test_a_dry_run_shows_its_plan() -> None:
-    ended = outcome(status=Status.DRY_RUN, plan={"groups": 3}, details=[])
+    ended = outcome(status=Status.DRY_RUN, plan=CompactionFacts(groups=3), details=[])
     renderer = Renderer(as_json=False, redact=Redactor(), clock=FixedClock())
 
     assert "3 groups" in renderer._summary(ended)
