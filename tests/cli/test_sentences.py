@@ -16,6 +16,7 @@ from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome, Status
+from lake.core.maintain.expiration.facts import ExpirationFacts
 
 CONTRACT = json.loads((Path(__file__).parents[1] / "data/script_contract.json").read_text())
 LOADED = {
@@ -138,19 +139,19 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
         (
             outcome(
                 "expire",
-                result={"snapshots": 3, "data_files": 42, "manifests": 8, "bytes": 188 << 20},
+                result=ExpirationFacts(snapshots=3, data_files=42, manifests=8, bytes=188 << 20),
             ),
             "expired 3 snapshots, deleted 50 files, freed 188.0 MB",
         ),
         (
-            outcome("expire", Status.DRY_RUN, plan={"snapshots": 1, "manifest_lists": 1}),
+            outcome("expire", Status.DRY_RUN, plan=ExpirationFacts(snapshots=1, manifest_lists=1)),
             "dry run: would expire 1 snapshot and delete 1 file; nothing was changed",
         ),
         (
             outcome(
                 "expire",
-                plan={"kept_snapshots": {"recent": 1}},
-                result={"snapshots": 3},
+                plan=ExpirationFacts(kept_snapshots={"recent": 1}),
+                result=ExpirationFacts(snapshots=3),
             ),
             "expired 3 of 4 snapshots, deleted no files",
         ),
@@ -158,11 +159,11 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             outcome(
                 "expire",
                 Status.NOTHING_TO_DO,
-                plan={
-                    "kept_snapshots": {"recent": 3, "referenced": 1},
-                    "kept_refs": ["main"],
-                    "max_snapshot_age_ms": 5 * 86_400_000,
-                },
+                plan=ExpirationFacts(
+                    kept_snapshots={"recent": 3, "referenced": 1},
+                    kept_refs=["main"],
+                    max_snapshot_age_ms=5 * 86_400_000,
+                ),
             ),
             "nothing to expire; 3 snapshots are younger than 5 days, 1 is the head of main",
         ),
@@ -233,7 +234,7 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             ),
             "already running: lake expire on etl-1 (process 77) since 2026-11-20 08:00:00 UTC; nothing to do",
         ),
-        (outcome("expire", Status.NOTHING_TO_DO, result={}), "nothing to expire"),
+        (outcome("expire", Status.NOTHING_TO_DO), "nothing to expire"),
         (
             outcome("compact", Status.ALREADY_RUNNING),
             "already running: another command of lake works on this table",
