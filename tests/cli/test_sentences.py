@@ -17,6 +17,7 @@ from lake.cli.sentences.words import counted
 from lake.core.base.facts import AlreadyRunning, RunFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
+from lake.core.maintain.expiration.facts import ExpirationFacts
 
 LOADED = {
     "rows_read": 1000,
@@ -135,19 +136,19 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
         (
             outcome(
                 "expire",
-                result={"snapshots": 3, "data_files": 42, "manifests": 8, "bytes": 188 << 20},
+                result=ExpirationFacts(snapshots=3, data_files=42, manifests=8, bytes=188 << 20),
             ),
             "expired 3 snapshots, deleted 50 files, freed 188.0 MB",
         ),
         (
-            outcome("expire", Status.DRY_RUN, plan={"snapshots": 1, "manifest_lists": 1}),
+            outcome("expire", Status.DRY_RUN, plan=ExpirationFacts(snapshots=1, manifest_lists=1)),
             "dry run: would expire 1 snapshot and delete 1 file; nothing was changed",
         ),
         (
             outcome(
                 "expire",
-                plan={"kept_snapshots": {"recent": 1}},
-                result={"snapshots": 3},
+                plan=ExpirationFacts(kept_snapshots={"recent": 1}),
+                result=ExpirationFacts(snapshots=3),
             ),
             "expired 3 of 4 snapshots, deleted no files",
         ),
@@ -155,11 +156,11 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             outcome(
                 "expire",
                 Status.NOTHING_TO_DO,
-                plan={
-                    "kept_snapshots": {"recent": 3, "referenced": 1},
-                    "kept_refs": ["main"],
-                    "max_snapshot_age_ms": 5 * 86_400_000,
-                },
+                plan=ExpirationFacts(
+                    kept_snapshots={"recent": 3, "referenced": 1},
+                    kept_refs=["main"],
+                    max_snapshot_age_ms=5 * 86_400_000,
+                ),
             ),
             "nothing to expire; 3 snapshots are younger than 5 days, 1 is the head of main",
         ),
@@ -227,7 +228,7 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             ),
             "already running: lake expire on etl-1 (process 77) since 2026-11-20 08:00:00 UTC; nothing to do",
         ),
-        (outcome("expire", Status.NOTHING_TO_DO, result={}), "nothing to expire"),
+        (outcome("expire", Status.NOTHING_TO_DO), "nothing to expire"),
         (
             outcome("compact", Status.ALREADY_RUNNING),
             "already running: another command of lake works on this table",

@@ -50,7 +50,7 @@ def outcome_of(plan: RepairPlan, status: Status, *, verbose: bool, **values: Any
         branch=plan.options.branch,
         status=status,
         base_snapshot_id=plan.head_id,
-        plan={"repairs": plan.facts()},
+        plan=plan.facts(),
         warnings=_warnings(plan),
         details=details,
         notes=[*notes, *more],

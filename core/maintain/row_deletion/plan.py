@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from pyiceberg.expressions import AlwaysFalse
 
+from lake.core.base.units import iso_time
 from lake.core.data.deletes.writers import check_delete_files
 from lake.core.data.rows.live_slices import slices_at
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.engine.selection import engine_name
+from lake.core.maintain.row_deletion.facts import (
+    DeletionFacts,
+    EarlierRun,
+    PartitionDeletionFacts,
+)
 from lake.core.maintain.row_deletion.options import DeletionOptions, mode_of
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.parser import parse_filter
@@ -120,28 +126,38 @@ class DeletionPlan:
         spec = self.table.metadata.specs()[file.spec_id]
         return partition_path(spec, self.table.schema, file.partition)
 
-    def facts(self, removals: Removals | None = None) -> Mapping[str, Any]:
-        """Return the plan as in the JSON output; with the removals that were counted, if they were."""
-        found = self.removals if removals is None else removals
-        return {
-            "deletes": self.mode,
-            "rows": found.rows,
-            "rows_at_least": found.rows_at_least,
-            "rows_at_most": found.rows_at_most,
-            "data_files_removed": found.files,
-            "data_files_examined": found.rewritten_files,
-            "bytes_examined": self.partly.bytes,
-            "partitions": [
-                {
-                    "partition": item.partition,
-                    "data_files_removed": item.files,
-                    "data_files_examined": item.rewritten_files,
-                    "rows_at_most": item.rows + item.rewritten_rows,
-                }
+    def facts(self) -> DeletionFacts:
+        """Return the plan's figures for the outcome."""
+        found = self.removals
+        return DeletionFacts(
+            deletes=self.mode,
+            rows=found.rows,
+            rows_at_least=found.rows_at_least,
+            rows_at_most=found.rows_at_most,
+            data_files_removed=found.files,
+            data_files_examined=found.rewritten_files,
+            bytes_examined=self.partly.bytes,
+            partitions=[
+                PartitionDeletionFacts(
+                    partition=item.partition,
+                    data_files_removed=item.files,
+                    data_files_examined=item.rewritten_files,
+                    rows_at_most=item.rows + item.rewritten_rows,
+                )
                 for item in found.partitions
             ],
-            "engine": self.engine,
-        }
+            engine=self.engine,
+            earlier_run=self._earlier_run() if self.already else None,
+        )
+
+    def _earlier_run(self) -> EarlierRun:
+        guard, metadata = self.options.guard, self.table.metadata
+        found = guard.find(metadata, self.options.branch) if guard else None
+        return EarlierRun(
+            run_id=self.options.run_id,
+            snapshot_id=str(found.snapshot_id) if found else None,
+            committed_at=iso_time(found.timestamp_ms) if found else None,
+        )
 
 
 def plan_deletion(session: Session, table: Table, options: DeletionOptions) -> DeletionPlan:
