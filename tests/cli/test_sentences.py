@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome, Status
+from lake.core.maintain.branching.facts import RefChangeFacts, TagsFacts
 
 CONTRACT = json.loads((Path(__file__).parents[1] / "data/script_contract.json").read_text())
 LOADED = {
@@ -28,13 +30,7 @@ LOADED = {
     "delete_files": 0,
     "bytes_written": 15_667,
 }
-CHANGED_REF = {
-    "ref": "gold",
-    "type": "tag",
-    "from_snapshot": "6",
-    "to_snapshot": "7",
-    "hidden_snapshots": [],
-}
+CHANGED_REF = RefChangeFacts(ref="gold", type="tag", from_snapshot="6", to_snapshot="7")
 ALTERED = {
     "added_columns": ["a long"],
     "renamed_columns": [],
@@ -113,17 +109,17 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
         ),
         (outcome("ingest", Status.NOTHING_TO_DO, result=LOADED), "nothing to load"),
         (
-            outcome("ref", plan={**CHANGED_REF, "from_snapshot": None}),
+            outcome("ref", plan=replace(CHANGED_REF, from_snapshot=None)),
             "created tag gold at snapshot 7",
         ),
         (
-            outcome("ref", Status.DRY_RUN, plan={**CHANGED_REF, "to_snapshot": None}),
+            outcome("ref", Status.DRY_RUN, plan=replace(CHANGED_REF, to_snapshot=None)),
             "dry run: would drop tag gold; nothing was written",
         ),
         (
             outcome(
                 "ref",
-                plan={**CHANGED_REF, "type": "branch", "hidden_snapshots": ["5", "6"]},
+                plan=replace(CHANGED_REF, type="branch", hidden_snapshots=["5", "6"]),
             ),
             "moved branch gold forward to snapshot 7; no branch or tag contains 2 snapshots now",
         ),
@@ -253,7 +249,7 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
                 "upgrade the table to format version 3; nothing was written"
             ),
         ),
-        (outcome("tag", result={"tags": []}), "no tags"),
+        (outcome("tag", result=TagsFacts(tags=[])), "no tags"),
         (outcome("tables", result={"tables": []}), "no tables"),
         (outcome("deletes", result={"delete_files": []}), "no delete files"),
     ],
