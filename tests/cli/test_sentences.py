@@ -18,6 +18,7 @@ from lake.cli.sentences.sentence import sentence
 from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.branching.facts import RefChangeFacts, TagsFacts
+from lake.core.maintain.definition.facts import AlterationFacts
 
 CONTRACT = json.loads((Path(__file__).parents[1] / "data/script_contract.json").read_text())
 LOADED = {
@@ -31,17 +32,14 @@ LOADED = {
     "bytes_written": 15_667,
 }
 CHANGED_REF = RefChangeFacts(ref="gold", type="tag", from_snapshot="6", to_snapshot="7")
-ALTERED = {
-    "added_columns": ["a long"],
-    "renamed_columns": [],
-    "dropped_columns": [],
-    "widened_columns": [],
-    "partition_by": ["bucket(4, id)"],
-    "sort_by": [],
-    "set": {"a": "b"},
-    "unset": ["c"],
-    "format_version": 3,
-}
+ALTERED = AlterationFacts(
+    added_columns=["a long"],
+    partition_by=["bucket(4, id)"],
+    sort_by=[],
+    set={"a": "b"},
+    unset=["c"],
+    format_version=3,
+)
 COMPACTED = {
     "rewritten_files": 36,
     "added_files": 6,
