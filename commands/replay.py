@@ -97,7 +97,9 @@ def replay(
 
     outcome = execute(session, plan)
     if what.tag:
-        outcome = savepoint_tags.with_tags(
+        outcome, tags = savepoint_tags.set_savepoint_tags(
             session, outcome, plan.table, plan.given, branch=run.branch, retain_ms=run.retain
         )
+        rows = [tag.document() for tag in tags]
+        outcome = replace(outcome, result={**outcome.result, "tags": rows})
     return with_details(session, outcome)

@@ -35,11 +35,15 @@ def listed(number: int, noun: str) -> str:
 
 
 def rows_or_less(facts: Facts, name: str) -> str:
+    """Transitional."""
+    return rows_or_at_most(facts.get(name), facts.get(f"{name}_at_most"))
+
+
+def rows_or_at_most(rows: int | None, most: int | None) -> str:
     """Return an exact number of rows, or the most that there can be; empty if neither is known."""
-    if name in facts:
-        return counted(facts[name], "row")
-    most = f"{name}_at_most"
-    return f"{counted(facts[most], 'row')} or less" if most in facts else ""
+    if rows is not None:
+        return counted(rows, "row")
+    return "" if most is None else f"{counted(most, 'row')} or less"
 
 
 def remaining(number: int | None, noun: str) -> str:

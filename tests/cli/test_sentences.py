@@ -16,7 +16,9 @@ from lake.cli.sentences.sentence import sentence
 from lake.cli.sentences.words import counted
 from lake.core.base.facts import AlreadyRunning, RunFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.maintain.branching.facts import RefChangeFacts, TagsFacts
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
+from lake.core.maintain.definition.facts import AlterationFacts
 from lake.core.maintain.expiration.facts import ExpirationFacts
 
 LOADED = {
@@ -29,24 +31,15 @@ LOADED = {
     "delete_files": 0,
     "bytes_written": 15_667,
 }
-CHANGED_REF = {
-    "ref": "gold",
-    "type": "tag",
-    "from_snapshot": "6",
-    "to_snapshot": "7",
-    "hidden_snapshots": [],
-}
-ALTERED = {
-    "added_columns": ["a long"],
-    "renamed_columns": [],
-    "dropped_columns": [],
-    "widened_columns": [],
-    "partition_by": ["bucket(4, id)"],
-    "sort_by": [],
-    "set": {"a": "b"},
-    "unset": ["c"],
-    "format_version": 3,
-}
+CHANGED_REF = RefChangeFacts(ref="gold", type="tag", from_snapshot="6", to_snapshot="7")
+ALTERED = AlterationFacts(
+    added_columns=["a long"],
+    partition_by=["bucket(4, id)"],
+    sort_by=[],
+    set={"a": "b"},
+    unset=["c"],
+    format_version=3,
+)
 COMPACTED = CompactionResult(
     rewritten_files=36,
     added_files=6,
@@ -111,17 +104,17 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
         ),
         (outcome("ingest", Status.NOTHING_TO_DO, result=LOADED), "nothing to load"),
         (
-            outcome("ref", plan={**CHANGED_REF, "from_snapshot": None}),
+            outcome("ref", plan=replace(CHANGED_REF, from_snapshot=None)),
             "created tag gold at snapshot 7",
         ),
         (
-            outcome("ref", Status.DRY_RUN, plan={**CHANGED_REF, "to_snapshot": None}),
+            outcome("ref", Status.DRY_RUN, plan=replace(CHANGED_REF, to_snapshot=None)),
             "dry run: would drop tag gold; nothing was written",
         ),
         (
             outcome(
                 "ref",
-                plan={**CHANGED_REF, "type": "branch", "hidden_snapshots": ["5", "6"]},
+                plan=replace(CHANGED_REF, type="branch", hidden_snapshots=["5", "6"]),
             ),
             "moved branch gold forward to snapshot 7; no branch or tag contains 2 snapshots now",
         ),
@@ -248,7 +241,7 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
                 "upgrade the table to format version 3; nothing was written"
             ),
         ),
-        (outcome("tag", result={"tags": []}), "no tags"),
+        (outcome("tag", result=TagsFacts(tags=[])), "no tags"),
         (outcome("tables", result={"tables": []}), "no tables"),
         (outcome("deletes", result={"delete_files": []}), "no delete files"),
     ],
