@@ -42,7 +42,7 @@ class CompactionFacts(Facts):
     input_bytes: int = 0
     input_delete_files: int = 0
     expected_output_files: int = 0
-    sorted_by: str | None = omitted()
+    sorted_by: Sequence[str] | None = omitted()
     remaining_files: int | None = omitted()
     busy_partitions: int | None = omitted()
     file_groups: Sequence[GroupFacts] = ()
