@@ -1,8 +1,8 @@
 """The command that continues what a command did.
 
-The module of a command's sentence may have two functions for this: `after_dry_run` returns the options that the command
-needs more than its dry run, None if the dry run found nothing to do; `next_step` returns the line that continues an end
-that is not a dry run.
+The module of a command's sentence may have two functions for this. `after_dry_run` returns the options that the
+command needs more than its dry run, or None if the dry run found nothing to do. `next_step` returns the line that
+continues an end that is not a dry run.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from lake.core.data.rows.partition_statistics import check_statistics_columns
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.maintain.checking.findings import Finding
 from lake.core.table.catalogs.errors import catalog_errors
-from lake.core.table.metadata.size import heavy_metadata_bytes
 from lake.core.table.catalogs.shared_locations import names_of_table
 from lake.core.table.metadata.files import read_metadata
+from lake.core.table.metadata.size import heavy_metadata_bytes
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
