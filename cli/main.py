@@ -170,8 +170,10 @@ def _run(line: CommandLine, state: State) -> _Ending:
 
 
 def _named(outcome: Outcome, state: State) -> Outcome:
-    """Return an outcome with the command that it belongs to, which the core does not know."""
-    return replace(outcome, command=state.command or "")
+    """Return an outcome with the names that the user gave: the core knows its command, table and branch by value."""
+    return replace(
+        outcome, command=state.command or "", table=state.table or "", branch=state.branch
+    )
 
 
 def _output_error(error: OSError, state: State) -> StorageError | None:

@@ -91,12 +91,12 @@ class Outcome:
     """The result of one command.
 
     `plan` and `result` have exactly the keys of the command's documented JSON. `details` and `notes`, the lines below
-    these tables, are for people only. The command line sets `command` when the command has ended.
+    these tables, are for people only. The command line sets `command`, `table` and `branch` when the command has ended.
     """
 
-    table: str
     status: Status
     command: str = ""
+    table: str = ""
     branch: str | None = None
     operation_id: str | None = None
     base_snapshot_id: int | None = None
