@@ -16,6 +16,7 @@ from lake.cli.sentences.sentence import sentence
 from lake.core.base.errors import CommitUnknownError, LakeError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.redaction import Redactor
+from lake.core.read.exports.facts import ReadResult
 
 START = "2027-01-15T08:00:00Z lake compact db.t: "
 HOSTILE = "[red]x[/]\x1b[2J\n:smile: s3://b/[p=1]/y.parquet"
@@ -217,7 +218,7 @@ def test_a_dry_run_shows_its_plan() -> None:
 
 def test_hidden_columns_are_reported_in_place_of_the_number_of_columns() -> None:
     detail = Detail("rows", ["a", "b", "c"], [[1, 2, 3]], ["int", "int", "int"])
-    preview = outcome(command="scan", result={"rows": 1, "preview": []}, details=[detail])
+    preview = outcome(command="scan", result=ReadResult(rows=1, preview=[]), details=[detail])
     assert sentence(preview) == "1 row · 3 columns"
     assert sentence(preview, "3 columns, 2 shown") == "1 row · 3 columns, 2 shown"
     report = outcome(command="snapshots", result={"snapshots": [{}]}, details=[detail])

@@ -16,6 +16,8 @@ from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome, Status
+from lake.core.read.exports.facts import ReadResult
+from lake.core.read.scan.facts import RowBounds, ScanFacts
 
 CONTRACT = json.loads((Path(__file__).parents[1] / "data/script_contract.json").read_text())
 LOADED = {
@@ -61,6 +63,10 @@ COMPACTED = {
 
 def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outcome:
     return Outcome(command=command, table="db.t", status=status, **changes)
+
+
+def rows(number: int | None) -> ScanFacts:
+    return ScanFacts(bounds=RowBounds(rows=number))
 
 
 @pytest.mark.parametrize(
@@ -198,24 +204,24 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             'run "h1" was loaded before; nothing to do',
         ),
         (
-            outcome("scan", plan={"rows": 1000}, result={"rows": 20, "preview": []}),
+            outcome("scan", plan=rows(1000), result=ReadResult(rows=20, preview=[])),
             "20 of 1,000 rows · --limit N for more, --output FILE for all",
         ),
         (
             outcome(
                 "scan",
-                plan={"rows": None, "rows_at_most": 1000},
-                result={"rows": 20, "preview": []},
+                plan=ScanFacts(bounds=RowBounds(rows_at_most=1000)),
+                result=ReadResult(rows=20, preview=[]),
             ),
             "20 of at most 1,000 rows · --limit N for more, --output FILE for all",
         ),
         (
-            outcome("scan", plan={"rows": 20_000}, result={"rows": 10_000, "preview": []}),
+            outcome("scan", plan=rows(20_000), result=ReadResult(rows=10_000, preview=[])),
             "10,000 of 20,000 rows · --output FILE for all",
         ),
-        (outcome("scan", plan={"rows": 20}, result={"rows": 20, "preview": []}), "20 rows"),
+        (outcome("scan", plan=rows(20), result=ReadResult(rows=20, preview=[])), "20 rows"),
         (
-            outcome("scan", plan={"rows": None}, result={"rows": 20, "preview": []}),
+            outcome("scan", plan=rows(None), result=ReadResult(rows=20, preview=[])),
             "20 rows · --limit N for more, --output FILE for all",
         ),
         (
