@@ -128,8 +128,7 @@ def _copy_status(result: Facts) -> str:
 
 def _place(result: Facts) -> str:
     """Transitional."""
-    from lake.core.read.continuous.position import Position
-    from lake.core.read.continuous.report import Lag
+    from lake.core.read.continuous.position import Lag, Position
 
     position, lag = result["position"], result["lag"]
     return place(Position.from_plain(position) if position else None, Lag(**lag) if lag else None)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lake.core.read.continuous.position import Position
-    from lake.core.read.continuous.report import Lag
+    from lake.core.read.continuous.position import Lag, Position
 
 NOTHING_WRITTEN = "; nothing was written"
 

@@ -17,6 +17,7 @@ from lake.core.base.errors import CommitUnknownError, LakeError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.redaction import Redactor
 from lake.core.read.exports.facts import ReadResult
+from lake.core.read.inspection.facts import TableFacts, TablesResult
 
 START = "2027-01-15T08:00:00Z lake compact db.t: "
 HOSTILE = "[red]x[/]\x1b[2J\n:smile: s3://b/[p=1]/y.parquet"
@@ -221,5 +222,6 @@ def test_hidden_columns_are_reported_in_place_of_the_number_of_columns() -> None
     preview = outcome(command="scan", result=ReadResult(rows=1, preview=[]), details=[detail])
     assert sentence(preview) == "1 row · 3 columns"
     assert sentence(preview, "3 columns, 2 shown") == "1 row · 3 columns, 2 shown"
-    report = outcome(command="snapshots", result={"snapshots": [{}]}, details=[detail])
-    assert sentence(report, "3 columns, 2 shown") == "1 snapshot · 3 columns, 2 shown"
+    listed = TablesResult(tables=[TableFacts(catalog="c", namespace="db", table="db.t")])
+    report = outcome(command="tables", result=listed, details=[detail])
+    assert sentence(report, "3 columns, 2 shown") == "1 table · 3 columns, 2 shown"

@@ -15,8 +15,10 @@ from lake.cli.app import VERBS
 from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.cli.sentences.words import counted
+from lake.commands.reports.facts import DemoResult
 from lake.core.base.outcome import Outcome, Status
 from lake.core.read.exports.facts import ReadResult
+from lake.core.read.inspection.facts import DeletesResult, TablesResult
 from lake.core.read.scan.facts import RowBounds, ScanFacts
 
 CONTRACT = json.loads((Path(__file__).parents[1] / "data/script_contract.json").read_text())
@@ -260,8 +262,8 @@ def rows(number: int | None) -> ScanFacts:
             ),
         ),
         (outcome("tag", result={"tags": []}), "no tags"),
-        (outcome("tables", result={"tables": []}), "no tables"),
-        (outcome("deletes", result={"delete_files": []}), "no delete files"),
+        (outcome("tables", result=TablesResult()), "no tables"),
+        (outcome("deletes", result=DeletesResult()), "no delete files"),
     ],
 )
 def test_a_sentence_says_what_was_done(ended: Outcome, words: str) -> None:
@@ -309,7 +311,7 @@ def test_the_demo_names_the_warehouse_of_its_table(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ended = outcome("demo", result={"folder": str(tmp_path / "lake-demo")})
+    ended = outcome("demo", result=DemoResult(folder=str(tmp_path / "lake-demo")))
 
     assert next_step(ended) == "lake --warehouse lake-demo snapshots db.t"
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from lake.core.base.facts import Facts, inlined, omitted
 
 if TYPE_CHECKING:
-    from lake.core.read.continuous.position import Gap, Position
-    from lake.core.read.continuous.report import Lag
+    from lake.core.read.continuous.position import Gap, Lag, Position
     from lake.core.read.exports.facts import KeyCounts
     from lake.core.read.scan.scan_keys import PruningFacts
 

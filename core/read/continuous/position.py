@@ -145,6 +145,29 @@ class Gap(Facts):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Lag(Facts):
+    """What is between a position and the head of a branch.
+
+    Args:
+        snapshots: the number of snapshots after the position; None if some of them have expired.
+        rows: the rows that the appends among them added, by their summaries; None if some have expired.
+        ms: the milliseconds between the position's snapshot and the head; None if the former's time is not known.
+        gap: why the follower cannot go on from the position; None if it can. It is not in the document.
+    """
+
+    snapshots: int | None
+    rows: int | None
+    ms: int | None
+    gap: Gap | None = None
+
+    def document(self) -> dict[str, int | None]:
+        """Return JSON-ready values."""
+        return {"snapshots": self.snapshots, "rows": self.rows, "ms": self.ms}
+
+    to_plain = document  # transitional
+
+
 def effect_of_skipping(gap: Gap, done: str) -> str:
     """Return what is wrong with the rows of a follower that went on behind a gap.
 

@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lake.core.base.facts import Facts
 from lake.core.read.continuous.facts import StandingFacts
 from lake.core.read.continuous.handover.state import State
-from lake.core.read.continuous.position import Gap, GapError, GapKind, Position, after_gap, unseen
+from lake.core.read.continuous.position import (
+    Gap,
+    GapError,
+    GapKind,
+    Lag,
+    Position,
+    after_gap,
+    unseen,
+)
 from lake.core.table.refs.consumers import appended_rows
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
-
-
-@dataclass(frozen=True, slots=True)
-class Lag(Facts):
-    """What is between a position and the head of a branch.
-
-    Args:
-        snapshots: the number of snapshots after the position; None if some of them have expired.
-        rows: the rows that the appends among them added, by their summaries; None if some have expired.
-        ms: the milliseconds between the position's snapshot and the head; None if the former's time is not known.
-        gap: why the follower cannot go on from the position; None if it can. It is not in the document.
-    """
-
-    snapshots: int | None
-    rows: int | None
-    ms: int | None
-    gap: Gap | None = None
-
-    def document(self) -> dict[str, int | None]:
-        """Return JSON-ready values."""
-        return {"snapshots": self.snapshots, "rows": self.rows, "ms": self.ms}
-
-    to_plain = document  # transitional
 
 
 def lag_of(metadata: TableMetadata, branch: str, position: Position | None) -> Lag | None:

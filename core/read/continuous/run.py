@@ -16,8 +16,8 @@ from lake.core.read.continuous.handover.epochs import EpochOutput, make_output, 
 from lake.core.read.continuous.handover.pipe import Pipe
 from lake.core.read.continuous.handover.state import Destination, State, StateStore, check_same
 from lake.core.read.continuous.options import FollowOptions
-from lake.core.read.continuous.position import Position
-from lake.core.read.continuous.report import Lag, lag_of, standing
+from lake.core.read.continuous.position import Lag, Position
+from lake.core.read.continuous.report import lag_of, standing
 from lake.core.read.exports.destinations import Output, refuse_inside
 from lake.core.read.exports.export import Noted
 from lake.core.read.exports.formats import ARROW, PARQUET
