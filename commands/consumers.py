@@ -9,7 +9,7 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.groups import Flag
 from lake.commands.options import DryRun, TableArgument
-from lake.commands.reports.facts import ConsumerFacts, ConsumersResult, DropFacts
+from lake.commands.reports.facts import ConsumerDropFacts, ConsumerFacts, ConsumersResult
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status
@@ -71,8 +71,8 @@ def _drop(session: Session, table: Table, name: str, *, dry_run: bool) -> Outcom
         table=table.identifier,
         status=Status.DRY_RUN if dry_run else Status.DONE,
         base_snapshot_id=table.metadata.current_snapshot_id,
-        plan=DropFacts(dropped=name, consumers=[described]),
-        result=NoFacts() if dry_run else DropFacts(dropped=name),
+        plan=ConsumerDropFacts(dropped=name, consumers=[described]),
+        result=NoFacts() if dry_run else ConsumerDropFacts(dropped=name),
     )
 
 

@@ -57,7 +57,7 @@ def _followed(result: FollowResult | StatusResult, snapshots: int) -> str:
     standing = result.standing or StandingFacts()
     rows = counted(result.rows, "row")
     epochs = counted(result.epochs, "epoch")
-    # The status does not count files and gaps of this run: there is none.
+    # A status is not of one run, so it has no files and gaps.
     files, gaps = (result.files, len(result.gaps)) if isinstance(result, FollowResult) else (0, 0)
     if not result.rows:
         text = "nothing new"

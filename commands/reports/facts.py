@@ -35,7 +35,7 @@ class ConsumersResult(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropFacts(Facts):
+class ConsumerDropFacts(Facts):
     """The consumer that is or was removed, as the plan has it; the result has its name only."""
 
     dropped: str = ""

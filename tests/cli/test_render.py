@@ -79,7 +79,7 @@ def test_a_terminal_gets_a_table_in_which_data_is_not_interpreted(
 
 def test_a_document_has_text_for_what_json_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"a": math.nan, "b": -math.inf, "c": b"\x00\xff", "d": HOSTILE, "e": [math.inf, 1.5]}]
-    ended = outcome(result={"preview": rows})
+    ended = outcome(result=ReadResult(preview=rows))
 
     text = shown(monkeypatch, io.StringIO(), ended, as_json=True)
 
