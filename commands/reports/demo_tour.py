@@ -12,19 +12,18 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.commands.reports.facts import DemoResult
+from lake.commands.reports.facts import DemoResult, Size, Step
 from lake.core.base.errors import NotFoundError, RefusedError
-from lake.core.base.facts import Facts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, Silent, shown
-from lake.core.base.units import format_duration, format_size
+from lake.core.base.units import format_size
 from lake.core.load.ingest import execute as ingest
 from lake.core.load.ingest.options import IngestOptions
 from lake.core.load.ingest.plan import plan_ingest
@@ -51,32 +50,6 @@ _WEEK = 7
 _KEY = ("time_hour", "carrier", "flight")
 # The files that a demo creates in its folder; the next demo may delete them.
 _OWN = {"catalog.db", "catalog.db-journal", "nyc", "week.csv"}
-
-
-@dataclass(frozen=True, slots=True)
-class Size(Facts):
-    """The size of the table and the time to plan a full scan of it."""
-
-    files: int
-    bytes: int
-    bytes_on_disk: int
-    planning_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Step(Facts):
-    """One command of the tour: its result, and the table before and after."""
-
-    command: str
-    did: str
-    seconds: float
-    before: Size
-    after: Size
-
-    @property
-    def title(self) -> str:
-        """The command line and what it did."""
-        return f"$ {self.command}: {self.did} in {format_duration(self.seconds)}"
 
 
 def run_demo(session: Session, folder: Path) -> Outcome:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.base.facts import Facts, omitted
+from lake.core.base.units import format_duration
 
 if TYPE_CHECKING:
-    from lake.commands.reports.demo_tour import Step
     from lake.core.read.continuous.position import Lag, Position
 
 
@@ -109,6 +109,32 @@ class SnapshotsResult(Facts):
     """The snapshots of a table, newest first."""
 
     snapshots: Sequence[SnapshotFacts] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Size(Facts):
+    """The size of the table and the time to plan a full scan of it."""
+
+    files: int
+    bytes: int
+    bytes_on_disk: int
+    planning_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Facts):
+    """One command of the tour: its result, and the table before and after."""
+
+    command: str
+    did: str
+    seconds: float
+    before: Size
+    after: Size
+
+    @property
+    def title(self) -> str:
+        """The command line and what it did."""
+        return f"$ {self.command}: {self.did} in {format_duration(self.seconds)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
