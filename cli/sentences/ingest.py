@@ -122,8 +122,16 @@ def _watch_status(result: Facts) -> str:
 
 def _copy_status(result: Facts) -> str:
     """Return where a load that follows a table is."""
-    text = f"epoch {result['epoch']:,}, {place(result)}"
+    text = f"epoch {result['epoch']:,}, {_place(result)}"
     return f"{text}; gap {result['gap']['kind']} in the history" if result["gap"] else text
+
+
+def _place(result: Facts) -> str:
+    """Transitional."""
+    from lake.core.read.continuous.position import Lag, Position
+
+    position, lag = result["position"], result["lag"]
+    return place(Position.from_plain(position) if position else None, Lag(**lag) if lag else None)
 
 
 def _topic(status: Status, plan: Facts, result: Facts) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from lake.cli.sentences.scan import previewed
 from lake.core.base.facts import AlreadyRunning, RunFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.read.exports.facts import ReadResult
 
 
 def sentence(outcome: Outcome, hidden: str = "") -> str:
@@ -19,7 +20,7 @@ def sentence(outcome: Outcome, hidden: str = "") -> str:
     """
     if outcome.status is Status.ALREADY_RUNNING:
         return _already_running(outcome)
-    if outcome.command == "scan" and "preview" in outcome.result:
+    if outcome.command == "scan" and ReadResult.of(outcome.result).preview is not None:
         return previewed(outcome, hidden)
     text: str = module_of(outcome.command).sentence(outcome)
     return f"{text} · {hidden}" if hidden else text

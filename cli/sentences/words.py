@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lake.core.read.continuous.position import Lag, Position
 
 NOTHING_WRITTEN = "; nothing was written"
 
@@ -51,14 +54,13 @@ def remaining(number: int | None, noun: str) -> str:
     return f"; {counted(number, noun)} {'remains' if number == 1 else 'remain'}" if number else ""
 
 
-def place(result: Facts) -> str:
+def place(position: Position | None, lag: Lag | None) -> str:
     """Return the position of a follow and what is after it."""
-    position, lag = result["position"], result["lag"]
-    if not position:
+    if position is None:
         return "no snapshot was discovered"
-    snapshot = position["snapshot_id"]
-    text = f"at snapshot {snapshot[:8]}" if snapshot else "before the first snapshot"
-    if lag and lag["snapshots"]:
-        text += f", {counted(lag['snapshots'], 'snapshot')} behind"
-        text += f" ({counted(lag['rows'], 'row')})" if lag["rows"] else ""
+    snapshot = position.snapshot_id
+    text = "before the first snapshot" if snapshot is None else f"at snapshot {str(snapshot)[:8]}"
+    if lag is not None and lag.snapshots:
+        text += f", {counted(lag.snapshots, 'snapshot')} behind"
+        text += f" ({counted(lag.rows, 'row')})" if lag.rows else ""
     return text

@@ -17,6 +17,8 @@ from lake.core.base.errors import CommitUnknownError, LakeError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.redaction import Redactor
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
+from lake.core.read.exports.facts import ReadResult
+from lake.core.read.inspection.facts import TableFacts, TablesResult
 
 START = "2027-01-15T08:00:00Z lake compact db.t: "
 HOSTILE = "[red]x[/]\x1b[2J\n:smile: s3://b/[p=1]/y.parquet"
@@ -78,7 +80,7 @@ def test_a_terminal_gets_a_table_in_which_data_is_not_interpreted(
 
 def test_a_document_has_text_for_what_json_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"a": math.nan, "b": -math.inf, "c": b"\x00\xff", "d": HOSTILE, "e": [math.inf, 1.5]}]
-    ended = outcome(result={"preview": rows})
+    ended = outcome(result=ReadResult(preview=rows))
 
     text = shown(monkeypatch, io.StringIO(), ended, as_json=True)
 
@@ -218,8 +220,9 @@ def test_a_dry_run_shows_its_plan() -> None:
 
 def test_hidden_columns_are_reported_in_place_of_the_number_of_columns() -> None:
     detail = Detail("rows", ["a", "b", "c"], [[1, 2, 3]], ["int", "int", "int"])
-    preview = outcome(command="scan", result={"rows": 1, "preview": []}, details=[detail])
+    preview = outcome(command="scan", result=ReadResult(rows=1, preview=[]), details=[detail])
     assert sentence(preview) == "1 row · 3 columns"
     assert sentence(preview, "3 columns, 2 shown") == "1 row · 3 columns, 2 shown"
-    report = outcome(command="snapshots", result={"snapshots": [{}]}, details=[detail])
-    assert sentence(report, "3 columns, 2 shown") == "1 snapshot · 3 columns, 2 shown"
+    listed = TablesResult(tables=[TableFacts(catalog="c", namespace="db", table="db.t")])
+    report = outcome(command="tables", result=listed, details=[detail])
+    assert sentence(report, "3 columns, 2 shown") == "1 table · 3 columns, 2 shown"

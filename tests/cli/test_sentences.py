@@ -14,12 +14,16 @@ from lake.cli.app import VERBS
 from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.cli.sentences.words import counted
+from lake.commands.reports.facts import DemoResult
 from lake.core.base.facts import AlreadyRunning, RunFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.branching.facts import RefChangeFacts, TagsFacts
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
 from lake.core.maintain.definition.facts import AlterationFacts
 from lake.core.maintain.expiration.facts import ExpirationFacts
+from lake.core.read.exports.facts import ReadResult
+from lake.core.read.inspection.facts import DeletesResult, TablesResult
+from lake.core.read.scan.facts import RowBounds, ScanFacts
 
 LOADED = {
     "rows_read": 1000,
@@ -52,6 +56,10 @@ COMPACTED = CompactionResult(
 
 def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outcome:
     return Outcome(command=command, table="db.t", status=status, **changes)
+
+
+def rows(number: int | None) -> ScanFacts:
+    return ScanFacts(bounds=RowBounds(rows=number))
 
 
 @pytest.mark.parametrize(
@@ -189,24 +197,24 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             'run "h1" was loaded before; nothing to do',
         ),
         (
-            outcome("scan", plan={"rows": 1000}, result={"rows": 20, "preview": []}),
+            outcome("scan", plan=rows(1000), result=ReadResult(rows=20, preview=[])),
             "20 of 1,000 rows · --limit N for more, --output FILE for all",
         ),
         (
             outcome(
                 "scan",
-                plan={"rows": None, "rows_at_most": 1000},
-                result={"rows": 20, "preview": []},
+                plan=ScanFacts(bounds=RowBounds(rows_at_most=1000)),
+                result=ReadResult(rows=20, preview=[]),
             ),
             "20 of at most 1,000 rows · --limit N for more, --output FILE for all",
         ),
         (
-            outcome("scan", plan={"rows": 20_000}, result={"rows": 10_000, "preview": []}),
+            outcome("scan", plan=rows(20_000), result=ReadResult(rows=10_000, preview=[])),
             "10,000 of 20,000 rows · --output FILE for all",
         ),
-        (outcome("scan", plan={"rows": 20}, result={"rows": 20, "preview": []}), "20 rows"),
+        (outcome("scan", plan=rows(20), result=ReadResult(rows=20, preview=[])), "20 rows"),
         (
-            outcome("scan", plan={"rows": None}, result={"rows": 20, "preview": []}),
+            outcome("scan", plan=rows(None), result=ReadResult(rows=20, preview=[])),
             "20 rows · --limit N for more, --output FILE for all",
         ),
         (
@@ -242,8 +250,8 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             ),
         ),
         (outcome("tag", result=TagsFacts(tags=[])), "no tags"),
-        (outcome("tables", result={"tables": []}), "no tables"),
-        (outcome("deletes", result={"delete_files": []}), "no delete files"),
+        (outcome("tables", result=TablesResult()), "no tables"),
+        (outcome("deletes", result=DeletesResult()), "no delete files"),
     ],
 )
 def test_a_sentence_says_what_was_done(ended: Outcome, words: str) -> None:
@@ -272,7 +280,7 @@ def test_the_demo_names_the_warehouse_of_its_table(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ended = outcome("demo", result={"folder": str(tmp_path / "lake-demo")})
+    ended = outcome("demo", result=DemoResult(folder=str(tmp_path / "lake-demo")))
 
     assert next_step(ended) == "lake --warehouse lake-demo snapshots db.t"
 
