@@ -170,9 +170,12 @@ def _run(line: CommandLine, state: State) -> _Ending:
 
 
 def _named(outcome: Outcome, state: State) -> Outcome:
-    """Return an outcome with the names that the user gave: the core knows its command, table and branch by value."""
+    """Return an outcome with its command, and with the table and branch that the user gave unless it has others."""
     return replace(
-        outcome, command=state.command or "", table=state.table or "", branch=state.branch
+        outcome,
+        command=state.command or "",
+        table=outcome.table or state.table or "",
+        branch=outcome.branch or state.branch,
     )
 
 

@@ -72,7 +72,7 @@ def check(
     try:
         loaded = session.table(table)
     except OutOfRangeError as error:
-        return of_all_branches(context, check_numbers(session, table, level, error))
+        return of_all_branches(context, check_numbers(session, level, error))
     return of_all_branches(context, check_table(session, loaded, level))
 
 

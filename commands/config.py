@@ -80,7 +80,6 @@ def config(
         details.append(Detail("ignored", ["ignored setting", "source", "reason"], rows))
         notes += dict.fromkeys(item.hint for item in ignored)
     return Outcome(
-        table="",
         status=Status.DONE,
         notes=notes,
         result=ConfigResult(
@@ -107,7 +106,6 @@ def _changed_trust(*, withdrawn: bool) -> Outcome:
     change = trust_store.withdraw if withdrawn else trust_store.trust
     done = [folder for folder in folders if change(folder)]
     return Outcome(
-        table="",
         status=Status.DONE if done else Status.NOTHING_TO_DO,
         result=TrustResult(
             trusted=[] if withdrawn else done,

@@ -54,7 +54,6 @@ def consumers(
     now_ms = session.clock.now_ms()
     rows = [_described(loaded, item, now_ms) for item in found]
     return Outcome(
-        table=table,
         status=Status.DONE,
         base_snapshot_id=loaded.metadata.current_snapshot_id,
         result=ConsumersResult(consumers=rows),
@@ -68,7 +67,6 @@ def _drop(session: Session, table: Table, name: str, *, dry_run: bool) -> Outcom
     dropped = drop_consumer(session, table, name, dry_run=dry_run)
     described = _described(table, dropped, session.clock.now_ms())
     return Outcome(
-        table=table.identifier,
         status=Status.DRY_RUN if dry_run else Status.DONE,
         base_snapshot_id=table.metadata.current_snapshot_id,
         plan=ConsumerDropFacts(dropped=name, consumers=[described]),

@@ -13,12 +13,10 @@ from lake.core.base.outcome import Outcome
 
 def demo(context: typer.Context) -> Outcome:
     """Try the commands on real flights in ./lake-demo."""
-    from lake.commands.reports.demo_tour import FOLDER, TABLE, run_demo
+    from lake.commands.reports.demo_tour import FOLDER, run_demo
 
     folder = Path(FOLDER).absolute()
     session = session_of(context, warehouse=str(folder), catalog=None, catalog_type="sql")
     # The tour makes several commits; a stop signal must be able to end it after any of them.
     session.interrupts = Interrupts()
-    outcome = run_demo(session, folder)
-    context.obj.table, context.obj.branch = TABLE, "main"
-    return outcome
+    return run_demo(session, folder)

@@ -45,8 +45,6 @@ def snapshots(
     if verbose and rows:
         names, shown = list(rows[0].document()), [_all(row) for row in rows]
     return Outcome(
-        table=table,
-        branch=branch,
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
         result=SnapshotsResult(snapshots=rows),

@@ -91,7 +91,8 @@ class Outcome:
     """The result of one command.
 
     `plan` and `result` have exactly the keys of the command's documented JSON. `details` and `notes`, the lines below
-    these tables, are for people only. The command line sets `command`, `table` and `branch` when the command has ended.
+    these tables, are for people only. When the command has ended, the command line sets `command`, and `table` and
+    `branch` as the user gave them.
     """
 
     status: Status

@@ -206,7 +206,6 @@ def _outcome(plan: RefPlan, table: Table, status: Status) -> Outcome:
         for row in rows
     ]
     return Outcome(
-        table=table.identifier,
         status=status,
         base_snapshot_id=ancestry.head_id(table.metadata, ancestry.MAIN),
         plan=NoFacts() if is_list else plan.facts(),

@@ -400,8 +400,6 @@ def _outcome(
 ) -> Outcome:
     facts = plan.facts()
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=plan.head.snapshot_id if plan.head else None,

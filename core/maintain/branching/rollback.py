@@ -159,8 +159,6 @@ def _outcome(plan: RollbackPlan, status: Status) -> Outcome:
     ]
     facts = plan.facts()
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         base_snapshot_id=plan.head.snapshot_id,
         plan=facts,

@@ -275,8 +275,6 @@ def _outcome(changes: TagChanges, status: Status, after: Table | None = None) ->
     names = TagsFacts(created=sorted(changes.wanted), removed=sorted(changes.dropped))
     columns = ["tag", "snapshot_id", "committed_at", "retain"]
     return Outcome(
-        table=table.identifier,
-        branch=changes.branch,
         status=status,
         base_snapshot_id=ancestry.head_id(table.metadata, changes.branch),
         plan=names if status is not Status.DONE or after else NoFacts(),

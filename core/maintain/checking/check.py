@@ -115,7 +115,6 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
         )
     return _outcome(
         session,
-        table.identifier,
         level,
         found,
         table.metadata.current_snapshot_id,
@@ -128,17 +127,14 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
     )
 
 
-def check_numbers(
-    session: Session, identifier: str, level: Level, error: OutOfRangeError
-) -> Outcome:
+def check_numbers(session: Session, level: Level, error: OutOfRangeError) -> Outcome:
     """Report numbers by which a table cannot be loaded; nothing else of it is read."""
     found = Findings.of(Finding("C008", place, text) for place, text in error.found)
-    return _outcome(session, identifier, level, found, None, CheckResult())
+    return _outcome(session, level, found, None, CheckResult())
 
 
 def _outcome(
     session: Session,
-    identifier: str,
     level: Level,
     found: Findings,
     snapshot_id: int | None,
@@ -154,7 +150,6 @@ def _outcome(
         for row in described
     ]
     return Outcome(
-        table=identifier,
         status=status,
         base_snapshot_id=snapshot_id,
         result=replace(

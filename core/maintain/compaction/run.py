@@ -113,8 +113,6 @@ class Compaction:
             outcome = compact()
             return replace(outcome, plan=_with_condition(outcome.plan, evaluation.facts()))
         return Outcome(
-            table=table.identifier,
-            branch=self.branch,
             status=Status.NOTHING_TO_DO,
             base_snapshot_id=ancestry.head_id(table.metadata, self.branch),
             plan=evaluation.facts(),

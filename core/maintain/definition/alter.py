@@ -432,7 +432,6 @@ def _outcome(plan: AlterPlan, status: Status) -> Outcome:
     facts = plan.facts()
     rows = [[name, _text(value)] for name, value in facts.document().items() if value]
     return Outcome(
-        table=plan.table.identifier,
         status=status,
         plan=facts,
         result=facts if status is Status.DONE else NoFacts(),

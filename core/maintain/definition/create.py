@@ -199,7 +199,6 @@ def _outcome(table: Table, status: Status) -> Outcome:
     columns = ("column", "type", "nullable", "key")
     rows = [[item.name, item.type, not item.required, item.key] for item in facts.columns]
     return Outcome(
-        table=table.identifier,
         status=status,
         plan=facts,
         result=facts if status is Status.DONE else NoFacts(),

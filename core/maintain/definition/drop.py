@@ -374,7 +374,6 @@ def _outcome(plan: DropPlan, status: Status, result: DropResult | None = None) -
         ]
         details = [Detail("files", ("kind", "files", "bytes"), rows)]
     return Outcome(
-        table=plan.table.identifier,
         status=status,
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
         plan=plan.facts(),

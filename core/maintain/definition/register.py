@@ -312,7 +312,6 @@ def _write_protected(session: Session, plan: RegistrationPlan) -> RegistrationPl
 def _outcome(plan: RegistrationPlan, status: Status) -> Outcome:
     facts = plan.facts()
     return Outcome(
-        table=plan.identifier,
         status=status,
         base_snapshot_id=plan.metadata.current_snapshot_id,
         plan=facts,

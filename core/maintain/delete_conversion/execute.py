@@ -220,8 +220,6 @@ def _outcome(
     snapshot_ids: tuple[int, ...] = (),
 ) -> Outcome:
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=plan.base_id,

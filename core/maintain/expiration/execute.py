@@ -79,8 +79,6 @@ _MINUTE_MS = 60_000
 def preview(plan: ExpirationPlan) -> Outcome:
     """Return a dry run's outcome."""
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=Status.DRY_RUN,
         base_snapshot_id=plan.base_snapshot_id,
         plan=_plan_facts(plan),
@@ -446,8 +444,6 @@ def _outcome(
         failed=len(removed.failed),
     )
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=status,
         operation_id=committed.operation_id if committed else None,
         base_snapshot_id=plan.base_snapshot_id,

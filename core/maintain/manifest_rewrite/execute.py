@@ -85,8 +85,6 @@ def _outcome(
     facts = plan.facts()
     rows = [list(group.document().values()) for group in facts.groups]
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=ancestry.head_id(plan.table.metadata, plan.options.branch),

@@ -70,7 +70,6 @@ def preview(session: Session, plan: CleaningPlan) -> Outcome:
         for run in runs
     ]
     return Outcome(
-        table=plan.table.identifier,
         status=status,
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
         plan=replace(plan.facts(), trash=away),
@@ -157,7 +156,6 @@ def _outcome(plan: CleaningPlan, status: Status, removed: Removed, run_id: str) 
         failed=len(removed.failed),
     )
     return Outcome(
-        table=plan.table.identifier,
         status=status,
         operation_id=run_id,
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
@@ -171,9 +169,7 @@ def restore(session: Session, table: Table, run_id: str) -> Outcome:
     """Move the files of a run back."""
     if trash.is_over(Trash.of(table), run_id):
         _warn_of_nothing(session, table.identifier, run_id)
-        return _trash_outcome(
-            table.identifier, Status.NOTHING_TO_DO, RestoreResult(run_id=run_id), table
-        )
+        return _trash_outcome(Status.NOTHING_TO_DO, RestoreResult(run_id=run_id), table)
     restored = trash.restore(session, table, trash.read_list(Trash.of(table), run_id))
     if restored.present:
         session.warn(
@@ -190,7 +186,7 @@ def restore(session: Session, table: Table, run_id: str) -> Outcome:
         present=len(restored.present),
         failed=len(restored.failed),
     )
-    return _trash_outcome(table.identifier, status, result, table)
+    return _trash_outcome(status, result, table)
 
 
 def _warn_of_nothing(session: Session, name: str, run_id: str) -> None:
@@ -227,7 +223,7 @@ def purge(
     if result.failed:
         session.warn(f"{result.failed} files could not be deleted")
         status = Status.PARTIAL
-    return _trash_outcome(place.name, status, result, table)
+    return _trash_outcome(status, result, table)
 
 
 def runs_older_than(place: Trash, limit_ms: int) -> list[str]:
@@ -258,9 +254,8 @@ def trash_of_dropped(session: Session, name: str, location: str) -> Trash:
     return place
 
 
-def _trash_outcome(name: str, status: Status, result: Facts, table: Table | None) -> Outcome:
+def _trash_outcome(status: Status, result: Facts, table: Table | None) -> Outcome:
     return Outcome(
-        table=name,
         status=status,
         base_snapshot_id=None if table is None else table.metadata.current_snapshot_id,
         result=result,

@@ -379,8 +379,6 @@ def _outcome(plan: PartitionExpirationPlan, status: Status, **values: Any) -> Ou
             f"{plan.left:,} more partitions are older than {format_time(plan.options.older_than)} ({Option.MOST})"
         )
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=status,
         base_snapshot_id=plan.head.snapshot_id if plan.head else None,
         plan=plan.facts(),

@@ -77,8 +77,6 @@ def list_partitions(session: Session, table: Table, options: PartitionOptions) -
             rows += _rows(found, spec_id, activity[spec_id], now_ms, options.idle)
     asked = options.idle is not None
     return Outcome(
-        table=table.identifier,
-        branch=options.branch,
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
         result=PartitionsResult(partitions=rows),

@@ -268,8 +268,6 @@ def _done(
 
 def _outcome(plan: DeletionPlan, status: Status, **values: Any) -> Outcome:
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=status,
         base_snapshot_id=plan.base_snapshot_id,
         plan=plan.facts(),

@@ -122,8 +122,6 @@ def _outcome(
     details: list[Detail] | None = None,
 ) -> Outcome:
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.scan.options.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,

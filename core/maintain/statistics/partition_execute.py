@@ -96,8 +96,6 @@ def _outcome(
     operation_id: str | None = None,
 ) -> Outcome:
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,

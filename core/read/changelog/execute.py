@@ -128,8 +128,6 @@ def _outcome(
     if plan.truncated:
         warnings.append("older snapshots have expired: their changes are not in this scan")
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=Status.DONE if plan.steps else Status.NOTHING_TO_DO,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
         plan=plan.facts(),

@@ -43,8 +43,6 @@ def describe(session: Session, identifier: str, options: FollowOptions) -> Outco
     plan = None if found is None else found.plan
     read = ScanFacts() if plan is None else plan.facts()
     return Outcome(
-        table=table.identifier,
-        branch=options.branch,
         status=Status.NOTHING_TO_DO if plan is None else Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
         plan=NextFacts(

@@ -72,8 +72,6 @@ def follow(session: Session, identifier: str, options: FollowOptions) -> Outcome
 
 def _already_running(table: Table, options: FollowOptions, owner: RunFacts) -> Outcome:
     return Outcome(
-        table=table.identifier,
-        branch=options.branch,
         status=Status.ALREADY_RUNNING,
         result=AlreadyRunning(owner),
         base_snapshot_id=ancestry.head_id(table.metadata, options.branch),
@@ -290,8 +288,6 @@ class _Follow:
         moved = self._run.done.epochs or position != self._run.found.position
         done = Status.DONE if moved else Status.NOTHING_TO_DO
         return Outcome(
-            table=self._run.table.identifier,
-            branch=self._run.options.branch,
             status=Status.PARTIAL if self._run.done.gaps else done,
             base_snapshot_id=position.snapshot_id if position else None,
             plan=replace(self._run.found, head=None if head is None else str(head)),

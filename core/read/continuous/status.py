@@ -35,7 +35,6 @@ def status(session: Session, identifier: str, options: FollowOptions) -> Outcome
     totals, lag = state.totals, lag_of(table.metadata, state.branch, position)
     gap = None if lag is None else lag.gap
     return Outcome(
-        table=table.identifier,
         branch=state.branch,
         status=Status.DONE if gap is None else Status.SUSPECT,
         base_snapshot_id=ancestry.head_id(table.metadata, state.branch),

@@ -72,8 +72,6 @@ def list_deletes(
             rows = _rows(found, deleted_rows(exact, found) if exact else None)
     groups = _groups(rows)
     return Outcome(
-        table=table.identifier,
-        branch=branch,
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
         result=DeletesResult(groups=groups, delete_files=rows),

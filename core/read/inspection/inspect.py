@@ -42,7 +42,6 @@ def inspect_table(
     else:
         result, _ = export.emit(session, rows, output)
     return Outcome(
-        table=table.identifier,
         status=Status.DONE,
         base_snapshot_id=table.metadata.current_snapshot_id,
         plan=InspectFacts(metadata_table=options.kind, rows_found=rows.found),

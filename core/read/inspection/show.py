@@ -82,8 +82,6 @@ def show_table(table: Table, *, branch: str = ancestry.MAIN) -> Outcome:
         consumers=_consumers(metadata),
     )
     return Outcome(
-        table=table.identifier,
-        branch=branch,
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
         result=result,

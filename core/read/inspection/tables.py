@@ -73,7 +73,6 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
         )
     notes = [_note(row, row.error) for row in result.tables if row.error is not None]
     return Outcome(
-        table="",
         status=Status.PARTIAL if notes else Status.DONE,
         result=result,
         details=[_detail(result, with_catalog=all_catalogs)],

@@ -178,8 +178,6 @@ def _outcome(
     warnings += plan.keys.warnings if plan.keys else ()
     warnings += [f"rows may be missing: {doubt}" for doubt in plan.found.doubts]
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=Status.DONE if plan.found.count else Status.NOTHING_TO_DO,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
         plan=plan.facts(),

@@ -74,8 +74,6 @@ def with_table_lock(
             hint="wait longer, or run it at another time",
         )
     return Outcome(
-        table=table.identifier,
-        branch=branch,
         status=Status.ALREADY_RUNNING,
         base_snapshot_id=ancestry.head_id(table.metadata, branch)
         if branch
