@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,20 @@ from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome, Status
+from lake.core.load.ingest.facts import (
+    IngestFacts,
+    IngestResult,
+    LoadedRunFacts,
+    RemovedRows,
+    StagedRunFacts,
+    UpsertFacts,
+)
 
 CONTRACT = json.loads((Path(__file__).parents[1] / "data/script_contract.json").read_text())
-LOADED = {
-    "rows_read": 1000,
-    "rows_written": 1000,
-    "rows_inserted": 1000,
-    "rows_updated": 0,
-    "rows_rejected": 0,
-    "data_files": 1,
-    "delete_files": 0,
-    "bytes_written": 15_667,
-}
+LOADED = IngestResult(
+    rows_read=1000, rows_written=1000, rows_inserted=1000, data_files=1, bytes_written=15_667
+)
+BY_KEY = UpsertFacts(key=["id"], order_by=[], deletes="position", table_bytes=0)
 CHANGED_REF = {
     "ref": "gold",
     "type": "tag",
@@ -67,48 +70,49 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
     ("ended", "words"),
     [
         (
-            outcome("ingest", plan={"mode": "append"}, result=LOADED),
+            outcome("ingest", plan=IngestFacts(mode="append"), result=LOADED),
             "loaded 1,000 rows in 1 file (15.3 KB)",
         ),
         (
             outcome(
                 "ingest",
-                plan={"mode": "upsert", "key": ["id"]},
-                result={**LOADED, "rows_read": 3, "rows_updated": 1, "rows_inserted": 0},
+                plan=IngestFacts(mode="upsert", by_key=BY_KEY),
+                result=replace(LOADED, rows_read=3, rows_updated=1, rows_inserted=0),
             ),
             "1 row updated (3 read)",
         ),
         (
             outcome(
                 "ingest",
-                plan={"mode": "upsert", "key": ["id"]},
-                result={**LOADED, "rows_read": 3, "rows_updated": 1, "rows_inserted": 1},
+                plan=IngestFacts(mode="upsert", by_key=BY_KEY),
+                result=replace(LOADED, rows_read=3, rows_updated=1, rows_inserted=1),
             ),
             "1 row updated, 1 inserted (3 read)",
         ),
         (
             outcome(
                 "ingest",
-                plan={"mode": "overwrite"},
-                result={**LOADED, "removed_files": 12, "removed_rows": 30_000},
+                plan=IngestFacts(mode="overwrite"),
+                result=replace(LOADED, removed_files=12, removed=RemovedRows(removed_rows=30_000)),
             ),
             "replaced 30,000 rows by 1,000 in 1 file (15.3 KB)",
         ),
         (
             outcome(
                 "ingest",
-                plan={"mode": "overwrite-where"},
-                result={
-                    **LOADED,
-                    "rewritten_files": 1,
-                    "removed_rows": None,
-                    "removed_rows_at_most": 7,
-                },
+                plan=IngestFacts(mode="overwrite-where"),
+                result=replace(
+                    LOADED, rewritten_files=1, removed=RemovedRows(removed_rows_at_most=7)
+                ),
             ),
             "replaced up to 7 rows by 1,000, rewrote 1 file",
         ),
         (
-            outcome("ingest", plan={"mode": "overwrite"}, result={**LOADED, "removed_files": 0}),
+            outcome(
+                "ingest",
+                plan=IngestFacts(mode="overwrite"),
+                result=replace(LOADED, removed_files=0),
+            ),
             "loaded 1,000 rows in 1 file (15.3 KB); no row was replaced",
         ),
         (outcome("ingest", Status.NOTHING_TO_DO, result=LOADED), "nothing to load"),
@@ -179,13 +183,13 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             outcome(
                 "ingest",
                 Status.NOTHING_TO_DO,
-                plan={
-                    "loaded_run": {
-                        "run_id": "h1",
-                        "snapshot_id": "44189599",
-                        "committed_at": "2026-11-22T08:31:07.123Z",
-                    }
-                },
+                plan=IngestFacts(
+                    loaded_run=LoadedRunFacts(
+                        run_id="h1",
+                        snapshot_id="44189599",
+                        committed_at="2026-11-22T08:31:07.123Z",
+                    )
+                ),
             ),
             'run "h1" was loaded on 2026-11-22 08:31:07 UTC (snapshot 44189599); nothing to do',
         ),
@@ -193,7 +197,9 @@ def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outco
             outcome(
                 "ingest",
                 Status.NOTHING_TO_DO,
-                plan={"loaded_run": {"run_id": "h1", "snapshot_id": None, "committed_at": None}},
+                plan=IngestFacts(
+                    loaded_run=LoadedRunFacts(run_id="h1", snapshot_id=None, committed_at=None)
+                ),
             ),
             'run "h1" was loaded before; nothing to do',
         ),
@@ -282,7 +288,8 @@ def test_every_recorded_outcome_has_a_sentence(name: str) -> None:
 
 
 def test_a_staged_run_names_the_command_that_commits_it() -> None:
-    staged = {**LOADED, "run_id": "r", "job_id": "3e23", "checkpoint_id": "1"}
+    run = StagedRunFacts(run_id="r", job_id="3e23", checkpoint_id="1")
+    staged = replace(LOADED, staged=run)
 
     assert (
         next_step(outcome("ingest", result=staged)) == "lake replay db.t --job 3e23 --completed 1"
