@@ -25,6 +25,7 @@ from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, Silent, shown
 from lake.core.base.units import format_size
 from lake.core.load.ingest import execute as ingest
+from lake.core.load.ingest.facts import IngestResult
 from lake.core.load.ingest.options import IngestOptions
 from lake.core.load.ingest.plan import plan_ingest
 from lake.core.load.upsert.execute import execute_upsert
@@ -167,10 +168,10 @@ class _Tour:
             parquet.write_table(corrected, path)
             options = UpsertOptions(key=_KEY)
             plan = plan_upsert(self.session, TABLE, IngestOptions(sources=[path]), options)
-            result = execute_upsert(self.session, plan).result
+            result = IngestResult.of(execute_upsert(self.session, plan).result)
             say(
-                f"{result['rows_updated']:,} rows updated, {result['rows_inserted']:,} inserted, "
-                f"{result['delete_files']} delete files"
+                f"{result.rows_updated:,} rows updated, {result.rows_inserted:,} inserted, "
+                f"{result.delete_files} delete files"
             )
 
     def compact(self) -> None:

@@ -17,6 +17,14 @@ from lake.cli.sentences.words import counted
 from lake.commands.reports.facts import DemoResult
 from lake.core.base.facts import AlreadyRunning, RunFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.load.ingest.facts import (
+    IngestFacts,
+    IngestResult,
+    LoadedRunFacts,
+    RemovedRows,
+    StagedRunFacts,
+    UpsertFacts,
+)
 from lake.core.maintain.branching.facts import RefChangeFacts, TagsFacts
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
 from lake.core.maintain.definition.facts import AlterationFacts
@@ -25,16 +33,6 @@ from lake.core.read.exports.facts import ReadResult
 from lake.core.read.inspection.facts import DeletesResult, TablesResult
 from lake.core.read.scan.facts import RowBounds, ScanFacts
 
-LOADED = {
-    "rows_read": 1000,
-    "rows_written": 1000,
-    "rows_inserted": 1000,
-    "rows_updated": 0,
-    "rows_rejected": 0,
-    "data_files": 1,
-    "delete_files": 0,
-    "bytes_written": 15_667,
-}
 CHANGED_REF = RefChangeFacts(ref="gold", type="tag", from_snapshot="6", to_snapshot="7")
 ALTERED = AlterationFacts(
     added_columns=["a long"],
@@ -52,6 +50,10 @@ COMPACTED = CompactionResult(
     rows_in=3_600_000,
     rows_out=3_600_000,
 )
+LOADED = IngestResult(
+    rows_read=1000, rows_written=1000, rows_inserted=1000, data_files=1, bytes_written=15_667
+)
+BY_KEY = UpsertFacts(key=["id"], order_by=[], deletes="position", table_bytes=0)
 
 
 def outcome(command: str, status: Status = Status.DONE, **changes: Any) -> Outcome:
@@ -66,48 +68,49 @@ def rows(number: int | None) -> ScanFacts:
     ("ended", "words"),
     [
         (
-            outcome("ingest", plan={"mode": "append"}, result=LOADED),
+            outcome("ingest", plan=IngestFacts(mode="append"), result=LOADED),
             "loaded 1,000 rows in 1 file (15.3 KB)",
         ),
         (
             outcome(
                 "ingest",
-                plan={"mode": "upsert", "key": ["id"]},
-                result={**LOADED, "rows_read": 3, "rows_updated": 1, "rows_inserted": 0},
+                plan=IngestFacts(mode="upsert", by_key=BY_KEY),
+                result=replace(LOADED, rows_read=3, rows_updated=1, rows_inserted=0),
             ),
             "1 row updated (3 read)",
         ),
         (
             outcome(
                 "ingest",
-                plan={"mode": "upsert", "key": ["id"]},
-                result={**LOADED, "rows_read": 3, "rows_updated": 1, "rows_inserted": 1},
+                plan=IngestFacts(mode="upsert", by_key=BY_KEY),
+                result=replace(LOADED, rows_read=3, rows_updated=1, rows_inserted=1),
             ),
             "1 row updated, 1 inserted (3 read)",
         ),
         (
             outcome(
                 "ingest",
-                plan={"mode": "overwrite"},
-                result={**LOADED, "removed_files": 12, "removed_rows": 30_000},
+                plan=IngestFacts(mode="overwrite"),
+                result=replace(LOADED, removed_files=12, removed=RemovedRows(removed_rows=30_000)),
             ),
             "replaced 30,000 rows by 1,000 in 1 file (15.3 KB)",
         ),
         (
             outcome(
                 "ingest",
-                plan={"mode": "overwrite-where"},
-                result={
-                    **LOADED,
-                    "rewritten_files": 1,
-                    "removed_rows": None,
-                    "removed_rows_at_most": 7,
-                },
+                plan=IngestFacts(mode="overwrite-where"),
+                result=replace(
+                    LOADED, rewritten_files=1, removed=RemovedRows(removed_rows_at_most=7)
+                ),
             ),
             "replaced up to 7 rows by 1,000, rewrote 1 file",
         ),
         (
-            outcome("ingest", plan={"mode": "overwrite"}, result={**LOADED, "removed_files": 0}),
+            outcome(
+                "ingest",
+                plan=IngestFacts(mode="overwrite"),
+                result=replace(LOADED, removed_files=0),
+            ),
             "loaded 1,000 rows in 1 file (15.3 KB); no row was replaced",
         ),
         (outcome("ingest", Status.NOTHING_TO_DO, result=LOADED), "nothing to load"),
@@ -178,13 +181,13 @@ def rows(number: int | None) -> ScanFacts:
             outcome(
                 "ingest",
                 Status.NOTHING_TO_DO,
-                plan={
-                    "loaded_run": {
-                        "run_id": "h1",
-                        "snapshot_id": "44189599",
-                        "committed_at": "2026-11-22T08:31:07.123Z",
-                    }
-                },
+                plan=IngestFacts(
+                    loaded_run=LoadedRunFacts(
+                        run_id="h1",
+                        snapshot_id="44189599",
+                        committed_at="2026-11-22T08:31:07.123Z",
+                    )
+                ),
             ),
             'run "h1" was loaded on 2026-11-22 08:31:07 UTC (snapshot 44189599); nothing to do',
         ),
@@ -192,7 +195,9 @@ def rows(number: int | None) -> ScanFacts:
             outcome(
                 "ingest",
                 Status.NOTHING_TO_DO,
-                plan={"loaded_run": {"run_id": "h1", "snapshot_id": None, "committed_at": None}},
+                plan=IngestFacts(
+                    loaded_run=LoadedRunFacts(run_id="h1", snapshot_id=None, committed_at=None)
+                ),
             ),
             'run "h1" was loaded before; nothing to do',
         ),
@@ -259,7 +264,8 @@ def test_a_sentence_says_what_was_done(ended: Outcome, words: str) -> None:
 
 
 def test_a_staged_run_names_the_command_that_commits_it() -> None:
-    staged = {**LOADED, "run_id": "r", "job_id": "3e23", "checkpoint_id": "1"}
+    run = StagedRunFacts(run_id="r", job_id="3e23", checkpoint_id="1")
+    staged = replace(LOADED, staged=run)
 
     assert (
         next_step(outcome("ingest", result=staged)) == "lake replay db.t --job 3e23 --completed 1"
