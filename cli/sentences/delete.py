@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lake.cli.sentences.line import Line, branch_option
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted
+from lake.cli.sentences.words import NOTHING_WRITTEN, counted, earlier_run
 from lake.core.base.outcome import Outcome, Status
-from lake.core.base.units import readable_time
-from lake.core.maintain.row_deletion.facts import DeletionFacts, DeletionResult, EarlierRun
+from lake.core.maintain.row_deletion.facts import DeletionFacts, DeletionResult
 
 
 def sentence(outcome: Outcome) -> str:
     """Return what the command did."""
     plan, result = DeletionFacts.of(outcome.plan), DeletionResult.of(outcome.result)
     if plan.earlier_run:
-        return _deleted_before(plan.earlier_run)
+        return earlier_run(plan.earlier_run, "committed")
     whole, partly = plan.data_files_removed, plan.data_files_examined
     if outcome.status is Status.DRY_RUN:
         if not whole + partly:
@@ -54,10 +53,3 @@ def next_step(outcome: Outcome, line: Line) -> str | None:
 def _named_partitions(plan: DeletionFacts) -> str:
     named = [item for item in plan.partitions if item.partition]
     return f" of {counted(len(named), 'partition')}" if named else ""
-
-
-def _deleted_before(run: EarlierRun) -> str:
-    """Return when a run was committed, as far as it is known: its snapshot may have expired."""
-    when = f" on {readable_time(run.committed_at)}" if run.committed_at else ""
-    snapshot = f" (snapshot {run.snapshot_id})" if run.snapshot_id else " before"
-    return f'run "{run.run_id}" was committed{when}{snapshot}; nothing to do'

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from lake.cli.sentences.line import Line
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted, place
+from lake.cli.sentences.words import NOTHING_WRITTEN, counted, earlier_run, place
 from lake.core.base.facts import Facts
 from lake.core.base.outcome import Outcome, Status
-from lake.core.base.units import format_size, readable_time
+from lake.core.base.units import format_size
 from lake.core.load.continuous.facts import (
     CopyFacts,
     CopyResult,
@@ -26,7 +26,6 @@ from lake.core.load.ingest.facts import (
     ExaminedFacts,
     IngestFacts,
     IngestResult,
-    LoadedRunFacts,
     RemovalFacts,
     RemovedRows,
     UpsertFacts,
@@ -52,7 +51,7 @@ def sentence(outcome: Outcome) -> str:
     if status is Status.DRY_RUN:
         return f"dry run: would {_planned_load(plan)}{NOTHING_WRITTEN}"
     if plan.loaded_run:
-        return _loaded_before(plan.loaded_run)
+        return earlier_run(plan.loaded_run, "loaded")
     if status is Status.NOTHING_TO_DO:
         return "nothing to load"
     if result.staged:
@@ -185,13 +184,6 @@ def _topic(status: Status, plan: TopicFacts, result: TopicResult) -> str:
     waiting, behind = result.lag_messages, result.open_transactions
     why = " (behind a transaction that is not complete)" if behind else ""
     return f"{text}; {counted(waiting, 'message')} left for later{why}" if waiting else text
-
-
-def _loaded_before(run: LoadedRunFacts) -> str:
-    """Return when a run was loaded, as far as it is known: its snapshot may have expired."""
-    when = f" on {readable_time(run.committed_at)}" if run.committed_at else ""
-    snapshot = f" (snapshot {run.snapshot_id})" if run.snapshot_id else " before"
-    return f'run "{run.run_id}" was loaded{when}{snapshot}; nothing to do'
 
 
 def _planned_load(plan: IngestFacts) -> str:

@@ -36,6 +36,7 @@ from lake.core.maintain.compaction.facts import CompactionResult
 from lake.core.maintain.compaction.options import compaction_options
 from lake.core.maintain.compaction.plan import plan_compaction
 from lake.core.maintain.expiration import execute as expiration
+from lake.core.maintain.expiration.facts import ExpirationFacts
 from lake.core.maintain.expiration.plan import plan_expiration
 from lake.core.maintain.expiration.retention import RetentionOptions
 from lake.core.read.exports.destinations import output_to
@@ -199,8 +200,8 @@ class _Tour:
             options = RetentionOptions(older_than=now, retain_last=1, unsafe_retention=True)
             table = self.session.table(TABLE)
             plan = plan_expiration(self.session, table, options)
-            result = expiration.execute(self.session, plan).result
-            say(f"{result['snapshots']} snapshots and {result['data_files']} data files")
+            result = ExpirationFacts.of(expiration.execute(self.session, plan).result)
+            say(f"{result.snapshots} snapshots and {result.data_files} data files")
 
     @contextmanager
     def _step(self, command: str) -> Iterator[Callable[[str], None]]:

@@ -24,15 +24,19 @@ class Facts:
 
     def document(self) -> dict[str, Any]:
         """Return the keys and values of the JSON document."""
+        return {key: _plain(value) for key, value in self.values().items()}
+
+    def values(self) -> dict[str, Any]:
+        """Return the fields that are keys of the document, with their values as they are."""
         found: dict[str, Any] = {}
         for item in fields(cast("Any", self)):
             value = getattr(self, item.name)
             if value is None and item.metadata:
                 continue
             if _INLINED in item.metadata:
-                found |= value.document()
+                found |= value.values()
             else:
-                found[item.name] = _plain(value)
+                found[item.name] = value
         return found
 
 
@@ -41,8 +45,8 @@ class NoFacts(Facts):
 
     __slots__ = ()
 
-    def document(self) -> dict[str, Any]:
-        """Return an empty document."""
+    def values(self) -> dict[str, Any]:
+        """Return an empty dictionary."""
         return {}
 
 
@@ -67,6 +71,15 @@ class RunFacts(Facts):
     since: str | None = omitted()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRunFacts(Facts):
+    """The committed run of the same id; what expired with its snapshot is None."""
+
+    run_id: str | None = None
+    snapshot_id: str | None = None
+    committed_at: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class AlreadyRunning(Facts):
     """The result of a command that did nothing because another run holds the lock."""
@@ -75,10 +88,11 @@ class AlreadyRunning(Facts):
 
 
 def _plain(value: Any) -> Any:
+    """Return facts, or a list or mapping of them, as their documents. Rows of data are not looked through."""
     if isinstance(value, Facts):
         return value.document()
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+    if isinstance(value, list | tuple) and any(isinstance(item, Facts) for item in value[:1]):
+        return [item.document() for item in value]
     return value

@@ -15,12 +15,11 @@ from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.cli.sentences.words import counted
 from lake.commands.reports.facts import DemoResult
-from lake.core.base.facts import AlreadyRunning, RunFacts
+from lake.core.base.facts import AlreadyRunning, EarlierRunFacts, RunFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.load.ingest.facts import (
     IngestFacts,
     IngestResult,
-    LoadedRunFacts,
     RemovedRows,
     StagedRunFacts,
     UpsertFacts,
@@ -182,7 +181,7 @@ def rows(number: int | None) -> ScanFacts:
                 "ingest",
                 Status.NOTHING_TO_DO,
                 plan=IngestFacts(
-                    loaded_run=LoadedRunFacts(
+                    loaded_run=EarlierRunFacts(
                         run_id="h1",
                         snapshot_id="44189599",
                         committed_at="2026-11-22T08:31:07.123Z",
@@ -196,7 +195,7 @@ def rows(number: int | None) -> ScanFacts:
                 "ingest",
                 Status.NOTHING_TO_DO,
                 plan=IngestFacts(
-                    loaded_run=LoadedRunFacts(run_id="h1", snapshot_id=None, committed_at=None)
+                    loaded_run=EarlierRunFacts(run_id="h1", snapshot_id=None, committed_at=None)
                 ),
             ),
             'run "h1" was loaded before; nothing to do',

@@ -74,7 +74,7 @@ class PruningCounts(Facts):
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
-    def document(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Return the counts by their names in the output; None for counts that are not known."""
         known = self.manifests_before == self.manifests_after
         return {

@@ -11,8 +11,7 @@ from lake.core.base.facts import Facts, inlined, omitted
 if TYPE_CHECKING:
     from lake.core.load.ingest.facts import IngestResult
     from lake.core.load.routing.facts import RoutedTable
-    from lake.core.read.continuous.position import Gap, Position
-    from lake.core.read.continuous.report import Lag
+    from lake.core.read.continuous.position import Gap, Lag, Position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

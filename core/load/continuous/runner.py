@@ -260,8 +260,6 @@ class ContinuousLoad(ABC, Generic[Work]):
         snapshot_id = self.totals.snapshot_id
         ids: Sequence[int] = () if snapshot_id is None else (snapshot_id,)
         return Outcome(
-            table=self.table,
-            branch=self.stream.branch,
             status=status,
             operation_id=self.totals.operation_id,
             base_snapshot_id=self.base_snapshot_id,

@@ -114,8 +114,6 @@ def _outcome(
     rows, notes = first_rows(plan.rows(), _SHOWN, "files", every=session.settings.verbose)
     columns = ("file", "rows", "bytes", "partition", "in_table")
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=ancestry.head_id(plan.table.metadata, plan.branch),

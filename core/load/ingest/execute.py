@@ -117,8 +117,6 @@ def preview(session: Session, plan: IngestPlan, described: IngestFacts | None = 
         lost, notes = plan.removals.shown(verbose=session.settings.verbose)
         details.append(lost)
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=Status.NOTHING_TO_DO if plan.earlier.already else Status.DRY_RUN,
         base_snapshot_id=plan.base_snapshot_id,
         plan=facts,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from lake.core.base.facts import Facts, inlined, omitted
+from lake.core.base.facts import EarlierRunFacts, Facts, inlined, omitted
 
 if TYPE_CHECKING:
     from lake.core.transaction.removals import Removals
@@ -84,15 +84,6 @@ class WriteDefaultFacts(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedRunFacts(Facts):
-    """A run that was loaded before; what expired with its snapshot is None."""
-
-    run_id: str | None
-    snapshot_id: str | None
-    committed_at: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedFacts(Facts):
     """The files that a load by key compares with its keys, and the rows that it may change."""
 
@@ -153,7 +144,7 @@ class IngestFacts(Facts):
     engine: str = "inline"
     removed_files: int = 0
     rewritten_files: int = 0
-    loaded_run: LoadedRunFacts | None = omitted()
+    loaded_run: EarlierRunFacts | None = omitted()
     removed: RemovalFacts | None = inlined()
     by_key: UpsertFacts | ChangelogFacts | None = inlined()
     sample_rows: Sequence[Mapping[str, Any]] | None = omitted()

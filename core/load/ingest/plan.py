@@ -19,6 +19,7 @@ from lake.core.base.errors import (
     NotFoundError,
     RefusedError,
 )
+from lake.core.base.facts import EarlierRunFacts
 from lake.core.base.locations import canonical, parse, public_form
 from lake.core.base.options import Option
 from lake.core.base.process_identity import user_name
@@ -40,7 +41,6 @@ from lake.core.engine.selection import engine_name
 from lake.core.load.ingest.facts import (
     ColumnFacts,
     IngestFacts,
-    LoadedRunFacts,
     RemovalFacts,
     TypeNoteFacts,
     WriteDefaultFacts,
@@ -92,6 +92,7 @@ from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles, live_files
 from lake.core.table.snapshots.referenced_files import find_referenced
 from lake.core.table.snapshots.run_ids import COMMAND, SOURCE, SOURCE_DIGEST, USER, find_on_branch
+from lake.core.transaction.commit.guards import earlier_run
 from lake.core.transaction.commit.preconditions import check_commits, require_writable
 from lake.core.transaction.removals import Removals, removals_of
 from lake.core.transaction.session import Session
@@ -681,14 +682,9 @@ def _distinct(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _loaded_run(plan: IngestPlan) -> LoadedRunFacts:
-    options = plan.options
-    found = options.guard.find(plan.table.metadata, options.branch) if options.guard else None
-    return LoadedRunFacts(
-        run_id=options.part.epoch.stream if options.part.epoch else options.run_id,
-        snapshot_id=str(found.snapshot_id) if found else None,
-        committed_at=iso_time(found.timestamp_ms) if found else None,
-    )
+def _loaded_run(options: IngestOptions, table: Table) -> EarlierRunFacts:
+    run_id = options.part.epoch.stream if options.part.epoch else options.run_id
+    return earlier_run(options.guard, table, options.branch, run_id)
 
 
 def _removed(plan: IngestPlan) -> RemovalFacts | None:
@@ -733,6 +729,6 @@ def describe(plan: IngestPlan) -> IngestFacts:
         engine=plan.engine,
         removed_files=plan.removals.files if plan.removals else 0,
         rewritten_files=plan.removals.rewritten_files if plan.removals else 0,
-        loaded_run=_loaded_run(plan) if plan.earlier.already else None,
+        loaded_run=_loaded_run(plan.options, plan.table) if plan.earlier.already else None,
         removed=_removed(plan),
     )

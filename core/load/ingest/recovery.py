@@ -140,7 +140,6 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
         session.warn(f"run {run_id} is committed" if done else f"no run {run_id} is staged")
     if run is None or dry_run:
         return Outcome(
-            table=identifier,
             status=Status.NOTHING_TO_DO if run is None else Status.DRY_RUN,
             plan=DiscardFacts(run=names, data_files=len(run.data), delete_files=len(run.deletes))
             if run
@@ -156,7 +155,6 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
         )
     status = Status.PARTIAL if discarded.failed else Status.DONE
     return Outcome(
-        table=identifier,
         status=Status.NOTHING_TO_DO if discarded.committed and not discarded.files else status,
         result=DiscardResult(run=names, removed_files=discarded.files),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lake.core.base.outcome import Outcome, Status
 from lake.core.load.ingest.facts import IngestFacts, IngestResult, RemovalFacts
@@ -27,7 +27,7 @@ class LoadResult:
 
     data: Sequence[DataFile] = ()
     deletes: Sequence[DataFile] = ()
-    counts: IngestResult = IngestResult()
+    counts: IngestResult = field(default_factory=IngestResult)
     removals: Removals | None = None
     base_snapshot_id: int | None = None
 
@@ -63,8 +63,6 @@ def load_outcome(plan: IngestPlan, shown: IngestFacts, status: Status, landed: L
     """Return the outcome of a load; ``shown`` describes its plan."""
     result, committed = landed.result, landed.committed
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=status,
         operation_id=landed.operation_id if committed else None,
         base_snapshot_id=plan.base_snapshot_id

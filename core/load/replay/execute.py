@@ -327,8 +327,6 @@ def _outcome(
         left_runs=plan.left if plan.all_staged else None,
     )
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=Status.PARTIAL if plan.left else status,
         operation_id=operation_id,
         base_snapshot_id=plan.base_snapshot_id,

@@ -119,8 +119,6 @@ def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
     ]
     shown = [_shown(job, job.age_seconds, _STATUS) for job in jobs]
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=Status.DONE,
         base_snapshot_id=plan.base_snapshot_id,
         result=JobsResult(jobs=jobs),
@@ -133,8 +131,6 @@ def _outcome(
 ) -> Outcome:
     rows = describe(plan)
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         base_snapshot_id=plan.base_snapshot_id,
         plan=PendingFacts(

@@ -376,8 +376,6 @@ def _outcome(
     rows = [[item.table, item.rows, item.status, ", ".join(item.new_columns)] for item in shown]
     result = run.result(split)
     return Outcome(
-        table=route.name,
-        branch=options.branch,
         status=status,
         snapshot_ids=run.snapshots,
         plan=RouteFacts(

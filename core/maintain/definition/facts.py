@@ -68,7 +68,7 @@ class RenameFacts(Facts):
     after: str = ""
     location: str = ""
 
-    def document(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Return the names by their keys, of which one is a word of Python."""
         return {"from": self.before, "to": self.after, "location": self.location}
 

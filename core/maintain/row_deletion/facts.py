@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lake.core.base.facts import Facts, omitted
+from lake.core.base.facts import EarlierRunFacts, Facts, omitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,15 +16,6 @@ class PartitionDeletionFacts(Facts):
     data_files_removed: int
     data_files_examined: int
     rows_at_most: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierRun(Facts):
-    """The committed run of the same id; what expired with its snapshot is None."""
-
-    run_id: str | None = None
-    snapshot_id: str | None = None
-    committed_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +31,7 @@ class DeletionFacts(Facts):
     bytes_examined: int = 0
     partitions: Sequence[PartitionDeletionFacts] = ()
     engine: str = ""
-    earlier_run: EarlierRun | None = omitted()
+    earlier_run: EarlierRunFacts | None = omitted()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

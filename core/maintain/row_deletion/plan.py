@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from pyiceberg.expressions import AlwaysFalse
 
-from lake.core.base.units import iso_time
 from lake.core.data.deletes.writers import check_delete_files
 from lake.core.data.rows.live_slices import slices_at
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.engine.selection import engine_name
 from lake.core.maintain.row_deletion.facts import (
     DeletionFacts,
-    EarlierRun,
     PartitionDeletionFacts,
 )
 from lake.core.maintain.row_deletion.options import DeletionOptions, mode_of
@@ -36,6 +34,7 @@ from lake.core.spec.types.partition_paths import partition_path
 from lake.core.spec.types.unsupported_columns import refuse_unsupported
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles, live_files, no_files
+from lake.core.transaction.commit.guards import earlier_run
 from lake.core.transaction.commit.preconditions import require_writable
 from lake.core.transaction.removals import Removals, removals_of, row_bounds
 
@@ -147,16 +146,13 @@ class DeletionPlan:
                 for item in found.partitions
             ],
             engine=self.engine,
-            earlier_run=self._earlier_run() if self.already else None,
-        )
-
-    def _earlier_run(self) -> EarlierRun:
-        guard, metadata = self.options.guard, self.table.metadata
-        found = guard.find(metadata, self.options.branch) if guard else None
-        return EarlierRun(
-            run_id=self.options.run_id,
-            snapshot_id=str(found.snapshot_id) if found else None,
-            committed_at=iso_time(found.timestamp_ms) if found else None,
+            earlier_run=(
+                earlier_run(
+                    self.options.guard, self.table, self.options.branch, self.options.run_id
+                )
+                if self.already
+                else None
+            ),
         )
 
 

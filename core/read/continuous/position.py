@@ -39,14 +39,12 @@ class Position(Facts):
 
     EMPTY: ClassVar[Position]
 
-    def document(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Return JSON-ready values; the id is text, because JSON readers round large numbers."""
         return {
             "snapshot_id": None if self.snapshot_id is None else str(self.snapshot_id),
             "timestamp_ms": self.timestamp_ms,
         }
-
-    to_plain = document  # transitional
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -116,7 +114,7 @@ class Gap(Facts):
     head: int | None = None
     resumed_at: Position | None = None
 
-    def document(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Return JSON-ready values, as results and epochs show them."""
         return {
             "kind": self.kind.value,
@@ -125,8 +123,6 @@ class Gap(Facts):
             "head": _text(self.head),
             "resumed_at": None if self.resumed_at is None else self.resumed_at.document(),
         }
-
-    to_plain = document  # transitional
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -161,11 +157,9 @@ class Lag(Facts):
     ms: int | None
     gap: Gap | None = None
 
-    def document(self) -> dict[str, int | None]:
+    def values(self) -> dict[str, int | None]:
         """Return JSON-ready values."""
         return {"snapshots": self.snapshots, "rows": self.rows, "ms": self.ms}
-
-    to_plain = document  # transitional
 
 
 def effect_of_skipping(gap: Gap, done: str) -> str:

@@ -102,8 +102,6 @@ def run_watch(
     with folder.held("ingest", options.wait) as alone:
         if not alone:
             return Outcome(
-                table=loader.table,
-                branch=options.branch,
                 status=Status.ALREADY_RUNNING,
                 result=AlreadyRunning(folder.owner()),
             )

@@ -23,8 +23,8 @@ from lake.core.load.ingest.facts import IngestResult
 from lake.core.load.ingest.options import OVERWRITE, IngestOptions, LoadPart
 from lake.core.read.continuous.discovery import Discovery, discover
 from lake.core.read.continuous.options import FollowOptions
-from lake.core.read.continuous.position import Gap, Position, Strategy, effect_of_skipping
-from lake.core.read.continuous.report import Lag, gap_warnings, lag_of
+from lake.core.read.continuous.position import Gap, Lag, Position, Strategy, effect_of_skipping
+from lake.core.read.continuous.report import gap_warnings, lag_of
 from lake.core.read.scan.plan import ScanPlan
 from lake.core.spec.properties.table_properties import UPSERT_ENABLED
 from lake.core.table.catalogs.names import with_new_name
