@@ -66,7 +66,7 @@ def check(
             raise InvalidRequestError(
                 "--repair contradicts --files, --rows and --deep: a repair reads what it needs"
             )
-        return of_all_branches(context, _repair(session, table, mending))
+        return _repair(session, table, mending)
     if given(mending):
         raise InvalidRequestError("--yes, --dry-run, --branch and --wait need --repair")
     try:

