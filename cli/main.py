@@ -170,8 +170,13 @@ def _run(line: CommandLine, state: State) -> _Ending:
 
 
 def _named(outcome: Outcome, state: State) -> Outcome:
-    """Return an outcome with the command that it belongs to, which the core does not know."""
-    return replace(outcome, command=state.command or "")
+    """Return an outcome with its command, and with the table and branch that the user gave unless it has others."""
+    return replace(
+        outcome,
+        command=state.command or "",
+        table=outcome.table or state.table or "",
+        branch=outcome.branch or state.branch,
+    )
 
 
 def _output_error(error: OSError, state: State) -> StorageError | None:

@@ -20,6 +20,7 @@ from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.core.base.clock import Clock
 from lake.core.base.errors import LakeError, ReportedError
+from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.plain import base64_text
 from lake.core.base.redaction import one_line
@@ -99,7 +100,7 @@ class Renderer:
         messages = self._messages(outcome.command, outcome.table, display)
         for warning in warning_lines:
             messages.warning(warning)
-        wrong = outcome.exit_code != 0 or any(outcome.result.get(name) for name in _LOST)
+        wrong = outcome.exit_code != 0 or any(map(outcome.result.values().get, _LOST))
         if quiet and not wrong and not _is_asked_for(outcome):
             return
         tables = [detail for detail in outcome.details if detail.rows]
@@ -179,7 +180,7 @@ class Renderer:
                 branch=branch,
                 status=Status(error.status),
                 operation_id=error.operation_id,
-                result=error.result or {},
+                result=error.result or NoFacts(),
             )
             document = self._document(outcome, warning_lines)
             document |= {"command": command, "table": table}
@@ -188,7 +189,7 @@ class Renderer:
         else:
             for warning in warning_lines:
                 messages.warning(warning)
-        done = self._redact(_counts(error.result or {}))
+        done = self._redact(_counts(error.result.values() if error.result else {}))
         messages.error(
             message, {"operation id": error.operation_id, "done before": done, "hint": hint}
         )
@@ -219,8 +220,8 @@ class Renderer:
             "operation_id": outcome.operation_id,
             "base_snapshot_id": None if base is None else str(base),
             "snapshot_ids": [str(item) for item in outcome.snapshot_ids],
-            "plan": self._clean_errors(outcome.plan, outcome.command),
-            "result": self._clean_errors(outcome.result, outcome.command),
+            "plan": self._clean_errors(outcome.plan.document(), outcome.command),
+            "result": self._clean_errors(outcome.result.document(), outcome.command),
             "warnings": list(warnings),
             "seconds": round(self._clock.monotonic() - self._started, 3),
             "started_at": iso_time(self._started_ms),
@@ -272,7 +273,9 @@ def _is_asked_for(outcome: Outcome) -> bool:
     if outcome.status is Status.DRY_RUN:
         return True
     changed = (
-        outcome.operation_id or outcome.snapshot_ids or "committed_checkpoints" in outcome.result
+        outcome.operation_id
+        or outcome.snapshot_ids
+        or "committed_checkpoints" in outcome.result.values()
     )
     return outcome.command in _LISTINGS and not changed
 

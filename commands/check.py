@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lake.commands.context import session_of
+from lake.commands.context import of_all_branches, session_of
 from lake.commands.groups import Flag, given
 from lake.commands.options import Branch, DryRun, TableArgument, Wait
 from lake.core.base.errors import InvalidRequestError, OutOfRangeError
@@ -72,8 +72,8 @@ def check(
     try:
         loaded = session.table(table)
     except OutOfRangeError as error:
-        return check_numbers(session, table, level, error)
-    return check_table(session, loaded, level)
+        return of_all_branches(context, check_numbers(session, level, error))
+    return of_all_branches(context, check_table(session, loaded, level))
 
 
 def _repair(session: Session, name: str, mending: Repair) -> Outcome:

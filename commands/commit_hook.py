@@ -14,6 +14,7 @@ from lake.core.base.errors import InvalidRequestError
 from lake.core.base.interrupts import uninterrupted
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.redaction import has_password
+from lake.core.maintain.expiration.facts import ExpirationFacts
 
 # A hook that hangs would keep the lock of a cron job's next run, and a stream from its next epoch.
 LIMIT_SECONDS = 60
@@ -48,10 +49,8 @@ def has_commit(outcome: Outcome) -> bool:
     """Whether a command changed the table."""
     if outcome.status not in {Status.DONE, Status.PARTIAL}:
         return False
-    expired = outcome.command == "expire" and (
-        outcome.result.get("snapshots") or outcome.result.get("refs")
-    )
-    return bool(outcome.snapshot_ids or expired)
+    expired = ExpirationFacts.of(outcome.result)
+    return bool(outcome.snapshot_ids or expired.snapshots or expired.refs)
 
 
 def run_hook(

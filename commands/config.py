@@ -10,6 +10,7 @@ import typer
 
 from lake.commands.defaults import Setting, project_folder, settings_of, working_folder
 from lake.commands.groups import Flag
+from lake.commands.reports.facts import ConfigResult, IgnoredFacts, SettingFacts, TrustResult
 from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.base.options import Option, spell_options
 from lake.core.base.outcome import Detail, Outcome, Status
@@ -59,12 +60,12 @@ def config(
         *(item for items in configuration.withheld.values() for item in items),
     ]
     ignored = [
-        {
-            "name": item.name,
-            "source": item.source,
-            "reason": item.reason,
-            "hint": spell_options(item.hint, _SPELLED.__getitem__),
-        }
+        IgnoredFacts(
+            name=item.name,
+            source=item.source,
+            reason=item.reason,
+            hint=spell_options(item.hint, _SPELLED.__getitem__),
+        )
         for item in withheld
     ]
     details = [
@@ -77,21 +78,18 @@ def config(
     if withheld:
         rows = [[item.name, shortened(item.source), item.reason] for item in withheld]
         details.append(Detail("ignored", ["ignored setting", "source", "reason"], rows))
-        notes += dict.fromkeys(item["hint"] for item in ignored)
+        notes += dict.fromkeys(item.hint for item in ignored)
     return Outcome(
-        table="",
         status=Status.DONE,
         notes=notes,
-        result={
-            "catalog": name,
-            "catalogs": sorted(configuration.catalogs),
-            "pyiceberg_file": configuration_file(),
-            "settings": [
-                {"name": item.name, "value": item.value, "source": item.source} for item in shown
-            ],
-            "ignored": ignored,
-            "trusted_folders": trust_store.trusted_folders().listed(),
-        },
+        result=ConfigResult(
+            catalog=name,
+            catalogs=sorted(configuration.catalogs),
+            pyiceberg_file=configuration_file(),
+            settings=shown,
+            ignored=ignored,
+            trusted_folders=trust_store.trusted_folders().listed(),
+        ),
         details=details,
     )
 
@@ -108,23 +106,22 @@ def _changed_trust(*, withdrawn: bool) -> Outcome:
     change = trust_store.withdraw if withdrawn else trust_store.trust
     done = [folder for folder in folders if change(folder)]
     return Outcome(
-        table="",
         status=Status.DONE if done else Status.NOTHING_TO_DO,
-        result={
-            "trusted": [] if withdrawn else done,
-            "withdrawn": done if withdrawn else [],
-            "trusted_folders": trust_store.trusted_folders().listed(),
-        },
+        result=TrustResult(
+            trusted=[] if withdrawn else done,
+            withdrawn=done if withdrawn else [],
+            trusted_folders=trust_store.trusted_folders().listed(),
+        ),
     )
 
 
-def _redacted(item: Setting) -> Setting:
+def _redacted(item: Setting) -> SettingFacts:
     value = item.value
     if isinstance(value, Mapping):
         value = {key: _masked(key, str(text)) for key, text in value.items()}
     elif isinstance(value, str):
         value = _masked(item.name, value)
-    return Setting(item.name, value, item.source)
+    return SettingFacts(name=item.name, value=value, source=item.source)
 
 
 def _masked(key: str, value: str) -> str:
@@ -132,14 +129,16 @@ def _masked(key: str, value: str) -> str:
     return MASK if is_secret(key) else Redactor()(value)
 
 
-def _properties(catalogs: Mapping[str, Mapping[str, Any]]) -> Iterator[Setting]:
+def _properties(catalogs: Mapping[str, Mapping[str, Any]]) -> Iterator[SettingFacts]:
     """Yield the properties of all configured catalogs as ``catalog.NAME.KEY``."""
     from lake.core.table.catalogs.configuration import configuration_file, variable_of
 
     for catalog, properties in sorted(catalogs.items()):
         for key, value in _flat(properties):
             source = variable_of(catalog, key) or configuration_file() or ""
-            yield Setting(f"catalog.{catalog}.{key}", _masked(key, value), source)
+            yield SettingFacts(
+                name=f"catalog.{catalog}.{key}", value=_masked(key, value), source=source
+            )
 
 
 def _flat(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

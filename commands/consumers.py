@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lake.commands.context import session_of
 from lake.commands.groups import Flag
 from lake.commands.options import DryRun, TableArgument
+from lake.commands.reports.facts import ConsumerDropFacts, ConsumerFacts, ConsumersResult
 from lake.core.base.errors import InvalidRequestError
+from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import format_duration
+from lake.core.read.continuous.position import Lag, Position
 from lake.core.table.refs.consumers import Consumer, find_consumers, ref_of
 
 if TYPE_CHECKING:
@@ -51,10 +54,9 @@ def consumers(
     now_ms = session.clock.now_ms()
     rows = [_described(loaded, item, now_ms) for item in found]
     return Outcome(
-        table=table,
         status=Status.DONE,
         base_snapshot_id=loaded.metadata.current_snapshot_id,
-        result={"consumers": rows},
+        result=ConsumersResult(consumers=rows),
         details=[Detail("consumers", _COLUMNS, [_shown(row) for row in rows])],
     )
 
@@ -65,47 +67,39 @@ def _drop(session: Session, table: Table, name: str, *, dry_run: bool) -> Outcom
     dropped = drop_consumer(session, table, name, dry_run=dry_run)
     described = _described(table, dropped, session.clock.now_ms())
     return Outcome(
-        table=table.identifier,
         status=Status.DRY_RUN if dry_run else Status.DONE,
         base_snapshot_id=table.metadata.current_snapshot_id,
-        plan={"dropped": name, "consumers": [described]},
-        result={} if dry_run else {"dropped": name},
+        plan=ConsumerDropFacts(dropped=name, consumers=[described]),
+        result=NoFacts() if dry_run else ConsumerDropFacts(dropped=name),
     )
 
 
-def _described(table: Table, item: Consumer, now_ms: int) -> dict[str, Any]:
+def _described(table: Table, item: Consumer, now_ms: int) -> ConsumerFacts:
     position = item.position
     read = None if position is None else table.metadata.snapshot_by_id(position)
     unread = item.unread
     lag_ms = max(now_ms - unread[-1].timestamp_ms, 0) if unread else 0
     known = item.branch is not None
-    return {
-        "name": item.name,
-        "branch": item.branch,
-        "position": {
-            "snapshot_id": None if position is None else str(position),
-            "timestamp_ms": read.timestamp_ms if read else None,
-        },
-        "head": str(item.head.snapshot_id),
-        "lag": {
-            "snapshots": len(unread) if known else None,
-            "rows": item.unread_rows if known else None,
-            "ms": lag_ms if known else None,
-        },
-        "expired_snapshots": item.expired,
-        "age_ms": max(now_ms - item.head.timestamp_ms, 0),
-        "max_age_ms": item.max_age_ms,
-    }
+    return ConsumerFacts(
+        name=item.name,
+        branch=item.branch,
+        position=Position(position, read.timestamp_ms if read else None),
+        head=str(item.head.snapshot_id),
+        lag=Lag(len(unread), item.unread_rows, lag_ms) if known else Lag(None, None, None),
+        expired_snapshots=item.expired,
+        age_ms=max(now_ms - item.head.timestamp_ms, 0),
+        max_age_ms=item.max_age_ms,
+    )
 
 
-def _shown(row: dict[str, Any]) -> list[Any]:
-    lag = row["lag"]
+def _shown(row: ConsumerFacts) -> list[str | int | None]:
+    position, lag = row.position.snapshot_id, row.lag
     return [
-        row["name"],
-        row["branch"],
-        row["position"]["snapshot_id"],
-        lag["snapshots"],
-        lag["rows"],
-        None if lag["ms"] is None else format_duration(lag["ms"] / 1000),
-        format_duration(row["age_ms"] / 1000),
+        row.name,
+        row.branch,
+        None if position is None else str(position),
+        lag.snapshots,
+        lag.rows,
+        None if lag.ms is None else format_duration(lag.ms / 1000),
+        format_duration(row.age_ms / 1000),
     ]

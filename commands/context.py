@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 if TYPE_CHECKING:
+    from lake.core.base.outcome import Outcome
     from lake.core.transaction.session import Session
 
 
@@ -45,3 +46,9 @@ def report_commits(context: typer.Context, command: str | None) -> None:
         from lake.commands.commit_hook import hook_words
 
         context.obj.on_commit = hook_words(command)
+
+
+def of_all_branches(context: typer.Context, outcome: Outcome) -> Outcome:
+    """Return the outcome of a command that has an option for a branch, but did not work on one branch only."""
+    context.obj.branch = None
+    return outcome

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lake.commands.context import announce_warnings, report_commits, session_of
+from lake.commands.context import (
+    announce_warnings,
+    of_all_branches,
+    report_commits,
+    session_of,
+)
 from lake.commands.groups import Flag, flags_given, given, require
 from lake.commands.loads.options import Streaming
 from lake.commands.loads.stream import run_stream
@@ -365,7 +370,9 @@ def ingest(
             raise InvalidRequestError(
                 "--discard takes the id of a run, and neither sources nor --stage, --run-id or --route"
             )
-        return discard_run(session_of(context), table, run.discard, dry_run=run.dry_run)
+        session = session_of(context)
+        discarded = discard_run(session, table, run.discard, dry_run=run.dry_run)
+        return of_all_branches(context, discarded)
     if upsert.upsert and upsert.no_upsert:
         raise InvalidRequestError("--upsert and --no-upsert contradict each other")
     by_key = _by_key(keys, changes, is_upsert=upsert.upsert)

@@ -65,6 +65,7 @@ def replay(
     context: typer.Context, table: TableArgument, what: WhatToCommit, run: ReplayRun
 ) -> Outcome:
     """List or commit Flink checkpoints that were never committed."""
+    from lake.core.load.replay.facts import PendingFacts, ReplayResult
     from lake.core.load.replay.plan import plan_replay
     from lake.core.load.replay.report import listing, preview, status_by_job, with_details
     from lake.core.maintain.branching import savepoint_tags
@@ -89,15 +90,17 @@ def replay(
         )
     if run.dry_run:
         outcome = preview(session, plan)
-        names = {"tags": savepoint_tags.names_of(plan.given)} if what.tag else {}
-        return replace(outcome, plan={**outcome.plan, **names})
+        names = savepoint_tags.names_of(plan.given) if what.tag else None
+        return replace(outcome, plan=replace(PendingFacts.of(outcome.plan), tags=names))
     if not options.commits:
         return listing(session, plan)
     from lake.core.load.replay.execute import execute
 
     outcome = execute(session, plan)
     if what.tag:
-        outcome = savepoint_tags.with_tags(
+        outcome, tags = savepoint_tags.set_savepoint_tags(
             session, outcome, plan.table, plan.given, branch=run.branch, retain_ms=run.retain
         )
+        result = replace(ReplayResult.of(outcome.result), tags=tags)
+        outcome = replace(outcome, result=result)
     return with_details(session, outcome)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from lake.commands.context import session_of
 from lake.commands.groups import Flag
 from lake.commands.options import Branch, TableArgument
+from lake.commands.reports.facts import SnapshotFacts, SnapshotsResult
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import readable_time
@@ -39,39 +39,37 @@ def snapshots(
     head = branch_head(metadata, branch)
     rows = list_snapshots(metadata, branch=branch, everything=everything, limit=limit)
     verbose = session.settings.verbose
-    by_flink = any(row["job_id"] for row in rows)
+    by_flink = any(row.job_id for row in rows)
     names = [*_SHORT, *(["flink"] if by_flink else [])]
     shown = [[*_short(row), *([_checkpoint(row)] if by_flink else [])] for row in rows]
     if verbose and rows:
-        names, shown = list(rows[0]), [_all(row) for row in rows]
+        names, shown = list(rows[0].document()), [_all(row) for row in rows]
     return Outcome(
-        table=table,
-        branch=branch,
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
-        result={"snapshots": rows},
+        result=SnapshotsResult(snapshots=rows),
         details=[Detail("snapshots", names, shown)],
     )
 
 
-def _all(row: Mapping[str, Any]) -> list[Any]:
-    return [*({**row, "refs": ", ".join(row["refs"])}.values())]
+def _all(row: SnapshotFacts) -> list[Any]:
+    return [*({**row.document(), "refs": ", ".join(row.refs)}.values())]
 
 
-def _short(row: Mapping[str, Any]) -> list[Any]:
+def _short(row: SnapshotFacts) -> list[str | None]:
     return [
-        row["snapshot_id"],
-        readable_time(row["committed_at"]) if row["committed_at"] else None,
-        row["operation"],
-        _change(row["added_files"], row["removed_files"]),
-        _change(row["added_rows"], row["removed_rows"]),
-        ", ".join(row["refs"]),
+        row.snapshot_id,
+        readable_time(row.committed_at) if row.committed_at else None,
+        row.operation,
+        _change(row.added_files, row.removed_files),
+        _change(row.added_rows, row.removed_rows),
+        ", ".join(row.refs),
     ]
 
 
-def _checkpoint(row: Mapping[str, Any]) -> str:
-    job, number = row["job_id"], row["checkpoint_id"]
-    return " ".join(([job[:_JOB_DIGITS]] if job else []) + ([f"chk-{number}"] if number else []))
+def _checkpoint(row: SnapshotFacts) -> str:
+    parts = [row.job_id[:_JOB_DIGITS]] if row.job_id else []
+    return " ".join([*parts, f"chk-{row.checkpoint_id}"] if row.checkpoint_id else parts)
 
 
 def _change(added: int | None, removed: int | None) -> str:

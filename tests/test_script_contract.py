@@ -22,8 +22,10 @@ import pytest
 from support.cli.command_line import CommandLine
 
 from lake.cli.app import VERBS, load_verb, root_command
+from lake.cli.render import Renderer
+from lake.cli.sentences.sentence import sentence
 from lake.core.base import errors
-from lake.core.base.outcome import Status
+from lake.core.base.outcome import Outcome, Status
 
 RECORDED = Path(__file__).parent / "data" / "script_contract.json"
 _ROWS = "id,day,name\n1,2026-01-01,a\n2,2026-01-02,b\n3,2026-01-02,c\n"
@@ -246,8 +248,22 @@ def _summaries(warehouse: Path) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return contract(tmp_path_factory.mktemp("contract"))
+def ended() -> list[Outcome]:
+    """The outcomes of the commands of the contract."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory, ended: list[Outcome]) -> dict[str, Any]:
+    success = Renderer.success
+
+    def noted(renderer: Renderer, outcome: Outcome, *rest: Any, **options: Any) -> None:
+        ended.append(outcome)
+        success(renderer, outcome, *rest, **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Renderer, "success", noted)
+        return contract(tmp_path_factory.mktemp("contract"))
 
 
 @pytest.mark.parametrize("part", _LEVELS)
@@ -255,6 +271,18 @@ def test_scripts_find_what_they_relied_on(observed: dict[str, Any], part: str) -
     recorded = json.loads(RECORDED.read_text())
 
     assert list(_missing(recorded[part], json.loads(json.dumps(observed[part], default=str)))) == []
+
+
+def test_every_outcome_has_a_sentence_without_zeros(
+    observed: dict[str, Any], ended: list[Outcome]
+) -> None:
+    done = [name for name, one in observed["documents"].items() if "error" not in one["document"]]
+    assert len(ended) >= len(done)
+    for outcome in ended:
+        words = sentence(outcome)
+
+        assert not re.search(r"\bTrue\b|\bFalse\b|\bNone\b|\b0 \w|[{}_]|\b1 \w+s\b", words), words
+        assert words[0].islower() or words[0].isdigit()
 
 
 def _missing(recorded: Any, now: Any, where: str = "") -> Iterator[str]:

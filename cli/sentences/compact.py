@@ -2,58 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lake.cli.sentences.conditions import conditions, due
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, remaining
+from lake.cli.sentences.words import NOTHING_WRITTEN, counted, remaining
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import format_size
+from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
+from lake.core.spec.expressions.conditions import ConditionFacts
 
 
 def sentence(outcome: Outcome) -> str:
     """Return what the command did."""
-    plan, result = Facts(outcome.plan), Facts(outcome.result)
-    if outcome.status is Status.DRY_RUN and not plan["groups"]:
+    if isinstance(outcome.plan, ConditionFacts):
+        return f"compaction is not due: {conditions(outcome.plan, holds=False)} since the last one"
+    plan, result = CompactionFacts.of(outcome.plan), CompactionResult.of(outcome.result)
+    if outcome.status is Status.DRY_RUN and not plan.groups:
         return f"dry run: {_already_compact(plan)}"
     if outcome.status is Status.DRY_RUN:
-        files = f"{counted(plan['input_files'], 'file')} ({format_size(plan['input_bytes'])})"
-        groups = counted(plan["groups"], "group")
-        outputs = counted(plan["expected_output_files"], "file")
-        rest = remaining(plan["remaining_files"], "file")
-        return f"dry run: would rewrite {files} in {groups} into about {outputs}{rest}{NOTHING_WRITTEN}{due(plan)}"
+        files = f"{counted(plan.input_files, 'file')} ({format_size(plan.input_bytes)})"
+        groups = counted(plan.groups, "group")
+        outputs = counted(plan.expected_output_files, "file")
+        rest = remaining(plan.remaining_files, "file")
+        return (
+            f"dry run: would rewrite {files} in {groups} into about {outputs}{rest}{NOTHING_WRITTEN}"
+            f"{due(plan.condition)}"
+        )
     if outcome.status is Status.NOTHING_TO_DO:
-        if plan.get("is_due") is False:
-            return f"compaction is not due: {conditions(plan, holds=False)} since the last one"
         return _already_compact(plan)
     text = (
-        f"{counted(result['rewritten_files'], 'file')} → {result['added_files']:,}, "
-        f"{format_size(result['rewritten_bytes'])} → {format_size(result['added_bytes'])}, "
-        f"{counted(result['rows_out'], 'row')} unchanged"
+        f"{counted(result.rewritten_files, 'file')} → {result.added_files:,}, "
+        f"{format_size(result.rewritten_bytes)} → {format_size(result.added_bytes)}, "
+        f"{counted(result.rows_out, 'row')} unchanged"
     )
-    if result["rows_dropped_by_deletes"]:
-        text += f", removed {counted(result['rows_dropped_by_deletes'], 'deleted row')} permanently"
-    if result["removed_delete_files"]:
-        text += f", removed {counted(result['removed_delete_files'], 'delete file')}"
-    if result["failed_groups"]:
-        text += f"; {counted(result['failed_groups'], 'group')} failed"
-    return text + remaining(plan["remaining_files"], "file") + due(plan)
+    if result.rows_dropped_by_deletes:
+        text += f", removed {counted(result.rows_dropped_by_deletes, 'deleted row')} permanently"
+    if result.removed_delete_files:
+        text += f", removed {counted(result.removed_delete_files, 'delete file')}"
+    if result.failed_groups:
+        text += f"; {counted(result.failed_groups, 'group')} failed"
+    return text + remaining(plan.remaining_files, "file") + due(plan.condition)
 
 
-def _already_compact(plan: Facts) -> str:
-    files = plan["total_data_files"]
-    busy = plan["busy_partitions"]
-    if busy:
-        return f"nothing to compact: {counted(busy, 'partition')} changed too recently"
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the options that the compaction needs more than its dry run; None if nothing would be rewritten."""
+    return () if CompactionFacts.of(outcome.plan).groups else None
+
+
+def _already_compact(plan: CompactionFacts) -> str:
+    files = plan.total_data_files
+    if plan.busy_partitions:
+        return (
+            f"nothing to compact: {counted(plan.busy_partitions, 'partition')} changed too recently"
+        )
     if not files:
         return "nothing to compact"
-    average = format_size(plan["total_files_size"] // files)
-    alone = {reason: item["files"] for reason, item in (plan["left_alone"] or {}).items()}
-    if moved := (plan["left_alone"] or {}).get("more-partitions"):
+    average = format_size(plan.total_files_size // files)
+    if moved := plan.left_alone.get("more-partitions"):
         return (
-            f"nothing to compact: {counted(moved['files'], 'file')} of older partition specs would become about "
-            f"{moved['expected_output_files']:,} in partition spec {moved['spec_id']}; "
-            f"--spec-id {moved['spec_id']} rewrites them"
+            f"nothing to compact: {counted(moved.files, 'file')} of older partition specs would become about "
+            f"{moved.expected_output_files:,} in partition spec {moved.spec_id}; "
+            f"--spec-id {moved.spec_id} rewrites them"
         )
-    if few := alone.get("few-files"):
-        small = f"{few:,} of {counted(files, 'file')}" if few < files else counted(files, "file")
+    if few := plan.left_alone.get("few-files"):
+        small = (
+            f"{few.files:,} of {counted(files, 'file')}"
+            if few.files < files
+            else counted(files, "file")
+        )
         return (
             f"nothing to compact: {small} ({average} on average) wait for more files in their partitions "
             "(--min-input-files); --dry-run --explain lists them"

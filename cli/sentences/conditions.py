@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lake.cli.sentences.words import Facts
 from lake.core.base.units import format_duration, format_size
+from lake.core.spec.expressions.conditions import ConditionFacts
 
 
-def conditions(plan: Facts, *, holds: bool) -> str:
+def conditions(condition: ConditionFacts, *, holds: bool) -> str:
     """Return the comparisons of a condition that hold, or those that do not, with the values in their units."""
-    units: dict[str, Callable[[int], str]] = {
+    units: dict[str, Callable[[float], str]] = {
         "age": lambda milliseconds: format_duration(milliseconds / 1000),
-        "bytes": format_size,
+        "bytes": lambda size: format_size(int(size)),
     }
     texts = []
-    for item in plan["conditions"]:
-        if (item["holds"] is True) != holds:
+    for item in condition.conditions:
+        if (item.holds is True) != holds:
             continue
-        name, _, limit = item["condition"].partition(" ")
-        value = item["value"]
-        shown = "unknown" if value is None else units.get(name, "{:,}".format)(value)
-        if value is not None and item["holds"] is None:
+        name, _, limit = item.condition.partition(" ")
+        shown = "unknown" if item.value is None else units.get(name, "{:,}".format)(item.value)
+        if item.value is not None and item.holds is None:
             shown += " or more"
         texts.append(f"{name} {shown} ({'' if holds else 'needs '}{limit})")
     return ", ".join(texts)
 
 
-def due(plan: Facts) -> str:
+def due(condition: ConditionFacts | None) -> str:
     """Return why a run was due; empty if it had no condition."""
-    return f"; due: {conditions(plan, holds=True)}" if plan["is_due"] else ""
+    return f"; due: {conditions(condition, holds=True)}" if condition and condition.is_due else ""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import Facts, listed
+from lake.cli.sentences.words import listed
+from lake.commands.reports.facts import ConsumerDropFacts, ConsumersResult
 from lake.core.base.outcome import Outcome, Status
 
 
 def sentence(outcome: Outcome) -> str:
     """Return what the command did."""
-    result = Facts(outcome.result)
-    name = Facts(outcome.plan)["dropped"]
+    plan = outcome.plan
+    if not isinstance(plan, ConsumerDropFacts):
+        return listed(len(ConsumersResult.of(outcome.result).consumers), "consumer")
     if outcome.status is Status.DRY_RUN:
-        return f"dry run: would remove consumer {name}; nothing was changed"
-    if result["dropped"]:
-        return f"removed consumer {name}: expiry does not wait for its reader any more"
-    return listed(len(result["consumers"] or ()), "consumer")
+        return f"dry run: would remove consumer {plan.dropped}; nothing was changed"
+    return f"removed consumer {plan.dropped}: expiry does not wait for its reader any more"

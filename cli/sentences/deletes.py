@@ -2,58 +2,74 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, listed, remaining
+from collections.abc import Sequence
+
+from lake.cli.sentences.words import NOTHING_WRITTEN, counted, listed, remaining
 from lake.core.base.outcome import Outcome, Status
+from lake.core.maintain.delete_conversion.facts import (
+    ConversionFacts,
+    ConversionResult,
+    RewriteFacts,
+    RewriteResult,
+)
+from lake.core.read.inspection.facts import DeletesResult
 
 
 def sentence(outcome: Outcome) -> str:
     """Return what the command did."""
-    if outcome.plan:
-        is_conversion = "equality_deletes" in outcome.plan
-        return _conversion(outcome) if is_conversion else _deletes_rewrite(outcome)
-    rows = outcome.result.get("delete_files", ())
-    dangling = sum(row["dangling"] is True for row in rows)
+    plan, result = outcome.plan, outcome.result
+    if isinstance(plan, ConversionFacts):
+        return _conversion(outcome.status, plan, ConversionResult.of(result))
+    if isinstance(plan, RewriteFacts):
+        return _deletes_rewrite(outcome.status, plan, RewriteResult.of(result))
+    rows = DeletesResult.of(result).delete_files
+    dangling = sum(row.dangling for row in rows)
     text = listed(len(rows), "delete file")
     return f"{text}, {f'{dangling:,}' if dangling else 'none'} dangling" if rows else text
 
 
-def _conversion(outcome: Outcome) -> str:
-    plan, result = Facts(outcome.plan), Facts(outcome.result)
-    nothing = not (plan["equality_deletes"] or plan["remaining_files"])
-    if nothing or outcome.status is Status.NOTHING_TO_DO:
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the options that the command needs more than its dry run; None if there is nothing to do."""
+    conversion, rewrite = ConversionFacts.of(outcome.plan), RewriteFacts.of(outcome.plan)
+    files = conversion.equality_deletes + rewrite.position_deletes
+    return () if files + conversion.remaining_files + rewrite.remaining_files else None
+
+
+def _conversion(status: Status, plan: ConversionFacts, result: ConversionResult) -> str:
+    nothing = not (plan.equality_deletes or plan.remaining_files)
+    if nothing or status is Status.NOTHING_TO_DO:
         return "the branch has no equality delete files"
     noun = "equality delete file"
-    read = counted(plan["data_files"], "data file")
-    if outcome.status is Status.DRY_RUN:
-        files = counted(plan["equality_deletes"], noun)
-        if not plan["remaining_files"]:
+    read = counted(plan.data_files, "data file")
+    if status is Status.DRY_RUN:
+        files = counted(plan.equality_deletes, noun)
+        if not plan.remaining_files:
             return f"dry run: would convert {files} that may apply to {read}{NOTHING_WRITTEN}"
-        rest = f"{plan['remaining_files']:,} remain"
+        rest = f"{plan.remaining_files:,} remain"
         return f"dry run: would read {read} and convert {files}; {rest}{NOTHING_WRITTEN}"
-    files = counted(result["removed_equality_deletes"], noun)
-    rows = counted(result["deleted_rows"], "row")
-    text = f"converted {files}: {rows} of {counted(result['changed_data_files'], 'data file')} deleted by position"
-    return text + remaining(result["remaining_deletes"], noun)
+    files = counted(result.removed_equality_deletes, noun)
+    rows = counted(result.deleted_rows, "row")
+    text = f"converted {files}: {rows} of {counted(result.changed_data_files, 'data file')} deleted by position"
+    return text + remaining(result.remaining_deletes, noun)
 
 
-def _deletes_rewrite(outcome: Outcome) -> str:
-    plan, result = Facts(outcome.plan), Facts(outcome.result)
-    if not plan["position_deletes"] or outcome.status is Status.NOTHING_TO_DO:
+def _deletes_rewrite(status: Status, plan: RewriteFacts, result: RewriteResult) -> str:
+    if not plan.position_deletes or status is Status.NOTHING_TO_DO:
         return "no position delete file can be replaced"
     noun = "position delete file"
-    dangling = f" ({plan['dangling']:,} dangling)" * bool(plan["dangling"])
-    if outcome.status is Status.DRY_RUN:
-        files = counted(plan["position_deletes"], noun)
-        of = counted(plan["data_files"], "data file")
-        rest = f"; {plan['remaining_files']:,} remain" * bool(plan["remaining_files"])
+    dangling = f" ({plan.dangling:,} dangling)" * bool(plan.dangling)
+    if status is Status.DRY_RUN:
+        files = counted(plan.position_deletes, noun)
+        of = counted(plan.data_files, "data file")
+        rest = f"; {plan.remaining_files:,} remain" * bool(plan.remaining_files)
         return f"dry run: would replace {files}{dangling} of {of}{rest}{NOTHING_WRITTEN}"
-    files = counted(result["removed_position_deletes"], noun)
-    if not result["added_deletes"]:
-        return f"removed {files} that deleted nothing{remaining(result['remaining_deletes'], noun)}"
-    added = counted(
-        result["added_deletes"], "deletion vector" if plan["kind"] == "vector" else "file"
+    files = counted(result.removed_position_deletes, noun)
+    if not result.added_deletes:
+        return f"removed {files} that deleted nothing{remaining(result.remaining_deletes, noun)}"
+    added = counted(result.added_deletes, "deletion vector" if plan.kind == "vector" else "file")
+    dropped = result.dropped_rows
+    text = (
+        f"replaced {files}{dangling} by {added}, {counted(result.deleted_rows, 'row')} stay deleted"
     )
-    dropped = result["dropped_rows"]
-    text = f"replaced {files}{dangling} by {added}, {counted(result['deleted_rows'], 'row')} stay deleted"
     text += f", {counted(dropped, 'record')} dropped" * bool(dropped)
-    return text + remaining(result["remaining_deletes"], noun)
+    return text + remaining(result.remaining_deletes, noun)

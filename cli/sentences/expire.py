@@ -2,48 +2,49 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import Facts, counted
+from collections.abc import Sequence
+
+from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import format_duration, format_size
-
-_EXPIRED_FILES = (
-    "data_files",
-    "position_delete_files",
-    "equality_delete_files",
-    "manifests",
-    "manifest_lists",
-    "statistics_files",
-)
+from lake.core.maintain.expiration.facts import ExpirationFacts
 
 
 def sentence(outcome: Outcome) -> str:
     """Return what the command did."""
-    counts = Facts(outcome.plan if outcome.status is Status.DRY_RUN else outcome.result)
-    files = counted(sum(counts[name] for name in _EXPIRED_FILES), "file")
-    snapshots = counted(counts["snapshots"], "snapshot")
-    size = format_size(counts["bytes"])
-    refs = f" and {counted(counts['refs'], 'ref')}" if counts["refs"] else ""
-    nothing = "; ".join(["nothing to expire", *_kept(Facts(outcome.plan))])
-    if outcome.status is Status.DRY_RUN and not counts["snapshots"] + counts["refs"]:
+    plan = ExpirationFacts.of(outcome.plan)
+    dry = outcome.status is Status.DRY_RUN
+    counts = plan if dry else ExpirationFacts.of(outcome.result)
+    files = counted(counts.files, "file")
+    snapshots = counted(counts.snapshots, "snapshot")
+    size = format_size(counts.bytes)
+    refs = f" and {counted(counts.refs, 'ref')}" if counts.refs else ""
+    nothing = "; ".join(["nothing to expire", *_kept(plan)])
+    if dry and not counts.snapshots + counts.refs:
         return f"dry run: {nothing}"
-    if outcome.status is Status.DRY_RUN:
+    if dry:
         # Metadata does not contain the sizes of manifest lists.
-        known = f" ({size})" if counts["bytes"] else ""
+        known = f" ({size})" if counts.bytes else ""
         return f"dry run: would expire {snapshots}{refs} and delete {files}{known}; nothing was changed"
     if outcome.status is Status.NOTHING_TO_DO:
         return nothing
-    kept = sum((outcome.plan.get("kept_snapshots") or {}).values())
-    if kept and counts["snapshots"]:
-        snapshots = f"{counts['snapshots']:,} of {counted(counts['snapshots'] + kept, 'snapshot')}"
-    deleted = sum(counts[name] for name in _EXPIRED_FILES)
+    kept = sum(plan.kept_snapshots.values())
+    if kept and counts.snapshots:
+        snapshots = f"{counts.snapshots:,} of {counted(counts.snapshots + kept, 'snapshot')}"
     text = f"expired {snapshots}{refs}"
-    if deleted:
-        text += f", deleted {files}" + (f", freed {size}" if counts["bytes"] else "")
+    if counts.files:
+        text += f", deleted {files}" + (f", freed {size}" if counts.bytes else "")
     else:
         text += ", deleted no files"
-    if counts["failed_deletes"]:
-        text += f"; {counted(counts['failed_deletes'], 'file')} could not be deleted"
+    if counts.failed_deletes:
+        text += f"; {counted(counts.failed_deletes, 'file')} could not be deleted"
     return text
+
+
+def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
+    """Return the options that the command needs more than its dry run; None if there is nothing to do."""
+    plan = ExpirationFacts.of(outcome.plan)
+    return () if plan.snapshots + plan.refs else None
 
 
 # What keeps snapshots, by the reason in the plan: for one snapshot and for several.
@@ -62,15 +63,15 @@ _KEPT = {
 }
 
 
-def _kept(plan: Facts) -> list[str]:
+def _kept(plan: ExpirationFacts) -> list[str]:
     """Return why snapshots are kept, the most frequent reason first."""
-    reasons = sorted((plan["kept_snapshots"] or {}).items(), key=lambda item: -item[1])
+    reasons = sorted(plan.kept_snapshots.items(), key=lambda item: -item[1])
     words: list[str] = []
     for reason, number in reasons:
         one, several = _KEPT.get(reason, (f"is kept ({reason})", f"are kept ({reason})"))
-        if reason == "referenced" and plan["kept_refs"] in ([], ["main"], 0):
+        if reason == "referenced" and list(plan.kept_refs) in ([], ["main"]):
             one = "is the head of main"
-        text = (one if number == 1 else several).format(age=_age(plan["max_snapshot_age_ms"]))
+        text = (one if number == 1 else several).format(age=_age(plan.max_snapshot_age_ms))
         words.append(f"{number:,} {text}" if words else f"{counted(number, 'snapshot')} {text}")
     return [", ".join(words)] if words else []
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import Facts, counted
+from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome
+from lake.core.read.exports.facts import ReadResult
+from lake.core.read.inspection.facts import InspectFacts
 
 
 def sentence(outcome: Outcome) -> str:
     """Return what the command did."""
-    rows = Facts(outcome.result)["rows"]
-    found = outcome.plan.get("rows_found")
-    if "preview" in outcome.result:
-        if found is None:
-            return counted(rows, "row")
-        return counted(found, "row") if rows == found else f"{rows:,} of {counted(found, 'row')}"
-    return f"wrote {counted(rows, 'row')}"
+    result = ReadResult.of(outcome.result)
+    found = InspectFacts.of(outcome.plan).rows_found
+    if result.preview is None:
+        return f"wrote {counted(result.rows, 'row')}"
+    if found is None or result.rows == found:
+        return counted(result.rows, "row")
+    return f"{result.rows:,} of {counted(found, 'row')}"

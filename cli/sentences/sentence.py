@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 from lake.cli.sentences.scan import previewed
-from lake.cli.sentences.words import Facts
+from lake.core.base.facts import AlreadyRunning, RunFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.read.exports.facts import ReadResult
 
 
 def sentence(outcome: Outcome, hidden: str = "") -> str:
@@ -17,19 +19,24 @@ def sentence(outcome: Outcome, hidden: str = "") -> str:
         hidden: how many columns of the table that was printed were left out; empty if none were.
     """
     if outcome.status is Status.ALREADY_RUNNING:
-        return _already_running(Facts(outcome.result.get("running") or {}))
-    if outcome.command == "scan" and "preview" in outcome.result:
+        return _already_running(outcome)
+    if outcome.command == "scan" and ReadResult.of(outcome.result).preview is not None:
         return previewed(outcome, hidden)
-    # Only the command that ran needs its module.
-    module = import_module(f"lake.cli.sentences.{outcome.command.replace('-', '_')}")
-    text: str = module.sentence(outcome)
+    text: str = module_of(outcome.command).sentence(outcome)
     return f"{text} · {hidden}" if hidden else text
 
 
-def _already_running(running: Facts) -> str:
-    if not running:
+def module_of(command: str) -> Any:
+    """Return the module of a command's sentence; only the command that ran needs its own."""
+    return import_module(f"lake.cli.sentences.{command.replace('-', '_')}")
+
+
+def _already_running(outcome: Outcome) -> str:
+    result = outcome.result
+    running = result.running if isinstance(result, AlreadyRunning) else RunFacts()
+    if running.command is None:
         return "already running: another command of lake works on this table"
     return (
-        f"already running: lake {running['command']} on {running['host']} "
-        f"(process {running['pid']}) since {running['since']}; nothing to do"
+        f"already running: lake {running.command} on {running.host} "
+        f"(process {running.pid}) since {running.since}; nothing to do"
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome
+from lake.core.read.inspection.facts import ShowResult
 
 
 def sentence(outcome: Outcome) -> str:
     """Return what the command did."""
-    schema, version = outcome.result["schema"], outcome.result["format_version"]
-    columns = counted(len(schema["fields"]), "column")
-    return (
-        f"{columns}, {counted(outcome.result['snapshots'], 'snapshot')}, format version {version}"
-    )
+    result = ShowResult.of(outcome.result)
+    columns = counted(len(result.schema.fields), "column")
+    return f"{columns}, {counted(result.snapshots, 'snapshot')}, format version {result.format_version}"

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, Facts, counted, rows_or_less
+from lake.cli.sentences.words import NOTHING_WRITTEN, counted
+from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.maintain.statistics.facts import PartitionStatisticsFacts, StatisticsFacts
 
 
 def sentence(outcome: Outcome) -> str:
     """Return what the command did."""
-    plan = Facts(outcome.plan)
-    if "partitions" in plan:
-        files = counted(plan["data_files"], "data file")
-        found = f"{counted(plan['partitions'], 'partition')} with {files}"
+    plan = outcome.plan
+    if isinstance(plan, PartitionStatisticsFacts):
+        found = (
+            f"{counted(plan.partitions, 'partition')} with {counted(plan.data_files, 'data file')}"
+        )
         if outcome.status is Status.DRY_RUN:
             return f"dry run: would describe {found}{NOTHING_WRITTEN}"
         return f"described {found}"
-    columns = counted(len(outcome.plan.get("columns") or ()), "column")
     if outcome.status is Status.NOTHING_TO_DO:
         if outcome.base_snapshot_id is None:
             return "the branch has no snapshot to describe"
-        if outcome.plan.get("columns") == []:
+        if isinstance(plan, StatisticsFacts) and not plan.columns:
             return "the table has no column whose values are counted"
-        if not outcome.plan and not outcome.result:
+        if isinstance(plan, NoFacts) and isinstance(outcome.result, NoFacts):
             return "the snapshot has no partitions"
         return "the snapshot has these statistics already"
+    plan = StatisticsFacts.of(plan)
+    columns = counted(len(plan.columns), "column")
+    rows = counted(plan.rows_at_most, "row") + " or less" * (plan.rows is None)
     if outcome.status is Status.DRY_RUN:
-        return f"dry run: would read {rows_or_less(plan, 'rows')} and describe {columns}{NOTHING_WRITTEN}"
-    return f"described {columns} of {rows_or_less(plan, 'rows')}"
+        return f"dry run: would read {rows} and describe {columns}{NOTHING_WRITTEN}"
+    return f"described {columns} of {rows}"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+from lake.core.base.units import readable_time
+
+if TYPE_CHECKING:
+    from lake.core.base.facts import EarlierRunFacts
+    from lake.core.read.continuous.position import Lag, Position
 
 NOTHING_WRITTEN = "; nothing was written"
 
@@ -11,16 +16,6 @@ NOTHING_WRITTEN = "; nothing was written"
 def dry_or_done(text: str, *, dry: bool) -> str:
     """Return a sentence about a change; that of a dry run says that it is one."""
     return f"dry run: {text}{NOTHING_WRITTEN}" if dry else text
-
-
-class Facts(dict[str, Any]):
-    """The plan or result of an outcome, in which an unknown count is 0: a missing key must not fail a command."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__({key: value for key, value in values.items() if value is not None})
-
-    def __missing__(self, key: str) -> int:
-        return 0
 
 
 def counted(number: int, noun: str) -> str:
@@ -33,27 +28,32 @@ def listed(number: int, noun: str) -> str:
     return counted(number, noun) if number else f"no {noun}s"
 
 
-def rows_or_less(facts: Facts, name: str) -> str:
+def rows_or_at_most(rows: int | None, most: int | None) -> str:
     """Return an exact number of rows, or the most that there can be; empty if neither is known."""
-    if name in facts:
-        return counted(facts[name], "row")
-    most = f"{name}_at_most"
-    return f"{counted(facts[most], 'row')} or less" if most in facts else ""
+    if rows is not None:
+        return counted(rows, "row")
+    return "" if most is None else f"{counted(most, 'row')} or less"
 
 
-def remaining(number: int, noun: str) -> str:
+def earlier_run(run: EarlierRunFacts, done: str) -> str:
+    """Return when a run was `done`, as far as it is known: its snapshot may have expired."""
+    when = f" on {readable_time(run.committed_at)}" if run.committed_at else ""
+    snapshot = f" (snapshot {run.snapshot_id})" if run.snapshot_id else " before"
+    return f'run "{run.run_id}" was {done}{when}{snapshot}; nothing to do'
+
+
+def remaining(number: int | None, noun: str) -> str:
     """Return what a limit left out; empty if it left out nothing."""
     return f"; {counted(number, noun)} {'remains' if number == 1 else 'remain'}" if number else ""
 
 
-def place(result: Facts) -> str:
+def place(position: Position | None, lag: Lag | None) -> str:
     """Return the position of a follow and what is after it."""
-    position, lag = result["position"], result["lag"]
-    if not position:
+    if position is None:
         return "no snapshot was discovered"
-    snapshot = position["snapshot_id"]
-    text = f"at snapshot {snapshot[:8]}" if snapshot else "before the first snapshot"
-    if lag and lag["snapshots"]:
-        text += f", {counted(lag['snapshots'], 'snapshot')} behind"
-        text += f" ({counted(lag['rows'], 'row')})" if lag["rows"] else ""
+    snapshot = position.snapshot_id
+    text = "before the first snapshot" if snapshot is None else f"at snapshot {str(snapshot)[:8]}"
+    if lag is not None and lag.snapshots:
+        text += f", {counted(lag.snapshots, 'snapshot')} behind"
+        text += f" ({counted(lag.rows, 'row')})" if lag.rows else ""
     return text

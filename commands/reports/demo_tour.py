@@ -12,31 +12,35 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.commands.reports.facts import DemoResult, Size, Step
 from lake.core.base.errors import NotFoundError, RefusedError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, Silent, shown
-from lake.core.base.units import format_duration, format_size
+from lake.core.base.units import format_size
 from lake.core.load.ingest import execute as ingest
+from lake.core.load.ingest.facts import IngestResult
 from lake.core.load.ingest.options import IngestOptions
 from lake.core.load.ingest.plan import plan_ingest
 from lake.core.load.upsert.execute import execute_upsert
 from lake.core.load.upsert.options import UpsertOptions
 from lake.core.load.upsert.plan import plan_upsert
 from lake.core.maintain.compaction import execute as compaction
+from lake.core.maintain.compaction.facts import CompactionResult
 from lake.core.maintain.compaction.options import compaction_options
 from lake.core.maintain.compaction.plan import plan_compaction
 from lake.core.maintain.expiration import execute as expiration
+from lake.core.maintain.expiration.facts import ExpirationFacts
 from lake.core.maintain.expiration.plan import plan_expiration
 from lake.core.maintain.expiration.retention import RetentionOptions
 from lake.core.read.exports.destinations import output_to
+from lake.core.read.exports.facts import ReadResult
 from lake.core.read.scan import execute as scan
 from lake.core.read.scan.plan import ScanOptions, ScanPlan, plan_scan
 from lake.core.transaction.session import Session
@@ -48,42 +52,6 @@ _WEEK = 7
 _KEY = ("time_hour", "carrier", "flight")
 # The files that a demo creates in its folder; the next demo may delete them.
 _OWN = {"catalog.db", "catalog.db-journal", "nyc", "week.csv"}
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The size of the table and the time to plan a full scan of it."""
-
-    files: int
-    bytes: int
-    bytes_on_disk: int
-    planning_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One command of the tour: its result, and the table before and after."""
-
-    command: str
-    did: str
-    seconds: float
-    before: Size
-    after: Size
-
-    @property
-    def title(self) -> str:
-        """The command line and what it did."""
-        return f"$ {self.command}: {self.did} in {format_duration(self.seconds)}"
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return the step as JSON-ready values."""
-        return {
-            "command": self.command,
-            "did": self.did,
-            "seconds": round(self.seconds, 3),
-            "before": _plain(self.before),
-            "after": _plain(self.after),
-        }
 
 
 def run_demo(session: Session, folder: Path) -> Outcome:
@@ -105,12 +73,12 @@ def run_demo(session: Session, folder: Path) -> Outcome:
         table=TABLE,
         branch="main",
         status=Status.DONE,
-        result={
-            "rows": sum(day.num_rows for day in days),
-            "commits": len(snapshots) + 2,
-            "folder": str(folder),
-            "steps": [step.to_plain() for step in tour.steps],
-        },
+        result=DemoResult(
+            rows=sum(day.num_rows for day in days),
+            commits=len(snapshots) + 2,
+            folder=str(folder),
+            steps=tour.steps,
+        ),
         details=[_shown(step) for step in tour.steps],
     )
 
@@ -182,7 +150,7 @@ class _Tour:
             plan = plan_scan(self.session.table(TABLE), options)
             target = output_to(str(self.folder / "week.csv"), None, replace=True)
             outcome = scan.write(self.session, plan, target)
-            say(f"{outcome.result['rows']:,} rows of {plan.facts()['files']} files")
+            say(f"{ReadResult.of(outcome.result).rows:,} rows of {plan.found.count} files")
 
     def upsert(self, days: list[pa.Table]) -> None:
         """Load the last week's flights again, with corrected delays."""
@@ -201,10 +169,10 @@ class _Tour:
             parquet.write_table(corrected, path)
             options = UpsertOptions(key=_KEY)
             plan = plan_upsert(self.session, TABLE, IngestOptions(sources=[path]), options)
-            result = execute_upsert(self.session, plan).result
+            result = IngestResult.of(execute_upsert(self.session, plan).result)
             say(
-                f"{result['rows_updated']:,} rows updated, {result['rows_inserted']:,} inserted, "
-                f"{result['delete_files']} delete files"
+                f"{result.rows_updated:,} rows updated, {result.rows_inserted:,} inserted, "
+                f"{result.delete_files} delete files"
             )
 
     def compact(self) -> None:
@@ -216,11 +184,12 @@ class _Tour:
         with self._step(command) as say, closing(moving):
             table = moving.table(TABLE)
             options = compaction_options({"verify": True}, {}, table.properties)
-            result = compaction.execute(moving, plan_compaction(table, options)).result
+            plan = plan_compaction(table, options)
+            result = CompactionResult.of(compaction.execute(moving, plan).result)
             moving.interrupts.checkpoint()
             say(
-                f"{result['rewritten_files']} files into {result['added_files']}, without "
-                f"{result['rows_dropped_by_deletes']:,} deleted rows"
+                f"{result.rewritten_files} files into {result.added_files}, without "
+                f"{result.rows_dropped_by_deletes:,} deleted rows"
             )
 
     def expire(self) -> None:
@@ -231,8 +200,8 @@ class _Tour:
             options = RetentionOptions(older_than=now, retain_last=1, unsafe_retention=True)
             table = self.session.table(TABLE)
             plan = plan_expiration(self.session, table, options)
-            result = expiration.execute(self.session, plan).result
-            say(f"{result['snapshots']} snapshots and {result['data_files']} data files")
+            result = ExpirationFacts.of(expiration.execute(self.session, plan).result)
+            say(f"{result.snapshots} snapshots and {result.data_files} data files")
 
     @contextmanager
     def _step(self, command: str) -> Iterator[Callable[[str], None]]:
@@ -241,7 +210,7 @@ class _Tour:
         started = self.session.clock.monotonic()
         yield messages.append
         self.session.interrupts.checkpoint()
-        seconds = self.session.clock.monotonic() - started
+        seconds = round(self.session.clock.monotonic() - started, 3)
         step = Step(command, "; ".join(messages), seconds, before, self._size())
         self.steps.append(step)
         # The tour takes a minute; its tables are printed at its end.
@@ -300,12 +269,3 @@ def _shown(step: Step) -> Detail:
         ["planning", f"{before.planning_ms} ms", f"{after.planning_ms} ms"],
     ]
     return Detail(step.title, ["table", "before", "after"], rows)
-
-
-def _plain(size: Size) -> dict[str, int]:
-    return {
-        "files": size.files,
-        "bytes": size.bytes,
-        "bytes_on_disk": size.bytes_on_disk,
-        "planning_ms": size.planning_ms,
-    }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lake.commands.reports.facts import SnapshotFacts
 from lake.core.base.units import iso_time, natural_number
 from lake.core.table.flink.commits import CHECKPOINT_ID, JOB_ID
 from lake.core.table.snapshots import ancestry
@@ -13,14 +14,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-# Keys of the snapshot summary by their names in the output.
-_COUNTERS = {
-    "added_files": "added-data-files",
-    "removed_files": "deleted-data-files",
-    "added_rows": "added-records",
-    "removed_rows": "deleted-records",
-}
-
 
 def list_snapshots(
     metadata: TableMetadata,
@@ -28,7 +21,7 @@ def list_snapshots(
     branch: str = ancestry.MAIN,
     everything: bool = False,
     limit: int | None = None,
-) -> list[dict[str, Any]]:
+) -> list[SnapshotFacts]:
     """Return a branch's snapshots, newest first; with ``everything``, all snapshots of the table.
 
     Args:
@@ -48,25 +41,28 @@ def list_snapshots(
     return [_describe(metadata, snapshot) for snapshot in chosen[:limit]]
 
 
-def _describe(metadata: TableMetadata, snapshot: Snapshot) -> dict[str, Any]:
+def _describe(metadata: TableMetadata, snapshot: Snapshot) -> SnapshotFacts:
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     parent = snapshot.parent_snapshot_id
     refs = sorted(n for n, ref in metadata.refs.items() if ref.snapshot_id == snapshot.snapshot_id)
-    return {
-        "snapshot_id": str(snapshot.snapshot_id),
-        "parent_id": None if parent is None else str(parent),
-        "committed_at": iso_time(snapshot.timestamp_ms),
-        "operation": snapshot.summary.operation.value if snapshot.summary else None,
-        **{name: _count(summary.get(key)) for name, key in _COUNTERS.items()},
-        "refs": refs,
-        "job_id": summary.get(JOB_ID),
-        "checkpoint_id": summary.get(CHECKPOINT_ID),
-        "operation_id": summary.get(OPERATION_ID),
-        "source": summary.get(SOURCE),
-        "command": summary.get(COMMAND),
-        "run_id": summary.get(RUN_ID),
-        "user": summary.get(USER),
-    }
+    return SnapshotFacts(
+        snapshot_id=str(snapshot.snapshot_id),
+        parent_id=None if parent is None else str(parent),
+        committed_at=iso_time(snapshot.timestamp_ms),
+        operation=snapshot.summary.operation.value if snapshot.summary else None,
+        added_files=_count(summary.get("added-data-files")),
+        removed_files=_count(summary.get("deleted-data-files")),
+        added_rows=_count(summary.get("added-records")),
+        removed_rows=_count(summary.get("deleted-records")),
+        refs=refs,
+        job_id=summary.get(JOB_ID),
+        checkpoint_id=summary.get(CHECKPOINT_ID),
+        operation_id=summary.get(OPERATION_ID),
+        source=summary.get(SOURCE),
+        command=summary.get(COMMAND),
+        run_id=summary.get(RUN_ID),
+        user=summary.get(USER),
+    )
 
 
 def _count(text: str | None) -> int | None:

@@ -6,10 +6,11 @@ An exception that is not a `ReportedError` is a defect of lake: Python's exit co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from lake.core.base.facts import Facts
 from lake.core.base.options import quote_options
 
 
@@ -34,7 +35,7 @@ class ReportedError(BaseException):
         self.message = message
         self.hint = hint
         self.operation_id: str | None = None
-        self.result: Mapping[str, Any] | None = None
+        self.result: Facts | None = None
 
 
 class LakeError(ReportedError, Exception):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
+from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.options import Option
 
 T = TypeVar("T")
@@ -89,19 +90,20 @@ def first_rows(
 class Outcome:
     """The result of one command.
 
-    `plan` and `result` contain exactly the keys of the command's documented JSON. `details` and `notes`, the lines
-    below these tables, are for people only. The command line sets `command` when the command has ended.
+    `plan` and `result` have exactly the keys of the command's documented JSON. `details` and `notes`, the lines below
+    these tables, are for people only. When the command has ended, the command line sets `command`, and `table` and
+    `branch` as the user gave them.
     """
 
-    table: str
     status: Status
     command: str = ""
+    table: str = ""
     branch: str | None = None
     operation_id: str | None = None
     base_snapshot_id: int | None = None
     snapshot_ids: Sequence[int] = ()
-    plan: Mapping[str, Any] = field(default_factory=dict)
-    result: Mapping[str, Any] = field(default_factory=dict)
+    plan: Facts = NoFacts()
+    result: Facts = NoFacts()
     warnings: Sequence[str] = ()
     notes: Sequence[str] = ()
     details: Sequence[Detail] = ()

@@ -83,25 +83,6 @@ class Removals:
         """The number of data files of which some rows may stay."""
         return sum(item.rewritten_files for item in self.partitions)
 
-    def facts(self) -> dict[str, Any]:
-        """Return what is removed, as in the JSON output of plans and results."""
-        return {
-            "removed_files": self.files,
-            "rewritten_files": self.rewritten_files,
-            "removed_rows": self.rows,
-            "removed_rows_at_least": self.rows_at_least,
-            "removed_rows_at_most": self.rows_at_most,
-            "removed_partitions": [
-                {
-                    "partition": item.partition,
-                    "removed_files": item.files,
-                    "rewritten_files": item.rewritten_files,
-                    "removed_rows_at_most": item.rows + item.rewritten_rows,
-                }
-                for item in self.partitions
-            ],
-        }
-
     def rewritten(self, rows_by_partition: Sequence[tuple[str, int]]) -> Removals:
         """Return the removals after the rewrite.
 
@@ -162,14 +143,6 @@ class Removals:
         return Detail("partitions that lose rows", columns, rows), notes
 
 
-NOT_KNOWN: Mapping[str, Any] = {
-    "removed_rows": None,
-    "removed_rows_at_least": None,
-    "removed_rows_at_most": None,
-    "removed_partitions": None,
-}
-
-
 def removals_of(whole: LiveFiles, partly: LiveFiles | None = None) -> Removals:
     """Return what goes if some files go whole and some rows of others."""
     least, most = row_bounds(whole)
@@ -214,14 +187,9 @@ def removals_in_partitions(
     return removals_of(replace(found, by_spec=by_spec))
 
 
-def rows_that_may_change(table: Table, head: Snapshot | None) -> dict[str, Any]:
-    """Return which files a load by key compares with its keys, and how many rows it may change, for its plan."""
-    found = Removals() if head is None else removals_of(live_files(table, head, columns=_COLUMNS))
-    return {
-        "examined_files": found.files,
-        "examined_partitions": [item.partition for item in found.partitions],
-        "updated_rows_at_most": found.rows_at_most,
-    }
+def rows_that_may_change(table: Table, head: Snapshot | None) -> Removals:
+    """Return the files that a load by key compares with its keys, and how many of their rows it may change."""
+    return Removals() if head is None else removals_of(live_files(table, head, columns=_COLUMNS))
 
 
 def _in_partitions(entries: pa.Table, wanted: pa.Array) -> pa.Table:

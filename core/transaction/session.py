@@ -9,8 +9,8 @@ from lake.core.base.clock import Clock, Ids, SystemClock, SystemIds
 from lake.core.base.progress import Progress, Silent
 from lake.core.base.settings import Settings
 from lake.core.table.catalogs.catalog import Catalog, Table
-from lake.core.table.catalogs.metadata_size import metadata_size_warning
 from lake.core.table.catalogs.selection import open_catalog
+from lake.core.table.metadata.size import metadata_size_warning
 from lake.core.transaction.run_context import RunContext
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Session(RunContext):
     def table(self, identifier: str) -> Table:
         """Load a table; warn if its metadata has grown too large."""
         table = self.catalog.load(identifier)
-        if heavy := metadata_size_warning(table):
+        place = table.metadata_location, table.storage
+        if heavy := metadata_size_warning(table.identifier, table.metadata, *place):
             self.warn(heavy)
         return table
 

@@ -16,7 +16,13 @@ from lake.cli.sentences.sentence import sentence
 from lake.core.base.errors import CommitUnknownError, LakeError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.redaction import Redactor
+from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
+from lake.core.read.continuous.facts import FollowResult
+from lake.core.read.continuous.position import Gap, GapKind, Position
+from lake.core.read.exports.facts import ReadResult
+from lake.core.read.inspection.facts import TableFacts, TablesResult
 
+GAP = Gap(GapKind.EXPIRED, Position(3), head=7)
 START = "2027-01-15T08:00:00Z lake compact db.t: "
 HOSTILE = "[red]x[/]\x1b[2J\n:smile: s3://b/[p=1]/y.parquet"
 
@@ -33,7 +39,7 @@ def outcome(**changes: Any) -> Outcome:
         "command": "compact",
         "table": "db.t",
         "status": Status.DONE,
-        "result": {"rewritten_files": 1234, "rewritten_bytes": 3 << 20, "failed_groups": None},
+        "result": CompactionResult(rewritten_files=1234, rewritten_bytes=3 << 20),
         "details": [Detail("files", ["path", "size_bytes"], [[HOSTILE, 2048], ["b", None]])],
         "snapshot_ids": [(1 << 62) + 1],
         **changes,
@@ -77,7 +83,7 @@ def test_a_terminal_gets_a_table_in_which_data_is_not_interpreted(
 
 def test_a_document_has_text_for_what_json_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"a": math.nan, "b": -math.inf, "c": b"\x00\xff", "d": HOSTILE, "e": [math.inf, 1.5]}]
-    ended = outcome(result={"preview": rows})
+    ended = outcome(result=ReadResult(preview=rows))
 
     text = shown(monkeypatch, io.StringIO(), ended, as_json=True)
 
@@ -159,12 +165,7 @@ def test_on_a_terminal_a_message_names_the_command_and_the_table_once(
 
 def failed_with_result(*, as_json: bool) -> None:
     error = LakeError("history expired", hint="choose a start")
-    error.result = {
-        "epochs": 40,
-        "bytes_written": 3 << 20,
-        "gaps": [{"kind": "expired"}],
-        "rows": 1234,
-    }
+    error.result = FollowResult(epochs=40, bytes_written=3 << 20, gaps=[GAP], rows=1234)
     Renderer(as_json=as_json, redact=Redactor(), clock=FixedClock()).failure(
         error, [], command="scan", table="db.t", branch="main", display=Display()
     )
@@ -176,7 +177,7 @@ def test_a_failure_shows_what_was_done_before(capsys: pytest.CaptureFixture[str]
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition("db.t: ")[2] for line in lines] == [
         "error: history expired",
-        "done before: epochs 40, bytes written 3.0 MB, rows 1,234",
+        "done before: epochs 40, rows 1,234, bytes written 3.0 MB",
         "hint: choose a start",
     ]
 
@@ -185,7 +186,7 @@ def test_a_failure_before_which_nothing_was_done_says_nothing_of_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = LakeError("history expired")
-    error.result = {"kind": "expired", "head": "7", "epochs": 0}
+    error.result = FollowResult(failed_at=GAP)
     Renderer(as_json=False, redact=Redactor(), clock=FixedClock()).failure(
         error, [], command="scan", table="db.t", branch="main", display=Display()
     )
@@ -200,16 +201,13 @@ def test_the_document_of_a_failure_contains_what_was_done_before(
 
     document = json.loads(capsys.readouterr().out)
     assert document["status"] == "failed"
-    assert document["result"] == {
-        "epochs": 40,
-        "bytes_written": 3 << 20,
-        "gaps": [{"kind": "expired"}],
-        "rows": 1234,
-    }
+    result = document["result"]
+    assert [result[name] for name in ("epochs", "bytes_written", "rows")] == [40, 3 << 20, 1234]
+    assert result["gaps"] == [GAP.document()]
 
 
 def test_a_dry_run_shows_its_plan() -> None:
-    ended = outcome(status=Status.DRY_RUN, plan={"groups": 3}, details=[])
+    ended = outcome(status=Status.DRY_RUN, plan=CompactionFacts(groups=3), details=[])
     renderer = Renderer(as_json=False, redact=Redactor(), clock=FixedClock())
 
     assert "3 groups" in renderer._summary(ended)
@@ -217,8 +215,9 @@ def test_a_dry_run_shows_its_plan() -> None:
 
 def test_hidden_columns_are_reported_in_place_of_the_number_of_columns() -> None:
     detail = Detail("rows", ["a", "b", "c"], [[1, 2, 3]], ["int", "int", "int"])
-    preview = outcome(command="scan", result={"rows": 1, "preview": []}, details=[detail])
+    preview = outcome(command="scan", result=ReadResult(rows=1, preview=[]), details=[detail])
     assert sentence(preview) == "1 row · 3 columns"
     assert sentence(preview, "3 columns, 2 shown") == "1 row · 3 columns, 2 shown"
-    report = outcome(command="snapshots", result={"snapshots": [{}]}, details=[detail])
-    assert sentence(report, "3 columns, 2 shown") == "1 snapshot · 3 columns, 2 shown"
+    listed = TablesResult(tables=[TableFacts(catalog="c", namespace="db", table="db.t")])
+    report = outcome(command="tables", result=listed, details=[detail])
+    assert sentence(report, "3 columns, 2 shown") == "1 table · 3 columns, 2 shown"

@@ -25,6 +25,7 @@ from support.tables.tidy_table import Tidy, of_failed_commit, planted_orphans
 from lake.core.base.errors import StorageError
 from lake.core.io.storage.storage import Storage
 from lake.core.maintain.orphans import execute, trash
+from lake.core.maintain.orphans.facts import CleaningResult
 from lake.core.maintain.orphans.options import CleanOptions, Mode
 from lake.core.maintain.orphans.plan import plan_cleaning
 
@@ -428,7 +429,7 @@ def test_a_file_that_becomes_referenced_meanwhile_stays(tidy: Tidy) -> None:
 
     done = execute.execute(session, plan, session.ids.uuid())
 
-    assert done.result["deleted"] == 1
+    assert CleaningResult.of(done.result).deleted == 1
     assert old.exists()
     assert not lost.exists()
 

@@ -21,6 +21,7 @@ from support.tables.iceberg_tables import (
 )
 
 from lake.core.maintain.expiration.execute import execute
+from lake.core.maintain.expiration.facts import ExpirationFacts
 from lake.core.maintain.expiration.plan import plan_expiration
 from lake.core.maintain.expiration.retention import RetentionOptions
 
@@ -119,8 +120,8 @@ def test_a_statistics_file_that_the_catalog_still_names_stays(warehouse: Path) -
     outcome = execute(session, plan)
 
     assert kept.exists()
-    assert outcome.plan["statistics_files"] == 1
-    assert outcome.result["statistics_files"] == 0
+    assert ExpirationFacts.of(outcome.plan).statistics_files == 1
+    assert ExpirationFacts.of(outcome.result).statistics_files == 0
     assert "1 files are referenced by the table again" in " ".join(session.warnings)
 
 
@@ -163,7 +164,7 @@ def test_what_another_writer_changed_meanwhile_is_explained(warehouse: Path) -> 
 
     outcome = execute(session, plan)
 
-    assert outcome.result["data_files"] == 0
+    assert ExpirationFacts.of(outcome.result).data_files == 0
     assert "were planned but are still needed" in " ".join(session.warnings)
     assert ids_in(warehouse, snapshot_id=oldest) == [1]
 

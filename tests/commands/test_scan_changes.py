@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +21,7 @@ from support.tables.flink_fixtures import FlinkFixture, canonical_rows
 from support.tables.iceberg_tables import make_table
 
 from lake.core.read.changelog.plan import plan_changelog
+from lake.core.read.scan.facts import ScanFacts
 from lake.core.read.scan.plan import ScanOptions
 
 Flink = Callable[[str], FlinkFixture]
@@ -327,12 +327,12 @@ def test_only_files_whose_deletes_changed_are_read(warehouse: Path) -> None:
     history.delete_positions(2, {1}, [])
     history.append([(99, "a")])
 
-    def read(start: int) -> Any:
+    def read(start: int) -> ScanFacts:
         options = ScanOptions(from_snapshot=str(history.states[start][0]))
         return plan_changelog(history.session.table("db.t"), options).facts()
 
-    assert read(4)["files"] == 2
-    assert read(5)["files"] == 1
+    assert read(4).files == 2
+    assert read(5).files == 1
 
 
 def test_only_row_groups_that_lost_rows_are_read(

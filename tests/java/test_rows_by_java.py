@@ -208,4 +208,4 @@ def test_deletes_that_java_committed_meanwhile_are_never_undone(
     found: list[dict[str, Any]] = java.sql(warehouse, "SELECT id FROM {c}.db.t ORDER BY id")
     expected = [number for number in (*range(30), *range(100, 105)) if number != 3]
     assert [row["id"] for row in found] == expected
-    assert done.result["rows_dropped_by_deletes"] == 1
+    assert done.result.rows_dropped_by_deletes == 1

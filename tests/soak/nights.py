@@ -10,6 +10,7 @@ import argparse
 import faulthandler
 import json
 import logging
+import math
 import os
 import shutil
 import tempfile
@@ -22,6 +23,7 @@ from functools import partial
 from multiprocessing import TimeoutError as StalledError
 from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from hostile.guard import Input
@@ -50,15 +52,16 @@ def main() -> int:
     options = _options()
     state = Path(options.state) if options.state else None
     done = set(json.loads(state.read_text())) if state and state.exists() else set()
-    jobs = [job for job in _jobs(options) if _name(job) not in done]
+    jobs = _mixed([job for job in _jobs(options) if _name(job) not in done], options.seed)
     unfinished = {_name(job) for job in jobs}
     print(f"{len(jobs)} jobs in {options.processes} processes", flush=True)
     total: Counter[str] = Counter()
-    failures: list[str] = []
+    left, failures = 0, []
     reported = started = time.monotonic()
+    until = started + options.minutes * 60
     # Each job runs in a process that never forked with threads; new processes free their caches.
     with get_context("spawn").Pool(options.processes, maxtasksperchild=_JOBS_A_PROCESS) as pool:
-        ends = pool.imap_unordered(_end, jobs)
+        ends = pool.imap_unordered(partial(_end, until), jobs)
         for number in range(1, len(jobs) + 1):
             # A process that dies loses its job: an error is better than waiting all night.
             try:
@@ -68,6 +71,9 @@ def main() -> int:
                 print(f"BROKEN {failures[-1]}", flush=True)
                 break
             unfinished.discard(_name(job))
+            if counts is None:
+                left += 1
+                continue
             _add(total, counts)
             failures += broken
             for text in broken:
@@ -81,6 +87,8 @@ def main() -> int:
                 print(f"{number} of {len(jobs)} jobs, {_shown(total)}", flush=True)
     for name, count in sorted(total.items()):
         print(f"{count:>9} {name}")
+    if left:
+        print(f"{left} jobs were not begun in {options.minutes:g} minutes")
     seconds = int(time.monotonic() - started)
     print(f"{_shown(total)}; {len(failures)} broken, {seconds} s")
     # Again at the end: a service that runs this keeps the last part of a long output only.
@@ -124,6 +132,9 @@ def _options() -> argparse.Namespace:
         "--continuous", type=int, default=600, help="worlds with follows and watches [600]"
     )
     parser.add_argument("--seed", default="soak", help="prefix of the worlds' seeds")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin no job after so many minutes [inf]"
+    )
     parser.add_argument(
         "--singles", type=int, default=12_082, help="races with one other command [12082]"
     )
@@ -228,6 +239,20 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     yield from _seeds("judged", options.judged, f"{options.seed} judged")
 
 
+def _mixed(jobs: Sequence[Job], seed: str) -> list[Job]:
+    """Return the jobs in an order in which each kind has its share of every minute."""
+    by_kind: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_kind.setdefault(job[0], []).append(job)
+    draw, places = Random(seed), []
+    for listed in by_kind.values():
+        draw.shuffle(listed)
+        places += [
+            ((number + draw.random()) / len(listed), job) for number, job in enumerate(listed)
+        ]
+    return [job for _, job in sorted(places, key=lambda item: item[0])]
+
+
 def _seeds(kind: str, worlds: int, seed: str) -> Iterator[Job]:
     for start in range(0, worlds, _CHUNK):
         yield kind, [f"{seed} {n}" for n in range(start, min(start + _CHUNK, worlds))]
@@ -242,7 +267,10 @@ def _name(job: Job) -> str:
     return json.dumps(job)
 
 
-def _end(job: Job) -> tuple[Job, Counter[str], list[str]]:
+def _end(until: float, job: Job) -> tuple[Job, Counter[str] | None, list[str]]:
+    """Run a job; its counts are None if it was not begun in time."""
+    if time.monotonic() > until:
+        return job, None, []
     # A process that crashes or hangs prints its stack; one that was killed prints nothing.
     faulthandler.enable()
     faulthandler.dump_traceback_later(_HUNG_SECONDS)

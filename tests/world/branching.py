@@ -9,6 +9,7 @@ from random import Random
 from pyiceberg.table.snapshots import Snapshot
 
 from lake.core.base.outcome import Outcome, Status
+from lake.core.maintain.branching.facts import TagsFacts
 from lake.core.table.flink.commits import LAKE_OPERATOR_ID
 from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
 from lake.core.transaction.commit.operations import AppendFiles
@@ -71,7 +72,7 @@ def tag_periods(world: World, random: Random) -> None:
     done = world.step(operation, "tag", *words)
     if isinstance(done, Outcome) and done.status is Status.DONE and done.result:
         by_id = {item.snapshot_id: item for item in world.metadata.snapshots}
-        for name in done.result["created"]:
+        for name in TagsFacts.of(done.result).created:
             # Another actor may have dropped it.
             ref = world.metadata.refs.get(name)
             if ref is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lake.core.base.errors import LakeError
 from lake.core.base.outcome import Outcome, Status
+from lake.core.maintain.definition.facts import DropFacts
 from world.model import Operation, adding
 from world.reference import missing
 from world.simulation import TABLE, World
@@ -21,7 +22,7 @@ def purge(world: World) -> object:
     operation = Operation("purge", enters=True, purges=True)
     done = world.step(operation, "drop", "--purge", "--yes")
     if isinstance(done, Outcome) and done.status is Status.DONE and done.result:
-        if done.result["metadata_location"] == world.location:
+        if DropFacts.of(done.plan).metadata_location == world.location:
             metadata = world.metadata
             files: dict[str, int | None] = {world.location: None}
             files |= {entry.metadata_file: None for entry in metadata.metadata_log}

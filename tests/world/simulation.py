@@ -36,6 +36,7 @@ from lake.core.base.errors import CommitConflictError, CommitUnknownError, LakeE
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.settings import Settings
 from lake.core.engine.inline import InlineEngine
+from lake.core.maintain.checking.facts import CheckResult
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.other import OtherBackend
 from lake.core.table.flink.commits import LAKE_OPERATOR_ID
@@ -763,14 +764,13 @@ class World:
             gone = known - {item.snapshot_id for item in self.metadata.snapshots}
             assert gone, repr(done)
             return
-        assert isinstance(done, Outcome), repr(done)
-        assert done.result is not None
+        assert isinstance(done.result, CheckResult), repr(done)
         # Another writer may describe a snapshot that has just expired. The simulated catalog does not put times in
         # order if a writer waits for days, as a server might not. Notes are not damage.
         found = [
             row
-            for row in done.result["findings"]
-            if row["code"] not in self.expected_findings and row["severity"] != "note"
+            for row in done.result.findings
+            if row.code not in self.expected_findings and row.severity != "note"
         ]
         assert not found, f"check: {len(found)} findings: {found[:3]}"
 

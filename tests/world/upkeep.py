@@ -15,6 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from lake.core.base.errors import LakeError
 from lake.core.base.outcome import Outcome
+from lake.core.maintain.orphans.facts import CleaningResult
 from world import foreign
 from world.branching import some_branch
 from world.model import PART, VALUE, Model, Operation, adding, without
@@ -53,8 +54,9 @@ def clean(world: World, random: Random) -> None:
     how = random.choice(["--delete", "--quarantine", "--quarantine"])
     operation = Operation(f"clean {how[2:]}", lays_down=True, removes_ms=limit_ms)
     done = world.step(operation, "clean", how, *words)
-    if isinstance(done, Outcome) and done.result and done.result["quarantined"]:
-        world.kept.setdefault(_RUNS, []).append(done.result["run_id"])
+    result = CleaningResult.of(done.result) if isinstance(done, Outcome) else CleaningResult()
+    if result.quarantined:
+        world.kept.setdefault(_RUNS, []).append(result.run_id)
 
 
 def empty_trash(world: World, random: Random) -> None:

@@ -28,6 +28,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import UUIDType
 
 from lake.core.base.arrow import one_array
+from lake.core.base.facts import Facts
 from lake.core.data.keys.key_set import ColumnValues, KeySet
 from lake.core.spec.types.bounds import comparable
 from lake.core.spec.types.transforms import transformed, unfit
@@ -50,7 +51,7 @@ _UUID_BYTES = 16
 
 
 @dataclass(slots=True)
-class PruningCounts:
+class PruningCounts(Facts):
     """What a set of keys excluded: manifests, and files by each kind of evidence, with totals before and after.
 
     Partitions and bytes of the files in excluded manifests are not known.
@@ -73,7 +74,7 @@ class PruningCounts:
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
-    def facts(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Return the counts by their names in the output; None for counts that are not known."""
         known = self.manifests_before == self.manifests_after
         return {

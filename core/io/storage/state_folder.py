@@ -11,11 +11,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from lake.core.base import locations
 from lake.core.base.clock import Clock, Ids
 from lake.core.base.errors import CorruptFileError, InvalidRequestError, LockedError, StorageError
+from lake.core.base.facts import RunFacts
 from lake.core.base.options import Option
 from lake.core.base.process_identity import host_name, process_name, still_runs
 from lake.core.base.units import format_time
@@ -25,6 +25,7 @@ from lake.core.io.storage.flock import locked
 
 LOCK = "lock"
 _LARGEST_OWNER = 4096
+_SIGNATURE = ("command", "host", "since", "process", "pid")
 _LOOK_SECONDS = 0.5
 _SWAP_SECONDS = 60.0
 
@@ -106,21 +107,21 @@ class StateFolder:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(owner).encode(), 0)
 
-    def owner(self) -> dict[str, Any]:
-        """Return the command, host, pid and start of the run that holds the lock; empty if they are not known."""
+    def owner(self) -> RunFacts:
+        """Return the run that holds the lock, as far as it is known."""
         try:
             data = self.read(LOCK, limit=_LARGEST_OWNER) or b""
             found = json.loads(data)
         except (CorruptFileError, ValueError, RecursionError):
-            return {}
+            return RunFacts()
         if not isinstance(found, dict):
-            return {}
-        owner = {name: found.get(name) for name in ("command", "host", "since", "pid")}
-        process = found.get("process")
-        texts = (process, owner["command"], owner["host"], owner["since"])
-        is_known = all(isinstance(text, str) for text in texts) and type(owner["pid"]) is int
+            return RunFacts()
+        command, host, since, process, pid = map(found.get, _SIGNATURE)
+        is_known = all(isinstance(text, str) for text in (command, host, since, process))
         # Between its start and its signature, a run has the lock with the signature of the last one.
-        return owner if is_known and still_runs(str(process)) is not False else {}
+        if not is_known or type(pid) is not int or still_runs(str(process)) is False:
+            return RunFacts()
+        return RunFacts(command=command, host=host, pid=pid, since=since)
 
     def _acquire(self, lock: ExitStack, descriptor: int, wait_ms: int) -> bool:
         until = self.clock.monotonic() + wait_ms / 1000

@@ -17,6 +17,7 @@ from lake.core.load.changelog_load.tasks import (
     write_changes,
 )
 from lake.core.load.ingest.execute import preview
+from lake.core.load.ingest.facts import IngestResult
 from lake.core.load.ingest.load import Load, SourceRun, run_load, run_source, warn_of_no_rows
 from lake.core.load.ingest.plan import IngestPlan
 from lake.core.load.ingest.rejects import RejectReport
@@ -88,7 +89,7 @@ class _ChangelogLoad(Load):
     """One load of a change log."""
 
     # A load that deletes by key alone does not know what was there.
-    nothing = LoadResult(rows_inserted=None, rows_updated=None)
+    nothing = LoadResult(counts=IngestResult(rows_inserted=None, rows_updated=None))
 
     def __init__(
         self, session: Session, load: ChangelogLoadPlan, plan: IngestPlan, operation_id: str
@@ -104,16 +105,15 @@ class _ChangelogLoad(Load):
         self.keep_rejects(written.rejects, schema, written.rows_read)
         if not written.files:
             warn_of_no_rows(self.session, self.plan)
-        return replace(
-            self.nothing,
-            data=written.data,
-            deletes=written.deletes,
+        counts = replace(
+            self.nothing.counts,
             rows_read=written.rows_read,
             rows_written=written.rows,
             rows_rejected=written.rejected,
-            changes_merged=written.merged if self._load.options.local_merge else None,
             deletes_ignored=written.ignored if self._load.options.ignore_deletes else None,
+            changes_merged=written.merged if self._load.options.local_merge else None,
         )
+        return LoadResult(data=written.data, deletes=written.deletes, counts=counts)
 
     @property
     def has_changes(self) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lake.core.base.choices import CHANGE_MODES
 from lake.core.base.errors import InvalidRequestError, RefusedError
 from lake.core.base.options import Option
 from lake.core.data.deletes.delta_writer import RETRACT, UPSERT, DeltaSettings, check_key
 from lake.core.data.deletes.writers import check_delete_files
+from lake.core.load.ingest.facts import ChangelogFacts, IngestFacts
 from lake.core.load.ingest.options import IngestOptions, Needs
 from lake.core.load.ingest.plan import IngestPlan, describe, plan_ingest
 from lake.core.load.upsert.options import EQUALITY, key_ids, unwanted_deletes
@@ -129,14 +129,14 @@ def plan_changelog_load(
     return ChangelogLoadPlan(ingest=plan, options=options, key=key)
 
 
-def describe_changes(plan: ChangelogLoadPlan) -> dict[str, Any]:
+def describe_changes(plan: ChangelogLoadPlan) -> IngestFacts:
     """Return the plan as it is shown."""
-    schema = plan.ingest.schema
-    return {
-        **describe(plan.ingest),
-        "changes_column": plan.options.changes_column,
-        "changes_mode": plan.options.changes_mode,
-        "ignore_deletes": plan.options.ignore_deletes,
-        **({"local_merge_bytes": plan.options.local_merge} if plan.options.local_merge else {}),
-        "key": [schema.find_column_name(column) for column in plan.key],
-    }
+    schema, options = plan.ingest.schema, plan.options
+    by_key = ChangelogFacts(
+        changes_column=options.changes_column,
+        changes_mode=options.changes_mode,
+        ignore_deletes=options.ignore_deletes,
+        local_merge_bytes=options.local_merge or None,
+        key=[str(schema.find_column_name(column)) for column in plan.key],
+    )
+    return replace(describe(plan.ingest), by_key=by_key)

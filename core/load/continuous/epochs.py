@@ -242,7 +242,7 @@ class Epochs:
     def _loaded(self, offer: Offer) -> Offer | None:
         """Load an offer, or leave out files that cannot be loaded; return what remains to be done of it."""
         if offer.is_settled:
-            return self._record(offer, Outcome(table=self.loader.table, status=Status.DONE))
+            return self._record(offer, Outcome(status=Status.DONE))
         try:
             return self._record(offer, self._load(offer))
         except RefusedError:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from lake.core.base.errors import StoppedError
 from lake.core.base.outcome import Outcome
+from lake.core.load.ingest.facts import IngestResult
 from lake.core.load.routing.execute import run_route
+from lake.core.load.routing.facts import RouteResult
 from lake.core.load.run import load, load_epoch
 
 if TYPE_CHECKING:
@@ -101,7 +103,9 @@ class Loader:
         outcome = load_epoch(self.session, load_once)
         if self.route is None:
             self._unreported.append(outcome)
-        if rejected := outcome.result.get("rows_rejected"):
+        result = outcome.result
+        rejected = result.rows_rejected if isinstance(result, IngestResult | RouteResult) else 0
+        if rejected:
             # Cron and services show warnings only.
             rows = "1 row was" if rejected == 1 else f"{rejected:,} rows were"
             self.session.warn(f"{options.part.epoch}: {rows} rejected, see {options.rejects_file}")

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lake.core.base.errors import (
     CorruptFileError,
@@ -16,8 +16,10 @@ from lake.core.base.errors import (
     ReportedError,
     StoppedError,
 )
+from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
+from lake.core.load.continuous.facts import InterruptedResult, StreamResult
 from lake.core.load.continuous.loader import Stopped, between_epochs, ending_in_order
 from lake.core.load.continuous.monitor import Monitor, Monitored
 from lake.core.load.continuous.totals import Totals
@@ -55,7 +57,7 @@ class ContinuousLoad(ABC, Generic[Work]):
     compactions: int = 0
     stopped_by: str | None = None
     base_snapshot_id: int | None = None
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    plan: Facts = NoFacts()
 
     @property
     def session(self) -> Session:
@@ -108,7 +110,7 @@ class ContinuousLoad(ABC, Generic[Work]):
         """Return what the file of metrics contains of this load."""
 
     @abstractmethod
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> StreamResult:
         """Return the result."""
 
     @property
@@ -139,8 +141,8 @@ class ContinuousLoad(ABC, Generic[Work]):
                     self.loader.report()
                 if self.totals.epochs:
                     # A stop's own result is that of its epoch only.
-                    own = {} if isinstance(error, StoppedError) else error.result or {}
-                    error.result = {**self.facts(), **own}
+                    own = None if isinstance(error, StoppedError) else error.result
+                    error.result = InterruptedResult(done=self.facts(), own=own)
                 with suppress(LakeError):
                     self.show(failed=True)
                 raise
@@ -240,11 +242,11 @@ class ContinuousLoad(ABC, Generic[Work]):
 
     def show(self, *, failed: bool = False) -> None:
         """Replace the file of metrics."""
-        facts = self.facts()
+        rows = self.totals.rows
         totals = {
-            "epochs_total": facts["epochs"],
-            "rows_total": facts.get("rows_written") or 0,
-            "rows_rejected_total": facts.get("rows_rejected") or 0,
+            "epochs_total": self.totals.epochs,
+            "rows_total": rows.rows_written if rows else 0,
+            "rows_rejected_total": rows.rows_rejected if rows else 0,
         }
         self._monitor.looked({**self.metrics(), **totals}, failed=failed)
 
@@ -258,12 +260,10 @@ class ContinuousLoad(ABC, Generic[Work]):
         snapshot_id = self.totals.snapshot_id
         ids: Sequence[int] = () if snapshot_id is None else (snapshot_id,)
         return Outcome(
-            table=self.table,
-            branch=self.stream.branch,
             status=status,
             operation_id=self.totals.operation_id,
             base_snapshot_id=self.base_snapshot_id,
             snapshot_ids=ids,
             plan=self.plan,
-            result={} if status is Status.DRY_RUN else self.facts(),
+            result=NoFacts() if status is Status.DRY_RUN else self.facts(),
         )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from lake.core.base.outcome import Outcome, Status
+from lake.core.load.continuous.facts import RoutedRows
+from lake.core.load.ingest.facts import IngestResult
+from lake.core.load.routing.facts import RoutedTable, RouteResult
 from lake.core.table.snapshots.streams import StreamEpoch
 from lake.core.transaction.commit.commit import CommitRequest, Committed, commit_snapshot
 from lake.core.transaction.commit.guards import StreamGuard
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Totals:
-    """What a run did, summed over its epochs; counts of rows are None if one epoch does not know them."""
+    """What a run did, summed over its epochs."""
 
     epochs: int = 0
     files: int = 0
@@ -27,8 +30,9 @@ class Totals:
     skipped: list[str] = field(default_factory=list)
     snapshot_id: int | None = None
     operation_id: str | None = None
-    counts: dict[str, int | None] = field(default_factory=dict)
-    tables: dict[str, dict[str, Any]] | None = None
+    rows: IngestResult | RoutedRows | None = None
+    # By name; None if rows are not divided among tables.
+    tables: dict[str, RoutedTable] | None = None
 
     def add(self, outcome: Outcome, files: int) -> None:
         """Add an epoch."""
@@ -40,29 +44,25 @@ class Totals:
         """Add the commits of an epoch that may not be complete."""
         self.snapshot_id = outcome.snapshot_ids[-1] if outcome.snapshot_ids else self.snapshot_id
         self.operation_id = outcome.operation_id or self.operation_id
-        for key, value in outcome.result.items():
-            before = self.counts.get(key, 0)
-            if isinstance(value, int) and before is not None:
-                self.counts[key] = before + value
-            elif value is None:
-                self.counts[key] = None
-        if self.tables is not None:
-            self._add_tables(outcome.result.get("tables", ()))
+        result, before = outcome.result, self.rows
+        if isinstance(result, IngestResult):
+            self.rows = (before if isinstance(before, IngestResult) else IngestResult()).plus(
+                result
+            )
+        elif isinstance(result, RouteResult):
+            before = before if isinstance(before, RoutedRows) else RoutedRows()
+            self.rows = RoutedRows(
+                rows_read=before.rows_read + result.rows_read,
+                rows_written=before.rows_written + result.rows_written,
+                rows_rejected=before.rows_rejected + result.rows_rejected,
+            )
+            self._add_tables(result.tables)
 
-    def _add_tables(self, items: Iterable[Mapping[str, Any]]) -> None:
+    def _add_tables(self, items: Sequence[RoutedTable]) -> None:
+        tables = self.tables = self.tables or {}
         for item in items:
-            before = (self.tables or {}).get(item["table"])
-            merged = dict(item)
-            if before is not None:
-                merged |= {
-                    "snapshot_id": item["snapshot_id"] or before["snapshot_id"],
-                    "rows": before["rows"] + item["rows"],
-                    "created": before["created"] or item["created"],
-                    "new_columns": [*before["new_columns"], *item["new_columns"]],
-                }
-                if item["error"] is None and Status.DONE in {before["status"], item["status"]}:
-                    merged["status"] = str(Status.DONE)
-            self.tables = {**(self.tables or {}), item["table"]: merged}
+            before = tables.get(item.table)
+            tables[item.table] = item if before is None else _merged(before, item)
 
     def mark(self, committed: Committed) -> None:
         """Add an epoch without rows, unless another run committed it."""
@@ -70,16 +70,17 @@ class Totals:
             self.epochs += 1
             self.snapshot_id = committed.snapshot_id
 
-    def facts(self) -> dict[str, Any]:
-        """Return the keys of the result."""
-        routed = {} if self.tables is None else {"tables": list(self.tables.values())}
-        return {
-            **self.counts,
-            **routed,
-            "epochs": self.epochs,
-            "files_loaded": self.files,
-            "files_set_aside": self.set_aside,
-        }
+
+def _merged(before: RoutedTable, table: RoutedTable) -> RoutedTable:
+    is_done = table.error is None and Status.DONE in {before.status, table.status}
+    return replace(
+        table,
+        snapshot_id=table.snapshot_id or before.snapshot_id,
+        rows=before.rows + table.rows,
+        created=before.created or table.created,
+        new_columns=[*before.new_columns, *table.new_columns],
+        status=str(Status.DONE) if is_done else table.status,
+    )
 
 
 def commit_mark(session: Session, table: Table, branch: str, epoch: StreamEpoch) -> Committed:

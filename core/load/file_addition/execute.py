@@ -12,6 +12,7 @@ from pyiceberg.table.update import (
 )
 
 from lake.core.base.errors import CommitConflictError
+from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status, first_rows
 from lake.core.load.file_addition.plan import AddPlan, refuse_known
 from lake.core.spec.properties.table_properties import NAME_MAPPING
@@ -113,14 +114,12 @@ def _outcome(
     rows, notes = first_rows(plan.rows(), _SHOWN, "files", every=session.settings.verbose)
     columns = ("file", "rows", "bytes", "partition", "in_table")
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=ancestry.head_id(plan.table.metadata, plan.branch),
         snapshot_ids=snapshot_ids,
         plan=plan.facts(),
-        result=plan.facts() if status is Status.DONE else {},
+        result=plan.facts() if status is Status.DONE else NoFacts(),
         notes=[*notes, *_owners(plan)],
         details=[Detail("files", columns, rows)] if rows else [],
     )

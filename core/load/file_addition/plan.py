@@ -19,6 +19,7 @@ from lake.core.data.columns.metrics import modes
 from lake.core.data.sources.discovery import PARQUET, find_sources
 from lake.core.io.storage.file_names import FileNames
 from lake.core.load.file_addition.columns import field_names
+from lake.core.load.file_addition.facts import AdditionFacts
 from lake.core.load.file_addition.footers import Target, describe
 from lake.core.spec.properties.table_properties import NAME_MAPPING
 from lake.core.spec.types.partition_paths import partition_path
@@ -62,18 +63,18 @@ class AddPlan:
     with_ids: int = 0
     own: frozenset[str] = field(default_factory=frozenset)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the plan by its names in the output."""
-        return {
-            "added_files": len(self.files),
-            "added_rows": sum(item.record_count for item in self.files),
-            "added_bytes": sum(item.size_bytes for item in self.files),
-            "partitions": len({item.partition for item in self.files}),
-            "files_with_ids": self.with_ids,
-            "sets_name_mapping": self.name_mapping is not None,
-            "files_in_table": len(self.own),
-            "files_elsewhere": len(self.files) - len(self.own),
-        }
+    def facts(self) -> AdditionFacts:
+        """Return the plan for the outcome."""
+        return AdditionFacts(
+            added_files=len(self.files),
+            added_rows=sum(item.record_count for item in self.files),
+            added_bytes=sum(item.size_bytes for item in self.files),
+            partitions=len({item.partition for item in self.files}),
+            files_with_ids=self.with_ids,
+            sets_name_mapping=self.name_mapping is not None,
+            files_in_table=len(self.own),
+            files_elsewhere=len(self.files) - len(self.own),
+        )
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return for each file: location, rows, bytes, partition, and whether it is in the table's folders."""

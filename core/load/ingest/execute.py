@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from lake.core.data.rows.reader import FileSlice, ReadSettings
 from lake.core.data.sources.batches import source_batches
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.tasks import Task
+from lake.core.load.ingest.facts import IngestFacts, IngestResult
 from lake.core.load.ingest.load import (
     Load,
     SourceRun,
@@ -85,9 +86,7 @@ class _Written:
         return [*self.files, *self.kept_files]
 
 
-def preview(
-    session: Session, plan: IngestPlan, described: Mapping[str, Any] | None = None
-) -> Outcome:
+def preview(session: Session, plan: IngestPlan, described: IngestFacts | None = None) -> Outcome:
     """Describe a plan without executing it, with the first rows of its text files.
 
     Args:
@@ -101,7 +100,7 @@ def preview(
             plan = replace(plan, removals=_replaced_partitions(session, plan))
         except BadInputError as error:
             problem = error
-    facts = {**(described or describe(plan)), "sample_rows": rows}
+    facts = replace(described or describe(plan), sample_rows=rows)
     columns = [
         [item.name, type_text(item.field_type), item.required] for item in plan.schema.fields
     ]
@@ -118,8 +117,6 @@ def preview(
         lost, notes = plan.removals.shown(verbose=session.settings.verbose)
         details.append(lost)
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=Status.NOTHING_TO_DO if plan.earlier.already else Status.DRY_RUN,
         base_snapshot_id=plan.base_snapshot_id,
         plan=facts,
@@ -214,10 +211,12 @@ class _Ingest(Load):
             _write_kept(self.session, plan, self.operation_id, written)
         return LoadResult(
             data=written.all_files,
-            rows_read=written.rows_read,
-            rows_written=written.rows,
-            rows_inserted=written.rows,
-            rows_rejected=written.rejected,
+            counts=IngestResult(
+                rows_read=written.rows_read,
+                rows_written=written.rows,
+                rows_inserted=written.rows,
+                rows_rejected=written.rejected,
+            ),
         )
 
     @property

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lake.core.base import locations
 from lake.core.base.options import Option
@@ -29,6 +29,7 @@ from lake.core.engine.tasks import (
     TaskFunction,
     TaskResult,
 )
+from lake.core.load.ingest.facts import IngestFacts
 from lake.core.load.ingest.options import OVERWRITE, OVERWRITE_WHERE, REPLACE
 from lake.core.load.ingest.payloads import ReceiveTask, SourceTask, WriteReport
 from lake.core.load.ingest.plan import IngestPlan, origin_of, tasks_for, wanted_tasks
@@ -198,7 +199,7 @@ def run_load(
     session: Session,
     plan: IngestPlan,
     start: Callable[[IngestPlan, str], Load],
-    shown: Mapping[str, Any],
+    shown: IngestFacts,
 ) -> Outcome:
     """Execute a load and return its outcome.
 

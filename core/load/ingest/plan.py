@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from lake.core.base.errors import (
     NotFoundError,
     RefusedError,
 )
+from lake.core.base.facts import EarlierRunFacts
 from lake.core.base.locations import canonical, parse, public_form
 from lake.core.base.options import Option
 from lake.core.base.process_identity import user_name
@@ -37,6 +38,13 @@ from lake.core.data.sources.discovery import CSV, Source, find_sources
 from lake.core.data.sources.text_format import UTF_8
 from lake.core.data.sources.type_notes import TypeNote
 from lake.core.engine.selection import engine_name
+from lake.core.load.ingest.facts import (
+    ColumnFacts,
+    IngestFacts,
+    RemovalFacts,
+    TypeNoteFacts,
+    WriteDefaultFacts,
+)
 from lake.core.load.ingest.options import (
     APPEND,
     OVERWRITE,
@@ -84,8 +92,9 @@ from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles, live_files
 from lake.core.table.snapshots.referenced_files import find_referenced
 from lake.core.table.snapshots.run_ids import COMMAND, SOURCE, SOURCE_DIGEST, USER, find_on_branch
+from lake.core.transaction.commit.guards import earlier_run
 from lake.core.transaction.commit.preconditions import check_commits, require_writable
-from lake.core.transaction.removals import NOT_KNOWN, Removals, removals_of
+from lake.core.transaction.removals import Removals, removals_of
 from lake.core.transaction.session import Session
 from lake.core.transaction.staging.claims import expired_base, find_staged_run
 from lake.core.transaction.staging.staged_run import StagedRun, shown_run
@@ -673,55 +682,53 @@ def _distinct(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _loaded_run(plan: IngestPlan) -> dict[str, Any]:
-    """Return when the run was loaded; None for what expired with its snapshot."""
-    options = plan.options
-    found = options.guard.find(plan.table.metadata, options.branch) if options.guard else None
-    return {
-        "run_id": options.part.epoch.stream if options.part.epoch else options.run_id,
-        "snapshot_id": str(found.snapshot_id) if found else None,
-        "committed_at": iso_time(found.timestamp_ms) if found else None,
-    }
+def _loaded_run(options: IngestOptions, table: Table) -> EarlierRunFacts:
+    run_id = options.part.epoch.stream if options.part.epoch else options.run_id
+    return earlier_run(options.guard, table, options.branch, run_id)
 
 
-def describe(plan: IngestPlan) -> dict[str, Any]:
+def _removed(plan: IngestPlan) -> RemovalFacts | None:
+    if plan.removals:
+        return RemovalFacts.from_removals(plan.removals)
+    return RemovalFacts() if plan.options.mode in REPLACING and not plan.table.creating else None
+
+
+def describe(plan: IngestPlan) -> IngestFacts:
     """Return the plan for the outcome."""
-    return {
-        "mode": plan.options.mode,
-        "creates_table": bool(plan.table.creating),
-        "sources": list(plan.options.sources) or [plan.options.from_table],
-        "files": plan.source_files,
-        "bytes": sum(unit.input_bytes for unit in plan.units),
-        "format": ", ".join(plan.formats) or None,
-        "delimiters": _distinct(
-            delimiter_of(file) for file in plan.text_files if file.format == CSV
-        ),
-        "encodings": _distinct(file.text.encoding or UTF_8 for file in plan.text_files),
-        "schema": [
-            {"name": item.name, "type": str(item.field_type), "required": item.required}
+    return IngestFacts(
+        mode=plan.options.mode,
+        creates_table=bool(plan.table.creating),
+        sources=list(plan.options.sources) or [plan.options.from_table],
+        files=plan.source_files,
+        bytes=sum(unit.input_bytes for unit in plan.units),
+        format=", ".join(plan.formats) or None,
+        delimiters=_distinct(delimiter_of(file) for file in plan.text_files if file.format == CSV),
+        encodings=_distinct(file.text.encoding or UTF_8 for file in plan.text_files),
+        schema=[
+            ColumnFacts(name=item.name, type=str(item.field_type), required=item.required)
             for item in plan.schema.fields
         ],
-        "new_columns": [
+        new_columns=[
             name for name in plan.schema.column_names if name not in plan.table.schema.column_names
         ],
-        "type_notes": [
-            {"column": item.column, "file": item.path, "row": item.row, "value": item.value}
+        type_notes=[
+            TypeNoteFacts(column=item.column, file=item.path, row=item.row, value=item.value)
             for item in plan.type_notes
         ],
-        "filled_columns": [] if plan.options.part.partial else sorted(plan.missing),
-        "write_defaults": [
-            {"name": name, "value": json.loads(text)} for name, text in plan.defaults.items()
+        filled_columns=[] if plan.options.part.partial else sorted(plan.missing),
+        write_defaults=[
+            WriteDefaultFacts(name=name, value=json.loads(text))
+            for name, text in plan.defaults.items()
         ],
-        "partition_spec": [
+        partition_spec=[
             f"{item.transform}({column_name(plan.schema, item.source_id)}) as {item.name}"
             for item in plan.table.spec.fields
         ],
-        "distribution": plan.distribution,
-        **({"sorted_by": described_order(plan.order, plan.schema)} if plan.order else {}),
-        "engine": plan.engine,
-        "removed_files": 0,
-        "rewritten_files": 0,
-        **({"loaded_run": _loaded_run(plan)} if plan.earlier.already else {}),
-        **(NOT_KNOWN if plan.options.mode in REPLACING and not plan.table.creating else {}),
-        **(plan.removals.facts() if plan.removals else {}),
-    }
+        distribution=plan.distribution,
+        sorted_by=described_order(plan.order, plan.schema) if plan.order else None,
+        engine=plan.engine,
+        removed_files=plan.removals.files if plan.removals else 0,
+        rewritten_files=plan.removals.rewritten_files if plan.removals else 0,
+        loaded_run=_loaded_run(plan.options, plan.table) if plan.earlier.already else None,
+        removed=_removed(plan),
+    )

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core.base import locations as paths
 from lake.core.base.errors import CommitConflictError, InvalidRequestError, RefusedError
+from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.process_identity import process_name
+from lake.core.load.ingest.facts import (
+    DiscardFacts,
+    DiscardResult,
+    IngestResult,
+    StagedRunFacts,
+)
 from lake.core.load.ingest.plan import IngestPlan, describe
 from lake.core.load.ingest.result import Landed, LoadResult, load_outcome
 from lake.core.table.manifests.data_files import DataFile
@@ -78,14 +85,17 @@ def publish_manifests(
 
 def as_staged(outcome: Outcome, staging: Staging) -> Outcome:
     """Add the ids by which a replay refers to the run to the outcome."""
-    names = _names(staging.run.marks.name) if staging.run else {}
-    return replace(outcome, result={**outcome.result, **names})
+    return outcome if staging.run is None else _with_names(outcome, staging.run.marks.name)
 
 
-def _names(name: RunName) -> dict[str, Any]:
+def _with_names(outcome: Outcome, name: RunName) -> Outcome:
+    return replace(outcome, result=replace(IngestResult.of(outcome.result), staged=_names(name)))
+
+
+def _names(name: RunName) -> StagedRunFacts:
     job_id, checkpoint_id = job_and_checkpoint(name)
     run_id = name if isinstance(name, str) else name.stream
-    return {"run_id": run_id, "job_id": job_id, "checkpoint_id": str(checkpoint_id)}
+    return StagedRunFacts(run_id=run_id, job_id=job_id, checkpoint_id=str(checkpoint_id))
 
 
 def finish_earlier(session: Session, plan: IngestPlan) -> Outcome | None:
@@ -112,8 +122,7 @@ def finish_earlier(session: Session, plan: IngestPlan) -> Outcome | None:
         _discard_leftovers(session, plan.table, plan.earlier.run)
         return None
     if plan.options.stage:
-        outcome = _outcome(plan, Status.NOTHING_TO_DO)
-        return replace(outcome, result={**outcome.result, **_names(plan.earlier.run.marks.name)})
+        return _with_names(_outcome(plan, Status.NOTHING_TO_DO), plan.earlier.run.marks.name)
     return _finish(session, plan, plan.earlier.run)
 
 
@@ -131,12 +140,11 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
         session.warn(f"run {run_id} is committed" if done else f"no run {run_id} is staged")
     if run is None or dry_run:
         return Outcome(
-            table=identifier,
             status=Status.NOTHING_TO_DO if run is None else Status.DRY_RUN,
-            plan={**names, "data_files": len(run.data), "delete_files": len(run.deletes)}
+            plan=DiscardFacts(run=names, data_files=len(run.data), delete_files=len(run.deletes))
             if run
-            else {},
-            result={**names, "removed_files": 0},
+            else NoFacts(),
+            result=DiscardResult(run=names),
         )
     discarded = discard_run(session, table, run.marks)
     if discarded.committed:
@@ -147,9 +155,8 @@ def discard(session: Session, identifier: str, run_id: str, *, dry_run: bool) ->
         )
     status = Status.PARTIAL if discarded.failed else Status.DONE
     return Outcome(
-        table=identifier,
         status=Status.NOTHING_TO_DO if discarded.committed and not discarded.files else status,
-        result={**names, "removed_files": discarded.files},
+        result=DiscardResult(run=names, removed_files=discarded.files),
     )
 
 
@@ -278,9 +285,11 @@ def _outcome(
     result = LoadResult(
         data=data,
         deletes=deletes,
-        rows_written=rows,
-        # A load that deletes by key alone does not know what was there.
-        rows_inserted=None if deletes else rows,
-        rows_updated=None if deletes else 0,
+        counts=IngestResult(
+            rows_written=rows,
+            # A load that deletes by key alone does not know what was there.
+            rows_inserted=None if deletes else rows,
+            rows_updated=None if deletes else 0,
+        ),
     )
     return load_outcome(plan, describe(plan), status, Landed(result, committed))

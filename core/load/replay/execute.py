@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lake.core.base import locations
 from lake.core.base.errors import CommitConflictError, LakeError
 from lake.core.base.outcome import Outcome, Status
+from lake.core.load.replay.facts import ReplayFacts, ReplayResult
 from lake.core.load.replay.model import (
     BROKEN,
     COMMITTED_LEFTOVER,
@@ -18,7 +19,7 @@ from lake.core.load.replay.model import (
     PendingJob,
     ReplayPlan,
 )
-from lake.core.load.replay.report import describe, left_runs
+from lake.core.load.replay.report import describe
 from lake.core.load.replay.snapshot_steps import ReplayStep, replay_steps, staged_steps
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.flink.commits import job_commit, max_committed
@@ -316,23 +317,21 @@ def _outcome(
         for item in plan.found
         if _name(item) not in names and (item.manifests or item.state == BROKEN)
     ]
-    result: dict[str, Any] = {
-        "committed_checkpoints": len(counted),
-        "skipped_checkpoints": len(skipped),
-        "data_files": sum(item.data_files for item in done),
-        "delete_files": sum(item.delete_files for item in done),
-    }
-    if plan.all_staged:
-        result["committed_runs"] = [item.marks.run_id for item in done if item.marks]
-        result["left_runs"] = left_runs(plan)
+    runs = [item.marks.run_id for item in done if item.marks]
+    result = ReplayResult(
+        committed_checkpoints=len(counted),
+        skipped_checkpoints=len(skipped),
+        data_files=sum(item.data_files for item in done),
+        delete_files=sum(item.delete_files for item in done),
+        committed_runs=runs if plan.all_staged else None,
+        left_runs=plan.left if plan.all_staged else None,
+    )
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=Status.PARTIAL if plan.left else status,
         operation_id=operation_id,
         base_snapshot_id=plan.base_snapshot_id,
         snapshot_ids=committed.snapshot_ids if committed else (),
-        plan={"checkpoints": describe(plan)},
+        plan=ReplayFacts(checkpoints=describe(plan)),
         result=result,
         warnings=[f"run {run.run_id} was left: {run.reason}" for run in plan.left],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lake.core.load.replay.facts import LeftRun
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.flink.state import FLINK_SINK, Checkpoint
 from lake.core.table.manifests.data_files import DATA
@@ -87,15 +88,6 @@ class PendingJob:
     job_id: str
     operator_id: str
     checkpoints: tuple[FoundCheckpoint, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftRun:
-    """A staged run that a replay of all staged runs does not commit: its id, its state, and the reason."""
-
-    run_id: str
-    state: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

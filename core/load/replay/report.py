@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from lake.core.base.facts import Facts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import format_duration
+from lake.core.load.replay.facts import (
+    CheckpointFacts,
+    JobFacts,
+    JobsResult,
+    PendingFacts,
+    ReplayFacts,
+)
 from lake.core.load.replay.model import (
     BROKEN,
     PARTIAL,
@@ -50,28 +58,23 @@ _STATUS = (
 )
 
 
-def describe(plan: ReplayPlan) -> list[dict[str, Any]]:
-    """Return every checkpoint as a row of the JSON output; ids are strings, times are of first manifests."""
+def describe(plan: ReplayPlan) -> list[CheckpointFacts]:
+    """Return every checkpoint as a row of the output; ids are strings."""
     return [
-        {
-            "job_id": item.job_id,
-            "operator_id": item.operator_id,
-            "checkpoint_id": str(item.checkpoint_id),
-            "attempt": item.attempt,
-            "state": item.state,
-            "data_files": item.data_files,
-            "delete_files": item.delete_files,
-            "rows": rows_of([item]),
-            "written_ms": _written_ms([item]),
-            "reason": item.reason,
-        }
+        CheckpointFacts(
+            job_id=item.job_id,
+            operator_id=item.operator_id,
+            checkpoint_id=str(item.checkpoint_id),
+            attempt=item.attempt,
+            state=item.state,
+            data_files=item.data_files,
+            delete_files=item.delete_files,
+            rows=rows_of([item]),
+            written_ms=_written_ms([item]),
+            reason=item.reason,
+        )
         for item in plan.found
     ]
-
-
-def left_runs(plan: ReplayPlan) -> list[dict[str, str]]:
-    """Return the staged runs that are not committed as rows of the JSON output."""
-    return [{"run_id": run.run_id, "state": run.state, "reason": run.reason} for run in plan.left]
 
 
 def rows_of(found: Iterable[FoundCheckpoint]) -> int:
@@ -93,20 +96,14 @@ def listing(session: Session, plan: ReplayPlan) -> Outcome:
 def preview(session: Session, plan: ReplayPlan) -> Outcome:
     """Return the outcome of a dry run: the checkpoints, and how much would be committed."""
     chosen = [item for job in plan.jobs for item in job.checkpoints]
-    outcome = _outcome(session, plan, Status.DRY_RUN, chosen)
-    if plan.all_staged:
-        outcome = replace(outcome, plan={**outcome.plan, "left_runs": left_runs(plan)})
-    return outcome
+    return _outcome(session, plan, Status.DRY_RUN, chosen)
 
 
 def with_details(session: Session, outcome: Outcome) -> Outcome:
     """Return the outcome of a replay with the table of its checkpoints, if nothing was committed."""
     explains = session.settings.verbose or outcome.status is not Status.DONE
-    return (
-        replace(outcome, details=_details(session, outcome.plan["checkpoints"]))
-        if explains
-        else outcome
-    )
+    rows = ReplayFacts.of(outcome.plan).checkpoints
+    return replace(outcome, details=_details(session, rows)) if explains else outcome
 
 
 def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
@@ -120,13 +117,11 @@ def status_by_job(session: Session, plan: ReplayPlan) -> Outcome:
         _status(job, _commit_of(commits, job), found.get(job, []), now_ms)
         for job in sorted({*found, *((c.job_id, c.operator_id or "") for c in commits)})
     ]
-    shown = [[_shown(job, column, job["age_seconds"]) for column in _STATUS] for job in jobs]
+    shown = [_shown(job, job.age_seconds, _STATUS) for job in jobs]
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=Status.DONE,
         base_snapshot_id=plan.base_snapshot_id,
-        result={"jobs": jobs},
+        result=JobsResult(jobs=jobs),
         details=[Detail("jobs", _STATUS, shown)],
     )
 
@@ -136,28 +131,24 @@ def _outcome(
 ) -> Outcome:
     rows = describe(plan)
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         base_snapshot_id=plan.base_snapshot_id,
-        plan={
-            "checkpoints": rows,
-            "pending": len(counted),
-            "data_files": sum(item.data_files for item in counted),
-            "delete_files": sum(item.delete_files for item in counted),
-            "rows": rows_of(counted),
-        },
+        plan=PendingFacts(
+            checkpoints=rows,
+            pending=len(counted),
+            data_files=sum(item.data_files for item in counted),
+            delete_files=sum(item.delete_files for item in counted),
+            rows=rows_of(counted),
+            left_runs=plan.left if plan.all_staged and status is Status.DRY_RUN else None,
+        ),
         details=_details(session, rows),
     )
 
 
-def _details(session: Session, rows: Sequence[dict[str, Any]]) -> list[Detail]:
+def _details(session: Session, rows: Sequence[CheckpointFacts]) -> list[Detail]:
     columns = _LONG if session.settings.verbose else _SHORT
     now_ms = session.clock.now_ms()
-    ages = [_age_seconds(row["written_ms"], now_ms) for row in rows]
-    shown = [
-        [_shown(row, name, age) for name in columns] for row, age in zip(rows, ages, strict=True)
-    ]
+    shown = [_shown(row, _age_seconds(row.written_ms, now_ms), columns) for row in rows]
     return [Detail("checkpoints", columns, shown)]
 
 
@@ -178,20 +169,20 @@ def _status(
     commit: JobCommit | None,
     found: Iterable[FoundCheckpoint],
     now_ms: int,
-) -> dict[str, Any]:
+) -> JobFacts:
     pending = [item for item in found if item.state == PENDING]
-    return {
-        "job_id": job[0],
-        "operator_id": job[1] or None,
-        "committed_checkpoint": str(commit.checkpoint_id) if commit else None,
-        "pending_checkpoints": _numbers(pending),
-        "unproven_checkpoints": _numbers(item for item in found if item.state == UNPROVEN),
-        "damaged_checkpoints": _numbers(item for item in found if item.state in {BROKEN, PARTIAL}),
-        "data_files": sum(item.data_files for item in pending),
-        "delete_files": sum(item.delete_files for item in pending),
-        "rows": rows_of(pending),
-        "age_seconds": _age_seconds(_written_ms(pending), now_ms),
-    }
+    return JobFacts(
+        job_id=job[0],
+        operator_id=job[1] or None,
+        committed_checkpoint=str(commit.checkpoint_id) if commit else None,
+        pending_checkpoints=_numbers(pending),
+        unproven_checkpoints=_numbers(item for item in found if item.state == UNPROVEN),
+        damaged_checkpoints=_numbers(item for item in found if item.state in {BROKEN, PARTIAL}),
+        data_files=sum(item.data_files for item in pending),
+        delete_files=sum(item.delete_files for item in pending),
+        rows=rows_of(pending),
+        age_seconds=_age_seconds(_written_ms(pending), now_ms),
+    )
 
 
 def _numbers(found: Iterable[FoundCheckpoint]) -> list[str]:
@@ -213,8 +204,8 @@ def _age_seconds(written_ms: int | None, now_ms: int) -> float | None:
     return None if written_ms is None else max(now_ms - written_ms, 0) / 1000
 
 
-def _shown(row: dict[str, Any], column: str, age: float | None) -> Any:
-    if column == "age":
-        return None if age is None else format_duration(age)
-    value = row[column]
-    return ", ".join(value) if isinstance(value, list) else value
+def _shown(row: Facts, age: float | None, columns: Sequence[str]) -> list[Any]:
+    values = {**row.document(), "age": None if age is None else format_duration(age)}
+    return [
+        ", ".join(value) if isinstance(value, list) else value for value in map(values.get, columns)
+    ]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from lake.core.base.errors import RefusedError
 from lake.core.load.replay.classification import Evidence
+from lake.core.load.replay.facts import LeftRun
 from lake.core.load.replay.model import (
     BROKEN,
     PARTIAL,
     PENDING,
     UNPROVEN,
     FoundCheckpoint,
-    LeftRun,
     PendingJob,
     ReplayPlan,
 )

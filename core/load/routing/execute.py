@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
 
@@ -21,11 +21,13 @@ from lake.core.base.errors import (
     RefusedError,
     StoppedError,
 )
+from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status, first_rows
 from lake.core.data.schemas.source_checks import SourceColumns, check_sources
 from lake.core.data.sources.discovery import ARROW
 from lake.core.data.sources.text_format import AS_SHOWN
+from lake.core.load.ingest.facts import IngestFacts, IngestResult
 from lake.core.load.ingest.options import IngestOptions
 from lake.core.load.ingest.rejects import (
     check_rejects,
@@ -33,6 +35,7 @@ from lake.core.load.ingest.rejects import (
     remove_rejects,
     write_rejects,
 )
+from lake.core.load.routing.facts import RoutedTable, RouteFacts, RouteResult, TableError
 from lake.core.load.routing.options import RouteOptions, refuse_others
 from lake.core.load.routing.split import Split, left_out, split_source
 from lake.core.load.routing.stream import Journal
@@ -51,28 +54,27 @@ _SHOWN = 20
 
 @dataclass(slots=True)
 class _Run:
-    """The tables that were loaded so far, as in the JSON output."""
+    """The tables that were loaded so far."""
 
-    tables: list[dict[str, Any]] = field(default_factory=list)
+    tables: list[RoutedTable] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
 
-    def result(self, split: Split) -> dict[str, Any]:
-        return {
-            "tables": self.tables,
-            "rows_read": split.rows_read,
-            "rows_written": sum(item["rows"] for item in self.tables if item["error"] is None),
-            "rows_rejected": split.rejects.rows,
-        }
+    def result(self, split: Split) -> RouteResult:
+        return RouteResult(
+            tables=self.tables,
+            rows_read=split.rows_read,
+            rows_written=sum(item.rows for item in self.tables if item.error is None),
+            rows_rejected=split.rejects.rows,
+        )
 
     @property
     def failed(self) -> int:
-        return sum(item["error"] is not None for item in self.tables)
+        return sum(item.error is not None for item in self.tables)
 
     @property
     def may_have_committed(self) -> bool:
         unknown = any(
-            item["error"] and item["error"]["kind"] == CommitUnknownError.kind
-            for item in self.tables
+            item.error and item.error.kind == CommitUnknownError.kind for item in self.tables
         )
         return bool(self.snapshots) or unknown
 
@@ -118,8 +120,7 @@ def run_route(
                 journal.begin([target.identifier for target in targets])
             loads = _Loads(session, options, by_key, landed, journal, dry_run)
             _load_all(loads, split, targets, run)
-    outcome = _outcome(session, options, route, split, run)
-    return _as_plan(outcome) if dry_run else outcome
+    return _outcome(session, options, route, split, run, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,9 @@ def _load_all(loads: _Loads, split: Split, targets: Sequence[Target], run: _Run)
                 session.interrupts.checkpoint()
                 same.refuse(target)
                 if loads.is_settled(target):
-                    run.tables.append(_settled(target))
+                    # An earlier run has loaded it.
+                    settled = RoutedTable(table=target.identifier, status=str(Status.NOTHING_TO_DO))
+                    run.tables.append(settled)
                     same.note(target)
                     continue
                 outcome = loads.load(target)
@@ -326,44 +329,43 @@ def _warn(
             session.warn(note.text)
 
 
-def _loaded(target: Target, outcome: Outcome) -> dict[str, Any]:
-    plan, status = outcome.plan, outcome.status
+def _loaded(target: Target, outcome: Outcome) -> RoutedTable:
+    plan, status = IngestFacts.of(outcome.plan), outcome.status
     changes = status is not Status.NOTHING_TO_DO
-    earlier = (plan.get("loaded_run") or {}).get("snapshot_id")
-    rows = target.rows if status is Status.DRY_RUN else outcome.result.get("rows_written", 0)
-    return {
-        "table": target.identifier,
-        "snapshot_id": str(outcome.snapshot_ids[-1]) if outcome.snapshot_ids else earlier,
-        "rows": rows if changes else 0,
-        "created": bool(plan.get("creates_table")) and changes,
-        "new_columns": list(plan.get("new_columns") or ()) if changes else [],
-        "status": str(status),
-        "error": None,
-    }
+    earlier = plan.loaded_run.snapshot_id if plan.loaded_run else None
+    written = IngestResult.of(outcome.result).rows_written
+    rows = target.rows if status is Status.DRY_RUN else written
+    return RoutedTable(
+        table=target.identifier,
+        snapshot_id=str(outcome.snapshot_ids[-1]) if outcome.snapshot_ids else earlier,
+        rows=rows if changes else 0,
+        created=plan.creates_table and changes,
+        new_columns=plan.new_columns if changes else (),
+        status=str(status),
+    )
 
 
-def _settled(target: Target) -> dict[str, Any]:
-    """Return what is reported of a table that an earlier run has loaded."""
-    return {**_failed(target, LakeError("")), "status": str(Status.NOTHING_TO_DO), "error": None}
-
-
-def _failed(target: Target, error: LakeError) -> dict[str, Any]:
-    return {
-        "table": target.identifier,
-        "snapshot_id": None,
-        "rows": 0,
-        "created": False,
-        "new_columns": [],
-        "status": error.status,
-        "error": {"kind": error.kind, "message": error.message, "hint": error.hint},
-    }
+def _failed(target: Target, error: LakeError) -> RoutedTable:
+    return RoutedTable(
+        table=target.identifier,
+        status=error.status,
+        error=TableError(kind=error.kind, message=error.message, hint=error.hint),
+    )
 
 
 def _outcome(
-    session: Session, options: IngestOptions, route: RouteOptions, split: Split, run: _Run
+    session: Session,
+    options: IngestOptions,
+    route: RouteOptions,
+    split: Split,
+    run: _Run,
+    *,
+    dry_run: bool,
 ) -> Outcome:
-    source, statuses = split.source, {item["status"] for item in run.tables}
-    if run.failed:
+    source, statuses = split.source, {item.status for item in run.tables}
+    if dry_run:
+        status = Status.DRY_RUN
+    elif run.failed:
         status = Status.PARTIAL
     elif statuses <= {Status.NOTHING_TO_DO}:
         status = Status.NOTHING_TO_DO
@@ -371,29 +373,20 @@ def _outcome(
         status = Status.DONE
     columns = ["table", "rows", "status", "new columns"]
     shown, notes = first_rows(run.tables, _SHOWN, "tables", every=session.settings.verbose)
-    rows = [
-        [item["table"], item["rows"], item["status"], ", ".join(item["new_columns"])]
-        for item in shown
-    ]
+    rows = [[item.table, item.rows, item.status, ", ".join(item.new_columns)] for item in shown]
+    result = run.result(split)
     return Outcome(
-        table=route.name,
-        branch=options.branch,
         status=status,
         snapshot_ids=run.snapshots,
-        plan={
-            "route": route.column,
-            "max_tables": route.max_tables,
-            "files": len(source.files),
-            "bytes": sum(file.size_bytes for file in source.files),
-            "run_id": options.run_id,
-        },
-        result=run.result(split),
+        plan=RouteFacts(
+            route=route.column,
+            max_tables=route.max_tables,
+            files=len(source.files),
+            bytes=sum(file.size_bytes for file in source.files),
+            run_id=options.run_id,
+            planned=result if dry_run else None,
+        ),
+        result=NoFacts() if dry_run else result,
         details=[Detail("tables", columns, rows)],
         notes=notes,
     )
-
-
-def _as_plan(outcome: Outcome) -> Outcome:
-    """Return the outcome of a dry run, whose result is what it plans."""
-    plan = {**outcome.plan, **outcome.result}
-    return replace(outcome, status=Status.DRY_RUN, plan=plan, result={})

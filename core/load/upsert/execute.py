@@ -23,6 +23,7 @@ from lake.core.base.progress import Meter, showing
 from lake.core.engine.tasks import ReduceFunction, Task, TaskFunction, TaskResult
 from lake.core.load.ingest.checksummed_batches import batch_file, batches_in
 from lake.core.load.ingest.execute import preview
+from lake.core.load.ingest.facts import ExaminedFacts, IngestResult
 from lake.core.load.ingest.load import (
     Load,
     SourceRun,
@@ -146,14 +147,18 @@ class _Source:
 
 def preview_upsert(session: Session, plan: UpsertPlan) -> Outcome:
     """Describe a plan without executing it."""
-    ingest, facts = plan.ingest, describe_upsert(plan)
+    ingest, examined = plan.ingest, None
     if not (ingest.earlier.needs_no_source or ingest.table.creating):
         head = ancestry.branch_head(ingest.table.metadata, ingest.options.branch)
-        facts |= rows_that_may_change(ingest.table, head)
-        if plan.deletes == EQUALITY:
-            # Deletes by key are written without reading the table.
-            facts |= {"examined_files": 0, "examined_partitions": []}
-    return preview(session, ingest, facts)
+        found = rows_that_may_change(ingest.table, head)
+        # Deletes by key are written without reading the table.
+        blind = plan.deletes == EQUALITY
+        examined = ExaminedFacts(
+            examined_files=0 if blind else found.files,
+            examined_partitions=[] if blind else [item.partition for item in found.partitions],
+            updated_rows_at_most=found.rows_at_most,
+        )
+    return preview(session, ingest, describe_upsert(plan, examined))
 
 
 def execute_upsert(session: Session, plan: UpsertPlan) -> Outcome:
@@ -237,16 +242,18 @@ class _Upsert(Load):
         return LoadResult(
             data=[*source.files, *(matched.kept if matched else [])],
             deletes=matched.deletes if matched else [],
-            rows_read=source.rows_read,
-            rows_written=written,
-            # A load that deletes by key alone does not know what was there.
-            rows_inserted=None if blind else written - updated,
-            rows_updated=None if blind else updated,
-            rows_deleted=self._rows_deleted(matched),
-            deletes_ignored=self._deletes_ignored(),
-            rows_rejected=source.rejected,
-            rows_stale=None if self.upsert.sequence is None else stale,
-            rows_skipped=source.rows_dropped if first else None,
+            counts=IngestResult(
+                rows_read=source.rows_read,
+                rows_written=written,
+                # A load that deletes by key alone does not know what was there.
+                rows_inserted=None if blind else written - updated,
+                rows_updated=None if blind else updated,
+                rows_rejected=source.rejected,
+                rows_deleted=self._rows_deleted(matched),
+                rows_stale=None if self.upsert.sequence is None else stale,
+                rows_skipped=source.rows_dropped if first else None,
+                deletes_ignored=self._deletes_ignored(),
+            ),
             base_snapshot_id=matched.base.snapshot_id if matched and matched.base else None,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.types import UnknownType
 
@@ -12,6 +12,7 @@ from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.data.deletes.writers import check_delete_files
 from lake.core.engine.selection import engine_name
+from lake.core.load.ingest.facts import ExaminedFacts, IngestFacts, UpsertFacts
 from lake.core.load.ingest.options import UPSERT, IngestOptions
 from lake.core.load.ingest.plan import IngestPlan, describe, plan_ingest
 from lake.core.load.upsert.options import (
@@ -297,35 +298,22 @@ def upsert_of_property(session: Session, plan: IngestPlan) -> UpsertOptions | No
     return UpsertOptions(deletes=EQUALITY)
 
 
-def _described_changes(plan: UpsertPlan) -> dict[str, Any]:
-    if (column := plan.options.changes_column) is None:
-        return {}
-    return {
-        "changes_column": column,
-        "changes_mode": "upsert",
-        "ignore_deletes": plan.options.ignore_deletes,
-    }
-
-
-def _described_merge(plan: UpsertPlan) -> dict[str, Any]:
-    options = plan.options
-    return {
-        **({"merge": options.merge} if plan.keeps_first or plan.is_partial else {}),
-        **({"null_overwrites": list(options.null_overwrites)} if options.null_overwrites else {}),
-        **({"sequence": options.sequence} if options.sequence else {}),
-        **({"match_where": options.match_where} if options.match_where else {}),
-    }
-
-
-def describe_upsert(plan: UpsertPlan) -> dict[str, Any]:
-    """Return the plan for the outcome."""
-    schema = plan.ingest.schema
-    return {
-        **describe(plan.ingest),
-        "key": [schema.find_column_name(column) for column in plan.key],
-        "order_by": [schema.find_column_name(column) for column in plan.order],
-        "deletes": plan.deletes,
-        **_described_merge(plan),
-        **_described_changes(plan),
-        "table_bytes": plan.table_bytes,
-    }
+def describe_upsert(plan: UpsertPlan, examined: ExaminedFacts | None = None) -> IngestFacts:
+    """Return the plan for the outcome; `examined` is for a dry run."""
+    schema, options = plan.ingest.schema, plan.options
+    is_log = options.changes_column is not None
+    by_key = UpsertFacts(
+        key=[str(schema.find_column_name(column)) for column in plan.key],
+        order_by=[str(schema.find_column_name(column)) for column in plan.order],
+        deletes=plan.deletes,
+        merge=options.merge if plan.keeps_first or plan.is_partial else None,
+        null_overwrites=list(options.null_overwrites) or None,
+        sequence=options.sequence or None,
+        match_where=options.match_where or None,
+        changes_column=options.changes_column,
+        changes_mode="upsert" if is_log else None,
+        ignore_deletes=options.ignore_deletes if is_log else None,
+        table_bytes=plan.table_bytes,
+        examined=examined,
+    )
+    return replace(describe(plan.ingest), by_key=by_key)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core.base.errors import NotFoundError, RefusedError
+from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import iso_time
 from lake.core.maintain.branching.commit import BRANCH, RefChange, commit_refs
 from lake.core.maintain.branching.descent import require_contents
+from lake.core.maintain.branching.facts import RefChangeFacts, RefFacts, RefsResult
 from lake.core.maintain.branching.tags import check_name, retention_text
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.snapshots import ancestry
@@ -38,16 +40,18 @@ class RefPlan:
     change: RefChange | None
     hidden: Sequence[int] = ()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> RefChangeFacts:
         """Return the plan by its names in the output."""
         change = self.change
-        return {
-            "ref": change.name if change else None,
-            "type": change.kind if change else None,
-            "from_snapshot": _id_text(change.before) if change else None,
-            "to_snapshot": _id_text(change.after) if change else None,
-            "hidden_snapshots": [str(item) for item in self.hidden],
-        }
+        if change is None:
+            return RefChangeFacts()
+        return RefChangeFacts(
+            ref=change.name,
+            type=change.kind,
+            from_snapshot=_id_text(change.before),
+            to_snapshot=_id_text(change.after),
+            hidden_snapshots=[str(item) for item in self.hidden],
+        )
 
 
 def _id_text(snapshot_id: int | None) -> str | None:
@@ -198,35 +202,34 @@ def _outcome(plan: RefPlan, table: Table, status: Status) -> Outcome:
     rows = _rows(table.metadata)
     is_list = plan.change is None and status is Status.DONE
     shown = [
-        [row["name"], row["type"], row["snapshot_id"], row["created"], retention_text(row)]
+        [row.name, row.type, row.snapshot_id, row.created, retention_text(row.max_ref_age_ms)]
         for row in rows
     ]
     return Outcome(
-        table=table.identifier,
         status=status,
         base_snapshot_id=ancestry.head_id(table.metadata, ancestry.MAIN),
-        plan={} if is_list else plan.facts(),
-        result={"refs": rows} | (plan.facts() if status is Status.DONE and not is_list else {}),
+        plan=NoFacts() if is_list else plan.facts(),
+        result=RefsResult(
+            refs=rows, change=plan.facts() if status is Status.DONE and not is_list else None
+        ),
         details=[Detail("refs", _COLUMNS, shown)] if is_list else [],
     )
 
 
-def _rows(metadata: TableMetadata) -> list[dict[str, Any]]:
+def _rows(metadata: TableMetadata) -> list[RefFacts]:
     known = ancestry.snapshots_by_id(metadata)
     rows = []
     for name, ref in metadata.refs.items():
         snapshot = known.get(ref.snapshot_id)
         rows.append(
-            {
-                "name": name,
-                "type": str(ref.snapshot_ref_type),
-                "snapshot_id": str(ref.snapshot_id),
-                "created": iso_time(snapshot.timestamp_ms) if snapshot else None,
-                "max_ref_age_ms": ref.max_ref_age_ms,
-                "max_snapshot_age_ms": ref.max_snapshot_age_ms,
-                "min_snapshots_to_keep": ref.min_snapshots_to_keep,
-            }
+            RefFacts(
+                name=name,
+                type=str(ref.snapshot_ref_type),
+                snapshot_id=str(ref.snapshot_id),
+                created=iso_time(snapshot.timestamp_ms) if snapshot else None,
+                max_ref_age_ms=ref.max_ref_age_ms,
+                max_snapshot_age_ms=ref.max_snapshot_age_ms,
+                min_snapshots_to_keep=ref.min_snapshots_to_keep,
+            )
         )
-    return sorted(
-        rows, key=lambda row: (row["name"] != ancestry.MAIN, row["type"], str(row["name"]))
-    )
+    return sorted(rows, key=lambda row: (row.name != ancestry.MAIN, row.type, row.name))

@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
 from lake.core.base.errors import CorruptFileError, NotFoundError, RefusedError
+from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.branching.commit import BRANCH, TAG, RefChange, commit_refs
 from lake.core.maintain.branching.descent import require_contents
+from lake.core.maintain.branching.facts import PickFacts
 from lake.core.maintain.branching.pick_checks import (
     require_counted_files,
     require_replaced_all,
@@ -87,18 +89,18 @@ class PickPlan:
         published = {PUBLISHED_WAP_ID: wap_id} if wap_id else {}
         return {PICKED_FROM: str(self.source.snapshot_id), **published}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> PickFacts:
         """Return the plan by its names in the output."""
         rows = sum(pc.sum(part.entries["record_count"]).as_py() or 0 for part in self.added)
-        return {
-            "source_snapshot": str(self.source.snapshot_id),
-            "operation": ancestry.operation_of(self.source),
-            "wap_id": wap_id_of(self.source),
-            "fast_forward": self.fast_forward,
-            "added_files": sum(part.entries.num_rows for part in self.added),
-            "added_rows": rows,
-            "removed_files": self.removed_files,
-        }
+        return PickFacts(
+            source_snapshot=str(self.source.snapshot_id),
+            operation=ancestry.operation_of(self.source),
+            wap_id=wap_id_of(self.source),
+            fast_forward=self.fast_forward,
+            added_files=sum(part.entries.num_rows for part in self.added),
+            added_rows=rows,
+            removed_files=self.removed_files,
+        )
 
 
 def wap_id_of(snapshot: Snapshot) -> str | None:
@@ -398,12 +400,10 @@ def _outcome(
 ) -> Outcome:
     facts = plan.facts()
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=plan.head.snapshot_id if plan.head else None,
         snapshot_ids=snapshot_ids,
         plan=facts,
-        result=facts if status is Status.DONE else {},
+        result=facts if status is Status.DONE else NoFacts(),
     )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core.base.errors import NotFoundError, RefusedError
+from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import format_time, iso_time
 from lake.core.maintain.branching.commit import BRANCH, RefChange, commit_refs
+from lake.core.maintain.branching.facts import RollbackFacts
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.flink.commits import JOB_ID
 from lake.core.table.snapshots import ancestry
@@ -55,18 +57,18 @@ class RollbackPlan:
         """Whether the branch already is at the snapshot."""
         return self.head.snapshot_id == self.target.snapshot_id
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> RollbackFacts:
         """Return the plan by its names in the output."""
         before, after = declared_totals(self.head), declared_totals(self.target)
-        return {
-            "from_snapshot": str(self.head.snapshot_id),
-            "to_snapshot": str(self.target.snapshot_id),
-            "rows_before": before["rows"],
-            "rows_before_at_most": before["rows_at_most"],
-            "rows_after": after["rows"],
-            "rows_after_at_most": after["rows_at_most"],
-            "hidden_snapshots": [str(item.snapshot_id) for item in self.hidden],
-        }
+        return RollbackFacts(
+            from_snapshot=str(self.head.snapshot_id),
+            to_snapshot=str(self.target.snapshot_id),
+            rows_before=before["rows"],
+            rows_before_at_most=before["rows_at_most"],
+            rows_after=after["rows"],
+            rows_after_at_most=after["rows_at_most"],
+            hidden_snapshots=[str(item.snapshot_id) for item in self.hidden],
+        )
 
 
 def earlier_snapshots(table: Table, *, branch: str) -> str:
@@ -155,14 +157,12 @@ def _outcome(plan: RollbackPlan, status: Status) -> Outcome:
         ]
         for item in plan.hidden
     ]
-    done = status is Status.DONE
+    facts = plan.facts()
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         base_snapshot_id=plan.head.snapshot_id,
-        plan=plan.facts(),
-        result=plan.facts() if done else {},
+        plan=facts,
+        result=facts if status is Status.DONE else NoFacts(),
         warnings=_warnings(plan) if not plan.is_empty else [],
         details=[Detail("snapshots that the branch no longer contains", _COLUMNS, rows)]
         if rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from lake.core.base.errors import InvalidRequestError, LakeError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.branching.commit import TAG
+from lake.core.maintain.branching.facts import TagsFacts
 from lake.core.maintain.branching.tags import execute, plan_tags
 from lake.core.table.flink.commits import job_commits
 from lake.core.table.snapshots import ancestry
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from lake.core.maintain.branching.tags import TagChanges
     from lake.core.table.catalogs.catalog import Table
     from lake.core.table.flink.state import Checkpoint
+    from lake.core.table.refs.facts import TagFacts
     from lake.core.transaction.session import Session
 
 Given = Mapping[tuple[str, str], "Checkpoint"]
@@ -102,7 +104,7 @@ def plan_savepoint_tags(
     return plan_tags(table, ids, branch=branch, retain_ms=retain_ms)
 
 
-def with_tags(
+def set_savepoint_tags(
     session: Session,
     outcome: Outcome,
     table: Table,
@@ -110,8 +112,8 @@ def with_tags(
     *,
     branch: str,
     retain_ms: int | None,
-) -> Outcome:
-    """Set the tags of savepoints after a replay, and return its outcome with them.
+) -> tuple[Outcome, Sequence[TagFacts]]:
+    """Set the tags of savepoints after a replay; return its outcome with the status after that, and the tags.
 
     The checkpoints remain committed if the tags cannot be set: then the outcome is partial, and says why.
 
@@ -127,16 +129,12 @@ def with_tags(
         text = (
             f"the checkpoints are committed, but not tagged: {error.message}; run the command again"
         )
-        return replace(
-            outcome,
-            status=Status.PARTIAL,
-            result={**outcome.result, "tags": []},
-            warnings=[*outcome.warnings, text],
-        )
+        warnings = [*outcome.warnings, text]
+        return replace(outcome, status=Status.PARTIAL, warnings=warnings), ()
     names = names_of(given)
-    rows = [row for row in tagged.result["tags"] if row["name"] in names]
+    tags = [tag for tag in TagsFacts.of(tagged.result).tags or () if tag.name in names]
     status = tagged.status if outcome.status is Status.NOTHING_TO_DO else outcome.status
-    return replace(outcome, status=status, result={**outcome.result, "tags": rows})
+    return replace(outcome, status=status), tags
 
 
 def _name(checkpoint: Checkpoint) -> str:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from lake.core.base.errors import (
     InvalidRequestError,
     NotFoundError,
     RefusedError,
 )
+from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import format_duration, iso_time
 from lake.core.maintain.branching.commit import TAG, RefChange, commit_refs
+from lake.core.maintain.branching.facts import TagsFacts
 from lake.core.table.catalogs.catalog import Table
+from lake.core.table.refs.facts import TagFacts
 from lake.core.table.refs.periods import Calendar, Period
 from lake.core.table.snapshots import ancestry
 
@@ -269,21 +272,19 @@ def list_tags(table: Table) -> Outcome:
 def _outcome(changes: TagChanges, status: Status, after: Table | None = None) -> Outcome:
     table = after or changes.table
     rows = _rows(table.metadata)
-    names = {"created": sorted(changes.wanted), "removed": sorted(changes.dropped)}
+    names = TagsFacts(created=sorted(changes.wanted), removed=sorted(changes.dropped))
     columns = ["tag", "snapshot_id", "committed_at", "retain"]
     return Outcome(
-        table=table.identifier,
-        branch=changes.branch,
         status=status,
         base_snapshot_id=ancestry.head_id(table.metadata, changes.branch),
-        plan=names if status is not Status.DONE or after else {},
-        result={"tags": rows} | (names if after else {"created": [], "removed": []}),
+        plan=names if status is not Status.DONE or after else NoFacts(),
+        result=replace(names if after else TagsFacts(), tags=rows),
         details=[
             Detail(
                 "tags",
                 columns,
                 [
-                    [row["name"], row["snapshot_id"], row["created"], retention_text(row)]
+                    [row.name, row.snapshot_id, row.created, retention_text(row.max_ref_age_ms)]
                     for row in rows
                 ],
             )
@@ -293,7 +294,7 @@ def _outcome(changes: TagChanges, status: Status, after: Table | None = None) ->
     )
 
 
-def _rows(metadata: TableMetadata) -> list[dict[str, Any]]:
+def _rows(metadata: TableMetadata) -> list[TagFacts]:
     known = ancestry.snapshots_by_id(metadata)
     found = [
         (known.get(ref.snapshot_id), name, ref)
@@ -302,23 +303,22 @@ def _rows(metadata: TableMetadata) -> list[dict[str, Any]]:
     ]
     found.sort(key=lambda item: (-(item[0].timestamp_ms if item[0] else 0), item[1]))
     return [
-        {
-            "name": name,
-            "snapshot_id": str(ref.snapshot_id),
-            "created": iso_time(snapshot.timestamp_ms) if snapshot else None,
-            "max_ref_age_ms": ref.max_ref_age_ms,
-        }
+        TagFacts(
+            name=name,
+            snapshot_id=str(ref.snapshot_id),
+            created=iso_time(snapshot.timestamp_ms) if snapshot else None,
+            max_ref_age_ms=ref.max_ref_age_ms,
+        )
         for snapshot, name, ref in found
     ]
 
 
-def retention_text(row: Mapping[str, Any]) -> str | None:
+def retention_text(max_age_ms: int | None) -> str | None:
     """Return the age at which expiry drops a ref, for people; None for the table's property."""
-    retained = row["max_ref_age_ms"]
-    if retained is None:
+    if max_age_ms is None:
         return None
-    days, rest = divmod(retained, _DAY_MS)
-    return format_duration(retained / 1000) if rest else f"{days}d"
+    days, rest = divmod(max_age_ms, _DAY_MS)
+    return format_duration(max_age_ms / 1000) if rest else f"{days}d"
 
 
 def _known(table: Table) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from lake.core.base.progress import Meter, shown
 from lake.core.io.avro.container import runs
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.maintain.checking import entries, footers, values
+from lake.core.maintain.checking.facts import CheckResult
 from lake.core.maintain.checking.findings import (
     ERROR,
     MOST_DESCRIBED,
@@ -113,54 +115,51 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
         )
     return _outcome(
         session,
-        table.identifier,
         level,
         found,
         table.metadata.current_snapshot_id,
-        {
-            "snapshots": len(table.metadata.snapshots),
-            "manifests": check.manifests.num_rows,
-            "entries": check.entries,
-            "files": check.files,
-        },
+        CheckResult(
+            snapshots=len(table.metadata.snapshots),
+            manifests=check.manifests.num_rows,
+            entries=check.entries,
+            files=check.files,
+        ),
     )
 
 
-def check_numbers(
-    session: Session, identifier: str, level: Level, error: OutOfRangeError
-) -> Outcome:
+def check_numbers(session: Session, level: Level, error: OutOfRangeError) -> Outcome:
     """Report numbers by which a table cannot be loaded; nothing else of it is read."""
     found = Findings.of(Finding("C008", place, text) for place, text in error.found)
-    nothing = dict.fromkeys(("snapshots", "manifests", "entries", "files"), 0)
-    return _outcome(session, identifier, level, found, None, nothing)
+    return _outcome(session, level, found, None, CheckResult())
 
 
 def _outcome(
     session: Session,
-    identifier: str,
     level: Level,
     found: Findings,
     snapshot_id: int | None,
-    read: Mapping[str, int],
+    read: CheckResult,
 ) -> Outcome:
     errors, warnings = found.count(ERROR), found.count(WARNING)
     status = Status.DAMAGED if errors else Status.SUSPECT if warnings else Status.DONE
     rows = found.rows()
     columns = ("code", "severity", "place", "message", "effect", "remedy")
     described, hidden = first_rows(rows, _SHOWN, "findings", every=session.settings.verbose)
-    table_rows = [[row[key] for key in columns] for row in described]
+    table_rows = [
+        [row.code, row.severity, row.place, row.message, row.effect, row.remedy]
+        for row in described
+    ]
     return Outcome(
-        table=identifier,
         status=status,
         base_snapshot_id=snapshot_id,
-        result={
-            "level": level.name.lower(),
-            "findings": rows,
-            "errors": errors,
-            "warnings": warnings,
-            "notes": found.count(NOTE),
-            **read,
-        },
+        result=replace(
+            read,
+            level=level.name.lower(),
+            findings=rows,
+            errors=errors,
+            warnings=warnings,
+            notes=found.count(NOTE),
+        ),
         details=[Detail("findings", columns, table_rows, vertical=True)] if rows else [],
         notes=hidden,
     )

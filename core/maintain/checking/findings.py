@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from lake.core.maintain.checking.facts import FindingFacts
 
 # The most findings of one code that are described; the others are counted.
 MOST_DESCRIBED = 1000
@@ -200,19 +202,19 @@ class Findings:
             number for code, number in self.counts.items() if KINDS[code].severity == severity
         )
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[FindingFacts]:
         """Return the described findings with what their codes mean, errors first."""
         order = (ERROR, WARNING, NOTE)
         found = sorted(self.described, key=lambda item: order.index(KINDS[item.code].severity))
         return [
-            {
-                "code": item.code,
-                "severity": KINDS[item.code].severity,
-                "place": item.place,
-                "message": item.message,
-                "effect": KINDS[item.code].effect,
-                "remedy": KINDS[item.code].remedy,
-                "repair": KINDS[item.code].repair,
-            }
+            FindingFacts(
+                code=item.code,
+                severity=KINDS[item.code].severity,
+                place=item.place,
+                message=item.message,
+                effect=KINDS[item.code].effect,
+                remedy=KINDS[item.code].remedy,
+                repair=KINDS[item.code].repair,
+            )
             for item in found
         ]

@@ -18,9 +18,9 @@ from lake.core.data.rows.partition_statistics import check_statistics_columns
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.maintain.checking.findings import Finding
 from lake.core.table.catalogs.errors import catalog_errors
-from lake.core.table.catalogs.metadata_size import heavy_metadata_bytes
 from lake.core.table.catalogs.shared_locations import names_of_table
 from lake.core.table.metadata.files import read_metadata
+from lake.core.table.metadata.size import heavy_metadata_bytes
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
@@ -37,7 +37,7 @@ def surrounding_findings(table: Table) -> Iterator[Finding]:
     Raises:
         StorageError: the storage does not answer.
     """
-    if size := heavy_metadata_bytes(table):
+    if size := heavy_metadata_bytes(table.metadata_location, table.storage):
         yield Finding("G004", table.metadata_location, f"has {format_size(size)}")
     yield from _log(table)
     yield from _neighbours(table)

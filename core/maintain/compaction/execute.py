@@ -16,12 +16,14 @@ from lake.core.base.errors import (
     LakeError,
     RefusedError,
 )
+from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status, first_rows
 from lake.core.base.units import format_size
 from lake.core.data.rows.reader import FileSlice
 from lake.core.engine.tasks import Task
 from lake.core.maintain.compaction import dangling_deletes as dangling
 from lake.core.maintain.compaction.dangling_deletes import dangling_deletes
+from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
 from lake.core.maintain.compaction.grouping import FileGroup
 from lake.core.maintain.compaction.plan import CompactionPlan, plan_compaction
 from lake.core.maintain.compaction.rewrite import Rewriter, Rewritten
@@ -42,64 +44,35 @@ _ROUNDS = 2
 # With a busy concurrent writer the head often changes before the commit; rewritten files are worth more attempts.
 _COMMIT_TRIES = 3
 _SHOWN_GROUPS = 50
-# The columns of a dry run's table, by the keys of a group.
-_COLUMNS = {
-    "number": "group",
-    "partition": "partition",
-    "files": "files",
-    "bytes": "bytes",
-    "rows": "rows",
-    "expected_output_files": "output files",
-    "reasons": "reason",
-}
+# The columns of a dry run's tables.
+_COLUMNS = ("group", "partition", "files", "bytes", "rows", "output files", "reason")
 _LEFT_COLUMNS = ("reason", "partition", "files", "bytes")
 
 
 @dataclass(slots=True)
 class _Tally:
-    """The totals over all commits and both rounds."""
+    """What was committed in both rounds."""
 
-    files_in: int = 0
-    files_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    rows_in: int = 0
-    rows_out: int = 0
-    rows_dropped: int = 0
-    deletes_out: int = 0
+    totals: CompactionResult = field(default_factory=CompactionResult)
     groups: int = 0
-    failed: int = 0
     snapshot_ids: list[int] = field(default_factory=list)
     operation_id: str | None = None
 
     def add(self, groups: Sequence[Rewritten], committed: Committed, operation_id: str) -> None:
         """Add the groups of a successful commit."""
         self.snapshot_ids.append(committed.snapshot_id)
-        self.deletes_out += _removed_deletes(committed)
         self.operation_id = self.operation_id or operation_id
         self.groups += len(groups)
+        totals = self.totals
+        totals.removed_delete_files += _removed_deletes(committed)
         for item in groups:
-            self.files_in += item.group.files.num_rows
-            self.bytes_in += item.group.bytes
-            self.files_out += len(item.files)
-            self.bytes_out += sum(file.size_bytes for file in item.files)
-            self.rows_in += item.rows + item.dropped
-            self.rows_dropped += item.dropped
-            self.rows_out += sum(file.record_count for file in item.files)
-
-    def facts(self) -> dict[str, int]:
-        """Return the totals for the outcome."""
-        return {
-            "rewritten_files": self.files_in,
-            "added_files": self.files_out,
-            "rewritten_bytes": self.bytes_in,
-            "added_bytes": self.bytes_out,
-            "removed_delete_files": self.deletes_out,
-            "rows_in": self.rows_in,
-            "rows_out": self.rows_out,
-            "rows_dropped_by_deletes": self.rows_dropped,
-            "failed_groups": self.failed,
-        }
+            totals.rewritten_files += item.group.files.num_rows
+            totals.rewritten_bytes += item.group.bytes
+            totals.added_files += len(item.files)
+            totals.added_bytes += sum(file.size_bytes for file in item.files)
+            totals.rows_in += item.rows + item.dropped
+            totals.rows_dropped_by_deletes += item.dropped
+            totals.rows_out += sum(file.record_count for file in item.files)
 
 
 def _removed_deletes(committed: Committed) -> int:
@@ -118,14 +91,24 @@ def preview(plan: CompactionPlan, *, verbose: bool = False, explain: bool = Fals
         explain: also list the files that are left alone, by reason and partition.
     """
     outcome = _outcome(plan, Status.DRY_RUN)
-    groups = outcome.plan["file_groups"]
+    groups = CompactionFacts.of(outcome.plan).file_groups
     shown, notes = first_rows(groups, _SHOWN_GROUPS, "groups", every=verbose)
     # The partition of an unpartitioned table has no name.
-    keys = [key for key in _COLUMNS if key != "partition" or any(item[key] for item in groups)]
+    named = any(group.partition for group in groups)
     rows = [
-        [", ".join(item[key]) if key == "reasons" else item[key] for key in keys] for item in shown
+        (
+            group.number,
+            *([group.partition] if named else []),
+            group.files,
+            group.bytes,
+            group.rows,
+            group.expected_output_files,
+            ", ".join(group.reasons),
+        )
+        for group in shown
     ]
-    details = [Detail("groups", [_COLUMNS[key] for key in keys], rows)]
+    columns = [name for name in _COLUMNS if name != "partition" or named]
+    details = [Detail("groups", columns, rows)]
     if explain:
         # The partitions with the most files are the ones that are asked about.
         alone = sorted(plan.explained(), key=lambda item: -item[2])
@@ -166,8 +149,8 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
         # Groups that were committed stay committed; the files of the others were removed.
         stopped = True
         session.warn(f"stopped before {run.next_step}: {error.message}")
-        run.tally.failed = len(plan.groups) - run.tally.groups
-    status = Status.PARTIAL if stopped or run.tally.failed else Status.DONE
+        run.tally.totals.failed_groups = len(plan.groups) - run.tally.groups
+    status = Status.PARTIAL if stopped or run.tally.totals.failed_groups else Status.DONE
     if not run.tally.snapshot_ids:
         status = Status.NOTHING_TO_DO
     return _outcome(plan, status, run.tally, run.tally.operation_id)
@@ -201,7 +184,7 @@ class _Run:
         for _ in range(_ROUNDS):
             self.session.interrupts.checkpoint()
             conflicting = self._round()
-            self.tally.failed = len(conflicting)
+            self.tally.totals.failed_groups = len(conflicting)
             if not conflicting or not self._plan_again(conflicting):
                 break
         if self._conflict is not None and not self.tally.snapshot_ids:
@@ -420,7 +403,7 @@ def _more_files(plan: CompactionPlan, tally: _Tally | None) -> list[str]:
     by_size = sum(group.output_files for group in plan.groups)
     after = sum(group.expected_files for group in plan.groups)
     if tally is not None:
-        before, after = tally.files_in, tally.files_out
+        before, after = tally.totals.rewritten_files, tally.totals.added_files
     if after <= before:
         return []
     cause = f"the target size is {format_size(plan.options.target_size)}"
@@ -437,13 +420,11 @@ def _outcome(
     operation_id: str | None = None,
 ) -> Outcome:
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=plan.base.snapshot_id if plan.base else None,
         snapshot_ids=tally.snapshot_ids if tally else [],
         warnings=_more_files(plan, tally),
         plan=plan.facts(),
-        result=tally.facts() if tally else {},
+        result=tally.totals if tally else NoFacts(),
     )

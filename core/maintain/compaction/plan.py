@@ -19,6 +19,7 @@ from lake.core.base.options import Option
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.sorting.sort_keys import RowOrder, described_order
+from lake.core.maintain.compaction.facts import CompactionFacts, GroupFacts, LeftAlone
 from lake.core.maintain.compaction.grouping import (
     MORE_PARTITIONS,
     FileGroup,
@@ -156,35 +157,35 @@ class CompactionPlan:
     def _entries(self, spec_id: int) -> pa.Table:
         return self.found.by_spec[spec_id] if self.found else pa.table({})
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> CompactionFacts:
         """Return the plan's figures for the outcome."""
         places = [group.files.select(["spec_id", "place"]) for group in self.groups]
-        limit = self.options.max_files
         files = pa.concat_tables([_NO_PLACES, *places], promote_options="permissive")
-        return {
-            "groups": len(self.groups),
-            "input_files": files.num_rows,
-            "input_bytes": self.input_bytes,
-            "input_delete_files": len(self.deletes(files)),
-            "expected_output_files": sum(group.output_files for group in self.groups),
-            **({"sorted_by": described_order(self.order, self.table.schema)} if self.order else {}),
-            **({} if limit is None else {"remaining_files": self.remaining_files}),
-            **({} if self.busy_partitions is None else {"busy_partitions": self.busy_partitions}),
-            "file_groups": self.group_facts(),
-            "left_alone": {
-                reason: {
-                    "files": files.num_rows,
-                    "bytes": pc.sum(files[_SIZE]).as_py(),
-                    **(self._in_more_partitions() if reason == MORE_PARTITIONS else {}),
-                }
-                for reason, files in self.left_alone.items()
+        return CompactionFacts(
+            groups=len(self.groups),
+            input_files=files.num_rows,
+            input_bytes=self.input_bytes,
+            input_delete_files=len(self.deletes(files)),
+            expected_output_files=sum(group.output_files for group in self.groups),
+            sorted_by=described_order(self.order, self.table.schema) if self.order else None,
+            remaining_files=None if self.options.max_files is None else self.remaining_files,
+            busy_partitions=self.busy_partitions,
+            file_groups=self._groups(),
+            left_alone={
+                reason: self._left_alone(reason, files) for reason, files in self.left_alone.items()
             },
-            "total_data_files": self.found.count if self.found else 0,
-            "total_files_size": self.found.bytes if self.found else 0,
-        }
+            total_data_files=self.found.count if self.found else 0,
+            total_files_size=self.found.bytes if self.found else 0,
+        )
 
-    def _in_more_partitions(self) -> dict[str, int]:
-        return {"expected_output_files": self.more_partitions, "spec_id": self.spec.spec_id}
+    def _left_alone(self, reason: str, files: pa.Table) -> LeftAlone:
+        moved = reason == MORE_PARTITIONS
+        return LeftAlone(
+            files=files.num_rows,
+            bytes=pc.sum(files[_SIZE]).as_py(),
+            expected_output_files=self.more_partitions if moved else None,
+            spec_id=self.spec.spec_id if moved else None,
+        )
 
     def explained(self) -> list[tuple[str, str, int, int]]:
         """Return why files are left alone: the reason, the partition, the files in it and their bytes."""
@@ -215,19 +216,18 @@ class CompactionPlan:
             for spec_id, entries in by_spec.items()
         }
 
-    def group_facts(self) -> list[dict[str, Any]]:
-        """Return what is known about each group; `partition` is None if its files are in several partitions."""
+    def _groups(self) -> list[GroupFacts]:
         known = self._partitions()
         return [
-            {
-                "number": group.number,
-                "partition": _common_partition(group, known),
-                "files": group.files.num_rows,
-                "bytes": group.bytes,
-                "rows": group.rows,
-                "expected_output_files": group.output_files,
-                "reasons": group.reasons(self.options),
-            }
+            GroupFacts(
+                number=group.number,
+                partition=_common_partition(group, known),
+                files=group.files.num_rows,
+                bytes=group.bytes,
+                rows=group.rows,
+                expected_output_files=group.output_files,
+                reasons=group.reasons(self.options),
+            )
             for group in self.groups
         ]
 

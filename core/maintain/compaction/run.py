@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.compaction.execute import execute, preview
+from lake.core.maintain.compaction.facts import CompactionFacts
 from lake.core.maintain.compaction.options import compaction_options
 from lake.core.maintain.compaction.plan import plan_compaction
 from lake.core.maintain.compaction.triggers import (
@@ -16,7 +18,7 @@ from lake.core.maintain.compaction.triggers import (
     since_compaction,
     why_nothing_was_compacted,
 )
-from lake.core.spec.expressions.conditions import Evaluation
+from lake.core.spec.expressions.conditions import ConditionFacts, Evaluation
 from lake.core.table.snapshots import ancestry
 from lake.core.transaction.locks.table_lock import with_table_lock
 
@@ -109,14 +111,19 @@ class Compaction:
         evaluation = Evaluation(self.condition, values)
         if evaluation.is_due:
             outcome = compact()
-            return replace(outcome, plan={**evaluation.facts(), **outcome.plan})
+            return replace(outcome, plan=_with_condition(outcome.plan, evaluation.facts()))
         return Outcome(
-            table=table.identifier,
-            branch=self.branch,
             status=Status.NOTHING_TO_DO,
             base_snapshot_id=ancestry.head_id(table.metadata, self.branch),
             plan=evaluation.facts(),
         )
+
+
+def _with_condition(plan: Facts, condition: ConditionFacts) -> Facts:
+    """Return the plan of a compaction that was due; what was found under the lock is newer."""
+    if isinstance(plan, CompactionFacts):
+        return replace(plan, condition=plan.condition or condition)
+    return plan if isinstance(plan, ConditionFacts) else condition
 
 
 def compaction_after_epochs(
@@ -140,7 +147,8 @@ def compaction_after_epochs(
 
     def compact() -> Outcome:
         outcome = compaction.run(session.table(table))
-        reason, alone = why_nothing_was_compacted(outcome), set(outcome.plan.get("left_alone", ()))
+        reason = why_nothing_was_compacted(outcome)
+        alone = set(CompactionFacts.of(outcome.plan).left_alone)
         if reason is not None and alone not in reported and not quiet:
             reported.append(alone)
             session.note(reason, {"left_alone": ", ".join(sorted(alone))})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import natural_number
+from lake.core.maintain.compaction.facts import CompactionFacts
 from lake.core.maintain.compaction.grouping import (
     FEW_FILES,
     MORE_FILES,
@@ -104,12 +105,12 @@ def since_compaction(metadata: TableMetadata, *, branch: str, now_ms: int) -> di
 def why_nothing_was_compacted(outcome: Outcome) -> str | None:
     """Return why the compaction after a commit rewrote nothing; None if it was not due, or rewrote something."""
     plan = outcome.plan
-    if outcome.status is not Status.NOTHING_TO_DO or not plan.get("is_due") or plan.get("groups"):
+    if outcome.status is not Status.NOTHING_TO_DO or not isinstance(plan, CompactionFacts):
         return None
-    alone = [f"{_ALONE[name]}: {item['files']:,}" for name, item in plan["left_alone"].items()]
-    files = f"data files: {plan['total_data_files']:,}" + (
-        f" ({', '.join(alone)})" if alone else ""
-    )
+    if plan.groups:
+        return None
+    alone = [f"{_ALONE[name]}: {item.files:,}" for name, item in plan.left_alone.items()]
+    files = f"data files: {plan.total_data_files:,}" + (f" ({', '.join(alone)})" if alone else "")
     return f"{Option.THEN_COMPACT} is true, but nothing was compacted; {files}"
 
 

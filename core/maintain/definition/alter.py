@@ -29,11 +29,13 @@ from lake.core.base.errors import (
     InvalidRequestError,
     RefusedError,
 )
+from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.data.schemas.evolution import schema_changes
 from lake.core.data.schemas.new_tables import warn_of_similar_names
 from lake.core.maintain.definition.create import refuse_types
+from lake.core.maintain.definition.facts import AlterationFacts
 from lake.core.maintain.definition.layout import evolved_order, evolved_spec
 from lake.core.maintain.definition.schema_edits import SchemaEdits, edited, renamed_columns
 from lake.core.spec.properties.table_properties import (
@@ -195,38 +197,38 @@ class AlterPlan:
             updates.append(SetDefaultSortOrderUpdate(sort_order_id=self.order.order_id))
         return requirements, updates
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> AlterationFacts:
         """Return the changes by their names in the output."""
         metadata, before = self.table.metadata, self.table.schema
         known = frozenset(before.field_ids)
         names = renamed_columns(before, self.schema)
-        return {
-            "added_columns": [
+        return AlterationFacts(
+            added_columns=[
                 str(self.schema.find_column_name(one))
                 for one in self.schema.field_ids
                 if one not in known
             ],
-            "renamed_columns": {old: new for old, new in names.items() if new is not None},
-            "dropped_columns": [old for old, new in names.items() if new is None],
-            "widened_columns": {
+            renamed_columns={old: new for old, new in names.items() if new is not None},
+            dropped_columns=[old for old, new in names.items() if new is None],
+            widened_columns={
                 str(before.find_column_name(one)): str(self.schema.find_type(one))
                 for one in self.schema.field_ids
                 if one in known
                 and before.find_type(one).is_primitive
                 and before.find_type(one) != self.schema.find_type(one)
             },
-            "partition_by": partition_terms(self.spec, self.schema)
+            partition_by=partition_terms(self.spec, self.schema)
             if self.spec.spec_id != metadata.default_spec_id
             else None,
-            "sort_by": sort_terms(self.order, self.schema)
+            sort_by=sort_terms(self.order, self.schema)
             if self.order.order_id != metadata.default_sort_order_id
             else None,
-            "set": dict(self.set_properties),
-            "unset": list(self.unset),
-            "format_version": self.format_version
+            set=dict(self.set_properties),
+            unset=list(self.unset),
+            format_version=self.format_version
             if self.format_version != metadata.format_version
             else None,
-        }
+        )
 
 
 def _has_same_columns(one: Schema, other: Schema) -> bool:
@@ -428,12 +430,11 @@ def _planned_again(session: Session, now: Table, alteration: Alteration) -> Alte
 
 def _outcome(plan: AlterPlan, status: Status) -> Outcome:
     facts = plan.facts()
-    rows = [[name, _text(value)] for name, value in facts.items() if value]
+    rows = [[name, _text(value)] for name, value in facts.document().items() if value]
     return Outcome(
-        table=plan.table.identifier,
         status=status,
         plan=facts,
-        result=facts if status is Status.DONE else {},
+        result=facts if status is Status.DONE else NoFacts(),
         details=[Detail("changes", ("change", "value"), rows)] if status is Status.DRY_RUN else [],
     )
 

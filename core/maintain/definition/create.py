@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import AssertCreate
@@ -17,11 +16,13 @@ from lake.core.base.errors import (
     RefusedError,
     unknown_column,
 )
+from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.data.schemas.new_tables import new_table, schema_like
 from lake.core.data.schemas.remains import remains_in_folder
-from lake.core.maintain.definition.describe import column_rows
+from lake.core.maintain.definition.describe import column_facts
+from lake.core.maintain.definition.facts import CreationFacts
 from lake.core.spec.properties.table_properties import FORMAT_VERSION
 from lake.core.spec.types.transform_syntax import partition_terms, sort_terms
 from lake.core.spec.types.type_syntax import parse_columns
@@ -196,23 +197,22 @@ def _outcome(table: Table, status: Status) -> Outcome:
     facts = _facts(table)
     shown = status is Status.DRY_RUN
     columns = ("column", "type", "nullable", "key")
-    rows = [[row["name"], row["type"], not row["required"], row["key"]] for row in facts["columns"]]
+    rows = [[item.name, item.type, not item.required, item.key] for item in facts.columns]
     return Outcome(
-        table=table.identifier,
         status=status,
         plan=facts,
-        result=facts if status is Status.DONE else {},
+        result=facts if status is Status.DONE else NoFacts(),
         details=[Detail("columns", columns, rows)] if shown else [],
     )
 
 
-def _facts(table: Table) -> dict[str, Any]:
+def _facts(table: Table) -> CreationFacts:
     metadata, schema = table.metadata, table.schema
-    return {
-        "location": metadata.location,
-        "format_version": metadata.format_version,
-        "columns": column_rows(schema),
-        "partition_by": partition_terms(table.spec, schema),
-        "sort_by": sort_terms(metadata.sort_order(), schema),
-        "properties": dict(table.properties),
-    }
+    return CreationFacts(
+        location=metadata.location,
+        format_version=metadata.format_version,
+        columns=column_facts(schema),
+        partition_by=partition_terms(table.spec, schema),
+        sort_by=sort_terms(metadata.sort_order(), schema),
+        properties=dict(table.properties),
+    )

@@ -1,22 +1,21 @@
-"""Definitions of tables as JSON-ready values."""
+"""Definitions of tables as facts."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyiceberg.schema import Schema
 
+from lake.core.maintain.definition.facts import ColumnFacts
 from lake.core.spec.types.type_text import type_text
 
 
-def column_rows(schema: Schema) -> list[dict[str, Any]]:
+def column_facts(schema: Schema) -> list[ColumnFacts]:
     """Return the top-level columns of a schema."""
     return [
-        {
-            "name": item.name,
-            "type": type_text(item.field_type),
-            "required": item.required,
-            "key": item.field_id in schema.identifier_field_ids,
-        }
+        ColumnFacts(
+            name=item.name,
+            type=type_text(item.field_type),
+            required=item.required,
+            key=item.field_id in schema.identifier_field_ids,
+        )
         for item in schema.fields
     ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,10 +21,12 @@ from lake.core.base.errors import (
     RefusedError,
     StoppedError,
 )
+from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.maintain.definition.entries import change_entry
+from lake.core.maintain.definition.facts import DropFacts, DropResult
 from lake.core.spec.properties.table_properties import GC_ENABLED
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.shared_locations import (
@@ -63,18 +64,18 @@ class DropPlan:
     spared: int = 0
     unreadable: tuple[str, ...] = ()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> DropFacts:
         """Return the plan by its names in the output."""
         files = self.files
-        return {
-            "location": self.table.metadata.location,
-            "metadata_location": self.table.metadata_location,
-            "snapshots": len(self.table.metadata.snapshots),
-            "purge": files is not None,
-            "files": 0 if files is None else files.num_rows,
-            "bytes": 0 if files is None else int(pc.sum(files["bytes"]).as_py() or 0),
-            "spared_files": self.spared,
-        }
+        return DropFacts(
+            location=self.table.metadata.location,
+            metadata_location=self.table.metadata_location,
+            snapshots=len(self.table.metadata.snapshots),
+            purge=files is not None,
+            files=0 if files is None else files.num_rows,
+            bytes=0 if files is None else int(pc.sum(files["bytes"]).as_py() or 0),
+            spared_files=self.spared,
+        )
 
 
 def plan_drop(
@@ -223,8 +224,8 @@ def _execute(session: Session, plan: DropPlan) -> Outcome:
         return _purge(session, plan, plan.files)
     if plan.files is None:
         # The location that is reported is the one by which the table can be registered again.
-        dropped = _drop_newest(session, table)
-        return _outcome(replace(plan, table=dropped), Status.DONE)
+        dropped = replace(plan, table=_drop_newest(session, table))
+        return _outcome(dropped, Status.DONE, DropResult(plan=dropped.facts()))
     if not _drop_entry(session, table):
         # Another process may have renamed the table, and its files would still be needed.
         raise CommitUnknownError(
@@ -277,8 +278,8 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
             {"metadata_location": table.metadata_location},
         )
     failed: list[str] = []
+    result = DropResult(plan=plan.facts())
     meter = Meter("deleting files", tasks=files.num_rows)
-    deleted = 0
     with shown(session.progress, meter):
         for kind, paths in _steps(files):
             if failed and kind == _METADATA:
@@ -290,29 +291,28 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
                 except StoppedError:
                     session.warn(f"not all files of the table were deleted; to go on, {again}")
                     raise
-                _require_unchanged(session, plan, deleted)
+                _require_unchanged(session, table, result)
                 batch = paths[start : start + _BATCH]
                 outcome = table.storage.delete(batch)
                 failed += outcome.failed
-                deleted += len(batch) - len(outcome.failed)
+                result.deleted_files += len(batch) - len(outcome.failed)
     if failed:
         session.warn(
             f"{len(failed)} files could not be deleted, e.g. {failed[0]}; the metadata file stays: to try again, "
             f"{again}"
         )
     elif not dropped and session.catalog.exists(table.identifier):
-        raise _changed(plan, deleted)
-    status = Status.PARTIAL if failed else Status.DONE
-    return _outcome(plan, status, deleted=deleted, failed=failed)
+        raise _changed(table, result)
+    result.failed_deletes = len(failed)
+    return _outcome(plan, Status.PARTIAL if failed else Status.DONE, result)
 
 
-def _require_unchanged(session: Session, plan: DropPlan, deleted: int) -> None:
+def _require_unchanged(session: Session, table: Table, result: DropResult) -> None:
     """Check that no process registered the table again, or committed to it in a Hadoop catalog, meanwhile."""
-    table = plan.table
     if not session.catalog.has_entries:
         # check: folder-unchanged-at-purge
         if table.refreshed().metadata_location != table.metadata_location:
-            raise _changed(plan, deleted)
+            raise _changed(table, result)
         return
     try:
         now = session.catalog.load(table.identifier)
@@ -320,26 +320,25 @@ def _require_unchanged(session: Session, plan: DropPlan, deleted: int) -> None:
         return
     if now.metadata.table_uuid == table.metadata.table_uuid:  # check: not-registered-again
         raise _stopped(
-            plan,
-            deleted,
-            f"another process registered {table.identifier} again after {deleted} of its files were deleted",
+            result,
+            f"another process registered {table.identifier} again after {result.deleted_files} of its files were "
+            "deleted",
             hint="if the files are to be deleted, run the command again",
         )
 
 
-def _changed(plan: DropPlan, deleted: int) -> CommitConflictError:
+def _changed(table: Table, result: DropResult) -> CommitConflictError:
     return _stopped(
-        plan,
-        deleted,
-        f"another writer changed {plan.table.identifier} after {deleted} of its files were deleted; the table still "
-        "exists, without these files",
+        result,
+        f"another writer changed {table.identifier} after {result.deleted_files} of its files were deleted; the "
+        "table still exists, without these files",
         hint="end its writers, and run the command again",
     )
 
 
-def _stopped(plan: DropPlan, deleted: int, message: str, *, hint: str) -> CommitConflictError:
+def _stopped(result: DropResult, message: str, *, hint: str) -> CommitConflictError:
     error = CommitConflictError(message, hint=hint)
-    error.result = {**plan.facts(), "deleted_files": deleted, "failed_deletes": 0}
+    error.result = result
     return error
 
 
@@ -355,10 +354,7 @@ def _steps(files: pa.Table) -> Iterator[tuple[str, list[str]]]:
         yield kind, last
 
 
-def _outcome(
-    plan: DropPlan, status: Status, *, deleted: int = 0, failed: list[str] | None = None
-) -> Outcome:
-    facts = plan.facts()
+def _outcome(plan: DropPlan, status: Status, result: DropResult | None = None) -> Outcome:
     warnings = []
     if plan.spared:
         warnings.append(
@@ -377,15 +373,11 @@ def _outcome(
             for row in counts.to_pylist()
         ]
         details = [Detail("files", ("kind", "files", "bytes"), rows)]
-    done = status in {Status.DONE, Status.PARTIAL}
     return Outcome(
-        table=plan.table.identifier,
         status=status,
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
-        plan=facts,
-        result={**facts, "deleted_files": deleted, "failed_deletes": len(failed or ())}
-        if done
-        else {},
+        plan=plan.facts(),
+        result=result or NoFacts(),
         warnings=warnings,
         details=details,
     )

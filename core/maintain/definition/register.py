@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core.base import locations
 from lake.core.base.errors import (
@@ -17,11 +17,13 @@ from lake.core.base.errors import (
     NotFoundError,
     RefusedError,
 )
+from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.io.storage.storage import Storage
-from lake.core.maintain.definition.describe import column_rows
+from lake.core.maintain.definition.describe import column_facts
 from lake.core.maintain.definition.entries import change_entry, refuse_folders
+from lake.core.maintain.definition.facts import RegistrationFacts
 from lake.core.spec.properties.table_properties import DELETE_OLD_METADATA, GC_ENABLED
 from lake.core.table.catalogs.catalog import Table, split_identifier
 from lake.core.table.catalogs.errors import catalog_errors
@@ -66,19 +68,19 @@ class RegistrationPlan:
     exists: bool = False
     protect: bool = False
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> RegistrationFacts:
         """Return the plan by its names in the output."""
         totals = declared_totals(self.metadata.current_snapshot())
-        return {
-            "metadata_location": self.location,
-            "location": self.metadata.location,
-            "table_uuid": str(self.metadata.table_uuid),
-            "format_version": self.metadata.format_version,
-            "columns": column_rows(self.metadata.schema()),
-            "snapshots": len(self.metadata.snapshots),
-            "rows": totals["rows"],
-            "rows_at_most": totals["rows_at_most"],
-        }
+        return RegistrationFacts(
+            metadata_location=self.location,
+            location=self.metadata.location,
+            table_uuid=str(self.metadata.table_uuid),
+            format_version=self.metadata.format_version,
+            columns=column_facts(self.metadata.schema()),
+            snapshots=len(self.metadata.snapshots),
+            rows=totals["rows"],
+            rows_at_most=totals["rows_at_most"],
+        )
 
 
 def plan_registration(
@@ -310,9 +312,8 @@ def _write_protected(session: Session, plan: RegistrationPlan) -> RegistrationPl
 def _outcome(plan: RegistrationPlan, status: Status) -> Outcome:
     facts = plan.facts()
     return Outcome(
-        table=plan.identifier,
         status=status,
         base_snapshot_id=plan.metadata.current_snapshot_id,
         plan=facts,
-        result=facts if status is Status.DONE else {},
+        result=facts if status is Status.DONE else NoFacts(),
     )

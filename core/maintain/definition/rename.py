@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from lake.core.base.errors import NotFoundError, RefusedError
+from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.definition.entries import change_entry, refuse_folders
+from lake.core.maintain.definition.facts import RenameFacts
 from lake.core.table.catalogs.catalog import Table, split_identifier
 from lake.core.transaction.session import Session
 
@@ -57,11 +59,10 @@ def execute(session: Session, table: Table, name: str, *, dry_run: bool) -> Outc
 
 
 def _outcome(table: Table, name: str, status: Status) -> Outcome:
-    facts = {"from": table.identifier, "to": name, "location": table.metadata.location}
+    facts = RenameFacts(before=table.identifier, after=name, location=table.metadata.location)
     return Outcome(
-        table=table.identifier,
         status=status,
         base_snapshot_id=table.metadata.current_snapshot_id,
         plan=facts,
-        result=facts if status is Status.DONE else {},
+        result=facts if status is Status.DONE else NoFacts(),
     )

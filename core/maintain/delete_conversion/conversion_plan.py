@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.base.arrow import one_array
+from lake.core.base.facts import Facts
 from lake.core.data.rows.live_slices import parts_by_rows, slices_at
 from lake.core.data.rows.reader import FileSlice
 from lake.core.maintain.delete_conversion.converted import EVERY_RUN, Converted, added_by
+from lake.core.maintain.delete_conversion.facts import ConversionFacts, ConversionResult
 from lake.core.maintain.delete_conversion.plan import (
     DeletePlan,
     Written,
@@ -237,25 +239,25 @@ class ConversionPlan(DeletePlan):
         """Additional entries of the snapshot's summary."""
         return {} if self.record is None else self.record.summary()
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ConversionFacts:
         """Return the plan's figures for the outcome."""
-        return {
-            "equality_deletes": len(self.chosen),
-            "equality_rows": sum(item.record_count for item in self.chosen),
-            "data_files": len(self.files),
-            "remaining_files": self.remaining,
-            "input_bytes": self.input_bytes,
-            "kind": self.kind,
-        }
+        return ConversionFacts(
+            equality_deletes=len(self.chosen),
+            equality_rows=sum(item.record_count for item in self.chosen),
+            data_files=len(self.files),
+            remaining_files=self.remaining,
+            input_bytes=self.input_bytes,
+            kind=self.kind,
+        )
 
-    def result(self, written: Written) -> dict[str, int]:
-        """Return the figures of what was done."""
-        return {
-            "removed_equality_deletes": len(self.chosen),
-            "added_deletes": len(written.deletes),
-            "changed_data_files": len(written.hit),
-            "deleted_rows": written.rows,
-        }
+    def result(self, before: Facts, written: Written) -> ConversionResult:
+        """Return what was done, together with what was done before."""
+        done = ConversionResult.of(before)
+        done.removed_equality_deletes += len(self.chosen)
+        done.added_deletes += len(written.deletes)
+        done.changed_data_files += len(written.hit)
+        done.deleted_rows += written.rows
+        return done
 
 
 def plan_conversion(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lake.core.base.errors import CommitUnknownError, LakeError
+from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Meter, showing
 from lake.core.data.deletes.writers import check_delete_files
 from lake.core.data.rows.reader import ReadSettings
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.engine.tasks import Task
+from lake.core.maintain.delete_conversion.facts import ConversionResult, RewriteResult
 from lake.core.maintain.delete_conversion.plan import DeletePlan, Written
 from lake.core.maintain.delete_conversion.tasks import ConvertTask, convert
 from lake.core.table.snapshots import ancestry
@@ -92,7 +93,7 @@ class _Run:
         self._remaining: frozenset[DeleteFile] = frozenset()
         self._files = 0
         self._per_commit = 0
-        self._result: Counter[str] = Counter()
+        self._result: ConversionResult | RewriteResult | None = None
 
     def all_commits(self, table: Table) -> None:
         """Commit parts of the work until nothing remains or a limit is reached."""
@@ -127,7 +128,7 @@ class _Run:
             self._operation_id = operation_id
         self.snapshot_ids += committed.snapshot_ids
         self._files += part.size
-        self._result.update(part.result(written))
+        self._result = part.result(self._result or NoFacts(), written)
         self._remaining = self._left(plan) - frozenset(part.chosen)
         return committed.table if self._remaining and part.size else None
 
@@ -150,11 +151,13 @@ class _Run:
     def outcome(self, *, stopped: bool) -> Outcome:
         """Return what was done, with the delete files of the first plan that remain."""
         assert self._shown is not None  # noqa: S101 - the first plan was made
-        if not self.snapshot_ids:
+        if self._result is None:
             return _outcome(self._shown, Status.NOTHING_TO_DO)
-        result = {**self._result, "remaining_deletes": len(self._remaining)}
+        self._result.remaining_deletes = len(self._remaining)
         status = Status.PARTIAL if stopped else Status.DONE
-        return _outcome(self._shown, status, result, self._operation_id, tuple(self.snapshot_ids))
+        return _outcome(
+            self._shown, status, self._result, self._operation_id, tuple(self.snapshot_ids)
+        )
 
 
 def _write(session: Session, plan: DeletePlan, operation_id: str) -> Written:
@@ -212,17 +215,15 @@ def _commit(session: Session, plan: DeletePlan, written: Written, operation_id: 
 def _outcome(
     plan: DeletePlan,
     status: Status,
-    result: Mapping[str, int] | None = None,
+    result: Facts | None = None,
     operation_id: str | None = None,
     snapshot_ids: tuple[int, ...] = (),
 ) -> Outcome:
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=plan.base_id,
         snapshot_ids=snapshot_ids,
         plan=plan.facts(),
-        result=result or {},
+        result=result or NoFacts(),
     )

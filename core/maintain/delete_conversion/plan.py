@@ -5,13 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from lake.core.base.errors import RefusedError
+from lake.core.base.facts import Facts
 from lake.core.data.rows.reader import FileSlice
+from lake.core.maintain.delete_conversion.facts import (
+    ConversionFacts,
+    ConversionResult,
+    RewriteFacts,
+    RewriteResult,
+)
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.properties.table_properties import FILE
@@ -127,12 +134,12 @@ class DeletePlan(ABC):
         return {}
 
     @abstractmethod
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ConversionFacts | RewriteFacts:
         """Return the plan's figures for the outcome."""
 
     @abstractmethod
-    def result(self, written: Written) -> dict[str, Any]:
-        """Return the figures of what was done."""
+    def result(self, before: Facts, written: Written) -> ConversionResult | RewriteResult:
+        """Return what was done, together with what earlier parts of the same plan did before."""
 
 
 def in_partitions(found: LiveFiles, where: str | None) -> Mask:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from lake.core.base.facts import Facts
 from lake.core.data.rows.live_slices import slices_at
 from lake.core.data.rows.reader import FileSlice
+from lake.core.maintain.delete_conversion.facts import RewriteFacts, RewriteResult
 from lake.core.maintain.delete_conversion.plan import (
     DeletePlan,
     Written,
@@ -205,28 +207,28 @@ class RewritePlan(DeletePlan):
             data_sequence_number=max(item.sequence_number for item in (*self.chosen, *self.read)),
         )
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> RewriteFacts:
         """Return the plan's figures for the outcome."""
-        return {
-            "position_deletes": len(self.chosen),
-            "position_rows": sum(item.record_count for item in self.chosen),
-            "dangling": self.dangling,
-            "data_files": len(self.files),
-            "remaining_files": self.remaining,
-            "input_bytes": self.input_bytes,
-            "kind": self.kind,
-            "granularity": self.granularity,
-        }
+        return RewriteFacts(
+            position_deletes=len(self.chosen),
+            position_rows=sum(item.record_count for item in self.chosen),
+            dangling=self.dangling,
+            data_files=len(self.files),
+            remaining_files=self.remaining,
+            input_bytes=self.input_bytes,
+            kind=self.kind,
+            granularity=self.granularity,
+        )
 
-    def result(self, written: Written) -> dict[str, int]:
-        """Return the figures of what was done."""
-        return {
-            "removed_position_deletes": len(self.chosen),
-            "added_deletes": len(written.deletes),
-            "deleted_rows": written.rows,
-            "dropped_rows": sum(item.record_count for item in {*self.chosen, *self.read})
-            - written.rows,
-        }
+    def result(self, before: Facts, written: Written) -> RewriteResult:
+        """Return what was done, together with what was done before."""
+        done = RewriteResult.of(before)
+        done.removed_position_deletes += len(self.chosen)
+        done.added_deletes += len(written.deletes)
+        done.deleted_rows += written.rows
+        read = sum(item.record_count for item in {*self.chosen, *self.read})
+        done.dropped_rows += read - written.rows
+        return done
 
 
 def plan_rewrite(

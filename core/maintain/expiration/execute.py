@@ -8,8 +8,9 @@ state. Only then are files deleted, each below the table's own roots.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +34,7 @@ from lake.core.base.errors import (
 )
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.maintain.expiration import journal
+from lake.core.maintain.expiration.facts import ExpirationFacts
 from lake.core.maintain.expiration.journal_recovery import JournalRecovery
 from lake.core.maintain.expiration.plan import (
     ExpirationPlan,
@@ -54,7 +56,17 @@ from lake.core.table.snapshots.run_ids import runs_noted_in_expiry
 from lake.core.table.snapshots.streams import streams_noted_in_expiry
 from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
 from lake.core.transaction.garbage.file_deletion import Removed, delete_files
-from lake.core.transaction.garbage.reachability import FILES, KINDS, Garbage, Reachability
+from lake.core.transaction.garbage.reachability import (
+    DATA_FILE,
+    EQUALITY_DELETE,
+    FILES,
+    MANIFEST,
+    MANIFEST_LIST,
+    POSITION_DELETE,
+    STATISTICS,
+    Garbage,
+    Reachability,
+)
 from lake.core.transaction.session import Session
 
 if TYPE_CHECKING:
@@ -67,8 +79,6 @@ _MINUTE_MS = 60_000
 def preview(plan: ExpirationPlan) -> Outcome:
     """Return a dry run's outcome."""
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=Status.DRY_RUN,
         base_snapshot_id=plan.base_snapshot_id,
         plan=_plan_facts(plan),
@@ -94,10 +104,10 @@ def execute(session: Session, plan: ExpirationPlan, operation_id: str | None = N
     if not plan.keep_files:
         JournalRecovery(session, plan.table).finish(plan.table, removed)
     if not (removed.files or removed.failed):
-        return _outcome(plan, Status.NOTHING_TO_DO, _result(removed))
+        return _outcome(plan, Status.NOTHING_TO_DO, removed)
     session.warn(f"deleted {removed.files} files that an earlier run had left")
     status = Status.PARTIAL if removed.failed else Status.DONE
-    return _outcome(plan, status, _result(removed))
+    return _outcome(plan, status, removed)
 
 
 def _commit_and_delete(
@@ -116,11 +126,8 @@ def _commit_and_delete(
         complete = False
     if not plan.keep_files:
         _explain(session, plan, attempt, removed)
-    result = _result(
-        removed, snapshots=len(attempt.removed_snapshots), refs=len(attempt.removed_refs)
-    )
     status = Status.DONE if complete and not removed.failed else Status.PARTIAL
-    return _outcome(plan, status, result, attempt.operation_id)
+    return _outcome(plan, status, removed, attempt)
 
 
 @dataclass(slots=True)
@@ -350,47 +357,50 @@ def _readable_with(metadata: TableMetadata, before: TableMetadata) -> TableMetad
 # Reporting
 
 
-def _counts(plan: ExpirationPlan) -> dict[str, int]:
-    files = {kind: 0 if plan.keep_files else plan.garbage.count(kind) for kind in KINDS}
-    return {
-        "snapshots": len(plan.retention.expired),
-        "refs": len(plan.retention.removed_refs),
-        **files,
-        "bytes": 0 if plan.keep_files else plan.garbage.bytes,
-    }
+def _plan_facts(plan: ExpirationPlan) -> ExpirationFacts:
+    deletes, retention = not plan.keep_files, plan.retention
+    return _facts(
+        plan,
+        lambda kind: plan.garbage.count(kind) if deletes else 0,
+        snapshots=len(retention.expired),
+        refs=len(retention.removed_refs),
+        size=plan.garbage.bytes if deletes else 0,
+    )
 
 
-def _plan_facts(plan: ExpirationPlan) -> dict[str, Any]:
-    """Return the counts, and why the other snapshots are kept."""
-    return {**_counts(plan), **_reasons(plan)}
-
-
-def _reasons(plan: ExpirationPlan) -> dict[str, Any]:
-    """Return why snapshots are kept, which is the same in plan and result."""
+def _facts(
+    plan: ExpirationPlan,
+    files: Callable[[str], int],
+    *,
+    snapshots: int,
+    refs: int,
+    size: int,
+    failed: int | None = None,
+) -> ExpirationFacts:
+    """Return counts with the reasons why snapshots are kept, which are the same in plan and result."""
     retention = plan.retention
     reasons = Counter(str(reason) for reason in retention.kept.values())
-    removed = set(retention.removed_refs)
-    return {
-        "kept_snapshots": dict(sorted(reasons.items())),
-        "kept_refs": sorted(set(plan.table.metadata.refs) - removed),
-        "max_snapshot_age_ms": _rounded(retention.max_age_ms),
-    }
+    return ExpirationFacts(
+        snapshots=snapshots,
+        refs=refs,
+        data_files=files(DATA_FILE),
+        position_delete_files=files(POSITION_DELETE),
+        equality_delete_files=files(EQUALITY_DELETE),
+        manifests=files(MANIFEST),
+        manifest_lists=files(MANIFEST_LIST),
+        statistics_files=files(STATISTICS),
+        bytes=size,
+        failed_deletes=failed,
+        kept_snapshots=dict(sorted(reasons.items())),
+        kept_refs=sorted(set(plan.table.metadata.refs) - set(retention.removed_refs)),
+        max_snapshot_age_ms=_rounded(retention.max_age_ms),
+    )
 
 
 def _rounded(age_ms: int) -> int:
     """Return an age in whole minutes, or seconds: the plan is made shortly after the command began."""
     unit = 1000 if age_ms < _MINUTE_MS else _MINUTE_MS
     return age_ms // unit * unit
-
-
-def _result(removed: Removed, *, snapshots: int = 0, refs: int = 0) -> dict[str, int]:
-    return {
-        "snapshots": snapshots,
-        "refs": refs,
-        **{kind: removed.counts.get(kind, 0) for kind in KINDS},
-        "bytes": removed.bytes,
-        "failed_deletes": len(removed.failed),
-    }
 
 
 def _details(plan: ExpirationPlan) -> list[Detail]:
@@ -422,16 +432,22 @@ def file_details(plan: ExpirationPlan) -> Detail:
 def _outcome(
     plan: ExpirationPlan,
     status: Status,
-    result: dict[str, int],
-    operation_id: str | None = None,
+    removed: Removed,
+    committed: _Expiry | None = None,
 ) -> Outcome:
+    result = _facts(
+        plan,
+        lambda kind: removed.counts.get(kind, 0),
+        snapshots=len(committed.removed_snapshots) if committed else 0,
+        refs=len(committed.removed_refs) if committed else 0,
+        size=removed.bytes,
+        failed=len(removed.failed),
+    )
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=status,
-        operation_id=operation_id,
+        operation_id=committed.operation_id if committed else None,
         base_snapshot_id=plan.base_snapshot_id,
         plan=_plan_facts(plan),
-        result={**result, **_reasons(plan)},
+        result=result,
         details=_details(plan),
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core.base.errors import LakeError
+from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.maintain.manifest_rewrite.facts import ManifestRewriteResult
 from lake.core.maintain.manifest_rewrite.plan import ManifestOptions, ManifestPlan, plan_manifests
 from lake.core.table.manifests.clusters import Clustering
 from lake.core.table.snapshots import ancestry
@@ -27,7 +29,7 @@ _COLUMNS = (
 
 def preview(plan: ManifestPlan) -> Outcome:
     """Return a dry run's outcome."""
-    return _outcome(plan, Status.DRY_RUN, {})
+    return _outcome(plan, Status.DRY_RUN)
 
 
 def execute(session: Session, table: Table, options: ManifestOptions, operation_id: str) -> Outcome:
@@ -55,11 +57,11 @@ def execute(session: Session, table: Table, options: ManifestOptions, operation_
     first = Start(session, table, operation_id)
     plan, done, operation_id = replanned(attempt, first, Start.renewed)
     if done is None:
-        return _outcome(plan, Status.NOTHING_TO_DO, {})
+        return _outcome(plan, Status.NOTHING_TO_DO)
     left = _manifests_left(session, done.table, options.branch)
     groups = [replace(x, clustering=found[x.content, x.spec_id]) for x in plan.groups]
     plan = replace(plan, groups=groups)
-    result = {"rewritten": plan.facts()["rewritten"], "manifests": left}
+    result = ManifestRewriteResult(rewritten=plan.facts().rewritten, manifests=left)
     return _outcome(plan, Status.DONE, result, operation_id, done.snapshot_ids)
 
 
@@ -76,19 +78,18 @@ def _manifests_left(session: Session, table: Table, branch: str) -> int | None:
 def _outcome(
     plan: ManifestPlan,
     status: Status,
-    result: dict[str, Any],
+    result: Facts | None = None,
     operation_id: str | None = None,
     snapshot_ids: tuple[int, ...] = (),
 ) -> Outcome:
-    rows = [list(group.facts().values()) for group in plan.groups]
+    facts = plan.facts()
+    rows = [list(group.document().values()) for group in facts.groups]
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=ancestry.head_id(plan.table.metadata, plan.options.branch),
         snapshot_ids=snapshot_ids,
-        plan=plan.facts(),
-        result=result,
+        plan=facts,
+        result=result or NoFacts(),
         details=[Detail("manifests", _COLUMNS, rows)] if rows else [],
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.base.options import Option
 from lake.core.maintain.manifest_rewrite.conditions import MANIFESTS, OVERLAP
+from lake.core.maintain.manifest_rewrite.facts import ManifestGroupFacts, ManifestRewriteFacts
 from lake.core.spec.expressions.conditions import Condition, Evaluation, evaluate
 from lake.core.spec.properties.table_properties import MANIFEST_BYTES
 from lake.core.table.catalogs.catalog import Table
@@ -90,18 +90,18 @@ class ManifestGroup:
         known = self.clustering
         return (known.before, known.after) if known else (None, None)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the group by its names in the output."""
+    def facts(self) -> ManifestGroupFacts:
+        """Return the group's figures for the outcome."""
         before, after = self._spread
-        return {
-            "spec_id": self.spec_id,
-            "content": "data" if self.content == DATA else "deletes",
-            "manifests": len(self.paths),
-            "manifests_after": self.after,
-            "bytes": self.size,
-            "per_partition": _rounded(before),
-            "per_partition_after": _rounded(after),
-        }
+        return ManifestGroupFacts(
+            spec_id=self.spec_id,
+            content="data" if self.content == DATA else "deletes",
+            manifests=len(self.paths),
+            manifests_after=self.after,
+            bytes=self.size,
+            per_partition=_rounded(before),
+            per_partition_after=_rounded(after),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,16 +138,16 @@ class ManifestPlan:
             sort_by=tuple(self.options.sort_by),
         )
 
-    def facts(self) -> dict[str, Any]:
-        """Return the plan by its names in the output."""
-        return {
-            **(self.evaluation.facts() if self.evaluation else {}),
-            "manifests": self.manifests,
-            "rewritten": sum(len(group.paths) for group in self.groups),
-            "rewritten_as": sum(group.after for group in self.groups),
-            "target_bytes": self.target_bytes,
-            "groups": [group.facts() for group in self.groups],
-        }
+    def facts(self) -> ManifestRewriteFacts:
+        """Return the plan's figures for the outcome."""
+        return ManifestRewriteFacts(
+            condition=self.evaluation.facts() if self.evaluation else None,
+            manifests=self.manifests,
+            rewritten=sum(len(group.paths) for group in self.groups),
+            rewritten_as=sum(group.after for group in self.groups),
+            target_bytes=self.target_bytes,
+            groups=[group.facts() for group in self.groups],
+        )
 
 
 def plan_manifests(

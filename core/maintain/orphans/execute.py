@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.base import locations
 from lake.core.base.errors import LakeError, NotFoundError, RefusedError
+from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import iso_time
 from lake.core.io.storage.storage import Storage
 from lake.core.maintain.orphans import trash
+from lake.core.maintain.orphans.facts import (
+    CleaningResult,
+    PurgeResult,
+    RestoreResult,
+    TrashFacts,
+)
 from lake.core.maintain.orphans.kept_files import checkpoint_names
 from lake.core.maintain.orphans.options import Mode
 from lake.core.maintain.orphans.plan import KINDS, CleaningPlan
@@ -57,22 +65,14 @@ def preview(session: Session, plan: CleaningPlan) -> Outcome:
         ]
         details.append(Detail("files that were moved away", _RUN_COLUMNS, rows))
     status = Status.NOTHING_TO_DO if plan.is_empty else Status.DRY_RUN
-    facts = {
-        **plan.facts(),
-        "trash": [
-            {
-                "run_id": run.run_id,
-                "created_at": iso_time(run.created_ms),
-                "files": run.files.num_rows,
-            }
-            for run in runs
-        ],
-    }
+    away = [
+        TrashFacts(run_id=run.run_id, created_at=iso_time(run.created_ms), files=run.files.num_rows)
+        for run in runs
+    ]
     return Outcome(
-        table=plan.table.identifier,
         status=status,
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
-        plan=facts,
+        plan=replace(plan.facts(), trash=away),
         details=details,
         notes=checkpoint_note(plan),
     )
@@ -148,15 +148,14 @@ def _still_orphans(plan: CleaningPlan, now: Table, files: pa.Table) -> pa.Table:
 
 def _outcome(plan: CleaningPlan, status: Status, removed: Removed, run_id: str) -> Outcome:
     quarantine = plan.options.mode is Mode.QUARANTINE
-    result: dict[str, Any] = {
-        "run_id": run_id,
-        "deleted": 0 if quarantine else removed.files,
-        "quarantined": removed.files if quarantine else 0,
-        "bytes": removed.bytes,
-        "failed": len(removed.failed),
-    }
+    result = CleaningResult(
+        run_id=run_id,
+        deleted=0 if quarantine else removed.files,
+        quarantined=removed.files if quarantine else 0,
+        bytes=removed.bytes,
+        failed=len(removed.failed),
+    )
     return Outcome(
-        table=plan.table.identifier,
         status=status,
         operation_id=run_id,
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
@@ -170,8 +169,7 @@ def restore(session: Session, table: Table, run_id: str) -> Outcome:
     """Move the files of a run back."""
     if trash.is_over(Trash.of(table), run_id):
         _warn_of_nothing(session, table.identifier, run_id)
-        result = {"run_id": run_id, "restored": 0, "present": 0, "failed": 0}
-        return _trash_outcome(table.identifier, Status.NOTHING_TO_DO, result, table)
+        return _trash_outcome(Status.NOTHING_TO_DO, RestoreResult(run_id=run_id), table)
     restored = trash.restore(session, table, trash.read_list(Trash.of(table), run_id))
     if restored.present:
         session.warn(
@@ -182,13 +180,13 @@ def restore(session: Session, table: Table, run_id: str) -> Outcome:
             f"{len(restored.failed)} files could not be moved back, e.g. {restored.failed[0]}"
         )
     status = Status.PARTIAL if restored.failed or restored.present else Status.DONE
-    result = {
-        "run_id": run_id,
-        "restored": len(restored.moved),
-        "present": len(restored.present),
-        "failed": len(restored.failed),
-    }
-    return _trash_outcome(table.identifier, status, result, table)
+    result = RestoreResult(
+        run_id=run_id,
+        restored=len(restored.moved),
+        present=len(restored.present),
+        failed=len(restored.failed),
+    )
+    return _trash_outcome(status, result, table)
 
 
 def _warn_of_nothing(session: Session, name: str, run_id: str) -> None:
@@ -209,23 +207,23 @@ def purge(
         run_ids: the ids of the runs.
         table: the table; None if it was dropped.
     """
-    runs, purged, failed, size = 0, 0, 0, 0
+    result = PurgeResult()
     for run_id in run_ids:
         if trash.is_over(place, run_id):
             _warn_of_nothing(session, place.name, run_id)
             continue
         # A folder without a list that can be read is not a run.
         trash.read_list(place, run_id)
-        outcome, deleted = trash.remove(place, run_id)
-        runs += 1
-        purged += len(outcome.deleted)
-        failed += len(outcome.failed)
-        size += deleted
-    if failed:
-        session.warn(f"{failed} files could not be deleted")
-    status = Status.PARTIAL if failed else Status.DONE if runs else Status.NOTHING_TO_DO
-    result = {"runs": runs, "purged": purged, "bytes": size, "failed": failed}
-    return _trash_outcome(place.name, status, result, table)
+        outcome, size = trash.remove(place, run_id)
+        result.runs += 1
+        result.purged += len(outcome.deleted)
+        result.bytes += size
+        result.failed += len(outcome.failed)
+    status = Status.DONE if result.runs else Status.NOTHING_TO_DO
+    if result.failed:
+        session.warn(f"{result.failed} files could not be deleted")
+        status = Status.PARTIAL
+    return _trash_outcome(status, result, table)
 
 
 def runs_older_than(place: Trash, limit_ms: int) -> list[str]:
@@ -256,11 +254,8 @@ def trash_of_dropped(session: Session, name: str, location: str) -> Trash:
     return place
 
 
-def _trash_outcome(
-    name: str, status: Status, result: dict[str, Any], table: Table | None
-) -> Outcome:
+def _trash_outcome(status: Status, result: Facts, table: Table | None) -> Outcome:
     return Outcome(
-        table=name,
         status=status,
         base_snapshot_id=None if table is None else table.metadata.current_snapshot_id,
         result=result,

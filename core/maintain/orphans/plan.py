@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +20,7 @@ from lake.core.io.storage.file_names import FileNames
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.io.storage.s3 import MOST_KEYS
 from lake.core.io.storage.store_listing import LISTING
+from lake.core.maintain.orphans.facts import CleaningFacts
 from lake.core.maintain.orphans.kept_files import (
     KeepReason,
     by_name,
@@ -123,18 +123,18 @@ class CleaningPlan:
             return None
         return int(2 * number if mode is Mode.QUARANTINE else -(-number // MOST_KEYS))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> CleaningFacts:
         """Return the plan by its names in the output."""
-        return {
-            "mode": str(self.options.mode),
-            "older_than": iso_time(self.options.older_than),
-            "listed": self.listed[0],
-            "reachable": self.referenced,
-            "kept": dict(self.kept),
-            "orphans": self.files.num_rows,
-            "bytes": self.bytes,
-            "requests": self.requests,
-        }
+        return CleaningFacts(
+            mode=self.options.mode,
+            older_than=iso_time(self.options.older_than),
+            listed=self.listed[0],
+            reachable=self.referenced,
+            kept=self.kept,
+            orphans=self.files.num_rows,
+            bytes=self.bytes,
+            requests=self.requests,
+        )
 
     def check(self) -> None:
         """Refuse to remove a large part of the table's files.

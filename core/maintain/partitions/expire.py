@@ -34,6 +34,7 @@ from lake.core.maintain.partitions.ages import (
     require_time_field,
     time_fields,
 )
+from lake.core.maintain.partitions.facts import PartitionExpirationFacts
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.predicates import UNBOUND_CLASSES
 from lake.core.spec.types.partition_codes import partition_codes
@@ -143,20 +144,20 @@ class PartitionExpirationPlan:
     kept_files: int = 0
     unknown_partitions: int = 0
 
-    def facts(self) -> dict[str, Any]:
-        """Return the plan's counts by their names in the output."""
-        return {
-            "older_than": iso_time(self.options.older_than),
-            "partitions": self.partitions,
-            "data_files": len(self.paths),
-            "delete_files": len(self.deletes),
-            "rows": self.removals.rows,
-            "rows_at_most": self.removals.rows_at_most,
-            "bytes": self.bytes,
-            "files_kept": self.kept_files,
-            "partitions_left": self.left,
-            "partitions_without_time": self.unknown_partitions,
-        }
+    def facts(self) -> PartitionExpirationFacts:
+        """Return the plan's figures for the outcome."""
+        return PartitionExpirationFacts(
+            older_than=iso_time(self.options.older_than),
+            partitions=self.partitions,
+            data_files=len(self.paths),
+            delete_files=len(self.deletes),
+            rows=self.removals.rows,
+            rows_at_most=self.removals.rows_at_most,
+            bytes=self.bytes,
+            files_kept=self.kept_files,
+            partitions_left=self.left,
+            partitions_without_time=self.unknown_partitions,
+        )
 
 
 def plan_partition_expiration(
@@ -378,8 +379,6 @@ def _outcome(plan: PartitionExpirationPlan, status: Status, **values: Any) -> Ou
             f"{plan.left:,} more partitions are older than {format_time(plan.options.older_than)} ({Option.MOST})"
         )
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=status,
         base_snapshot_id=plan.head.snapshot_id if plan.head else None,
         plan=plan.facts(),

@@ -12,6 +12,7 @@ from lake.core.base.errors import TimedOutError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.base.units import format_duration, iso_time
+from lake.core.maintain.partitions.facts import PartitionFacts, PartitionsResult
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.table.snapshots import ancestry
@@ -63,7 +64,7 @@ def list_partitions(session: Session, table: Table, options: PartitionOptions) -
         CorruptFileError: a manifest does not match its list.
     """
     head = ancestry.branch_head(table.metadata, options.branch)
-    rows: list[dict[str, Any]] = []
+    rows: list[PartitionFacts] = []
     if head is not None:
         condition = None
         if options.where is not None:
@@ -76,11 +77,9 @@ def list_partitions(session: Session, table: Table, options: PartitionOptions) -
             rows += _rows(found, spec_id, activity[spec_id], now_ms, options.idle)
     asked = options.idle is not None
     return Outcome(
-        table=table.identifier,
-        branch=options.branch,
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
-        result={"partitions": rows},
+        result=PartitionsResult(partitions=rows),
         details=[_table(rows, with_idle=asked)],
     )
 
@@ -97,8 +96,8 @@ def wait_until_idle(
     with shown(session.progress, Meter("waiting for idle partitions")):
         while True:
             outcome = list_partitions(session, table, options)
-            rows = outcome.result["partitions"]
-            busy = [row["partition"] for row in rows if not row["idle"]]
+            rows = PartitionsResult.of(outcome.result).partitions
+            busy = [row.partition for row in rows if not row.idle]
             if rows and not busy:
                 return outcome
             remaining = until - session.clock.monotonic()
@@ -122,37 +121,36 @@ def _rows(
     activity: PartitionActivity,
     now_ms: int,
     idle_ms: int | None,
-) -> list[dict[str, Any]]:
+) -> list[PartitionFacts]:
     entries, codes, count = found.by_spec[spec_id], activity.codes, len(activity.first)
-    least, most = found.row_bounds(spec_id)
-    totals = {
-        "files": np.bincount(codes, minlength=count),
-        "rows": _sums(codes, least, count),
-        "rows_at_most": _sums(codes, most, count),
-        "bytes": _sums(codes, entries["file_size_in_bytes"].to_numpy(), count),
-    }
+    least, most = (_sums(codes, bounds, count) for bounds in found.row_bounds(spec_id))
+    files = np.bincount(codes, minlength=count)
+    sizes = _sums(codes, entries["file_size_in_bytes"].to_numpy(), count)
     named = partition_names(entries, spec_id, found.table.metadata)
     rows = []
     for place, first in enumerate(activity.first.tolist()):
+        last_change, idle = _change(activity, place, now_ms, idle_ms)
         rows.append(
-            {
-                "partition": named.names[named.codes[first]],
-                "spec_id": spec_id,
-                **{key: int(values[place]) for key, values in totals.items()},
-                "delete_files": int(activity.delete_files[place]),
-                **_change(activity, place, now_ms, idle_ms),
-            }
+            PartitionFacts(
+                partition=named.names[named.codes[first]],
+                spec_id=spec_id,
+                files=int(files[place]),
+                # Delete files may delete the same row twice.
+                rows=int(least[place]) if least[place] == most[place] else None,
+                rows_at_most=int(most[place]),
+                bytes=int(sizes[place]),
+                delete_files=int(activity.delete_files[place]),
+                last_change=last_change,
+                idle=idle,
+            )
         )
-    for row in rows:
-        # Delete files may delete the same row twice.
-        row["rows"] = row["rows"] if row["rows"] == row["rows_at_most"] else None
-    return sorted(rows, key=lambda row: str(row["partition"]))
+    return sorted(rows, key=lambda row: row.partition)
 
 
 def _change(
     activity: PartitionActivity, place: int, now_ms: int, idle_ms: int | None
-) -> dict[str, Any]:
-    """Return the last change of a partition.
+) -> tuple[str | None, bool | None]:
+    """Return the last change of a partition, and whether the partition is idle.
 
     If it is not known, because all files were rewritten or their snapshots have expired, the partition
     counts as changed when that happened: a caller that waits for its end must not begin too early.
@@ -160,10 +158,8 @@ def _change(
     changed_ms = int(activity.changed_ms[place])
     known = changed_ms >= 0
     latest = changed_ms if known else int(activity.changed_by_ms[place])
-    return {
-        "last_change": iso_time(changed_ms) if known else None,
-        "idle": None if idle_ms is None else now_ms - latest >= idle_ms,
-    }
+    idle = None if idle_ms is None else now_ms - latest >= idle_ms
+    return iso_time(changed_ms) if known else None, idle
 
 
 def _sums(codes: Any, values: Any, count: int) -> Any:
@@ -172,20 +168,20 @@ def _sums(codes: Any, values: Any, count: int) -> Any:
     return sums
 
 
-def _table(rows: Sequence[dict[str, Any]], *, with_idle: bool) -> Detail:
+def _table(rows: Sequence[PartitionFacts], *, with_idle: bool) -> Detail:
     columns = ["partition", "files", "rows", "size_bytes", "delete_files", "last_change"]
     return Detail(
         "partitions",
         [*columns, *(["idle"] if with_idle else [])],
         [
             [
-                row["partition"] or "(not partitioned)",
-                row["files"],
-                f"{row['rows_at_most']:,} or less" if row["rows"] is None else row["rows"],
-                row["bytes"],
-                row["delete_files"],
-                row["last_change"],
-                *([row["idle"]] if with_idle else []),
+                row.partition or "(not partitioned)",
+                row.files,
+                f"{row.rows_at_most:,} or less" if row.rows is None else row.rows,
+                row.bytes,
+                row.delete_files,
+                row.last_change,
+                *([row.idle] if with_idle else []),
             ]
             for row in rows
         ],

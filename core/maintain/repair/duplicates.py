@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from lake.core.base.errors import RefusedError
 from lake.core.io.storage.location_columns import normalize_locations
+from lake.core.maintain.repair.facts import DuplicateFilesFacts
 from lake.core.spec.types.partition_codes import partition_tuples
 
 if TYPE_CHECKING:
@@ -38,14 +39,14 @@ class DuplicateFiles:
     def __bool__(self) -> bool:
         return bool(self.paths)
 
-    def facts(self) -> dict[str, Any]:
-        """Return what is dropped by its names in the output."""
-        return {
-            "data_files": len(self.paths),
-            "entries": self.entries,
-            "rows_at_most": self.rows,
-            "paths": sorted(self.paths)[:_SHOWN],
-        }
+    def facts(self) -> DuplicateFilesFacts:
+        """Return what is dropped for the outcome."""
+        return DuplicateFilesFacts(
+            data_files=len(self.paths),
+            entries=self.entries,
+            rows_at_most=self.rows,
+            paths=sorted(self.paths)[:_SHOWN],
+        )
 
 
 def find_duplicates(live: LiveFiles) -> DuplicateFiles:

@@ -46,7 +46,7 @@ def execute(session: Session, table: Table, options: RepairOptions, operation_id
         verbose=verbose,
         operation_id=operation_id if snapshot_ids else None,
         snapshot_ids=snapshot_ids,
-        result={"repairs": plan.facts()},
+        result=plan.facts(),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
@@ -15,6 +15,7 @@ from pyiceberg.table.update import (
 )
 
 from lake.core.maintain.repair.absence import gone_files
+from lake.core.maintain.repair.facts import LostRefFacts, StatisticsFileFacts
 from lake.core.table.metadata.snapshot_updates import (
     RemovePartitionStatistics,
     RemoveSnapshotRef,
@@ -37,9 +38,9 @@ class LostRef:
     kind: str
     snapshot_id: int
 
-    def facts(self) -> dict[str, Any]:
-        """Return the ref by its names in the output."""
-        return {"name": self.name, "type": self.kind, "snapshot_id": str(self.snapshot_id)}
+    def facts(self) -> LostRefFacts:
+        """Return the ref for the outcome."""
+        return LostRefFacts(name=self.name, type=self.kind, snapshot_id=str(self.snapshot_id))
 
     @property
     def requirement(self) -> TableRequirement:
@@ -82,13 +83,13 @@ class LostStatistics:
         """Whether it contains statistics of partitions."""
         return not hasattr(self.file, "blob_metadata")
 
-    def facts(self) -> dict[str, Any]:
-        """Return the entry by its names in the output."""
-        return {
-            "path": self.file.statistics_path,
-            "snapshot_id": str(self.file.snapshot_id),
-            "reason": self.reason,
-        }
+    def facts(self) -> StatisticsFileFacts:
+        """Return the entry for the outcome."""
+        return StatisticsFileFacts(
+            path=self.file.statistics_path,
+            snapshot_id=str(self.file.snapshot_id),
+            reason=self.reason,
+        )
 
     @property
     def update(self) -> TableUpdate:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,7 @@ from lake.core.base.errors import BadInputError, RefusedError
 from lake.core.maintain.checking.stored_files import StoredFiles
 from lake.core.maintain.compaction.dangling_deletes import dangling_deletes
 from lake.core.maintain.repair.absence import gone_files, require_reachable
+from lake.core.maintain.repair.facts import LostPartitionFacts, MissingFilesFacts
 from lake.core.table.manifests.api import read_manifest_list, read_manifests
 from lake.core.table.manifests.data_files import DATA
 from lake.core.transaction.commit.operations import DeleteKey
@@ -54,22 +55,24 @@ class MissingFiles:
     def __bool__(self) -> bool:
         return bool(self.paths or self.deletes)
 
-    def facts(self) -> dict[str, Any]:
-        """Return what is dropped by its names in the output."""
-        return {
-            "data_files": len(self.paths),
-            "delete_files": len(self.deletes),
-            "bytes": self.bytes,
-            "rows": self.removals.rows,
-            "rows_at_most": self.removals.rows_at_most,
-            "partitions": [
-                {"partition": item.partition, "files": item.files, "rows_at_most": item.rows}
+    def facts(self) -> MissingFilesFacts:
+        """Return what is dropped for the outcome."""
+        return MissingFilesFacts(
+            data_files=len(self.paths),
+            delete_files=len(self.deletes),
+            bytes=self.bytes,
+            rows=self.removals.rows,
+            rows_at_most=self.removals.rows_at_most,
+            partitions=[
+                LostPartitionFacts(
+                    partition=item.partition, files=item.files, rows_at_most=item.rows
+                )
                 for item in self.removals.partitions
             ],
-            "paths": list(self.paths[:_SHOWN]),
-            "snapshots": self.snapshots,
-            "other_refs": list(self.refs),
-        }
+            paths=self.paths[:_SHOWN],
+            snapshots=self.snapshots,
+            other_refs=self.refs,
+        )
 
 
 def find_missing_files(live: LiveFiles, branch: str) -> MissingFiles:

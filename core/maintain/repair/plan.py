@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
@@ -12,6 +12,15 @@ from lake.core.base.errors import RefusedError
 from lake.core.maintain.compaction.dangling_deletes import COLUMNS as DANGLING_COLUMNS
 from lake.core.maintain.compaction.dangling_deletes import dangling_deletes
 from lake.core.maintain.repair.duplicates import DuplicateFiles, find_duplicates
+from lake.core.maintain.repair.facts import (
+    DanglingDeletesFacts,
+    LostRefsFacts,
+    LostStatisticsFacts,
+    RepairFacts,
+    RepairsFacts,
+    TotalFacts,
+    TotalsFacts,
+)
 from lake.core.maintain.repair.metadata_entries import (
     LostRef,
     LostStatistics,
@@ -24,7 +33,6 @@ from lake.core.maintain.repair.names import (
     DUPLICATE_FILES,
     MISSING_FILES,
     REFS,
-    REPAIRS,
     STATISTICS,
     TOTALS,
 )
@@ -175,28 +183,25 @@ class RepairPlan:
     def _has_head(self, metadata: TableMetadata) -> bool:
         return ancestry.head_id(metadata, self.options.branch) == self.head_id
 
-    def facts(self) -> list[dict[str, Any]]:
-        """Return each repair by its names in the output."""
-        facts: Mapping[str, dict[str, Any]] = {
-            DUPLICATE_FILES: self.duplicates.facts(),
-            MISSING_FILES: self.missing.facts(),
-            DANGLING_DELETES: {
-                "delete_files": len(self.dangling),
-                "paths": sorted({key.path for key in self.dangling})[:_SHOWN],
-            },
-            TOTALS: {
-                "totals": {
-                    name: {"declared": declared, "counted": counted}
+    def facts(self) -> RepairsFacts:
+        """Return what each repair changes for the outcome."""
+        every: Sequence[RepairFacts] = (
+            self.duplicates.facts(),
+            self.missing.facts(),
+            DanglingDeletesFacts(
+                delete_files=len(self.dangling),
+                paths=sorted({key.path for key in self.dangling})[:_SHOWN],
+            ),
+            TotalsFacts(
+                totals={
+                    name: TotalFacts(declared=declared, counted=counted)
                     for name, (declared, counted) in self.totals.items()
                 }
-            },
-            REFS: {"refs": [item.facts() for item in self.refs]},
-            STATISTICS: {"files": [item.facts() for item in self.statistics]},
-        }
-        return [
-            {"repair": name, "codes": list(REPAIRS[name]), **facts[name]}
-            for name in self.options.repairs
-        ]
+            ),
+            LostRefsFacts(refs=[item.facts() for item in self.refs]),
+            LostStatisticsFacts(files=[item.facts() for item in self.statistics]),
+        )
+        return RepairsFacts(repairs=[item for item in every if item.repair in self.options.repairs])
 
 
 def needs_head(options: RepairOptions) -> bool:

@@ -46,11 +46,9 @@ def outcome_of(plan: RepairPlan, status: Status, *, verbose: bool, **values: Any
     if rows:
         details.append(Detail("changes", ("repair", "place", "reason"), rows))
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=status,
         base_snapshot_id=plan.head_id,
-        plan={"repairs": plan.facts()},
+        plan=plan.facts(),
         warnings=_warnings(plan),
         details=details,
         notes=[*notes, *more],

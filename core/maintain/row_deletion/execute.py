@@ -13,12 +13,12 @@ from lake.core.base.errors import RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Meter, showing
-from lake.core.base.units import iso_time
 from lake.core.data.rows.live_slices import parts_by_rows
 from lake.core.data.rows.reader import ReadSettings
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.sorting.sort_keys import RowOrder
 from lake.core.engine.tasks import Task
+from lake.core.maintain.row_deletion.facts import DeletionResult
 from lake.core.maintain.row_deletion.plan import DeletionPlan, plan_deletion
 from lake.core.maintain.row_deletion.tasks import COUNT, DeletionTask, delete_rows
 from lake.core.spec.expressions.filters import filter_columns
@@ -74,18 +74,11 @@ def preview(session: Session, plan: DeletionPlan) -> Outcome:
     """Return the outcome of a dry run; reads rows only if they are to be counted."""
     if plan.already:
         return _outcome(plan, Status.NOTHING_TO_DO)
-    removals = plan.removals
     if plan.options.count:
-        removals = _counted(plan, _run(session, plan, COUNT, ""))
-    detail, notes = removals.shown(verbose=session.settings.verbose)
-    details = [detail] if any(item.partition for item in removals.partitions) else []
-    outcome = _outcome(plan, Status.DRY_RUN)
-    return replace(
-        outcome,
-        plan=plan.facts(removals),
-        details=details,
-        notes=notes if details else [],
-    )
+        plan = replace(plan, removals=_counted(plan, _run(session, plan, COUNT, "")))
+    detail, notes = plan.removals.shown(verbose=session.settings.verbose)
+    details = [detail] if any(item.partition for item in plan.removals.partitions) else []
+    return _outcome(plan, Status.DRY_RUN, details=details, notes=notes if details else [])
 
 
 def execute(session: Session, table: Table, options: DeletionOptions, operation_id: str) -> Outcome:
@@ -252,7 +245,6 @@ def _counted(plan: DeletionPlan, deleted: _Deleted) -> Removals:
 def _done(
     plan: DeletionPlan, deleted: _Deleted, committed: Committed, operation_id: str
 ) -> Outcome:
-    removals = _counted(plan, deleted)
     rewritten = 0
     if plan.mode == COPY_ON_WRITE:
         rewritten = len(deleted.hit) - deleted.emptied
@@ -262,12 +254,12 @@ def _done(
         Status.DONE,
         operation_id=operation_id,
         snapshot_ids=committed.snapshot_ids,
-        result={
-            "rows": removals.rows,
-            "data_files_removed": plan.whole.count + deleted.emptied,
-            "data_files_rewritten": rewritten,
-            "delete_files": len(deleted.deletes),
-        },
+        result=DeletionResult(
+            rows=_counted(plan, deleted).rows_at_most,
+            data_files_removed=plan.whole.count + deleted.emptied,
+            data_files_rewritten=rewritten,
+            delete_files=len(deleted.deletes),
+        ),
     )
     # Commits of others that did not conflict may be between the plan and the deletion.
     parent = snapshot.parent_snapshot_id if snapshot else plan.base_snapshot_id
@@ -275,23 +267,9 @@ def _done(
 
 
 def _outcome(plan: DeletionPlan, status: Status, **values: Any) -> Outcome:
-    earlier = {"earlier_run": _earlier_run(plan)} if plan.already else {}
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=status,
         base_snapshot_id=plan.base_snapshot_id,
-        plan={**plan.facts(), **earlier},
+        plan=plan.facts(),
         **values,
     )
-
-
-def _earlier_run(plan: DeletionPlan) -> dict[str, Any]:
-    """Return when the run was committed; None for what expired with its snapshot."""
-    guard, metadata = plan.options.guard, plan.table.metadata
-    found = guard.find(metadata, plan.options.branch) if guard else None
-    return {
-        "run_id": plan.options.run_id,
-        "snapshot_id": str(found.snapshot_id) if found else None,
-        "committed_at": iso_time(found.timestamp_ms) if found else None,
-    }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,10 @@ from lake.core.data.deletes.writers import check_delete_files
 from lake.core.data.rows.live_slices import slices_at
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.engine.selection import engine_name
+from lake.core.maintain.row_deletion.facts import (
+    DeletionFacts,
+    PartitionDeletionFacts,
+)
 from lake.core.maintain.row_deletion.options import DeletionOptions, mode_of
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.parser import parse_filter
@@ -30,6 +34,7 @@ from lake.core.spec.types.partition_paths import partition_path
 from lake.core.spec.types.unsupported_columns import refuse_unsupported
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles, live_files, no_files
+from lake.core.transaction.commit.guards import earlier_run
 from lake.core.transaction.commit.preconditions import require_writable
 from lake.core.transaction.removals import Removals, removals_of, row_bounds
 
@@ -120,28 +125,35 @@ class DeletionPlan:
         spec = self.table.metadata.specs()[file.spec_id]
         return partition_path(spec, self.table.schema, file.partition)
 
-    def facts(self, removals: Removals | None = None) -> Mapping[str, Any]:
-        """Return the plan as in the JSON output; with the removals that were counted, if they were."""
-        found = self.removals if removals is None else removals
-        return {
-            "deletes": self.mode,
-            "rows": found.rows,
-            "rows_at_least": found.rows_at_least,
-            "rows_at_most": found.rows_at_most,
-            "data_files_removed": found.files,
-            "data_files_examined": found.rewritten_files,
-            "bytes_examined": self.partly.bytes,
-            "partitions": [
-                {
-                    "partition": item.partition,
-                    "data_files_removed": item.files,
-                    "data_files_examined": item.rewritten_files,
-                    "rows_at_most": item.rows + item.rewritten_rows,
-                }
+    def facts(self) -> DeletionFacts:
+        """Return the plan's figures for the outcome."""
+        found = self.removals
+        return DeletionFacts(
+            deletes=self.mode,
+            rows=found.rows,
+            rows_at_least=found.rows_at_least,
+            rows_at_most=found.rows_at_most,
+            data_files_removed=found.files,
+            data_files_examined=found.rewritten_files,
+            bytes_examined=self.partly.bytes,
+            partitions=[
+                PartitionDeletionFacts(
+                    partition=item.partition,
+                    data_files_removed=item.files,
+                    data_files_examined=item.rewritten_files,
+                    rows_at_most=item.rows + item.rewritten_rows,
+                )
                 for item in found.partitions
             ],
-            "engine": self.engine,
-        }
+            engine=self.engine,
+            earlier_run=(
+                earlier_run(
+                    self.options.guard, self.table, self.options.branch, self.options.run_id
+                )
+                if self.already
+                else None
+            ),
+        )
 
 
 def plan_deletion(session: Session, table: Table, options: DeletionOptions) -> DeletionPlan:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 
 from lake.core.base import locations
+from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.data.deletes.puffin import PuffinWriter
 from lake.core.engine.tasks import Task
+from lake.core.maintain.statistics.facts import ColumnFacts, StatisticsResult
 from lake.core.maintain.statistics.plan import (
     THETA_SKETCH,
     StatisticsOptions,
@@ -78,11 +80,14 @@ def execute(session: Session, table: Table, options: StatisticsOptions) -> Outco
         [field.name, field.field_id, str(field.field_type), sketch.estimate]
         for field, sketch in zip(plan.fields, sketches, strict=True)
     ]
-    result = {
-        "statistics_file": path,
-        "bytes_written": size,
-        "columns": [{"name": row[0], "id": row[1], "ndv": row[3]} for row in rows],
-    }
+    result = StatisticsResult(
+        statistics_file=path,
+        bytes_written=size,
+        columns=[
+            ColumnFacts(name=field.name, id=field.field_id, ndv=sketch.estimate)
+            for field, sketch in zip(plan.fields, sketches, strict=True)
+        ],
+    )
     return _outcome(plan, Status.DONE, result, operation_id, [Detail("columns", _COLUMNS, rows)])
 
 
@@ -112,17 +117,15 @@ def _sketches(session: Session, plan: StatisticsPlan) -> list[ThetaSketch]:
 def _outcome(
     plan: StatisticsPlan,
     status: Status,
-    result: dict[str, Any] | None = None,
+    result: StatisticsResult | None = None,
     operation_id: str | None = None,
     details: list[Detail] | None = None,
 ) -> Outcome:
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.scan.options.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
         plan=plan.facts(),
-        result=result or {},
+        result=result or NoFacts(),
         details=details or [],
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.table.statistics import PartitionStatisticsFile
 
 from lake.core.base import locations
+from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.data.rows.file_formats import format_for
+from lake.core.maintain.statistics.facts import PartitionStatisticsResult
 from lake.core.maintain.statistics.partition_counts import PartitionCounts
 from lake.core.maintain.statistics.partition_plan import (
     PartitionStatisticsPlan,
@@ -49,10 +51,9 @@ def execute(session: Session, table: Table, branch: str) -> Outcome:
     operation_id = session.ids.uuid()
     file = _written(table, plan.snapshot.snapshot_id, plan.counts, operation_id)
     register(session, table, branch, file)
-    result = {
-        "partition_statistics_file": file.statistics_path,
-        "bytes_written": file.file_size_in_bytes,
-    }
+    result = PartitionStatisticsResult(
+        partition_statistics_file=file.statistics_path, bytes_written=file.file_size_in_bytes
+    )
     return _outcome(plan, Status.DONE, result, operation_id)
 
 
@@ -82,22 +83,22 @@ def _written(
 
 def _nothing(plan: PartitionStatisticsPlan) -> Outcome:
     found = plan.earlier
-    result = {} if found is None else {"partition_statistics_file": found.statistics_path}
+    if found is None:
+        return _outcome(plan, Status.NOTHING_TO_DO)
+    result = PartitionStatisticsResult(partition_statistics_file=found.statistics_path)
     return _outcome(plan, Status.NOTHING_TO_DO, result)
 
 
 def _outcome(
     plan: PartitionStatisticsPlan,
     status: Status,
-    result: dict[str, Any] | None = None,
+    result: PartitionStatisticsResult | None = None,
     operation_id: str | None = None,
 ) -> Outcome:
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.branch,
         status=status,
         operation_id=operation_id,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
         plan=plan.facts(),
-        result=result or {},
+        result=result or NoFacts(),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,9 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.statistics import PartitionStatisticsFile
 
 from lake.core.base.errors import BadInputError
+from lake.core.base.facts import Facts, NoFacts
 from lake.core.data.rows.partition_statistics import check_statistics_columns
+from lake.core.maintain.statistics.facts import PartitionStatisticsFacts
 from lake.core.maintain.statistics.partition_counts import (
     PartitionCounts,
     count_partitions,
@@ -45,19 +47,19 @@ class PartitionStatisticsPlan:
     earlier: PartitionStatisticsFile | None = None
     counts: PartitionCounts | None = None
 
-    def facts(self) -> dict[str, Any]:
-        """Return the plan as it is shown; nothing is counted if the snapshot has a file."""
+    def facts(self) -> Facts:
+        """Return the plan's figures for the outcome; nothing is counted if the snapshot has a file."""
         if self.counts is None:
-            return {}
+            return NoFacts()
         rows = self.counts.rows
         deletes = [name for name in _DELETE_FILES if name in rows.column_names]
-        return {
-            "partitions": rows.num_rows,
-            "data_files": _total(rows, "data_file_count"),
-            "delete_files": sum(_total(rows, name) for name in deletes),
-            "records": _total(rows, "data_record_count"),
-            "bytes": _total(rows, "total_data_file_size_in_bytes"),
-        }
+        return PartitionStatisticsFacts(
+            partitions=rows.num_rows,
+            data_files=_total(rows, "data_file_count"),
+            delete_files=sum(_total(rows, name) for name in deletes),
+            records=_total(rows, "data_record_count"),
+            bytes=_total(rows, "total_data_file_size_in_bytes"),
+        )
 
 
 def plan_partition_statistics(table: Table, branch: str) -> PartitionStatisticsPlan:

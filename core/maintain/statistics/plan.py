@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, PrimitiveType, UnknownType
 
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
+from lake.core.maintain.statistics.facts import StatisticsFacts
 from lake.core.read.scan.plan import ScanOptions, ScanPlan, plan_scan
 from lake.core.spec.types.type_text import type_text
 from lake.core.spec.types.unsupported_columns import has_unsupported
@@ -66,16 +67,16 @@ class StatisticsPlan:
         """Whether there is nothing to do."""
         return self.snapshot is None or self.is_done or not self.fields
 
-    def facts(self) -> dict[str, Any]:
-        """Return the plan as it is shown."""
+    def facts(self) -> StatisticsFacts:
+        """Return the plan's figures for the outcome."""
         least, most = self.scan.row_bounds()
-        return {
-            "columns": [field.name for field in self.fields],
-            "data_files": self.scan.found.count,
-            "rows": least if least == most else None,
-            "rows_at_most": most,
-            "bytes": self.scan.bytes,
-        }
+        return StatisticsFacts(
+            columns=[field.name for field in self.fields],
+            data_files=self.scan.found.count,
+            rows=least if least == most else None,
+            rows_at_most=most or 0,
+            bytes=self.scan.bytes,
+        )
 
 
 def plan_statistics(table: Table, options: StatisticsOptions) -> StatisticsPlan:

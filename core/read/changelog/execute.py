@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
+from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.plain import PlainData
 from lake.core.data.keys.row_keys import RowKeys
@@ -19,14 +19,14 @@ from lake.core.read.changelog.task_units import units_of
 from lake.core.read.exports import export
 from lake.core.read.exports.destinations import Output
 from lake.core.read.exports.export import Noted, Part, PartReport
-from lake.core.read.scan.execute import key_counters, note_keys, previewed
+from lake.core.read.scan.execute import key_counts, note_keys, previewed
 from lake.core.read.scan.scan_keys import row_keys
 from lake.core.transaction.session import Session
 
 
 def describe(plan: ChangelogPlan) -> Outcome:
     """Return the plan as an outcome; no data is read."""
-    return _outcome(plan, {})
+    return _outcome(plan, NoFacts())
 
 
 def preview(plan: ChangelogPlan) -> Outcome:
@@ -44,8 +44,8 @@ def write(session: Session, plan: ChangelogPlan, output: Output) -> Outcome:
         BadInputError: the output cannot be written.
     """
     result, noted = export.emit(session, ChangeRows(plan), output)
-    counters = {} if plan.keys is None else key_counters(noted)
-    return _outcome(plan, {**result, **counters}, noted=noted)
+    counts = None if plan.keys is None else key_counts(noted)
+    return _outcome(plan, replace(result, keys=counts), noted=noted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ def with_keys(unit: ChangeUnit, keys: RowKeys | None) -> ChangeUnit:
 
 def _outcome(
     plan: ChangelogPlan,
-    result: Mapping[str, Any],
+    result: Facts,
     *,
     details: Sequence[Detail] = (),
     noted: Mapping[str, int] | None = None,
@@ -128,8 +128,6 @@ def _outcome(
     if plan.truncated:
         warnings.append("older snapshots have expired: their changes are not in this scan")
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=Status.DONE if plan.steps else Status.NOTHING_TO_DO,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
         plan=plan.facts(),

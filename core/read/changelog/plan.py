@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from lake.core.read.changelog.file_diff import (
     lived_before,
 )
 from lake.core.read.changelog.manifest_diff import Commit, EntryReader, Manifests, Rows, commits_of
+from lake.core.read.scan.facts import ScanFacts
 from lake.core.read.scan.incremental import Increment, SnapshotRange, plan_range
 from lake.core.read.scan.plan import ScanOptions, ScanPlan, bound, file_columns, planned
 from lake.core.spec.types.arrow_schema import project_schema
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.snapshots import Snapshot
 
-    from lake.core.read.scan.scan_keys import ScanKeys
+    from lake.core.read.scan.scan_keys import PruningFacts, ScanKeys
 
 # Iceberg's reserved columns of a change log.
 CHANGE_COLUMNS = (
@@ -121,7 +122,7 @@ class ChangelogPlan:
         reading: these columns and the key's.
         truncated: whether the state before the first snapshot is not known.
         keys: the keys that changed rows must have; None for all rows.
-        pruning: facts about the keys and what they exclude.
+        pruning: what the keys exclude.
     """
 
     table: Table
@@ -134,7 +135,7 @@ class ChangelogPlan:
     reading: Schema
     truncated: bool
     keys: ScanKeys | None = None
-    pruning: Mapping[str, Any] | None = None
+    pruning: PruningFacts | None = None
 
     @property
     def parts(self) -> Iterator[ScanPlan]:
@@ -151,21 +152,19 @@ class ChangelogPlan:
         """The number of their rows by metadata, including deleted ones."""
         return sum(part.records for part in self.parts)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the plan's counts by their names in the output."""
+    def facts(self) -> ScanFacts:
+        """Return the plan's counts for the output."""
         parts = list(self.parts)
-        pruning = {} if self.pruning is None else {"pruning": dict(self.pruning)}
-        return {
-            "snapshots": self.snapshots,
-            "files": sum(part.found.count for part in parts),
-            "delete_files": self._delete_files(),
-            "records": self.records,
-            "bytes": self.bytes,
-            "splits": sum(len(part.splits) for part in parts),
-            "skipped_files": sum(part.found.skipped_files for part in parts),
-            "skipped_manifests": 0,
-            **pruning,
-        }
+        return ScanFacts(
+            snapshots=self.snapshots,
+            files=sum(part.found.count for part in parts),
+            delete_files=self._delete_files(),
+            records=self.records,
+            bytes=self.bytes,
+            splits=sum(len(part.splits) for part in parts),
+            skipped_files=sum(part.found.skipped_files for part in parts),
+            pruning=self.pruning,
+        )
 
     def _delete_files(self) -> int:
         """Return the number of delete files that are live in the states that are read."""
@@ -273,7 +272,7 @@ class _StepPruner:
         self._schema = schema
         self._total = keys.pruner(schema)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> PruningFacts:
         """Return the facts of all commits."""
         return self._keys.facts(self._total)
 

@@ -8,11 +8,13 @@ from dataclasses import replace
 from lake.core.base.outcome import Outcome, Status
 from lake.core.io.storage.state_folder import StateFolder
 from lake.core.read.continuous.discovery import Common, Discovery, discover
+from lake.core.read.continuous.facts import NextFacts
 from lake.core.read.continuous.handover.state import StateStore
 from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.position import Position
 from lake.core.read.scan.changing_keys import ChangingKeys
 from lake.core.read.scan.execute import skipped_message
+from lake.core.read.scan.facts import ScanFacts
 from lake.core.spec.types.arrow_schema import schema_from_plain
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.snapshots import ancestry
@@ -39,23 +41,23 @@ def describe(session: Session, identifier: str, options: FollowOptions) -> Outco
         start, found = _next(table, saved, options, common, session.clock.now_ms())
     head = ancestry.branch_head(table.metadata, options.branch)
     plan = None if found is None else found.plan
-    facts = {} if plan is None else plan.facts()
-    gap = None if found is None else found.gap
+    read = ScanFacts() if plan is None else plan.facts()
     return Outcome(
-        table=table.identifier,
-        branch=options.branch,
         status=Status.NOTHING_TO_DO if plan is None else Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
-        plan={
-            "strategy": options.first.strategy.value if saved is None else None,
-            "position": None if start is None else start.to_plain(),
-            "head": str(head.snapshot_id) if head else None,
-            "snapshots": 0 if found is None else len(found.snapshots),
-            **{name: facts.get(name, 0) for name in ("files", "splits", "bytes", "records")},
-            "skipped_snapshots": 0 if found is None else len(found.skipped),
-            "gap": None if gap is None else gap.to_plain(),
-            **({"pruning": facts["pruning"]} if "pruning" in facts else {}),
-        },
+        plan=NextFacts(
+            strategy=options.first.strategy if saved is None else None,
+            position=start,
+            head=str(head.snapshot_id) if head else None,
+            snapshots=0 if found is None else len(found.snapshots),
+            files=read.files,
+            splits=read.splits,
+            bytes=read.bytes,
+            records=read.records,
+            skipped_snapshots=0 if found is None else len(found.skipped),
+            gap=None if found is None else found.gap,
+            pruning=read.pruning,
+        ),
         warnings=_warnings(found),
     )
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import select
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from lake.core.base.errors import (
@@ -19,6 +19,7 @@ from lake.core.base.errors import (
     ReportedError,
     StoppedError,
 )
+from lake.core.base.facts import AlreadyRunning, RunFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.io.storage.state_folder import StateFolder
@@ -28,7 +29,7 @@ from lake.core.read.continuous.handover.hand_over import HandOver
 from lake.core.read.continuous.handover.state import RING, StateStore
 from lake.core.read.continuous.metrics import metrics_text, write_metrics
 from lake.core.read.continuous.options import FollowOptions
-from lake.core.read.continuous.position import effect_of_skipping
+from lake.core.read.continuous.position import GapError, effect_of_skipping
 from lake.core.read.continuous.protection import Protection
 from lake.core.read.continuous.report import metric_values
 from lake.core.read.continuous.run import Run, followed_table
@@ -69,12 +70,10 @@ def follow(session: Session, identifier: str, options: FollowOptions) -> Outcome
             return following.work()
 
 
-def _already_running(table: Table, options: FollowOptions, owner: Mapping[str, Any]) -> Outcome:
+def _already_running(table: Table, options: FollowOptions, owner: RunFacts) -> Outcome:
     return Outcome(
-        table=table.identifier,
-        branch=options.branch,
         status=Status.ALREADY_RUNNING,
-        result={"running": dict(owner)},
+        result=AlreadyRunning(owner),
         base_snapshot_id=ancestry.head_id(table.metadata, options.branch),
     )
 
@@ -107,10 +106,9 @@ class _Follow:
         """Work until a stop rule applies."""
         try:
             self._run.recover()
-            self._run.tally.position = self._run.position
-            self._run.tally.strategy = (
-                self._run.options.first.strategy if not self._run.position else None
-            )
+            self._run.found.position = self._run.position
+            if not self._run.position:
+                self._run.found.strategy = self._run.options.first.strategy
             if self._run.options.once:
                 self._once()
             else:
@@ -120,9 +118,9 @@ class _Follow:
         except StoppedError as error:
             if self._hand_over.in_epoch or self._run.options.once:
                 self._fail(error)
-            self._run.tally.stopped_by = "signal"
+            self._run.done.stopped_by = "signal"
         except BrokenPipeError:
-            self._run.tally.stopped_by = "pipe"
+            self._run.done.stopped_by = "pipe"
         except LakeError as error:
             self._fail(error)
         self._protection.update(at_end=True)
@@ -141,7 +139,7 @@ class _Follow:
             if discovery.reached_target or self._stop_rules.apply():
                 break
             self._run.refresh()
-        self._run.tally.stopped_by = self._run.tally.stopped_by or "once"
+        self._run.done.stopped_by = self._run.done.stopped_by or "once"
 
     def _hand_over_all(self) -> None:
         while self._run.state.pending and not self._stop_rules.apply():
@@ -164,7 +162,7 @@ class _Follow:
             elif self._behind and not self._run.state.pending:
                 self._tick(target)
             elif self._until_reached and not self._run.state.pending:
-                self._run.tally.stopped_by = "until"
+                self._run.done.stopped_by = "until"
             elif self._run.state.pending:
                 self._wait(self._retry_at - now if paused else min(tick, self._retry_at) - now)
             else:
@@ -287,21 +285,19 @@ class _Follow:
     def _outcome(self) -> Outcome:
         head = ancestry.head_id(self._run.table.metadata, self._run.options.branch)
         position = self._run.position
-        moved = self._run.tally.epochs or position != self._run.tally.position
+        moved = self._run.done.epochs or position != self._run.found.position
         done = Status.DONE if moved else Status.NOTHING_TO_DO
         return Outcome(
-            table=self._run.table.identifier,
-            branch=self._run.options.branch,
-            status=Status.PARTIAL if self._run.tally.gaps else done,
+            status=Status.PARTIAL if self._run.done.gaps else done,
             base_snapshot_id=position.snapshot_id if position else None,
-            plan=self._run.tally.plan(head),
-            result=self._run.tally.result(self._run.state, self._run.lag()),
+            plan=replace(self._run.found, head=None if head is None else str(head)),
+            result=self._run.result(),
         )
 
     def _fail(self, error: ReportedError) -> NoReturn:
         """Raise an error with what the run did before it."""
-        done = self._run.tally.result(self._run.state, self._run.lag())
-        error.result = {**done, **(error.result or {})}
+        gap = error.gap if isinstance(error, GapError) else None
+        error.result = replace(self._run.result(), failed_at=gap)
         with suppress(LakeError):
             self._measure(failed=True, at_end=True)
         raise error

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from lake.core.base.errors import BadInputError, InvalidRequestError, NotFoundError
+from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.units import format_time, whole_number
 from lake.core.table.snapshots import ancestry
@@ -25,7 +26,7 @@ IsFirst = Callable[["Snapshot"], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class Position(Facts):
     """The last snapshot that was discovered.
 
     Args:
@@ -38,7 +39,7 @@ class Position:
 
     EMPTY: ClassVar[Position]
 
-    def to_plain(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Return JSON-ready values; the id is text, because JSON readers round large numbers."""
         return {
             "snapshot_id": None if self.snapshot_id is None else str(self.snapshot_id),
@@ -47,7 +48,7 @@ class Position:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Rebuild from `to_plain`'s values.
+        """Rebuild from `document`'s values.
 
         Raises:
             ValueError: the values are not a position.
@@ -96,7 +97,7 @@ class GapKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Facts):
     """A part of a table's history that a follower did not read and that cannot be read any more.
 
     Args:
@@ -113,19 +114,19 @@ class Gap:
     head: int | None = None
     resumed_at: Position | None = None
 
-    def to_plain(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Return JSON-ready values, as results and epochs show them."""
         return {
             "kind": self.kind.value,
-            "position": self.position.to_plain(),
+            "position": self.position.document(),
             "oldest_retained": _text(self.oldest_retained),
             "head": _text(self.head),
-            "resumed_at": None if self.resumed_at is None else self.resumed_at.to_plain(),
+            "resumed_at": None if self.resumed_at is None else self.resumed_at.document(),
         }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Rebuild from `to_plain`'s values.
+        """Rebuild from `document`'s values.
 
         Raises:
             ValueError: the values are not a gap.
@@ -138,6 +139,27 @@ class Gap:
             None if plain["head"] is None else int(plain["head"]),
             None if resumed is None else Position.from_plain(resumed),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Lag(Facts):
+    """What is between a position and the head of a branch.
+
+    Args:
+        snapshots: the number of snapshots after the position; None if some of them have expired.
+        rows: the rows that the appends among them added, by their summaries; None if some have expired.
+        ms: the milliseconds between the position's snapshot and the head; None if the former's time is not known.
+        gap: why the follower cannot go on from the position; None if it can. It is not in the document.
+    """
+
+    snapshots: int | None
+    rows: int | None
+    ms: int | None
+    gap: Gap | None = None
+
+    def values(self) -> dict[str, int | None]:
+        """Return JSON-ready values."""
+        return {"snapshots": self.snapshots, "rows": self.rows, "ms": self.ms}
 
 
 def effect_of_skipping(gap: Gap, done: str) -> str:
@@ -169,7 +191,7 @@ class GapError(BadInputError):
     def __init__(self, gap: Gap, table: str, branch: str) -> None:
         super().__init__(_message(gap, table, branch), hint=_hint(gap))
         self.gap = gap
-        self.result = gap.to_plain()
+        self.result = gap
 
 
 _REASONS: Mapping[GapKind, str] = {

@@ -1,43 +1,26 @@
-"""What a follow reports: its lag, its result, and its metrics."""
+"""What a follow reports: its lag, where it is, and its metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lake.core.read.continuous.discovery import Discovery
+from lake.core.read.continuous.facts import StandingFacts
 from lake.core.read.continuous.handover.state import State
-from lake.core.read.continuous.position import Gap, GapError, GapKind, Position, after_gap, unseen
-from lake.core.read.exports.export import Noted
-from lake.core.read.scan.execute import key_counters
-from lake.core.read.scan.scan_keys import total_pruning
+from lake.core.read.continuous.position import (
+    Gap,
+    GapError,
+    GapKind,
+    Lag,
+    Position,
+    after_gap,
+    unseen,
+)
 from lake.core.table.refs.consumers import appended_rows
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """What is between a position and the head of a branch.
-
-    Args:
-        snapshots: the number of snapshots after the position; None if some of them have expired.
-        rows: the rows that the appends among them added, by their summaries; None if some have expired.
-        ms: the milliseconds between the position's snapshot and the head; None if the former's time is not known.
-        gap: why the follower cannot go on from the position; None if it can.
-    """
-
-    snapshots: int | None
-    rows: int | None
-    ms: int | None
-    gap: Gap | None = None
-
-    def to_plain(self) -> dict[str, int | None]:
-        """Return JSON-ready values."""
-        return {"snapshots": self.snapshots, "rows": self.rows, "ms": self.ms}
 
 
 def lag_of(metadata: TableMetadata, branch: str, position: Position | None) -> Lag | None:
@@ -75,87 +58,15 @@ def gap_warnings(lag: Lag | None, table: str, branch: str) -> list[str]:
     return [f"{error.message}; {error.hint}"]
 
 
-@dataclass(slots=True)
-class Tally:
-    """What one run did: counts of discoveries, and of what was handed over."""
-
-    strategy: str | None = None
-    position: Position | None = None
-    snapshots: int = 0
-    files: int = 0
-    splits: int = 0
-    bytes: int = 0
-    records: int = 0
-    epochs: int = 0
-    rows: int = 0
-    written_files: int = 0
-    bytes_written: int = 0
-    late_splits: int = 0
-    discarded_discoveries: int = 0
-    gaps: list[Gap] = field(default_factory=list)
-    skipped: list[tuple[int, str]] = field(default_factory=list)
-    stopped_by: str | None = None
-    with_keys: bool = False
-    pruning: dict[str, Any] = field(default_factory=dict)
-    noted: Noted = field(default_factory=Noted)
-
-    def discovered(self, discovery: Discovery) -> None:
-        """Count a discovery that was taken."""
-        self.snapshots += len(discovery.snapshots)
-        self.skipped += [(item.snapshot_id, item.operation) for item in discovery.skipped]
-        if discovery.gap is not None:
-            self.gaps.append(discovery.gap)
-        if discovery.plan is not None:
-            facts = discovery.plan.facts()
-            self.files += facts["files"] or 0
-            self.splits += facts["splits"] or 0
-            self.bytes += facts["bytes"] or 0
-            self.records += facts["records"] or 0
-            if "pruning" in facts:
-                self.pruning = total_pruning(self.pruning, facts["pruning"])
-
-    def plan(self, head: int | None) -> dict[str, Any]:
-        """Return what was discovered by the names in the output."""
-        return {
-            "strategy": self.strategy,
-            "position": None if self.position is None else self.position.to_plain(),
-            "head": None if head is None else str(head),
-            "snapshots": self.snapshots,
-            "files": self.files,
-            "splits": self.splits,
-            "bytes": self.bytes,
-            "records": self.records,
-            "skipped_snapshots": len(self.skipped),
-            **({"pruning": self.pruning} if self.pruning else {}),
-        }
-
-    def result(self, state: State, lag: Lag | None) -> dict[str, Any]:
-        """Return what was handed over by the names in the output."""
-        return {
-            "epochs": self.epochs,
-            "rows": self.rows,
-            "files": self.written_files,
-            "bytes_written": self.bytes_written,
-            **standing(state, lag),
-            "late_splits": self.late_splits,
-            "gaps": [gap.to_plain() for gap in self.gaps],
-            "skipped_snapshots": len(self.skipped),
-            "discarded_discoveries": self.discarded_discoveries,
-            "planning_failures": state.planning_failures,
-            "stopped_by": self.stopped_by,
-            **(key_counters(self.noted) if self.with_keys else {}),
-        }
-
-
-def standing(state: State, lag: Lag | None) -> dict[str, Any]:
-    """Return where a follow is by the names in the output."""
-    return {
-        "position": None if state.position is None else state.position.model_dump(),
-        "lag": None if lag is None else lag.to_plain(),
-        "pending_splits": state.pending_splits,
-        "pending_rows": state.pending_rows,
-        "watermark_ms": state.watermark_ms,
-    }
+def standing(state: State, lag: Lag | None) -> StandingFacts:
+    """Return where a follow is."""
+    return StandingFacts(
+        position=None if state.position is None else state.position.position,
+        lag=lag,
+        pending_splits=state.pending_splits,
+        pending_rows=state.pending_rows,
+        watermark_ms=state.watermark_ms,
+    )
 
 
 def metric_values(

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from lake.core.base.choices import SchemaMode
 from lake.core.base.errors import InvalidRequestError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.read.continuous.discovery import Common
+from lake.core.read.continuous.facts import FollowFacts, FollowResult
 from lake.core.read.continuous.handover.epochs import EpochOutput, make_output, recover
 from lake.core.read.continuous.handover.pipe import Pipe
 from lake.core.read.continuous.handover.state import Destination, State, StateStore, check_same
 from lake.core.read.continuous.options import FollowOptions
-from lake.core.read.continuous.position import Position
-from lake.core.read.continuous.report import Lag, Tally, lag_of
+from lake.core.read.continuous.position import Lag, Position
+from lake.core.read.continuous.report import lag_of, standing
 from lake.core.read.exports.destinations import Output, refuse_inside
+from lake.core.read.exports.export import Noted
 from lake.core.read.exports.formats import ARROW, PARQUET
 from lake.core.read.scan.changing_keys import ChangingKeys
+from lake.core.read.scan.execute import key_counts
 from lake.core.spec.types.arrow_schema import schema_from_plain, schema_to_plain
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.names import with_new_name
@@ -48,7 +52,7 @@ class Run:
         self._keys = (
             None if options.prune_with is None else ChangingKeys(session, options.prune_with)
         )
-        self.tally = Tally(with_keys=options.prune_with is not None)
+        self.found, self.done, self.noted = FollowFacts(), FollowResult(), Noted()
         self.started = self.clock.monotonic()
         self.pipe, self.destination = self._opened(options.output)
         self.state = self._state_to_continue()
@@ -104,9 +108,18 @@ class Run:
         if self.pipe is None:
             before = self.state
             self.state = recover(self.store, before, self.output)
-            self.tally.epochs += self.state.epoch - before.epoch
-            self.tally.rows += self.state.totals.rows - before.totals.rows
+            self.done.epochs += self.state.epoch - before.epoch
+            self.done.rows += self.state.totals.rows - before.totals.rows
         self.store.sweep(self.state)
+
+    def result(self) -> FollowResult:
+        """Return what was handed over, and where the follow is."""
+        return replace(
+            self.done,
+            standing=standing(self.state, self.lag()),
+            planning_failures=self.state.planning_failures,
+            keys=None if self._keys is None else key_counts(self.noted),
+        )
 
     def lag(self) -> Lag | None:
         """Return the lag; None before the first discovery, or if the branch does not exist any more."""

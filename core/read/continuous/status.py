@@ -5,6 +5,7 @@ from __future__ import annotations
 from lake.core.base.errors import NotFoundError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.io.storage.state_folder import StateFolder
+from lake.core.read.continuous.facts import StatusResult
 from lake.core.read.continuous.handover.state import StateStore
 from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.report import gap_warnings, lag_of, standing
@@ -34,21 +35,20 @@ def status(session: Session, identifier: str, options: FollowOptions) -> Outcome
     totals, lag = state.totals, lag_of(table.metadata, state.branch, position)
     gap = None if lag is None else lag.gap
     return Outcome(
-        table=table.identifier,
         branch=state.branch,
         status=Status.DONE if gap is None else Status.SUSPECT,
         base_snapshot_id=ancestry.head_id(table.metadata, state.branch),
-        result={
-            "epochs": state.epoch,
-            "rows": totals.rows,
-            "bytes_written": totals.bytes,
-            **standing(state, lag),
-            "gap": None if gap is None else gap.to_plain(),
-            "gaps_total": totals.gaps,
-            "skipped_snapshots": totals.skipped_snapshots,
-            "planning_failures": state.planning_failures,
-            "generation": state.generation,
-            "updated_ms": state.updated_ms,
-        },
+        result=StatusResult(
+            epochs=state.epoch,
+            rows=totals.rows,
+            bytes_written=totals.bytes,
+            standing=standing(state, lag),
+            gap=gap,
+            gaps_total=totals.gaps,
+            skipped_snapshots=totals.skipped_snapshots,
+            planning_failures=state.planning_failures,
+            generation=state.generation,
+            updated_ms=state.updated_ms,
+        ),
         warnings=gap_warnings(lag, table.identifier, state.branch),
     )

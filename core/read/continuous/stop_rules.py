@@ -39,8 +39,8 @@ class StopRules:
     def apply(self) -> bool:
         """Apply the rules, between epochs; return whether the run has ended."""
         most = self._run.options.max_epochs
-        if most is not None and self._run.tally.epochs >= most:
-            self._run.tally.stopped_by = "max-epochs"
+        if most is not None and self._run.done.epochs >= most:
+            self._run.done.stopped_by = "max-epochs"
         elif not self.seconds_left():
-            self._run.tally.stopped_by = "until"
-        return self._run.tally.stopped_by is not None
+            self._run.done.stopped_by = "until"
+        return self._run.done.stopped_by is not None

@@ -24,6 +24,7 @@ from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.tasks import Engine, Payload, Task, TaskContext, TaskFunction
 from lake.core.io.storage.atomic_files import flush
 from lake.core.read.exports.destinations import PART, Output, opened, refuse_inside, replacing
+from lake.core.read.exports.facts import ReadResult
 from lake.core.read.exports.formats import ARROW_STREAM, plain_rows, writing
 from lake.core.spec.types.arrow_schema import PlainSchema
 from lake.core.table.catalogs.catalog import Table
@@ -119,7 +120,7 @@ def first_rows(source: RowSource[Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def emit(session: Session, source: RowSource[Any], output: Output) -> tuple[dict[str, Any], Noted]:
+def emit(session: Session, source: RowSource[Any], output: Output) -> tuple[ReadResult, Noted]:
     """Write all rows; return the totals of the output and the reader's counters.
 
     Raises:
@@ -136,15 +137,15 @@ def emit(session: Session, source: RowSource[Any], output: Output) -> tuple[dict
             source.check(rows, noted)
         kept = output.stream is None and not output.is_device
         written = os.path.getsize(output.path) if kept else None
-        return {"rows": rows, "bytes_written": written, "files": int(kept)}, noted
+        return ReadResult(rows=rows, bytes_written=written, files=int(kept)), noted
     with replacing(output) as temporary:
         os.makedirs(temporary)
         parts = _write_folder(session, source, output, temporary, noted)
-    result = {
-        "rows": sum(part.rows for part in parts),
-        "bytes_written": sum(part.size_bytes for part in parts),
-        "files": len(parts),
-    }
+    result = ReadResult(
+        rows=sum(part.rows for part in parts),
+        bytes_written=sum(part.size_bytes for part in parts),
+        files=len(parts),
+    )
     return result, noted
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.read.inspection.deleted_rows import Key, deleted_rows
+from lake.core.read.inspection.facts import DeleteFileFacts, DeleteGroupFacts, DeletesResult
 from lake.core.spec.types.format_versions import DELETION_VECTORS_SINCE
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
 from lake.core.table.snapshots import ancestry
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 Int64s = npt.NDArray[np.int64]
 _DESCRIBED = ("file_path", "partition", "sequence_number")
-_HEADS = {"bytes": "size_bytes"}
 # Why delete files of a kind are needed, and what makes them needless.
 _RELEASES = {
     "equality": (
@@ -47,7 +47,6 @@ _RELEASES = {
         "`lake compact` rewrites the data files without the rows",
     ),
 }
-_GROUPED = ("partition", "spec_id", "kind", "columns")
 
 
 def list_deletes(
@@ -65,7 +64,7 @@ def list_deletes(
         CorruptFileError: a manifest does not match its list, or a delete file's entry is not valid.
     """
     head = ancestry.branch_head(table.metadata, branch)
-    rows: list[dict[str, Any]] = []
+    rows: list[DeleteFileFacts] = []
     if head is not None:
         columns = None if exact else ("record_count",)
         found = live_files(table, head, columns=columns)
@@ -73,11 +72,9 @@ def list_deletes(
             rows = _rows(found, deleted_rows(exact, found) if exact else None)
     groups = _groups(rows)
     return Outcome(
-        table=table.identifier,
-        branch=branch,
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,
-        result={"groups": groups, "delete_files": rows},
+        result=DeletesResult(groups=groups, delete_files=rows),
         details=[_table(groups, exact=exact is not None)] if groups else [],
         notes=_notes(rows),
     )
@@ -122,7 +119,7 @@ class _Reach:
         return cls(files, rows, oldest)
 
 
-def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[dict[str, Any]]:
+def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[DeleteFileFacts]:
     index, metadata = found.delete_index, found.table.metadata
     reach = _Reach.of(found)
     vectors = metadata.format_version >= DELETION_VECTORS_SINCE
@@ -139,31 +136,31 @@ def _rows(found: LiveFiles, counts: Mapping[Key, int] | None) -> list[dict[str, 
             files, data_rows = int(reach.files[ordinal]), int(reach.rows[ordinal])
             path, partition, number = reach.oldest[ordinal] or (None, None, None)
             rows.append(
-                {
-                    "path": file.path,
-                    "kind": kind,
-                    "partition": named.names[named.codes[place]],
-                    "spec_id": spec_id,
-                    "columns": _columns(file.equality_ids or (), metadata) if of_keys else None,
-                    "data_file": file.referenced_data_file,
-                    "rows": file.record_count,
-                    "bytes": file.content_size_bytes if is_vector else file.size_bytes,
-                    "sequence_number": file.sequence_number,
-                    "data_files": files,
-                    "data_rows": data_rows,
-                    "oldest_data_file": path,
-                    "oldest_data_partition": partition,
-                    "oldest_data_sequence_number": number,
-                    "dangling": not files,
-                    "released_by": _released_by(kind, dangling=not files, vectors=vectors),
+                DeleteFileFacts(
+                    path=file.path,
+                    kind=kind,
+                    partition=named.names[named.codes[place]],
+                    spec_id=spec_id,
+                    columns=_columns(file.equality_ids or (), metadata) if of_keys else None,
+                    data_file=file.referenced_data_file,
+                    rows=file.record_count,
+                    bytes=file.content_size_bytes if is_vector else file.size_bytes,
+                    sequence_number=file.sequence_number,
+                    data_files=files,
+                    data_rows=data_rows,
+                    oldest_data_file=path,
+                    oldest_data_partition=partition,
+                    oldest_data_sequence_number=number,
+                    dangling=not files,
+                    released_by=_released_by(kind, dangling=not files, vectors=vectors),
                     # One key may be that of many rows.
-                    "deleted_rows_at_most": (
+                    deleted_rows_at_most=(
                         data_rows if of_keys else min(file.record_count, data_rows)
                     ),
-                    "deleted_rows": (
+                    deleted_rows=(
                         None if counts is None else counts.get((file.path, file.content_offset), 0)
                     ),
-                }
+                )
             )
     return rows
 
@@ -195,68 +192,70 @@ def _columns(ids: Sequence[int], metadata: TableMetadata) -> list[str]:
     return names
 
 
-def _groups(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    groups: dict[tuple[Any, ...], dict[str, Any]] = {}
+def _groups(rows: Sequence[DeleteFileFacts]) -> list[DeleteGroupFacts]:
+    groups: dict[tuple[Any, ...], DeleteGroupFacts] = {}
     for row in rows:
         group = groups.setdefault(
-            (row["partition"], row["spec_id"], row["kind"], tuple(row["columns"] or ())),
-            {
-                **{key: row[key] for key in _GROUPED},
-                **dict.fromkeys(("files", "rows", "bytes", "data_files", "dangling"), 0),
-                "oldest_sequence_number": row["sequence_number"],
-                "deleted_rows_at_most": 0,
-                "deleted_rows": None if row["deleted_rows"] is None else 0,
-            },
+            (row.partition, row.spec_id, row.kind, tuple(row.columns or ())),
+            DeleteGroupFacts(
+                partition=row.partition,
+                spec_id=row.spec_id,
+                kind=row.kind,
+                columns=row.columns,
+                oldest_sequence_number=row.sequence_number,
+                deleted_rows=None if row.deleted_rows is None else 0,
+            ),
         )
-        group["files"] += 1
-        group["rows"] += row["rows"]
-        group["bytes"] += row["bytes"] or 0
-        group["dangling"] += row["dangling"]
-        at_most = row["deleted_rows_at_most"]
-        if row["kind"] == "equality":
+        group.files += 1
+        group.rows += row.rows
+        group.bytes += row.bytes or 0
+        group.dangling += row.dangling
+        at_most = row.deleted_rows_at_most
+        if row.kind == "equality":
             # The newest applies to all data files of the others.
-            group["data_files"] = max(group["data_files"], row["data_files"])
-            group["deleted_rows_at_most"] = max(group["deleted_rows_at_most"], at_most)
+            group.data_files = max(group.data_files, row.data_files)
+            group.deleted_rows_at_most = max(group.deleted_rows_at_most, at_most)
         else:
-            group["data_files"] += row["data_files"]
-            group["deleted_rows_at_most"] += at_most
-        if row["deleted_rows"] is not None:
-            group["deleted_rows"] += row["deleted_rows"]
-        least = min(group["oldest_sequence_number"], row["sequence_number"])
-        group["oldest_sequence_number"] = least
+            group.data_files += row.data_files
+            group.deleted_rows_at_most += at_most
+        if group.deleted_rows is not None:
+            group.deleted_rows += row.deleted_rows or 0
+        group.oldest_sequence_number = min(group.oldest_sequence_number, row.sequence_number)
     return [groups[key] for key in sorted(groups)]
 
 
-def _table(groups: Sequence[dict[str, Any]], *, exact: bool) -> Detail:
+def _table(groups: Sequence[DeleteGroupFacts], *, exact: bool) -> Detail:
     """Return the groups with as few columns as they need, so that the table fits on a terminal."""
     cells: dict[str, list[Any]] = {}
-    if any(group["partition"] for group in groups):
-        cells["partition"] = [group["partition"] or "(not partitioned)" for group in groups]
+    if any(group.partition for group in groups):
+        cells["partition"] = [group.partition or "(not partitioned)" for group in groups]
     cells["kind"] = [
-        f"{group['kind']} ({', '.join(group['columns'])})" if group["columns"] else group["kind"]
+        f"{group.kind} ({', '.join(group.columns)})" if group.columns else group.kind
         for group in groups
     ]
-    counted = ("files", "rows", "bytes", "data_files")
-    cells |= {_HEADS.get(key, key): [group[key] for group in groups] for key in counted}
+    cells["files"] = [group.files for group in groups]
+    cells["rows"] = [group.rows for group in groups]
+    cells["size_bytes"] = [group.bytes for group in groups]
+    cells["data_files"] = [group.data_files for group in groups]
     if exact:
-        cells["deleted_rows"] = [group["deleted_rows"] for group in groups]
-    if any(group["dangling"] for group in groups):
-        cells["dangling"] = [group["dangling"] for group in groups]
+        cells["deleted_rows"] = [group.deleted_rows for group in groups]
+    if any(group.dangling for group in groups):
+        cells["dangling"] = [group.dangling for group in groups]
     return Detail("deletes", list(cells), list(zip(*cells.values(), strict=True)))
 
 
-def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _notes(rows: Sequence[DeleteFileFacts]) -> list[str]:
     """Return what each kind of delete file waits for, with an example."""
     notes = []
     for kind, (reason, release) in _RELEASES.items():
-        needed = [row for row in rows if row["kind"] == kind and not row["dangling"]]
+        needed = [row for row in rows if row.kind == kind and not row.dangling]
         if needed:
-            oldest = min(needed, key=lambda row: int(row["oldest_data_sequence_number"]))
-            where = f" in {oldest['oldest_data_partition']}" * bool(oldest["oldest_data_partition"])
-            number = oldest["oldest_data_sequence_number"]
+            oldest = min(needed, key=lambda row: row.oldest_data_sequence_number or 0)
+            where = f" in {oldest.oldest_data_partition}" * bool(oldest.oldest_data_partition)
+            number = oldest.oldest_data_sequence_number
             notes.append(f"{kind}: {reason}, the oldest{where} with sequence number {number}")
             notes.append(f"{kind}: {release}")
-    if any(row["dangling"] for row in rows):
+    if any(row.dangling for row in rows):
         notes.append(
             f"dangling: apply to no data file; {Option.REWRITE} removes those of positions, `lake compact` all others"
         )

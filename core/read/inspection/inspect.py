@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.read.exports import export
+from lake.core.read.inspection.facts import InspectFacts
 from lake.core.read.inspection.metadata_tables import InspectOptions, metadata_rows
 from lake.core.read.scan.execute import previewed
 
@@ -33,7 +34,6 @@ def inspect_table(
         RefusedError: the output is inside the table's folders.
     """
     rows = metadata_rows(table, options)
-    plan: dict[str, Any] = {"metadata_table": options.kind, "rows_found": rows.found}
     details: list[Detail] = []
     if output is None:
         result, previews = previewed(rows)
@@ -42,10 +42,9 @@ def inspect_table(
     else:
         result, _ = export.emit(session, rows, output)
     return Outcome(
-        table=table.identifier,
         status=Status.DONE,
         base_snapshot_id=table.metadata.current_snapshot_id,
-        plan=plan,
+        plan=InspectFacts(metadata_table=options.kind, rows_found=rows.found),
         result=result,
         details=details,
     )

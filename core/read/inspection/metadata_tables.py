@@ -314,7 +314,7 @@ def _metadata_log(table: Table) -> _Rows:
 
 
 def _properties(table: Table) -> _Rows:
-    return [*shown_properties(table.properties)]
+    return [item.document() for item in shown_properties(table.properties)]
 
 
 def _micros(time_ms: int) -> int:

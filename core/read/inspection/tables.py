@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core.base.errors import LakeError, NotATableError, NotFoundError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.base.units import iso_time
+from lake.core.read.inspection.facts import FailureFacts, SizeFacts, TableFacts, TablesResult
 from lake.core.table.catalogs.configuration import read_configuration
 from lake.core.table.catalogs.errors import catalog_errors
 from lake.core.table.catalogs.names import namespaces_of, require_existing
 from lake.core.table.catalogs.selection import open_catalog
-from lake.core.table.snapshots.summary import TOTALS, declared_totals
+from lake.core.table.snapshots.summary import declared_totals
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from lake.core.transaction.session import Session
 
 _THREADS = 16
-_UNKNOWN = ("table_uuid", "location", "format_version", "rows", *TOTALS, "last_commit")
 
 
 def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = False) -> Outcome:
@@ -42,9 +42,7 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
         NotFoundError: no namespace, table or view matches the pattern, or the catalog does not exist.
         LakeError: the session's catalog cannot be read.
     """
-    rows: list[dict[str, Any]] = []
-    views: list[str] = []
-    namespaces: list[str] = []
+    result = TablesResult()
     catalogs = (
         _all_catalogs(session) if all_catalogs else iter([(session.catalog.name, session.catalog)])
     )
@@ -59,27 +57,26 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
             except LakeError as error:
                 if not all_catalogs:
                     raise
-                rows.append(_failed(name, "", None, error))
+                result.tables.append(_failed(name, "", None, error))
                 continue
             finally:
                 if not isinstance(catalog, LakeError):
                     _hide_secrets(session, catalog)
-            rows += found["tables"]
-            views += [f"{prefix}{view}" for view in found["views"]]
-            namespaces += [f"{prefix}{namespace}" for namespace in found["namespaces"]]
-    if pattern and not (rows or views or namespaces):
+            result.tables += found.tables
+            result.views += [f"{prefix}{view}" for view in found.views]
+            result.namespaces += [f"{prefix}{namespace}" for namespace in found.namespaces]
+    if pattern and not (result.tables or result.views or result.namespaces):
         is_glob = any(sign in pattern for sign in "*?[")
         raise NotFoundError(
             f"no namespace and no table {'matches' if is_glob else 'is named'} {pattern}",
             hint="list all tables without a pattern, or give a pattern such as 'db.*'",
         )
-    failed = [row for row in rows if row["error"] is not None]
+    notes = [_note(row, row.error) for row in result.tables if row.error is not None]
     return Outcome(
-        table="",
-        status=Status.PARTIAL if failed else Status.DONE,
-        result={"namespaces": namespaces, "tables": rows, "views": views},
-        details=[_detail(rows, views, with_catalog=all_catalogs)],
-        notes=[_note(row) for row in failed],
+        status=Status.PARTIAL if notes else Status.DONE,
+        result=result,
+        details=[_detail(result, with_catalog=all_catalogs)],
+        notes=notes,
     )
 
 
@@ -105,35 +102,34 @@ def _hide_secrets(session: Session, catalog: Catalog) -> None:
             session.secrets[f"{catalog.name}.{number}.{key}"] = str(value)
 
 
-def _tables_of(catalog: Catalog, pattern: str | None) -> Mapping[str, list[Any]]:
+def _tables_of(catalog: Catalog, pattern: str | None) -> TablesResult:
     """Return the rows of a catalog's tables, and the names of its views and namespaces.
 
     Raises:
         LakeError: the catalog cannot be read.
     """
     tables: list[tuple[str, str]] = []
-    rows: list[dict[str, Any]] = []
-    views: list[str] = []
-    namespaces: list[str] = []
+    result = TablesResult()
     for space in namespaces_of(catalog):
         matching = [name for name in space.tables if _matches(name, space.name, pattern)]
         seen = [name for name in space.views if _matches(name, space.name, pattern)]
         tables += [(space.name, name) for name in matching]
-        views += seen
+        result.views += seen
         if matching or seen or _matches(space.name, space.name, pattern):
-            namespaces.append(space.name)
+            result.namespaces.append(space.name)
         if space.error is not None and _may_match(space.name, pattern):
-            rows.append(_failed(catalog.name, space.name, None, space.error))
+            result.tables.append(_failed(catalog.name, space.name, None, space.error))
     with ThreadPoolExecutor(_THREADS) as threads:
         loaded = threads.map(lambda item: _row(catalog, *item), tables)
         for row in loaded:
             if row is None:
                 continue
             if isinstance(row, str):
-                views.append(row)
+                result.views.append(row)
             else:
-                rows.append(row)
-    return {"tables": rows, "views": sorted(views), "namespaces": namespaces}
+                result.tables.append(row)
+    result.views.sort()
+    return result
 
 
 def _matches(name: str, namespace: str, pattern: str | None) -> bool:
@@ -151,7 +147,7 @@ def _may_match(namespace: str, pattern: str | None) -> bool:
     return f"{namespace}.".startswith(fixed) or fixed.startswith(f"{namespace}.")
 
 
-def _row(catalog: Catalog, namespace: str, name: str) -> dict[str, Any] | str | None:
+def _row(catalog: Catalog, namespace: str, name: str) -> TableFacts | str | None:
     """Return a table's row, the name of a view that was listed as a table, or None if it was dropped meanwhile."""
     try:
         metadata = catalog.load(name).metadata
@@ -167,65 +163,64 @@ def _row(catalog: Catalog, namespace: str, name: str) -> dict[str, Any] | str | 
         return _failed(catalog.name, namespace, name, error) if is_listed else None
     except LakeError as error:
         return _failed(catalog.name, namespace, name, error)
-    return {
-        "catalog": catalog.name,
-        "namespace": namespace,
-        "table": name,
-        "table_uuid": str(metadata.table_uuid),
-        "location": metadata.location,
-        "format_version": metadata.format_version,
-        **sizes_of(metadata),
-        "error": None,
-    }
+    return TableFacts(
+        catalog=catalog.name,
+        namespace=namespace,
+        table=name,
+        table_uuid=str(metadata.table_uuid),
+        location=metadata.location,
+        format_version=metadata.format_version,
+        sizes=sizes_of(metadata),
+    )
 
 
-def sizes_of(metadata: TableMetadata) -> dict[str, Any]:
+def sizes_of(metadata: TableMetadata) -> SizeFacts:
     """Return the totals that a table's current snapshot declares (`declared_totals`), and its time."""
     snapshot = metadata.current_snapshot()
     time = None if snapshot is None else iso_time(snapshot.timestamp_ms)
-    return {**declared_totals(snapshot), "last_commit": time}
+    return SizeFacts(**declared_totals(snapshot), last_commit=time)
 
 
-def _failed(catalog: str, namespace: str, name: str | None, error: LakeError) -> dict[str, Any]:
-    return {
-        "catalog": catalog,
-        "namespace": namespace,
-        "table": name,
-        **dict.fromkeys(_UNKNOWN),
-        "error": {"kind": error.kind, "message": error.message, "hint": error.hint},
-    }
+def _failed(catalog: str, namespace: str, name: str | None, error: LakeError) -> TableFacts:
+    return TableFacts(
+        catalog=catalog,
+        namespace=namespace,
+        table=name,
+        sizes=SizeFacts(),
+        error=FailureFacts(kind=error.kind, message=error.message, hint=error.hint),
+    )
 
 
-def _note(row: Mapping[str, Any]) -> str:
-    place = row["table"] or row["namespace"] or row["catalog"]
-    hint = row["error"]["hint"]
-    return f"{place}: {row['error']['message']}" + (f" ({hint})" if hint else "")
+def _note(row: TableFacts, error: FailureFacts) -> str:
+    place = row.table or row.namespace or row.catalog
+    return f"{place}: {error.message}" + (f" ({error.hint})" if error.hint else "")
 
 
-def _detail(
-    rows: Sequence[Mapping[str, Any]], views: Iterable[str], *, with_catalog: bool
-) -> Detail:
+def _detail(result: TablesResult, *, with_catalog: bool) -> Detail:
     columns = ["table", "format", "rows", "files", "size_bytes", "delete_files", "last_commit"]
-    found = [
+    found: list[list[str | int | None]] = [
         [
-            row["table"] or f"{row['namespace']}.*".removeprefix("."),
-            f"v{row['format_version']}" if row["error"] is None else row["error"]["kind"],
-            _rows(row),
-            *(row[name] for name in ("files", "bytes", "delete_files", "last_commit")),
+            row.table or f"{row.namespace}.*".removeprefix("."),
+            f"v{row.format_version}" if row.error is None else row.error.kind,
+            _rows(row.sizes),
+            row.sizes.files,
+            row.sizes.bytes,
+            row.sizes.delete_files,
+            row.sizes.last_commit,
         ]
-        for row in rows
+        for row in result.tables
     ]
     if with_catalog:
         columns.insert(0, "catalog")
-        found = [[row["catalog"], *cells] for row, cells in zip(rows, found, strict=True)]
-        listed = [view.partition(".") for view in views]
+        found = [[row.catalog, *cells] for row, cells in zip(result.tables, found, strict=True)]
+        listed = [view.partition(".") for view in result.views]
         found += [[catalog, view, "view", *[None] * 5] for catalog, _, view in listed]
     else:
-        found += [[view, "view", *[None] * 5] for view in views]
+        found += [[view, "view", *[None] * 5] for view in result.views]
     return Detail("tables", columns, found)
 
 
-def _rows(row: Mapping[str, Any]) -> Any:
-    if row["rows"] is not None or row["rows_at_most"] is None:
-        return row["rows"]
-    return f"{row['rows_at_most']:,} or less"
+def _rows(sizes: SizeFacts) -> str | int | None:
+    if sizes.rows is not None or sizes.rows_at_most is None:
+        return sizes.rows
+    return f"{sizes.rows_at_most:,} or less"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lake.core.base.errors import CorruptFileError
+from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.plain import PlainData
@@ -20,6 +21,7 @@ from lake.core.engine.tasks import Task, TaskContext, TaskFunction
 from lake.core.read.exports import export
 from lake.core.read.exports.destinations import Output
 from lake.core.read.exports.export import Noted, Part, PartReport
+from lake.core.read.exports.facts import KeyCounts, ReadResult
 from lake.core.read.scan.plan import ScanPlan
 from lake.core.read.scan.scan_keys import (
     ROW_GROUPS_SKIPPED,
@@ -37,7 +39,7 @@ DROPPED = "dropped"
 
 def describe(plan: ScanPlan) -> Outcome:
     """Return the plan as an outcome; no data is read."""
-    return _outcome(plan, {})
+    return _outcome(plan, NoFacts())
 
 
 def preview(plan: ScanPlan) -> Outcome:
@@ -55,17 +57,17 @@ def write(session: Session, plan: ScanPlan, output: Output) -> Outcome:
         BadInputError: the output cannot be written.
     """
     result, noted = export.emit(session, ScanRows(plan), output)
-    counters = {} if plan.keys is None else key_counters(noted)
-    return _outcome(plan, {**result, **counters})
+    counts = None if plan.keys is None else key_counts(noted)
+    return _outcome(plan, replace(result, keys=counts))
 
 
-def previewed(source: export.RowSource[Any]) -> tuple[dict[str, Any], list[Detail]]:
+def previewed(source: export.RowSource[Any]) -> tuple[ReadResult, list[Detail]]:
     """Read the first rows; return them as a result and as a table to print."""
     rows = export.first_rows(source)
     fields = source.plan.projection.fields
     names = [field.name for field in fields]
     types = [type_text(field.field_type) for field in fields]
-    result = {"rows": len(rows), "bytes_written": 0, "files": 0, "preview": rows}
+    result = ReadResult(rows=len(rows), bytes_written=0, preview=rows)
     return result, [Detail("rows", names, [[row[name] for name in names] for row in rows], types)]
 
 
@@ -152,14 +154,17 @@ def note_keys(keys: RowKeys | None, noted: Noted) -> None:
         noted[ROWS_WITHOUT_PARTNER] += keys.rows_without_partner
 
 
-def key_counters(noted: Mapping[str, int]) -> dict[str, int]:
+def key_counts(noted: Noted) -> KeyCounts:
     """Return the counters of a scan with keys for its result."""
-    return {name: noted.get(name, 0) for name in (ROW_GROUPS_SKIPPED, ROWS_WITHOUT_PARTNER)}
+    return KeyCounts(
+        row_groups_skipped=noted[ROW_GROUPS_SKIPPED],
+        rows_without_partner=noted[ROWS_WITHOUT_PARTNER],
+    )
 
 
 def _outcome(
     plan: ScanPlan,
-    result: Mapping[str, Any],
+    result: Facts,
     details: Sequence[Detail] = (),
 ) -> Outcome:
     warnings = []
@@ -173,8 +178,6 @@ def _outcome(
     warnings += plan.keys.warnings if plan.keys else ()
     warnings += [f"rows may be missing: {doubt}" for doubt in plan.found.doubts]
     return Outcome(
-        table=plan.table.identifier,
-        branch=plan.options.branch,
         status=Status.DONE if plan.found.count else Status.NOTHING_TO_DO,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
         plan=plan.facts(),

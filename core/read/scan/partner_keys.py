@@ -44,7 +44,7 @@ from lake.core.data.sources.text_format import AS_SHOWN
 from lake.core.io.storage.storage import Storage
 from lake.core.read.scan.execute import ScanRows
 from lake.core.read.scan.plan import ScanOptions, plan_scan, scan_schema, scan_snapshot
-from lake.core.read.scan.scan_keys import ScanKeys
+from lake.core.read.scan.scan_keys import KeySource, ScanKeys
 from lake.core.spec.expressions.filters import field_path
 from lake.core.spec.types.single_values import arrow_type
 from lake.core.spec.types.type_text import type_text
@@ -53,6 +53,8 @@ from lake.core.transaction.session import Session
 
 _TABLE = re.compile(r"(?P<table>\S+?)(@(?P<ref>\S+))?(\s+where\s+(?P<where>.+))?", re.I | re.S)
 _SHOWN_COLUMNS = 40
+# The table or the files, and the table's snapshot.
+_SourceName = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +157,9 @@ class _AllKeys:
 
 
 def _scan_keys(
-    collector: KeyCollector, kept: _AllKeys, source: Mapping[str, Any], options: KeyOptions
+    collector: KeyCollector, kept: _AllKeys, source: _SourceName, options: KeyOptions
 ) -> ScanKeys:
+    dimension, snapshot_id = source
     keys = collector.finish()
     reasons, warnings = [], []
     if collector.overflowed:
@@ -181,13 +184,14 @@ def _scan_keys(
         prunes=prunes,
         matching=options.matching,
         path=kept.finish(),
-        source={
-            "status": known if prunes else "none",
-            **source,
-            "keys": len(keys) if keys.exact else None,
-            "key_bytes": collector.size_bytes,
-            "limit_bytes": options.prune_limit,
-        },
+        source=KeySource(
+            status=known if prunes else "none",
+            dimension=dimension,
+            dimension_snapshot_id=snapshot_id,
+            keys=len(keys) if keys.exact else None,
+            key_bytes=collector.size_bytes,
+            limit_bytes=options.prune_limit,
+        ),
         warnings=warnings,
         reasons=reasons,
     )
@@ -275,11 +279,10 @@ def _between(column: pa.Array, kind: pa.DataType) -> pa.BooleanArray:
 
 def _source(
     session: Session, table: Table, types: Mapping[int, IcebergType], options: KeyOptions
-) -> tuple[Mapping[str, Any], Iterator[pa.RecordBatch]]:
-    """Return facts about the source, and batches of its keys."""
+) -> tuple[_SourceName, Iterator[pa.RecordBatch]]:
+    """Return the source, and batches of its keys."""
     if _names_files(options.prune_with):
-        facts = {"dimension": options.prune_with, "dimension_snapshot_id": None}
-        return facts, _file_keys(table.storage, types, options)
+        return (options.prune_with, None), _file_keys(table.storage, types, options)
     return _table_keys(session, types, options)
 
 
@@ -332,23 +335,20 @@ def _partner(session: Session, options: KeyOptions) -> tuple[Table, ScanOptions]
 
 def _table_keys(
     session: Session, types: Mapping[int, IcebergType], options: KeyOptions
-) -> tuple[Mapping[str, Any], Iterator[pa.RecordBatch]]:
+) -> tuple[_SourceName, Iterator[pa.RecordBatch]]:
     partner, chosen = _partner(session, options)
     plan = plan_scan(partner, chosen)
     columns = [_column(plan.schema, name, options, partner.identifier) for _, name in options.on]
     for fact, item, pair in zip(types.values(), columns, options.on, strict=True):
         _check_pair(fact, item.field_type, pair)
-    facts = {
-        "dimension": partner.identifier,
-        "dimension_snapshot_id": None if plan.snapshot is None else str(plan.snapshot.snapshot_id),
-    }
+    snapshot_id = None if plan.snapshot is None else str(plan.snapshot.snapshot_id)
     paths = columns_of(plan.projection, [item.field_id for item in columns])
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in ScanRows(plan).stream(Counter()):
             yield _keys(cut(batch, paths).columns, types)
 
-    return facts, batches()
+    return (partner.identifier, snapshot_id), batches()
 
 
 def _keys(columns: Sequence[pa.Array], types: Mapping[int, IcebergType]) -> pa.RecordBatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.read.scan.added_manifests import read_added_manifests
+from lake.core.read.scan.facts import RowBounds, ScanFacts
 from lake.core.read.scan.incremental import Increment, plan_increment
 from lake.core.read.scan.splits import Pieces, SplitOptions, SplitPiece, cut_all, pack, weights
 from lake.core.spec.expressions.filters import bind_filter, filter_columns
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.data.keys.key_pruning import KeyPruner
-    from lake.core.read.scan.scan_keys import ScanKeys
+    from lake.core.read.scan.scan_keys import PruningFacts, ScanKeys
 
 _COLUMNS = (
     "status",
@@ -147,7 +148,7 @@ class ScanPlan:
         skipped: snapshots of an incremental scan that are not appends.
         truncated: whether older snapshots of an incremental scan have expired.
         keys: the keys that rows must have; None for all rows.
-        pruning: facts about the keys and what they exclude.
+        pruning: what the keys exclude.
     """
 
     table: Table
@@ -162,25 +163,23 @@ class ScanPlan:
     skipped: Sequence[Snapshot] = ()
     truncated: bool = False
     keys: ScanKeys | None = None
-    pruning: Mapping[str, Any] | None = None
+    pruning: PruningFacts | None = None
 
-    def facts(self) -> dict[str, Any]:
-        """Return the plan's counts by their names in the output."""
+    def facts(self) -> ScanFacts:
+        """Return the plan's counts for the output."""
         least, most = self.row_bounds()
-        pruning = {} if self.pruning is None else {"pruning": dict(self.pruning)}
-        return {
-            "snapshots": self.snapshots,
-            "files": self.found.count,
-            "delete_files": 0 if self.options.incremental else self.found.delete_count,
-            "records": self.records,
-            "rows": least if least == most else None,
-            "rows_at_most": most,
-            "bytes": self.bytes,
-            "splits": len(self.splits),
-            "skipped_files": self.found.skipped_files,
-            "skipped_manifests": self.found.skipped_manifests,
-            **pruning,
-        }
+        return ScanFacts(
+            snapshots=self.snapshots,
+            files=self.found.count,
+            delete_files=0 if self.options.incremental else self.found.delete_count,
+            records=self.records,
+            bounds=RowBounds(rows=least if least == most else None, rows_at_most=most),
+            bytes=self.bytes,
+            splits=len(self.splits),
+            skipped_files=self.found.skipped_files,
+            skipped_manifests=self.found.skipped_manifests,
+            pruning=self.pruning,
+        )
 
     @property
     def schema(self) -> Schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -15,13 +15,14 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
+from lake.core.base.facts import Facts, inlined
 from lake.core.data.deletes.equality import EqualityDeletes
 from lake.core.data.deletes.spilled_equality import RowKeys as KeysOfRows
-from lake.core.data.keys.key_pruning import KeyPruner
+from lake.core.data.keys.key_pruning import KeyPruner, PruningCounts
 from lake.core.data.keys.key_set import KeySet
 from lake.core.data.keys.row_keys import RowKeys
 
-# The names of the counters of rows and row groups in results.
+# The names of the counters of rows and row groups.
 ROW_GROUPS_SKIPPED, ROWS_WITHOUT_PARTNER = "row_groups_skipped", "rows_without_partner"
 
 _MEMORY_BYTES = 256 * 1024 * 1024
@@ -29,6 +30,36 @@ _CHUNK_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 
 Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySource(Facts):
+    """The table or the files with the keys, and the keys as far as they are used: as they are, as ranges, or not."""
+
+    status: str
+    dimension: str
+    dimension_snapshot_id: str | None
+    keys: int | None
+    key_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruningFacts(Facts):
+    """What keys exclude from a plan, and why not more."""
+
+    source: KeySource = inlined()
+    counts: PruningCounts = inlined()
+    reasons: Sequence[str]
+
+    def after(self, earlier: PruningFacts | None) -> PruningFacts:
+        """Return the sums over this plan and earlier ones, with the keys of this one."""
+        if earlier is None:
+            return self
+        counts = replace(earlier.counts)
+        counts.add(self.counts)
+        reasons = list(dict.fromkeys([*earlier.reasons, *self.reasons]))
+        return replace(self, counts=counts, reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +72,7 @@ class ScanKeys:
         prunes: whether they choose files and row groups.
         matching: whether rows are tested.
         path: an Arrow file with all keys, if rows are tested and `keys` does not contain all of them.
-        source: facts about the keys by their names in the output.
+        source: what the output says about the keys.
         warnings: what the caller must know about them.
         reasons: why the keys exclude less than they could.
     """
@@ -51,7 +82,7 @@ class ScanKeys:
     prunes: bool = True
     matching: bool = False
     path: str | None = None
-    source: Mapping[str, Any] = field(default_factory=dict)
+    source: KeySource
     warnings: Sequence[str] = ()
     reasons: Sequence[str] = ()
 
@@ -76,28 +107,11 @@ class ScanKeys:
         }
         return _joined(header, self.keys.to_bytes())
 
-    def facts(self, pruner: KeyPruner) -> dict[str, Any]:
+    def facts(self, pruner: KeyPruner) -> PruningFacts:
         """Return the facts of a plan for the output."""
-        return {**self.source, **pruner.counts.facts(), "reasons": [*self.reasons, *pruner.reasons]}
-
-
-def total_pruning(before: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `ScanKeys.facts` of several plans: the sums of their counts, and the last one's keys.
-
-    Args:
-        before: the facts of earlier plans; empty if there is none.
-        facts: those of the next plan.
-    """
-    if not before:
-        return dict(facts)
-    counts = {
-        name: None if None in (value, before[name]) else value + before[name]
-        for name, value in facts.items()
-        if name.endswith(("_before", "_after"))
-    }
-    by = {name: value + before["by"][name] for name, value in facts["by"].items()}
-    reasons = list(dict.fromkeys([*before["reasons"], *facts["reasons"]]))
-    return {**facts, **counts, "by": by, "reasons": reasons}
+        return PruningFacts(
+            source=self.source, counts=pruner.counts, reasons=[*self.reasons, *pruner.reasons]
+        )
 
 
 def with_path(shared: bytes, path: str) -> bytes:

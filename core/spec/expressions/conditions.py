@@ -16,10 +16,11 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from lake.core.base.errors import InvalidRequestError
+from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.units import natural_number, parse_duration_ms, parse_size
 from lake.core.spec.expressions.logic import LogicParser
@@ -180,6 +181,24 @@ def _enclosed(part: Condition, *kinds: type) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparisonFacts(Facts):
+    """A comparison, the value that was measured (None if it is infinite), and whether it holds (None if unknown)."""
+
+    condition: str = ""
+    value: float | None = None
+    holds: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionFacts(Facts):
+    """The condition of a run: each value with its limits, whether a run is due, and the comparisons."""
+
+    triggers: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    is_due: bool = False
+    conditions: Sequence[ComparisonFacts] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """A condition and the values that decided it.
 
@@ -196,20 +215,20 @@ class Evaluation:
         """Whether the condition is true; an unknown one is not."""
         return self.condition.holds(self.values) is True
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ConditionFacts:
         """Return for the outcome whether a run is due, each value with its limits, and which comparisons hold.
 
         Comparisons of values that were not needed are omitted.
         """
         triggers: dict[str, list[float | None]] = {}
-        conditions = []
+        conditions: list[ComparisonFacts] = []
         for item in self.condition.comparisons():
             value = _shown(self.values.get(item.name))
             triggers.setdefault(item.name, [value]).append(item.limit)
             if item.name in self.values:
                 holds = item.holds(self.values)
-                conditions.append({"condition": str(item), "value": value, "holds": holds})
-        return {"triggers": triggers, "is_due": self.is_due, "conditions": conditions}
+                conditions.append(ComparisonFacts(str(item), value, holds))
+        return ConditionFacts(triggers, self.is_due, conditions)
 
 
 def evaluate(condition: Condition, measures: Mapping[str, Callable[[], Value]]) -> Evaluation:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from lake.core.base.facts import EarlierRunFacts
+from lake.core.base.units import iso_time
 from lake.core.table.flink.commits import (
     CHECKPOINT_ID,
     JOB_ID,
@@ -100,6 +102,18 @@ class StreamGuard:
         """Whether a branch contains the epoch; see `Guard.is_held`. Notes of streams do not grow old."""
         newest = newest_epoch(table, branch, self.epoch.stream)
         return newest is not None and newest.number >= self.epoch.number  # check: epoch-committed
+
+
+def earlier_run(
+    guard: Guard | None, table: Table, branch: str, run_id: str | None
+) -> EarlierRunFacts:
+    """Return for the outcome the run that a guard finds, which has committed what another one was to commit."""
+    found = guard.find(table.metadata, branch) if guard else None
+    return EarlierRunFacts(
+        run_id=run_id,
+        snapshot_id=str(found.snapshot_id) if found else None,
+        committed_at=iso_time(found.timestamp_ms) if found else None,
+    )
 
 
 def noted_marks(

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from lake.core.base import locations
 from lake.core.base.clock import Clock
 from lake.core.base.errors import LockedError
+from lake.core.base.facts import AlreadyRunning, RunFacts
 from lake.core.base.interrupts import uninterrupted
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
@@ -74,13 +74,11 @@ def with_table_lock(
             hint="wait longer, or run it at another time",
         )
     return Outcome(
-        table=table.identifier,
-        branch=branch,
         status=Status.ALREADY_RUNNING,
         base_snapshot_id=ancestry.head_id(table.metadata, branch)
         if branch
         else table.metadata.current_snapshot_id,
-        result={"running": _facts(owner)},
+        result=AlreadyRunning(_facts(owner)),
         details=[_row(owner)],
         warnings=_held_too_long(table, owner, session.clock.now_ms()),
     )
@@ -133,21 +131,22 @@ def _acquire(table: Table, me: Owner, clock: Clock) -> HeldLock | S3Lock | Owner
 
 
 def _words(owner: Owner) -> str:
-    return " ".join(f"{name} {value}" for name, value in _facts(owner).items()) or "unknown"
+    facts = _facts(owner).document()
+    return " ".join(f"{name} {value}" for name, value in facts.items()) or "unknown"
 
 
 def _row(owner: Owner) -> Detail:
-    facts = _facts(owner)
+    facts = _facts(owner).document()
     return Detail("running", list(facts), [list(facts.values())] if facts else [])
 
 
-def _facts(owner: Owner) -> dict[str, Any]:
+def _facts(owner: Owner) -> RunFacts:
     if not owner.process:
-        return {}
-    return {
-        "command": owner.command,
-        "host": owner.host,
-        "pid": owner.pid,
-        "operation_id": owner.operation_id,
-        "since": format_time(owner.since_ms),
-    }
+        return RunFacts()
+    return RunFacts(
+        command=owner.command,
+        host=owner.host,
+        pid=owner.pid,
+        operation_id=owner.operation_id,
+        since=format_time(owner.since_ms),
+    )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core.base.choices import OnCopy, OnRewrite
 from lake.core.base.errors import LakeError, NotFoundError, RefusedError
+from lake.core.base.facts import AlreadyRunning
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.io.storage.state_folder import StateFolder
 from lake.core.io.storage.storage import Storage
 from lake.core.load.continuous.epochs import Epochs
+from lake.core.load.continuous.facts import WatchFacts, WatchResult, WatchStatus
 from lake.core.load.continuous.files.disposal import check_overlap, check_places
 from lake.core.load.continuous.files.known import Copies, adopt_source, rename_source, skipped
 from lake.core.load.continuous.files.listing import (
@@ -99,12 +101,9 @@ def run_watch(
     folder = _folder(loader.session, options)
     with folder.held("ingest", options.wait) as alone:
         if not alone:
-            owner = folder.owner()
             return Outcome(
-                table=loader.table,
-                branch=options.branch,
                 status=Status.ALREADY_RUNNING,
-                result={"running": owner},
+                result=AlreadyRunning(folder.owner()),
             )
         return _Watch(loader=loader, options=options, store=StateStore.open(folder)).run(compact)
 
@@ -423,43 +422,41 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
 
     # The outcome
 
-    def planned(self, new: Sequence[WatchedFile]) -> dict[str, Any]:
+    def planned(self, new: Sequence[WatchedFile]) -> WatchFacts:
         """Return the plan as it is shown."""
         route = self.loader.route
-        routed = {"route": route.column, "max_tables": route.max_tables} if route else {}
-        return {
-            **routed,
-            "source": self.options.source,
-            "stream": self.options.stream,
-            "state": self.options.state,
-            "epoch": self.epoch_number,
-            "files": len(new),
-            "bytes": sum(file.size for file in new),
-        }
+        return WatchFacts(
+            route=route.column if route else None,
+            max_tables=route.max_tables if route else None,
+            source=self.options.source,
+            stream=self.options.stream,
+            state=self.options.state,
+            epoch=self.epoch_number,
+            files=len(new),
+            bytes=sum(file.size for file in new),
+        )
 
-    def standing(self) -> dict[str, Any]:
+    def standing(self) -> WatchStatus:
         """Return where the watch is."""
         state, now_ms = self.store.state, self.session.clock.now_ms()
         offered = state.offered if state else None
+        stuck = offered if offered is not None and not offered.loaded else None
         oldest = min(
             (file for file in self.waiting if file.modified_ms is not None),
             key=lambda file: file.modified_ms or 0,
             default=None,
         )
-        begun = offered is not None and not offered.loaded
-        return {
-            "epoch": self.epoch_number,
-            "files_total": state.files if state else 0,
-            "stuck_epoch": offered.epoch if offered and begun else None,
-            "stuck_files": [file.path for file in offered.files[:_SHOWN]]
-            if offered and begun
-            else [],
-            "lag_files": len(self.waiting),
-            "oldest_file": oldest.path if oldest else None,
-            "oldest_file_ms": max(0, now_ms - (oldest.modified_ms or 0)) if oldest else None,
-            "files_known": self.known_copies,
-            "files_ahead": len(self.ahead),
-        }
+        return WatchStatus(
+            epoch=self.epoch_number,
+            files_total=state.files if state else 0,
+            stuck_epoch=stuck.epoch if stuck else None,
+            stuck_files=[file.path for file in stuck.files[:_SHOWN]] if stuck else [],
+            lag_files=len(self.waiting),
+            oldest_file=oldest.path if oldest else None,
+            oldest_file_ms=max(0, now_ms - (oldest.modified_ms or 0)) if oldest else None,
+            files_known=self.known_copies,
+            files_ahead=len(self.ahead),
+        )
 
     def describe(self) -> str:
         """Return what is watched."""
@@ -473,8 +470,10 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
         """Return what the file of metrics contains."""
         standing = self.standing()
         return {
-            **{name: standing[name] for name in ("epoch", "lag_files", "oldest_file_ms")},
-            "stuck_epoch": standing["stuck_epoch"] or 0,
+            "epoch": standing.epoch,
+            "lag_files": standing.lag_files,
+            "oldest_file_ms": standing.oldest_file_ms,
+            "stuck_epoch": standing.stuck_epoch or 0,
             "set_aside_total": self.totals.set_aside,
         }
 
@@ -483,16 +482,19 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
         """Whether files were left out."""
         return bool(self.known_copies or self.totals.set_aside)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> WatchResult:
         """Return the result."""
-        now_ms = self.session.clock.now_ms()
-        times = [file.modified_ms for file in self.waiting if file.modified_ms is not None]
-        return {
-            **self.totals.facts(),
-            "files_skipped": list(self.totals.skipped),
-            "files_known": self.known_copies,
-            "lag_files": len(self.waiting),
-            "oldest_file_ms": max(0, now_ms - min(times)) if times else None,
-            "compactions": self.compactions,
-            "stopped_by": self.stopped_by,
-        }
+        totals = self.totals
+        return WatchResult(
+            rows=totals.rows,
+            tables=None if totals.tables is None else list(totals.tables.values()),
+            epochs=totals.epochs,
+            files_loaded=totals.files,
+            files_set_aside=totals.set_aside,
+            files_skipped=list(totals.skipped),
+            files_known=self.known_copies,
+            lag_files=len(self.waiting),
+            oldest_file_ms=self.standing().oldest_file_ms,
+            compactions=self.compactions,
+            stopped_by=self.stopped_by,
+        )

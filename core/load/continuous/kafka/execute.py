@@ -20,11 +20,11 @@ from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import iso_time
 from lake.core.io.storage.errors import translate_errors
+from lake.core.load.continuous.facts import OpenTransaction, TopicFacts, TopicGap, TopicResult
 from lake.core.load.continuous.kafka.client import Client, Item, OffsetsGoneError
 from lake.core.load.continuous.kafka.metadata import check_columns
 from lake.core.load.continuous.kafka.offsets import (
     Topic,
-    TopicGap,
     recreated_error,
     starting_offsets,
     to_offsets,
@@ -33,6 +33,7 @@ from lake.core.load.continuous.kafka.options import EARLIEST, LATEST, KafkaOptio
 from lake.core.load.continuous.kafka.spool import Check, Spool, check_of
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
+from lake.core.load.ingest.facts import IngestResult
 from lake.core.load.ingest.options import LoadPart
 from lake.core.table.snapshots.streams import StreamEpoch
 
@@ -184,19 +185,18 @@ class _TopicLoad(ContinuousLoad[Spool]):
 
     # Where to read
 
-    def planned(self) -> dict[str, Any]:
+    def planned(self) -> TopicFacts:
         """Look at the topic and the table, and return the plan."""
         self._check_request()
         self._look()
-        metadata = dict(self.options.kafka_metadata)
-        return {
-            "topic": self.options.topic,
-            "stream": self.options.stream,
-            **({"metadata": metadata} if metadata else {}),
-            "epoch": self.epoch_number,
-            "offsets": _plain(self.following),
-            "messages": self.topic.readable(self.following),
-        }
+        return TopicFacts(
+            topic=self.options.topic,
+            stream=self.options.stream,
+            metadata=dict(self.options.kafka_metadata) or None,
+            epoch=self.epoch_number,
+            offsets=_plain(self.following),
+            messages=self.topic.readable(self.following),
+        )
 
     def _check_request(self) -> None:
         """Refuse what cannot be loaded before any message is read.
@@ -378,13 +378,14 @@ class _TopicLoad(ContinuousLoad[Spool]):
         with spool.messages_named():
             outcome = self.loader.load(lambda: options)
         is_own = outcome.status is not Status.NOTHING_TO_DO
-        if outcome.result.get("rows_rejected") and not outcome.snapshot_ids:
+        rejected = IngestResult.of(outcome.result).rows_rejected
+        if rejected and not outcome.snapshot_ids:
             # All messages were rejected: without their offsets they would be rejected again.
             is_own = self._mark(wanted)
         if not self._continue_after(wanted, is_own=is_own):
             return False
         if self.options.rejects_aside:
-            self.set_aside += outcome.result.get("rows_rejected", 0)
+            self.set_aside += rejected
         self.totals.add(outcome, len(files))
         self.messages += spool.rows
         return True
@@ -437,26 +438,24 @@ class _TopicLoad(ContinuousLoad[Spool]):
             "set_aside_total": self.set_aside,
         }
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> TopicResult:
         """Return the result."""
-        counted = {
-            key: value for key, value in self.totals.facts().items() if not key.startswith("files_")
-        }
-        return {
-            **counted,
-            "messages": self.messages,
-            "messages_set_aside": self.set_aside,
-            "messages_skipped": self.skipped,
-            "offsets": _plain(self.following),
-            "lag_messages": self.topic.lag(self.following),
-            "open_transactions": [
-                {"partition": partition, "offset": first, "end": end}
+        return TopicResult(
+            rows=self.totals.rows,
+            epochs=self.totals.epochs,
+            messages=self.messages,
+            messages_set_aside=self.set_aside,
+            messages_skipped=self.skipped,
+            offsets=_plain(self.following),
+            lag_messages=self.topic.lag(self.following),
+            open_transactions=[
+                OpenTransaction(partition=partition, offset=first, end=end)
                 for partition, (first, end) in sorted(self.topic.open_transactions.items())
             ],
-            "gaps": [gap.to_plain() for gap in self.gaps],
-            "compactions": self.compactions,
-            "stopped_by": self.stopped_by,
-        }
+            gaps=self.gaps,
+            compactions=self.compactions,
+            stopped_by=self.stopped_by,
+        )
 
 
 def _plain(following: Mapping[int, int]) -> dict[str, int]:

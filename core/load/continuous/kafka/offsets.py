@@ -9,6 +9,7 @@ from typing import Any
 from lake.core.base.choices import OnGap
 from lake.core.base.errors import BadInputError, RefusedError
 from lake.core.base.options import Option
+from lake.core.load.continuous.facts import TopicGap, TopicGaps
 
 # The key of the ids of topics in an epoch's offsets: no topic has a name with this sign.
 _IDS = "@ids"
@@ -53,23 +54,6 @@ class Topic:
             partition: (end, self.ends[partition])
             for partition, (_, end) in self.bounds.items()
             if self.ends.get(partition, end) > end
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class TopicGap:
-    """Messages that were deleted from a topic before they were loaded."""
-
-    partition: int
-    offset: int
-    first_offset: int
-
-    def to_plain(self) -> dict[str, int]:
-        """Return JSON-ready values."""
-        return {
-            "partition": self.partition,
-            "offset": self.offset,
-            "first_offset": self.first_offset,
         }
 
 
@@ -187,5 +171,5 @@ def _gap_error(topic: Topic, gaps: tuple[TopicGap, ...]) -> TopicGapError:
         f"first message now has offset {first.first_offset}{more}",
         hint=f"{Option.ON_GAP} skip goes on with the messages that are left",
     )
-    error.result = {"gaps": [gap.to_plain() for gap in gaps]}
+    error.result = TopicGaps(gaps)
     return error

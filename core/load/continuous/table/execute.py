@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lake.core.base.choices import OnGap
 from lake.core.base.errors import LakeError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
+from lake.core.load.continuous.facts import CopyFacts, CopyResult, CopyStatus
 from lake.core.load.continuous.loader import between_epochs
 from lake.core.load.continuous.options import check_stream
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
+from lake.core.load.ingest.facts import IngestResult
 from lake.core.load.ingest.options import OVERWRITE, IngestOptions, LoadPart
 from lake.core.read.continuous.discovery import Discovery, discover
 from lake.core.read.continuous.options import FollowOptions
-from lake.core.read.continuous.position import Position, Strategy, effect_of_skipping
-from lake.core.read.continuous.report import Lag, gap_warnings, lag_of
+from lake.core.read.continuous.position import Gap, Lag, Position, Strategy, effect_of_skipping
+from lake.core.read.continuous.report import gap_warnings, lag_of
 from lake.core.read.scan.plan import ScanPlan
 from lake.core.spec.properties.table_properties import UPSERT_ENABLED
 from lake.core.table.catalogs.names import with_new_name
@@ -138,7 +140,7 @@ def run_copy(
 @dataclass(slots=True, kw_only=True)
 class _Copy(ContinuousLoad[Discovery]):
     options: CopyOptions
-    gaps: list[dict[str, Any]] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
     position: Position | None = None
     # Where snapshots without rows end that follow the newest epoch.
     _passed: tuple[Position | None, Position] | None = None
@@ -271,7 +273,7 @@ class _Copy(ContinuousLoad[Discovery]):
     def _take(self, found: Discovery) -> None:
         """Load a discovery, and determine the position after it."""
         if found.gap is not None:
-            self.gaps.append(found.gap.to_plain())
+            self.gaps.append(found.gap)
             effect = effect_of_skipping(found.gap, "loaded")
             self.session.warn(
                 f"gap {found.gap.kind} in {self.options.source} after {found.gap.position}: "
@@ -330,13 +332,13 @@ class _Copy(ContinuousLoad[Discovery]):
 
         outcome = self.loader.load(epoch_options)
         if outcome.status is Status.NOTHING_TO_DO:
-            self._rejected = bool(outcome.result.get("rows_rejected"))
+            self._rejected = bool(IngestResult.of(outcome.result).rows_rejected)
             return False
         self.totals.add(outcome, files.count)
         return True
 
     def _next_epoch(self, found: Discovery) -> StreamEpoch:
-        offsets = {**found.end.to_plain(), _TABLE: str(self._looked_at.metadata.table_uuid)}
+        offsets = {**found.end.document(), _TABLE: str(self._looked_at.metadata.table_uuid)}
         return StreamEpoch(self.options.stream, self._epoch + 1, offsets)
 
     def _has_later_epoch(self) -> bool:
@@ -404,54 +406,50 @@ class _Copy(ContinuousLoad[Discovery]):
         """Whether rows were passed over."""
         return bool(self.gaps)
 
-    def standing(self) -> dict[str, Any]:
+    def standing(self) -> CopyStatus:
         """Return where the stream is."""
         lag = self.lag()
-        return {
-            "epoch": self._epoch,
-            "position": self.position.to_plain() if self.position else None,
-            "lag": lag.to_plain() if lag else None,
-            "gap": lag.gap.to_plain() if lag and lag.gap else None,
-        }
+        gap = lag.gap if lag else None
+        return CopyStatus(epoch=self._epoch, position=self.position, lag=lag, gap=gap)
 
     def metrics(self) -> Mapping[str, float | None]:
         """Return what the file of metrics contains."""
         lag = self.lag()
         return {
             "epoch": self._epoch,
-            **({f"lag_{name}": value for name, value in lag.to_plain().items()} if lag else {}),
+            **({f"lag_{name}": value for name, value in lag.document().items()} if lag else {}),
             "gap": int(lag is not None and lag.gap is not None),
             "gaps": len(self.gaps),
         }
 
-    def planned(self, found: Discovery | None) -> dict[str, Any]:
+    def planned(self, found: Discovery | None) -> CopyFacts:
         """Return the plan as it is shown."""
         files = found.plan.found if found and isinstance(found.plan, ScanPlan) else None
-        return {
-            **self.place(),
-            "snapshots": len(found.snapshots) if found else 0,
-            "files": files.count if files else 0,
-            "bytes": files.bytes if files else 0,
-        }
+        return replace(
+            self.place(),
+            snapshots=len(found.snapshots) if found else 0,
+            files=files.count if files else 0,
+            bytes=files.bytes if files else 0,
+        )
 
-    def place(self) -> dict[str, Any]:
+    def place(self) -> CopyFacts:
         """Return what is loaded, and up to where it is."""
-        return {
-            "source": self.options.source,
-            "stream": self.options.stream,
-            "epoch": self._epoch,
-            "position": self.position.to_plain() if self.position else None,
-        }
+        return CopyFacts(
+            source=self.options.source,
+            stream=self.options.stream,
+            epoch=self._epoch,
+            position=self.position,
+        )
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> CopyResult:
         """Return the result."""
-        facts, lag = self.totals.facts(), self.lag()
-        del facts["files_set_aside"]
-        return {
-            **facts,
-            "position": self.position.to_plain() if self.position else None,
-            "lag": lag.to_plain() if lag else None,
-            "gaps": self.gaps,
-            "compactions": self.compactions,
-            "stopped_by": self.stopped_by,
-        }
+        return CopyResult(
+            rows=self.totals.rows,
+            epochs=self.totals.epochs,
+            files_loaded=self.totals.files,
+            position=self.position,
+            lag=self.lag(),
+            gaps=self.gaps,
+            compactions=self.compactions,
+            stopped_by=self.stopped_by,
+        )

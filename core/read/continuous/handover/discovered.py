@@ -16,7 +16,7 @@ from lake.core.read.continuous.run import Run
 def save_discovery(run: Run, discovery: Discovery) -> bool:
     """Save a discovery with its splits; return whether it continues the saved position, and so was saved."""
     if discovery.start != run.position:  # check: start-of-discovery
-        run.tally.discarded_discoveries += 1
+        run.done.discarded_discoveries += 1
         run.session.warn(
             f"a discovery was dropped: it starts at {discovery.start}, and the state is at {run.position}"
         )
@@ -48,11 +48,28 @@ def save_discovery(run: Run, discovery: Discovery) -> bool:
                 totals=totals,
             )
         )
-        run.tally.discovered(discovery)
-        run.tally.late_splits += late
+        _count(run, discovery, late)
     if discovery.replaces:
         run.store.sweep(run.state)
     return True
+
+
+def _count(run: Run, discovery: Discovery, late: int) -> None:
+    found, done = run.found, run.done
+    found.snapshots += len(discovery.snapshots)
+    found.skipped_snapshots += len(discovery.skipped)
+    done.skipped_snapshots = found.skipped_snapshots
+    done.late_splits += late
+    if discovery.gap is not None:
+        done.gaps.append(discovery.gap)
+    if discovery.plan is not None:
+        plan = discovery.plan.facts()
+        found.files += plan.files
+        found.splits += plan.splits
+        found.bytes += plan.bytes
+        found.records += plan.records
+        if plan.pruning is not None:
+            found.pruning = plan.pruning.after(found.pruning)
 
 
 def _write_splits(
@@ -82,7 +99,7 @@ def _write_splits(
         replaces=discovery.replaces,
         snapshots=tuple(map(str, discovery.snapshots)),
         skipped=tuple((str(item.snapshot_id), item.operation) for item in discovery.skipped),
-        gap=None if gap is None else gap.to_plain(),
+        gap=None if gap is None else gap.document(),
         records=discovery.records,
         schema_id=discovery.schema.schema_id,
         reading=header.to_plain(),

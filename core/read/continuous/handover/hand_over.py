@@ -67,7 +67,7 @@ class HandOver:
         items = splits.next_epoch(first.next, self._run.options.epoch_size)
         source = rows_of(self._run.table, splits.work, items, self._keys)
         if self._run.pipe is not None and not self._run.pipe.accepts(source.plan.projection):
-            self._run.tally.stopped_by = "schema-change"
+            self._run.done.stopped_by = "schema-change"
             return
         epoch = self._epoch(splits, first, items, source)
         self.in_epoch = True
@@ -95,8 +95,8 @@ class HandOver:
             else:
                 # An epoch without rows has no number.
                 self._run.save(self._run.state.handed_over(after, with_rows=False))
-            self._run.tally.written_files += len(parts)
-            self._run.tally.bytes_written += after.written
+            self._run.done.files += len(parts)
+            self._run.done.bytes_written += after.written
             self._count_epoch(after, noted)
 
     def _to_pipe(self, pipe: Pipe, epoch: Epoch, source: WorkRows, first: Pending) -> None:
@@ -130,9 +130,9 @@ class HandOver:
             self._count_epoch(after, noted)
 
     def _count_epoch(self, after: After, noted: Noted) -> None:
-        self._run.tally.noted += noted
-        self._run.tally.epochs += bool(after.rows)
-        self._run.tally.rows += after.rows
+        self._run.noted += noted
+        self._run.done.epochs += bool(after.rows)
+        self._run.done.rows += after.rows
         self.in_epoch = False
 
     def _splits_of(self, pending: Pending) -> SplitsFile:

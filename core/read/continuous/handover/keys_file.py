@@ -58,8 +58,8 @@ def save_keys(folder: StateFolder, keys: ScanKeys) -> SavedKeys:
     return SavedKeys(
         file=name,
         all_keys=all_keys,
-        dimension=keys.source["dimension"],
-        dimension_snapshot_id=keys.source["dimension_snapshot_id"],
+        dimension=keys.source.dimension,
+        dimension_snapshot_id=keys.source.dimension_snapshot_id,
     )
 
 

@@ -60,7 +60,7 @@ class SavedPosition(Saved):
     @classmethod
     def of(cls, position: Position) -> SavedPosition:
         """Return a position in this form."""
-        return cls(**position.to_plain())
+        return cls(**position.document())
 
     @property
     def position(self) -> Position:

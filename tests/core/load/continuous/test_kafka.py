@@ -16,6 +16,7 @@ from support.tiers import examples
 
 from lake.core.base.choices import OnGap
 from lake.core.base.errors import BadInputError, InvalidRequestError, RefusedError
+from lake.core.load.continuous.facts import TopicGap, TopicGaps
 from lake.core.load.continuous.kafka.metadata import reader_of, to_batch
 from lake.core.load.continuous.kafka.offsets import (
     Topic,
@@ -79,7 +80,7 @@ def test_deleted_messages_are_a_gap_unless_they_were_loaded() -> None:
         starting_offsets(now, saved, "s", FAIL)
     skipped = starting_offsets(now, saved, "s", SKIP)
 
-    assert failed.value.result == {"gaps": [{"partition": 0, "offset": 4, "first_offset": 6}]}
+    assert failed.value.result == TopicGaps((TopicGap(0, 4, 6),))
     assert skipped.following == {0: 6, 1: 7}
     assert [gap.partition for gap in skipped.gaps] == [0]
 

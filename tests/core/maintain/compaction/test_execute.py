@@ -131,7 +131,7 @@ def test_a_plan_that_is_only_shown_is_the_one_that_is_run(
 def test_appends_meanwhile_are_not_a_conflict(harness: FragmentedTable) -> None:
     done = harness.compact(after(lambda: harness.pyiceberg.append(named_rows(100))))
 
-    assert (done.status, done.result["failed_groups"]) == (Status.DONE, 0)
+    assert (done.status, done.result.failed_groups) == (Status.DONE, 0)
     assert harness.ids == [*range(10), 100]
     assert len(harness.live_paths()) == 2
 
@@ -159,8 +159,8 @@ def test_groups_that_do_not_clash_are_committed_and_the_others_planned_again(
     # Partition 2 was other files by then; none of those planned is left, so it is reported.
     assert done.status is Status.PARTIAL
     assert done.exit_code == 6
-    assert done.result["failed_groups"] == 1
-    assert done.result["rewritten_files"] == 5
+    assert done.result.failed_groups == 1
+    assert done.result.rewritten_files == 5
     assert len(done.snapshot_ids) == 1
     assert parts.ids == [1] * 5 + [2] * 4
     parts.assert_no_data_file_is_left_over()
@@ -172,8 +172,8 @@ def test_a_group_that_clashed_is_committed_by_the_second_plan(parts: FragmentedT
     done = parts.compact(after(lambda: drop_file(parts, first)))
 
     assert done.status is Status.DONE
-    assert done.result["failed_groups"] == 0
-    assert done.result["rewritten_files"] == 9
+    assert done.result.failed_groups == 0
+    assert done.result.rewritten_files == 9
     assert len(done.snapshot_ids) == 2
     assert parts.ids == [1] * 5 + [2] * 4
     assert len(parts.live_paths()) == 2
@@ -226,7 +226,7 @@ def test_a_position_delete_meanwhile_is_found_however_many_commits_follow(
 
     done = harness.compact(after(others))
 
-    assert (done.status, done.result["rows_dropped_by_deletes"]) == (Status.DONE, 1)
+    assert (done.status, done.result.rows_dropped_by_deletes) == (Status.DONE, 1)
     assert len(harness.ids) == 10
     assert path not in harness.live_paths()
     harness.assert_no_data_file_is_left_over()
@@ -250,7 +250,7 @@ def test_a_position_delete_meanwhile_in_a_partition_of_nan_is_found(tmp_path: Pa
 
     done = execute(session, plan)
 
-    assert (done.status, done.result["rows_dropped_by_deletes"]) == (Status.DONE, 2)
+    assert (done.status, done.result.rows_dropped_by_deletes) == (Status.DONE, 2)
     assert ids_in(lake.warehouse) == [1, 3]
 
 
@@ -275,7 +275,7 @@ def test_an_equality_delete_meanwhile_is_applied_to_files_of_a_new_sequence_numb
 
     done = harness.compact(delete, no_starting_sequence_number=True)
 
-    assert (done.status, done.result["rows_dropped_by_deletes"]) == (Status.DONE, 1)
+    assert (done.status, done.result.rows_dropped_by_deletes) == (Status.DONE, 1)
     assert rows_read(harness) == [*range(3), *range(4, 10)]
     harness.assert_no_data_file_is_left_over()
 
@@ -333,7 +333,7 @@ def test_partial_progress_keeps_what_was_committed_when_a_later_group_fails(
     done = execute(parts.session, plan)
 
     assert done.status is Status.PARTIAL
-    assert (done.result["rewritten_files"], done.result["failed_groups"]) == (5, 1)
+    assert (done.result.rewritten_files, done.result.failed_groups) == (5, 1)
     assert len(done.snapshot_ids) == 1
     assert "cannot be read" in parts.session.warnings[0]
     parts.assert_no_data_file_is_left_over()

@@ -32,6 +32,7 @@ from lake.core.base.errors import (
 )
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.expiration.execute import execute
+from lake.core.maintain.expiration.facts import ExpirationFacts
 from lake.core.maintain.expiration.plan import plan_expiration
 from lake.core.maintain.expiration.retention import RetentionOptions, plan_retention
 from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
@@ -104,9 +105,9 @@ def test_what_is_left_is_exactly_what_the_table_reaches(harness: ExpiringTable) 
     outcome = harness.expire(days=1.5)
 
     assert outcome.status is Status.DONE
-    assert outcome.result["snapshots"] == 8
-    assert outcome.result["data_files"] == 6
-    assert outcome.result["failed_deletes"] == 0
+    assert ExpirationFacts.of(outcome.result).snapshots == 8
+    assert ExpirationFacts.of(outcome.result).data_files == 6
+    assert ExpirationFacts.of(outcome.result).failed_deletes == 0
     assert files_below(harness.warehouse) == harness.reachable()
     assert ids_in(harness.warehouse) == list(range(9))
 
@@ -181,7 +182,7 @@ def test_refs_beyond_their_age_go_and_main_never_does(harness: ExpiringTable) ->
 
     outcome = harness.expire(days=1.5)
 
-    assert outcome.result["refs"] == 1
+    assert ExpirationFacts.of(outcome.result).refs == 1
     assert set(harness.table.metadata.refs) == {"main"}
 
 
@@ -418,7 +419,7 @@ def test_an_answer_lost_after_the_commit_still_deletes_what_it_should(
 
     outcome = harness.expire(days=1.5)
 
-    assert outcome.result["snapshots"] == 2
+    assert ExpirationFacts.of(outcome.result).snapshots == 2
     assert files_below(harness.warehouse) == harness.reachable()
 
 
@@ -478,8 +479,8 @@ def test_metadata_only_leaves_every_file(harness: ExpiringTable) -> None:
 
     outcome = harness.expire(days=1.5, keep_files=True)
 
-    assert outcome.result["snapshots"] == 2
-    assert outcome.result["manifest_lists"] == 0
+    assert ExpirationFacts.of(outcome.result).snapshots == 2
+    assert ExpirationFacts.of(outcome.result).manifest_lists == 0
     assert files_below(harness.warehouse) >= before
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,10 @@ from lake.core.io.storage import storage
 from lake.core.io.storage.storage import Storage
 from lake.core.maintain.expiration import journal
 from lake.core.maintain.expiration.execute import execute
+from lake.core.maintain.expiration.facts import ExpirationFacts
 from lake.core.maintain.expiration.plan import plan_expiration
 from lake.core.maintain.expiration.retention import RetentionOptions
 from lake.core.transaction.commit.operations import AppendFiles, RewriteFiles
-from lake.core.transaction.garbage.reachability import KINDS
 
 DAY_MS = 24 * 3_600_000
 
@@ -151,7 +152,7 @@ def test_the_next_run_deletes_what_a_killed_one_did_not(
     done = harness.expire()
 
     assert done.status is Status.DONE
-    assert done.result["data_files"] == 3
+    assert ExpirationFacts.of(done.result).data_files == 3
     assert not harness.leftovers()
     assert ids_in(harness.warehouse) == [0, 1, 2, 3]
     assert harness.expire().status is Status.NOTHING_TO_DO
@@ -280,8 +281,9 @@ def test_a_file_that_an_unanswered_run_named_too_counts_once(harness: ExpirableT
 
     gone = before - files_below(harness.warehouse)
     assert gone
-    assert sum(outcome.result[kind] for kind in KINDS) == sum("lake-" not in name for name in gone)
-    assert outcome.result == {**outcome.plan, "failed_deletes": 0}
+    planned = ExpirationFacts.of(outcome.plan)
+    assert planned.files == sum("lake-" not in name for name in gone)
+    assert outcome.result == replace(planned, failed_deletes=0)
     assert harness.leftovers() == set()
 
 

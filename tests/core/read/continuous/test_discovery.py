@@ -273,7 +273,7 @@ def gap_of(follower: Follower) -> Gap:
         follower.next()
     assert follower.position == position
     assert failure.value.exit_code == 7
-    assert failure.value.result == failure.value.gap.to_plain()
+    assert failure.value.result == failure.value.gap
     return failure.value.gap
 
 

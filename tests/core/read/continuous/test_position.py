@@ -216,7 +216,7 @@ def test_a_branch_that_does_not_exist_is_not_found() -> None:
 
 def test_a_position_travels_as_json_with_its_id_as_text() -> None:
     for position in (Position.EMPTY, Position(2**62, 5), Position(-7)):
-        plain = position.to_plain()
+        plain = position.document()
 
         assert isinstance(plain["snapshot_id"], str | None)
         assert Position.from_plain(plain) == position
@@ -352,4 +352,4 @@ def test_a_table_without_snapshots_has_lost_the_position() -> None:
     assert isinstance(gap, Gap)
     assert gap.kind is GapKind.EMPTIED
     assert after_gap(empty, None, gap) == (Position.EMPTY, [])
-    assert Gap.from_plain(gap.to_plain()) == gap
+    assert Gap.from_plain(gap.document()) == gap

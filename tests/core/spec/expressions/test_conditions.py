@@ -167,7 +167,9 @@ def test_a_condition_is_a_tree_without_negations() -> None:
 
 def test_facts_contain_each_value_with_its_limits_and_what_holds() -> None:
     condition = parse("a >= 10 or not (a < 2 or r > 0.5) or late-by >= 1h")
-    facts = Evaluation(condition, {"a": AtLeast(3), "r": None, "late-by": math.inf}).facts()
+    facts = (
+        Evaluation(condition, {"a": AtLeast(3), "r": None, "late-by": math.inf}).facts().document()
+    )
     assert facts == {
         "triggers": {"a": [3, 10, 2], "r": [None, 0.5], "late-by": [None, 3_600_000]},
         "is_due": True,

@@ -11,7 +11,7 @@ from lake.core.base.units import format_size
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-    from lake.core.table.catalogs.catalog import Table
+    from lake.core.io.storage.storage import Storage
 
 _HEAVY_BYTES = 5 * 1024 * 1024
 # The maximum size of a snapshot and of a field, with usual summaries and names.
@@ -21,26 +21,26 @@ _FIELD_BYTES = 64
 _PACKED_TIMES = 8
 
 
-def metadata_size_warning(table: Table) -> str | None:
+def metadata_size_warning(
+    identifier: str, metadata: TableMetadata, location: str, storage: Storage
+) -> str | None:
     """Return a warning if a table's metadata file has 5 MB or more, else None."""
-    metadata = table.metadata
     if _estimated_bytes(metadata) < _HEAVY_BYTES:
         return None
-    size = heavy_metadata_bytes(table)
+    size = heavy_metadata_bytes(location, storage)
     if size is None:
         return None
     return (
-        f"the metadata of {table.identifier} has {format_size(size)} (snapshots {len(metadata.snapshots):,}, "
+        f"the metadata of {identifier} has {format_size(size)} (snapshots {len(metadata.snapshots):,}, "
         f"schemas {len(metadata.schemas):,}), and every commit writes all of it: expire snapshots more often "
         f"({Option.CLEAN_METADATA} removes schemas)"
     )
 
 
-def heavy_metadata_bytes(table: Table) -> int | None:
-    """Return the size of a table's metadata file if it has about 5 MB of text or more, else None."""
-    location = table.metadata_location
+def heavy_metadata_bytes(location: str, storage: Storage) -> int | None:
+    """Return the size of a metadata file if it has about 5 MB of text or more, else None."""
     try:
-        size = table.storage.size(location)
+        size = storage.size(location)
     except LakeError:
         return None
     packed = ".gz" in location.rpartition("/")[2]

@@ -1,0 +1,98 @@
+"""What a command planned or did, as fields with types, and as the part of the JSON document that scripts read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, cast
+
+_OMITTED, _INLINED = "omitted", "inlined"
+
+
+class Facts:
+    """The plan or the result of a command.
+
+    A subclass is a dataclass. Its fields are the keys of the JSON document, in their order.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, facts: Facts) -> Self:
+        """Return facts that are of this class; its defaults if they are not, as after an early end."""
+        return facts if isinstance(facts, cls) else cls()
+
+    def document(self) -> dict[str, Any]:
+        """Return the keys and values of the JSON document."""
+        return {key: _plain(value) for key, value in self.values().items()}
+
+    def values(self) -> dict[str, Any]:
+        """Return the fields that are keys of the document, with their values as they are."""
+        found: dict[str, Any] = {}
+        for item in fields(cast("Any", self)):
+            value = getattr(self, item.name)
+            if value is None and item.metadata:
+                continue
+            if _INLINED in item.metadata:
+                found |= value.values()
+            else:
+                found[item.name] = value
+        return found
+
+
+class NoFacts(Facts):
+    """The plan of a command that has none, and the result of one that did nothing."""
+
+    __slots__ = ()
+
+    def values(self) -> dict[str, Any]:
+        """Return an empty dictionary."""
+        return {}
+
+
+def omitted() -> Any:
+    """Return a field that is a key of the document only if it has a value; its default is None."""
+    return field(default=None, metadata={_OMITTED: True})
+
+
+def inlined() -> Any:
+    """Return a field for other facts, whose keys are in its place in the document; its default is None."""
+    return field(default=None, metadata={_INLINED: True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts(Facts):
+    """The run that holds a lock, as far as it is known."""
+
+    command: str | None = omitted()
+    host: str | None = omitted()
+    pid: int | None = omitted()
+    operation_id: str | None = omitted()
+    since: str | None = omitted()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRunFacts(Facts):
+    """The committed run of the same id; what expired with its snapshot is None."""
+
+    run_id: str | None = None
+    snapshot_id: str | None = None
+    committed_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyRunning(Facts):
+    """The result of a command that did nothing because another run holds the lock."""
+
+    running: RunFacts
+
+
+def _plain(value: Any) -> Any:
+    """Return facts, or a list or mapping of them, as their documents. Rows of data are not looked through."""
+    if isinstance(value, Facts):
+        return value.document()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple) and any(isinstance(item, Facts) for item in value[:1]):
+        return [item.document() for item in value]
+    return value

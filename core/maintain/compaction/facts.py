@@ -1,0 +1,66 @@
+"""What a compaction plans and what it did, as its JSON document has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lake.core.base.facts import Facts, inlined, omitted
+from lake.core.spec.expressions.conditions import ConditionFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts(Facts):
+    """A group of files that are rewritten together; `partition` is None if they are in several."""
+
+    number: int
+    partition: str | None
+    files: int
+    bytes: int
+    rows: int
+    expected_output_files: int
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftAlone(Facts):
+    """The files that are left alone for one reason; the last two fields are of files of older partition specs."""
+
+    files: int
+    bytes: int
+    expected_output_files: int | None = omitted()
+    spec_id: int | None = omitted()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionFacts(Facts):
+    """The plan of a compaction that is due."""
+
+    condition: ConditionFacts | None = inlined()
+    groups: int = 0
+    input_files: int = 0
+    input_bytes: int = 0
+    input_delete_files: int = 0
+    expected_output_files: int = 0
+    sorted_by: Sequence[str] | None = omitted()
+    remaining_files: int | None = omitted()
+    busy_partitions: int | None = omitted()
+    file_groups: Sequence[GroupFacts] = ()
+    left_alone: Mapping[str, LeftAlone] = field(default_factory=dict)
+    total_data_files: int = 0
+    total_files_size: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class CompactionResult(Facts):
+    """What a compaction committed, over all its commits."""
+
+    rewritten_files: int = 0
+    added_files: int = 0
+    rewritten_bytes: int = 0
+    added_bytes: int = 0
+    removed_delete_files: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_dropped_by_deletes: int = 0
+    failed_groups: int = 0

@@ -1,0 +1,17 @@
+"""Branches and tags as the JSON documents of several commands have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lake.core.base.facts import Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagFacts(Facts):
+    """A tag; `created` is the time of its snapshot's commit."""
+
+    name: str
+    snapshot_id: str
+    created: str | None
+    max_ref_age_ms: int | None
