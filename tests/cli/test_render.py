@@ -5,15 +5,24 @@ from __future__ import annotations
 import io
 import json
 import math
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
+from importlib import import_module
 from typing import Any
 
 import pytest
 from support.tables.iceberg_tables import FixedClock
 
+import lake.commands
+import lake.core
+from lake.cli import render
 from lake.cli.display import Display
 from lake.cli.render import Renderer
 from lake.cli.sentences.sentence import sentence
 from lake.core.base.errors import CommitUnknownError, LakeError
+from lake.core.base.facts import Facts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.redaction import Redactor
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
@@ -204,6 +213,24 @@ def test_the_document_of_a_failure_contains_what_was_done_before(
     result = document["result"]
     assert [result[name] for name in ("epochs", "bytes_written", "rows")] == [40, 3 << 20, 1234]
     assert result["gaps"] == [GAP.document()]
+
+
+def test_counts_that_are_chosen_by_name_are_fields_of_results() -> None:
+    for package in (lake.core, lake.commands):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name.endswith(".facts"):
+                import_module(module.name)
+    fields = {
+        item.name for kind in _kinds(Facts) if is_dataclass(kind) for item in dataclass_fields(kind)
+    }
+
+    assert {*render._LOST, *render._DONE} <= fields
+
+
+def _kinds(kind: type) -> Iterator[type]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _kinds(child)
 
 
 def test_a_dry_run_shows_its_plan() -> None:
