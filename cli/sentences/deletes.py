@@ -43,14 +43,19 @@ def _conversion(status: Status, plan: ConversionFacts, result: ConversionResult)
     read = counted(plan.data_files, "data file")
     if status is Status.DRY_RUN:
         files = counted(plan.equality_deletes, noun)
+        if not plan.data_files:
+            return f"dry run: would remove {files} that delete nothing{NOTHING_WRITTEN}"
         if not plan.remaining_files:
             return f"dry run: would convert {files} that may apply to {read}{NOTHING_WRITTEN}"
         rest = f"{plan.remaining_files:,} remain"
         return f"dry run: would read {read} and convert {files}; {rest}{NOTHING_WRITTEN}"
     files = counted(result.removed_equality_deletes, noun)
+    rest = remaining(result.remaining_deletes, noun)
+    if not result.changed_data_files:
+        return f"removed {files} that deleted nothing{rest}"
     rows = counted(result.deleted_rows, "row")
-    text = f"converted {files}: {rows} of {counted(result.changed_data_files, 'data file')} deleted by position"
-    return text + remaining(result.remaining_deletes, noun)
+    changed = counted(result.changed_data_files, "data file")
+    return f"converted {files}: {rows} of {changed} deleted by position{rest}"
 
 
 def _deletes_rewrite(status: Status, plan: RewriteFacts, result: RewriteResult) -> str:

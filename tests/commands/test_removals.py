@@ -195,7 +195,7 @@ def test_rows_that_another_writer_added_meanwhile_are_counted_by_the_commit(
     plan = plan_ingest(session, "db.t", options)
     lake.ok("ingest", "db.t", source(tmp_path, *some_rows(100)))
 
-    result = execute(session, plan).result
+    result = execute(session, plan).result.document()
 
     head = lake.table().current_snapshot()
     assert head is not None
