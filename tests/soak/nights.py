@@ -240,17 +240,15 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 
 def _mixed(jobs: Sequence[Job], seed: str) -> list[Job]:
-    """Return the jobs in an order in which each kind has its share of every minute."""
+    """Return the jobs in an order that begins with one of each kind; then each kind has its share of every minute."""
     by_kind: dict[str, list[Job]] = {}
     for job in jobs:
         by_kind.setdefault(job[0], []).append(job)
     draw, places = Random(seed), []
     for listed in by_kind.values():
         draw.shuffle(listed)
-        places += [
-            ((number + draw.random()) / len(listed), job) for number, job in enumerate(listed)
-        ]
-    return [job for _, job in sorted(places, key=lambda item: item[0])]
+        places += [(number / len(listed), draw.random(), job) for number, job in enumerate(listed)]
+    return [job for *_, job in sorted(places, key=lambda place: place[:2])]
 
 
 def _seeds(kind: str, worlds: int, seed: str) -> Iterator[Job]:
