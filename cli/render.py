@@ -20,7 +20,6 @@ from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.core.base.clock import Clock
 from lake.core.base.errors import LakeError, ReportedError
-from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.plain import base64_text
 from lake.core.base.redaction import one_line
@@ -180,7 +179,7 @@ class Renderer:
                 branch=branch,
                 status=Status(error.status),
                 operation_id=error.operation_id,
-                result=error.result or NoFacts(),
+                result=error.result,
             )
             document = self._document(outcome, warning_lines)
             document |= {"command": command, "table": table}
@@ -189,7 +188,7 @@ class Renderer:
         else:
             for warning in warning_lines:
                 messages.warning(warning)
-        done = self._redact(_counts(error.result.values() if error.result else {}))
+        done = self._redact(_counts(error.result.values()))
         messages.error(
             message, {"operation id": error.operation_id, "done before": done, "hint": hint}
         )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import ClassVar
 
-from lake.core.base.facts import Facts
+from lake.core.base.facts import ErrorFacts, Facts, NoFacts
 from lake.core.base.options import quote_options
 
 
@@ -23,7 +23,7 @@ class ReportedError(BaseException):
 
     Both refer to options by members of `Option`; `str` of an error contains the options' names in backquotes.
     `operation_id` names the commit whose outcome is unknown, if there is one. `result` contains what the command had
-    done before it failed, with the keys of `Outcome.result`; None if it had done nothing.
+    done before it failed, with the keys of `Outcome.result`.
     """
 
     exit_code: ClassVar[int] = 1
@@ -35,7 +35,11 @@ class ReportedError(BaseException):
         self.message = message
         self.hint = hint
         self.operation_id: str | None = None
-        self.result: Facts | None = None
+        self.result: Facts = NoFacts()
+
+    def facts(self) -> ErrorFacts:
+        """Return the error for the outcome of a command that goes on without what failed."""
+        return ErrorFacts(kind=self.kind, message=self.message, hint=self.hint)
 
 
 class LakeError(ReportedError, Exception):

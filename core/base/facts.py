@@ -80,6 +80,15 @@ class EarlierRunFacts(Facts):
     committed_at: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorFacts(Facts):
+    """Why one of several tables, namespaces or catalogs could not be read or loaded."""
+
+    kind: str
+    message: str
+    hint: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class AlreadyRunning(Facts):
     """The result of a command that did nothing because another run holds the lock."""

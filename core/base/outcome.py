@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
-from lake.core.base.facts import Facts, NoFacts
+from lake.core.base.facts import Facts, NoFacts, inlined
 from lake.core.base.options import Option
 
 T = TypeVar("T")
@@ -123,3 +123,11 @@ class Outcome:
         if self.status not in {Status.DONE, Status.PARTIAL}:
             return False
         return bool(self.snapshot_ids or self.operation_id) or self.command in _CHANGE_WITHOUT_ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptedResult(Facts):
+    """What a command did before an error, and the result of the error itself, whose values count."""
+
+    done: Facts = inlined()
+    own: Facts = inlined()

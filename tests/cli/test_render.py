@@ -23,7 +23,7 @@ from lake.cli.render import Renderer
 from lake.cli.sentences.sentence import sentence
 from lake.core.base.errors import CommitUnknownError, LakeError
 from lake.core.base.facts import Facts
-from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.outcome import Detail, InterruptedResult, Outcome, Status
 from lake.core.base.redaction import Redactor
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
 from lake.core.read.continuous.facts import FollowResult
@@ -195,7 +195,7 @@ def test_a_failure_before_which_nothing_was_done_says_nothing_of_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = LakeError("history expired")
-    error.result = FollowResult(failed_at=GAP)
+    error.result = InterruptedResult(done=FollowResult(), own=GAP)
     Renderer(as_json=False, redact=Redactor(), clock=FixedClock()).failure(
         error, [], command="scan", table="db.t", branch="main", display=Display()
     )

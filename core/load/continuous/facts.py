@@ -25,19 +25,11 @@ class RoutedRows(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamResult(Facts):
-    """What the epochs of a run loaded; `rows` is None if there was no epoch with rows."""
+    """What the epochs of a run loaded. `rows` is None if no epoch was loaded."""
 
     rows: IngestResult | RoutedRows | None = inlined()
     tables: Sequence[RoutedTable] | None = omitted()
     epochs: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterruptedResult(Facts):
-    """What a run did before an error, and the result of the error itself, whose values count."""
-
-    done: Facts | None = inlined()
-    own: Facts | None = inlined()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

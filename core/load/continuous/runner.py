@@ -18,8 +18,8 @@ from lake.core.base.errors import (
 )
 from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.options import Option
-from lake.core.base.outcome import Outcome, Status
-from lake.core.load.continuous.facts import InterruptedResult, StreamResult
+from lake.core.base.outcome import InterruptedResult, Outcome, Status
+from lake.core.load.continuous.facts import StreamResult
 from lake.core.load.continuous.loader import Stopped, between_epochs, ending_in_order
 from lake.core.load.continuous.monitor import Monitor, Monitored
 from lake.core.load.continuous.totals import Totals
@@ -141,7 +141,7 @@ class ContinuousLoad(ABC, Generic[Work]):
                     self.loader.report()
                 if self.totals.epochs:
                     # A stop's own result is that of its epoch only.
-                    own = None if isinstance(error, StoppedError) else error.result
+                    own = NoFacts() if isinstance(error, StoppedError) else error.result
                     error.result = InterruptedResult(done=self.facts(), own=own)
                 with suppress(LakeError):
                     self.show(failed=True)

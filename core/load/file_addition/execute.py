@@ -112,14 +112,14 @@ def _outcome(
     snapshot_ids: Sequence[int] = (),
 ) -> Outcome:
     rows, notes = first_rows(plan.rows(), _SHOWN, "files", every=session.settings.verbose)
-    columns = ("file", "rows", "bytes", "partition", "in_table")
+    columns, facts = ("file", "rows", "bytes", "partition", "in_table"), plan.facts()
     return Outcome(
         status=status,
         operation_id=operation_id,
         base_snapshot_id=ancestry.head_id(plan.table.metadata, plan.branch),
         snapshot_ids=snapshot_ids,
-        plan=plan.facts(),
-        result=plan.facts() if status is Status.DONE else NoFacts(),
+        plan=facts,
+        result=facts if status is Status.DONE else NoFacts(),
         notes=[*notes, *_owners(plan)],
         details=[Detail("files", columns, rows)] if rows else [],
     )

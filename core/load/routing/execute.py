@@ -35,7 +35,7 @@ from lake.core.load.ingest.rejects import (
     remove_rejects,
     write_rejects,
 )
-from lake.core.load.routing.facts import RoutedTable, RouteFacts, RouteResult, TableError
+from lake.core.load.routing.facts import RoutedTable, RouteFacts, RouteResult
 from lake.core.load.routing.options import RouteOptions, refuse_others
 from lake.core.load.routing.split import Split, left_out, split_source
 from lake.core.load.routing.stream import Journal
@@ -346,11 +346,7 @@ def _loaded(target: Target, outcome: Outcome) -> RoutedTable:
 
 
 def _failed(target: Target, error: LakeError) -> RoutedTable:
-    return RoutedTable(
-        table=target.identifier,
-        status=error.status,
-        error=TableError(kind=error.kind, message=error.message, hint=error.hint),
-    )
+    return RoutedTable(table=target.identifier, status=error.status, error=error.facts())
 
 
 def _outcome(

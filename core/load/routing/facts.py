@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lake.core.base.facts import Facts, inlined
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableError(Facts):
-    """Why a table was not loaded."""
-
-    kind: str
-    message: str
-    hint: str | None
+from lake.core.base.facts import ErrorFacts, Facts, inlined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +18,7 @@ class RoutedTable(Facts):
     created: bool = False
     new_columns: Sequence[str] = ()
     status: str
-    error: TableError | None = None
+    error: ErrorFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -201,6 +201,7 @@ def list_refs(table: Table) -> Outcome:
 def _outcome(plan: RefPlan, table: Table, status: Status) -> Outcome:
     rows = _rows(table.metadata)
     is_list = plan.change is None and status is Status.DONE
+    facts = plan.facts()
     shown = [
         [row.name, row.type, row.snapshot_id, row.created, retention_text(row.max_ref_age_ms)]
         for row in rows
@@ -208,9 +209,9 @@ def _outcome(plan: RefPlan, table: Table, status: Status) -> Outcome:
     return Outcome(
         status=status,
         base_snapshot_id=ancestry.head_id(table.metadata, ancestry.MAIN),
-        plan=NoFacts() if is_list else plan.facts(),
+        plan=NoFacts() if is_list else facts,
         result=RefsResult(
-            refs=rows, change=plan.facts() if status is Status.DONE and not is_list else None
+            refs=rows, change=facts if status is Status.DONE and not is_list else None
         ),
         details=[Detail("refs", _COLUMNS, shown)] if is_list else [],
     )

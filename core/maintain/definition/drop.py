@@ -21,7 +21,7 @@ from lake.core.base.errors import (
     RefusedError,
     StoppedError,
 )
-from lake.core.base.facts import NoFacts
+from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
@@ -354,7 +354,7 @@ def _steps(files: pa.Table) -> Iterator[tuple[str, list[str]]]:
         yield kind, last
 
 
-def _outcome(plan: DropPlan, status: Status, result: DropResult | None = None) -> Outcome:
+def _outcome(plan: DropPlan, status: Status, result: Facts = NoFacts()) -> Outcome:
     warnings = []
     if plan.spared:
         warnings.append(
@@ -377,7 +377,7 @@ def _outcome(plan: DropPlan, status: Status, result: DropResult | None = None) -
         status=status,
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
         plan=plan.facts(),
-        result=result or NoFacts(),
+        result=result,
         warnings=warnings,
         details=details,
     )

@@ -215,7 +215,7 @@ def _commit(session: Session, plan: DeletePlan, written: Written, operation_id: 
 def _outcome(
     plan: DeletePlan,
     status: Status,
-    result: Facts | None = None,
+    result: Facts = NoFacts(),
     operation_id: str | None = None,
     snapshot_ids: tuple[int, ...] = (),
 ) -> Outcome:
@@ -225,5 +225,5 @@ def _outcome(
         base_snapshot_id=plan.base_id,
         snapshot_ids=snapshot_ids,
         plan=plan.facts(),
-        result=result or NoFacts(),
+        result=result,
     )

@@ -61,7 +61,7 @@ def execute(session: Session, table: Table, options: ManifestOptions, operation_
     left = _manifests_left(session, done.table, options.branch)
     groups = [replace(x, clustering=found[x.content, x.spec_id]) for x in plan.groups]
     plan = replace(plan, groups=groups)
-    result = ManifestRewriteResult(rewritten=plan.facts().rewritten, manifests=left)
+    result = ManifestRewriteResult(rewritten=plan.rewritten, manifests=left)
     return _outcome(plan, Status.DONE, result, operation_id, done.snapshot_ids)
 
 
@@ -78,7 +78,7 @@ def _manifests_left(session: Session, table: Table, branch: str) -> int | None:
 def _outcome(
     plan: ManifestPlan,
     status: Status,
-    result: Facts | None = None,
+    result: Facts = NoFacts(),
     operation_id: str | None = None,
     snapshot_ids: tuple[int, ...] = (),
 ) -> Outcome:
@@ -90,6 +90,6 @@ def _outcome(
         base_snapshot_id=ancestry.head_id(plan.table.metadata, plan.options.branch),
         snapshot_ids=snapshot_ids,
         plan=facts,
-        result=result or NoFacts(),
+        result=result,
         details=[Detail("manifests", _COLUMNS, rows)] if rows else [],
     )

@@ -130,6 +130,11 @@ class ManifestPlan:
         return not self.groups
 
     @property
+    def rewritten(self) -> int:
+        """The number of manifests that are rewritten."""
+        return sum(len(group.paths) for group in self.groups)
+
+    @property
     def operation(self) -> RewriteManifests:
         """The change of the table."""
         return RewriteManifests(
@@ -143,7 +148,7 @@ class ManifestPlan:
         return ManifestRewriteFacts(
             condition=self.evaluation.facts() if self.evaluation else None,
             manifests=self.manifests,
-            rewritten=sum(len(group.paths) for group in self.groups),
+            rewritten=self.rewritten,
             rewritten_as=sum(group.after for group in self.groups),
             target_bytes=self.target_bytes,
             groups=[group.facts() for group in self.groups],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 
 from lake.core.base import locations
-from lake.core.base.facts import NoFacts
+from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.data.deletes.puffin import PuffinWriter
@@ -117,7 +117,7 @@ def _sketches(session: Session, plan: StatisticsPlan) -> list[ThetaSketch]:
 def _outcome(
     plan: StatisticsPlan,
     status: Status,
-    result: StatisticsResult | None = None,
+    result: Facts = NoFacts(),
     operation_id: str | None = None,
     details: list[Detail] | None = None,
 ) -> Outcome:
@@ -126,6 +126,6 @@ def _outcome(
         operation_id=operation_id,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
         plan=plan.facts(),
-        result=result or NoFacts(),
+        result=result,
         details=details or [],
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.statistics import PartitionStatisticsFile
 
 from lake.core.base import locations
-from lake.core.base.facts import NoFacts
+from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.data.rows.file_formats import format_for
 from lake.core.maintain.statistics.facts import PartitionStatisticsResult
@@ -92,7 +92,7 @@ def _nothing(plan: PartitionStatisticsPlan) -> Outcome:
 def _outcome(
     plan: PartitionStatisticsPlan,
     status: Status,
-    result: PartitionStatisticsResult | None = None,
+    result: Facts = NoFacts(),
     operation_id: str | None = None,
 ) -> Outcome:
     return Outcome(
@@ -100,5 +100,5 @@ def _outcome(
         operation_id=operation_id,
         base_snapshot_id=plan.snapshot.snapshot_id if plan.snapshot else None,
         plan=plan.facts(),
-        result=result or NoFacts(),
+        result=result,
     )

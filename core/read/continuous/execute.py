@@ -20,7 +20,7 @@ from lake.core.base.errors import (
     StoppedError,
 )
 from lake.core.base.facts import AlreadyRunning, RunFacts
-from lake.core.base.outcome import Outcome, Status
+from lake.core.base.outcome import InterruptedResult, Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.io.storage.state_folder import StateFolder
 from lake.core.read.continuous.discovery import Discovery, discover
@@ -29,7 +29,7 @@ from lake.core.read.continuous.handover.hand_over import HandOver
 from lake.core.read.continuous.handover.state import RING, StateStore
 from lake.core.read.continuous.metrics import metrics_text, write_metrics
 from lake.core.read.continuous.options import FollowOptions
-from lake.core.read.continuous.position import GapError, effect_of_skipping
+from lake.core.read.continuous.position import effect_of_skipping
 from lake.core.read.continuous.protection import Protection
 from lake.core.read.continuous.report import metric_values
 from lake.core.read.continuous.run import Run, followed_table
@@ -296,8 +296,7 @@ class _Follow:
 
     def _fail(self, error: ReportedError) -> NoReturn:
         """Raise an error with what the run did before it."""
-        gap = error.gap if isinstance(error, GapError) else None
-        error.result = replace(self._run.result(), failed_at=gap)
+        error.result = InterruptedResult(done=self._run.result(), own=error.result)
         with suppress(LakeError):
             self._measure(failed=True, at_end=True)
         raise error

@@ -56,7 +56,7 @@ class StandingFacts(Facts):
 
 @dataclass(slots=True, kw_only=True)
 class FollowResult(Facts):
-    """What one run of a follow handed over; `failed_at` is the gap at which it ended."""
+    """What one run of a follow handed over."""
 
     epochs: int = 0
     rows: int = 0
@@ -70,7 +70,6 @@ class FollowResult(Facts):
     planning_failures: int = 0
     stopped_by: str | None = None
     keys: KeyCounts | None = inlined()
-    failed_at: Gap | None = inlined()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

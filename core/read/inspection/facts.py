@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lake.core.base.facts import Facts, inlined
+from lake.core.base.facts import ErrorFacts, Facts, inlined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +29,6 @@ class SizeFacts(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailureFacts(Facts):
-    """Why a table, a namespace or a catalog cannot be read."""
-
-    kind: str
-    message: str
-    hint: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts(Facts):
     """A table of a list; without a name, a namespace or a catalog that cannot be read."""
 
@@ -48,7 +39,7 @@ class TableFacts(Facts):
     location: str | None = None
     format_version: int | None = None
     sizes: SizeFacts = inlined()
-    error: FailureFacts | None = None
+    error: ErrorFacts | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,10 +9,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from lake.core.base.errors import LakeError, NotATableError, NotFoundError
+from lake.core.base.facts import ErrorFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.base.units import iso_time
-from lake.core.read.inspection.facts import FailureFacts, SizeFacts, TableFacts, TablesResult
+from lake.core.read.inspection.facts import SizeFacts, TableFacts, TablesResult
 from lake.core.table.catalogs.configuration import read_configuration
 from lake.core.table.catalogs.errors import catalog_errors
 from lake.core.table.catalogs.names import namespaces_of, require_existing
@@ -187,11 +188,11 @@ def _failed(catalog: str, namespace: str, name: str | None, error: LakeError) ->
         namespace=namespace,
         table=name,
         sizes=SizeFacts(),
-        error=FailureFacts(kind=error.kind, message=error.message, hint=error.hint),
+        error=error.facts(),
     )
 
 
-def _note(row: TableFacts, error: FailureFacts) -> str:
+def _note(row: TableFacts, error: ErrorFacts) -> str:
     place = row.table or row.namespace or row.catalog
     return f"{place}: {error.message}" + (f" ({error.hint})" if error.hint else "")
 

@@ -438,25 +438,28 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
 
     def standing(self) -> WatchStatus:
         """Return where the watch is."""
-        state, now_ms = self.store.state, self.session.clock.now_ms()
+        state, (oldest, age_ms) = self.store.state, self._oldest()
         offered = state.offered if state else None
         stuck = offered if offered is not None and not offered.loaded else None
-        oldest = min(
-            (file for file in self.waiting if file.modified_ms is not None),
-            key=lambda file: file.modified_ms or 0,
-            default=None,
-        )
         return WatchStatus(
             epoch=self.epoch_number,
             files_total=state.files if state else 0,
             stuck_epoch=stuck.epoch if stuck else None,
             stuck_files=[file.path for file in stuck.files[:_SHOWN]] if stuck else [],
             lag_files=len(self.waiting),
-            oldest_file=oldest.path if oldest else None,
-            oldest_file_ms=max(0, now_ms - (oldest.modified_ms or 0)) if oldest else None,
+            oldest_file=oldest,
+            oldest_file_ms=age_ms,
             files_known=self.known_copies,
             files_ahead=len(self.ahead),
         )
+
+    def _oldest(self) -> tuple[str | None, int | None]:
+        """Return the oldest file that waits, and its age; None if no file with a time waits."""
+        times = ((one.modified_ms, one.path) for one in self.waiting if one.modified_ms is not None)
+        modified_ms, path = min(times, default=(None, None), key=lambda item: item[0])
+        if modified_ms is None:
+            return None, None
+        return path, max(0, self.session.clock.now_ms() - modified_ms)
 
     def describe(self) -> str:
         """Return what is watched."""
@@ -494,7 +497,7 @@ class _Watch(ContinuousLoad[Sequence[WatchedFile]]):
             files_skipped=list(totals.skipped),
             files_known=self.known_copies,
             lag_files=len(self.waiting),
-            oldest_file_ms=self.standing().oldest_file_ms,
+            oldest_file_ms=self._oldest()[1],
             compactions=self.compactions,
             stopped_by=self.stopped_by,
         )
