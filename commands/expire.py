@@ -77,8 +77,9 @@ def expire(
 
     report_commits(context, on_commit)
     session = session_of(context)
+    now_ms = session.clock.now_ms()
     requested = RetentionOptions(
-        older_than=older_than_ms(which.older_than, session.clock.now_ms()),
+        older_than=older_than_ms(which.older_than, now_ms),
         retain_last=which.retain_last,
         unsafe_retention=which.unsafe_retention,
         branch=which.branch,
@@ -88,7 +89,7 @@ def expire(
 
     def planned(now: Table) -> ExpirationPlan:
         options = replace(requested, snapshot_ids=_snapshots(now, which.snapshot))
-        return plan_expiration(session, now, options, **vars(what))
+        return plan_expiration(session, now, options, **vars(what), now_ms=now_ms)
 
     def with_files(outcome: Outcome, plan: ExpirationPlan) -> Outcome:
         if not session.settings.verbose:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from support.tables.iceberg_tables import (
     pyiceberg_table,
 )
 from support.tables.metadata_edits import edit_metadata
+
+from lake.core.base.clock import SystemClock
 
 COUNTS = {
     "snapshots",
@@ -298,3 +302,17 @@ def test_nothing_expires_if_a_ref_names_a_snapshot_that_the_table_lacks(
     assert result.exit_code == 7, result
     assert f"{ref} points to snapshot {lost}, which the table does not have" in result.stderr
     assert files_below(warehouse) == before
+
+
+def test_ages_count_from_the_beginning_of_the_command(
+    lake: CommandLine, snapshots: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A command may wait for the lock of the table for minutes before it makes its plan.
+    times = itertools.count(time.time_ns() // 1_000_000, 2_000)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _clock: next(times))
+    options = ("--older-than", "30s", "--unsafe-retention")
+
+    plan = lake.ok("expire", "db.t", *options, "--dry-run")["plan"]
+    result = lake.ok("expire", "db.t", *options)["result"]
+
+    assert plan["max_snapshot_age_ms"] == result["max_snapshot_age_ms"] == 30_000

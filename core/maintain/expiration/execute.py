@@ -398,7 +398,7 @@ def _facts(
 
 
 def _rounded(age_ms: int) -> int:
-    """Return an age in whole minutes, or seconds: the plan is made shortly after the command began."""
+    """Return an age in whole minutes, or seconds: a time was given to the minute or second."""
     unit = 1000 if age_ms < _MINUTE_MS else _MINUTE_MS
     return age_ms // unit * unit
 

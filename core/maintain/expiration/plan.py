@@ -83,14 +83,23 @@ def plan_expiration(
     *,
     clean_metadata: bool = False,
     keep_files: bool = False,
+    now_ms: int | None = None,
 ) -> ExpirationPlan:
     """Choose the snapshots to expire and find the files that only they reference.
+
+    Args:
+        session: what the command works with.
+        table: the table.
+        options: which snapshots expire.
+        clean_metadata: also find unused schemas and specs.
+        keep_files: find no files.
+        now_ms: the time from which `options` measures ages, in ms since 1970; None for the present.
 
     Raises:
         RefusedError: a safety rule forbids the expiration.
         CorruptFileError: metadata of a retained snapshot cannot be read.
     """
-    now_ms = session.clock.now_ms()
+    now_ms = session.clock.now_ms() if now_ms is None else now_ms
     check_retention(table.metadata, options, now_ms)
     if not keep_files:
         refuse_shared_location(table)  # check: one-name-at-expiry
