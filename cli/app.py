@@ -32,7 +32,7 @@ from lake.commands.defaults import (
 from lake.commands.groups import Flag, of_typer
 from lake.commands.parsing import parse_choice, parse_pairs
 from lake.core.base.clock import SystemClock
-from lake.core.base.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.base.interrupts import Interrupts
 from lake.core.base.progress import Meter
 from lake.core.base.redaction import is_secret
@@ -102,8 +102,10 @@ class State:
         has_reported: whether ``landed`` was called.
         announce: prints a warning when it occurs.
         announced: the warnings that were printed.
+        table_ended: prints how a command that works on several tables ended for one of them.
         note: prints at once what must be known if the process is killed, and its facts.
         ignore_stops: called when stop signals must no longer interrupt the command.
+        heed_stops: called when they may interrupt it again, because it goes on with another table.
     """
 
     open_session: OpenSession
@@ -122,11 +124,13 @@ class State:
     settings: Settings | None = None
     before_verb: Callable[[], None] = lambda: None
     ignore_stops: Callable[[], None] = lambda: None
+    heed_stops: Callable[[], None] = lambda: None
     on_commit: Sequence[str] = ()
     landed: Callable[[Outcome], None] = lambda _: None
     has_reported: bool = False
     announce: Callable[[str], None] = lambda _: None
     announced: set[str] = field(default_factory=set)
+    table_ended: Callable[[str, Outcome | LakeError], None] = lambda _table, _ending: None
     note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     opened: Session | None = None
 
@@ -146,7 +150,7 @@ class State:
             )
             # The first phase of each command; others replace it while they last.
             self.opened.progress.show(Meter("reading metadata"))
-            self.opened.interrupts = Interrupts(self.ignore_stops)
+            self.opened.interrupts = Interrupts(self.ignore_stops, self.heed_stops)
             for key in filter(is_secret, settings.spark_conf):
                 self.opened.warn(
                     f"{key} is visible in this machine's list of processes: "
@@ -186,6 +190,10 @@ class State:
             all_columns=found["columns"].value == "all",
             color=found["color"].value,
         )
+
+    def begin_table(self, table: str, branch: str | None) -> None:
+        """Begin with the next table of a command that works on several."""
+        self.table, self.branch, self.has_reported = table, branch, False
 
     def close(self) -> None:
         """Stop everything that the session started. May be called twice."""

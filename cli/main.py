@@ -103,6 +103,7 @@ def main(
     state.landed = partial(_report, state, renderer)
     state.announce = partial(_announce, state, renderer)
     state.note = partial(_note, state, renderer)
+    state.table_ended = partial(_table_ended, state, renderer)
     if argv is None:
         _own_the_process(redact)
         state.before_verb = partial(_prepare_imports, state)
@@ -116,7 +117,7 @@ def _work(
     line: CommandLine, state: State, handlers: SignalHandlers, early: Sequence[int]
 ) -> _Ending:
     """Run the command and close its session. Exceptions are returned, not raised."""
-    state.ignore_stops = handlers.ignore
+    state.ignore_stops, state.heed_stops = handlers.ignore, handlers.heed
     try:
         try:
             handlers.replay_early(early)
@@ -280,6 +281,20 @@ def _report(state: State, renderer: Renderer, outcome: Outcome) -> None:
     problem = run_hook(state.on_commit, renderer.document(outcome, state.warnings))
     if problem:
         state.session.warn(f"--on-commit failed after the commit: {problem}")
+
+
+def _table_ended(state: State, renderer: Renderer, table: str, ending: Outcome | LakeError) -> None:
+    """Run the user's program after a commit to one of several tables, and print how it ended."""
+    state.table = table
+    if isinstance(ending, Outcome):
+        ending = _named(ending, state)
+        if not state.has_reported:
+            _report(state, renderer, ending)
+    if state.opened is not None and sys.stderr.isatty():
+        state.opened.progress.show(None)
+    renderer.table(
+        ending, command=state.command, table=table, quiet=state.quiet, display=state.display
+    )
 
 
 def _note(state: State, renderer: Renderer, text: str, facts: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ from lake.cli.cells import plain_text, report_cells
 from lake.cli.display import Display
 from lake.cli.flags import with_flags
 from lake.cli.messages import Messages, subject
+from lake.cli.sentences.modules import found_nothing
 from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.core.base.clock import Clock
@@ -99,7 +100,7 @@ class Renderer:
         messages = self._messages(outcome.command, outcome.table, display)
         for warning in warning_lines:
             messages.warning(warning)
-        wrong = outcome.exit_code != 0 or any(map(outcome.result.values().get, _LOST))
+        wrong = _is_wrong(outcome)
         if quiet and not wrong and not _is_asked_for(outcome):
             return
         tables = [detail for detail in outcome.details if detail.rows]
@@ -116,6 +117,27 @@ class Renderer:
         first, *rest = f"{_name(outcome)}: {summary}".split("\n")
         sys.stdout.write("\n".join([*display.wrapped(first, sys.stdout), *rest]) + "\n")
         sys.stdout.flush()
+
+    def table(
+        self,
+        ending: Outcome | LakeError,
+        *,
+        command: str | None,
+        table: str,
+        quiet: bool,
+        display: Display,
+    ) -> None:
+        """Print how a command that works on several tables ended for one of them; a document contains all of them."""
+        if self.as_json:
+            return
+        messages = self._messages(command, table, display)
+        if isinstance(ending, LakeError):
+            hint = self._line(ending.hint, command) if ending.hint else None
+            messages.error(self._line(ending.message, command), {"hint": hint})
+        elif _is_wrong(ending) or not (
+            found_nothing(ending) or (quiet and not _is_asked_for(ending))
+        ):
+            messages.outcome(table, "\n".join([self._did(ending), *self._notes(ending)]))
 
     def warning(
         self, text: str, *, command: str | None, table: str | None, display: Display
@@ -229,13 +251,16 @@ class Renderer:
         }
 
     def _clean_errors(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
-        """Return a plan or result; the errors of its tables are cleaned as the error of a command is."""
+        """Return a plan or result; the errors and warnings of its tables are cleaned as those of a command are."""
         cleaned = dict(facts)
         if _tables(facts):
-            cleaned["tables"] = [
-                {**item, "error": self._clean_error(item["error"], command)}
-                for item in _tables(facts)
-            ]
+            cleaned["tables"] = [self._clean_table(item, command) for item in _tables(facts)]
+        return cleaned
+
+    def _clean_table(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
+        cleaned = {**facts, "error": self._clean_error(facts["error"], command)}
+        if "warnings" in facts:
+            cleaned["warnings"] = self._clean(facts["warnings"], command)
         return cleaned
 
     def _clean_error(
@@ -251,13 +276,16 @@ class Renderer:
         sys.stdout.write(_json_text(_json_ready(document)))
         sys.stdout.flush()
 
-    def _summary(self, outcome: Outcome, mark: str = "") -> str:
+    def _did(self, outcome: Outcome, *more: str, mark: str = "") -> str:
         parts = [sentence(outcome, mark)]
         if outcome.snapshot_ids:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
             parts.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
-        parts.append(format_duration(self._clock.monotonic() - self._started))
-        lines = [one_line(" · ".join(parts)), *self._notes(outcome)]
+        return one_line(" · ".join([*parts, *more]))
+
+    def _summary(self, outcome: Outcome, mark: str = "") -> str:
+        took = format_duration(self._clock.monotonic() - self._started)
+        lines = [self._did(outcome, took, mark=mark), *self._notes(outcome)]
         following = next_step(outcome, self._options, self._rest)
         if following:
             lines.append(f"next: {one_line(self._redact(following))}")
@@ -265,6 +293,11 @@ class Renderer:
 
     def _notes(self, outcome: Outcome) -> list[str]:
         return [self._line(note, outcome.command) for note in outcome.notes]
+
+
+def _is_wrong(outcome: Outcome) -> bool:
+    """Whether an outcome is printed however quiet the command is: something was left out, lost or found."""
+    return outcome.exit_code != 0 or any(map(outcome.result.values().get, _LOST))
 
 
 def _is_asked_for(outcome: Outcome) -> bool:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import of_all_branches, session_of
+from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag, given
-from lake.commands.options import Branch, DryRun, TableArgument, Wait
+from lake.commands.options import Branch, DryRun, Wait
 from lake.core.base.errors import InvalidRequestError, OutOfRangeError
 from lake.core.base.outcome import Outcome
 
@@ -47,8 +48,9 @@ class Repair:
     dry_run: DryRun = False
 
 
+@for_each_table("--repair")
 def check(
-    context: typer.Context, table: TableArgument, what: WhatIsChecked, mending: Repair
+    context: typer.Context, table: TablesArgument, what: WhatIsChecked, mending: Repair
 ) -> Outcome:
     """Report what is missing, damaged or contradictory in a table.
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import session_of
+from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag, flags_given
 from lake.commands.options import (
     IgnoreUnreadable,
     Replace,
-    TableArgument,
     UnsafeRetention,
     WholeTableRun,
 )
@@ -104,9 +104,10 @@ class ListOfFiles:
     replace: Replace = False
 
 
+@for_each_table("--location", "--output", "--purge", "--restore")
 def clean(
     context: typer.Context,
-    table: TableArgument,
+    table: TablesArgument,
     what: WhatToDo,
     which: WhichFiles,
     equal: EqualLocations,

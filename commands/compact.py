@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import report_commits, session_of
+from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag, given
 from lake.commands.options import (
     MaxCommits,
     PartialProgress,
-    TableArgument,
     ThisRun,
     Where,
     duration,
@@ -95,9 +95,10 @@ class CompactionRun(ThisRun):
     ] = False
 
 
+@for_each_table()
 def compact(
     context: typer.Context,
-    table: TableArgument,
+    table: TablesArgument,
     which: WhichFiles,
     new: NewFiles,
     amount: Work,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lake.commands.context import report_commits, session_of
+from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag, given
 from lake.commands.options import (
     MaxCommits,
     PartialProgress,
-    TableArgument,
     ThisRun,
     Where,
 )
@@ -53,9 +53,10 @@ class Work:
     max_commits: MaxCommits = None
 
 
+@for_each_table()
 def deletes(
     context: typer.Context,
-    table: TableArgument,
+    table: TablesArgument,
     what: WhatToDo,
     amount: Work,
     run: ThisRun,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import report_commits, session_of
+from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag
 from lake.commands.options import (
     OnCommit,
-    TableArgument,
     UnsafeRetention,
     WholeTableRun,
     absolute_time,
@@ -58,9 +58,10 @@ class WhatIsRemoved:
     clean_metadata: Annotated[bool, Flag("Also remove unused schemas and specs.")] = False
 
 
+@for_each_table("--snapshot")
 def expire(
     context: typer.Context,
-    table: TableArgument,
+    table: TablesArgument,
     which: WhichSnapshots,
     what: WhatIsRemoved,
     run: WholeTableRun,

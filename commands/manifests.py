@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lake.commands.context import report_commits, session_of
+from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag, given
-from lake.commands.options import TableArgument, ThisRun, names, size
+from lake.commands.options import ThisRun, names, size
 from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ class WhichManifests:
     ] = None
 
 
+@for_each_table()
 def manifests(
-    context: typer.Context, table: TableArgument, which: WhichManifests, run: ThisRun
+    context: typer.Context, table: TablesArgument, which: WhichManifests, run: ThisRun
 ) -> Outcome:
     """Rewrite the manifests, fewer and clustered by partition.
 

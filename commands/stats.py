@@ -8,16 +8,18 @@ from typing import Annotated
 import typer
 
 from lake.commands.context import session_of
+from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag
-from lake.commands.options import Branch, DryRun, TableArgument, names
+from lake.commands.options import Branch, DryRun, names
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome
 
 
+@for_each_table()
 def stats(
     context: typer.Context,
-    table: TableArgument,
+    table: TablesArgument,
     select: Annotated[
         Sequence[str] | None, names("Columns to describe [all that are not nested].", "NAMES")
     ] = None,

@@ -114,6 +114,7 @@ def test_each_command_is_a_module_with_its_name() -> None:
             "commit_hook",
             "context",
             "defaults",
+            "each_table",
             "groups",
             "options",
             "outputs",

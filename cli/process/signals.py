@@ -67,6 +67,16 @@ class SignalHandlers:
         """Ignore further signals, because the command's work is done."""
         self._working = False
 
+    def heed(self) -> None:
+        """Let signals stop the command again; one that was ignored stops it now.
+
+        Raises:
+            StoppedError: there was one.
+        """
+        self._working = True
+        if self.first is not None:
+            raise StoppedError(self.first)
+
     def release(self, code: int) -> None:
         """End the process at once, with an exit code, when a signal is received."""
         for number in self._before:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lake.cli.sentences import each_table
 from lake.cli.sentences.line import Line
-from lake.cli.sentences.sentence import module_of
+from lake.cli.sentences.modules import module_of
+from lake.core.base.facts import EachTableResult
 from lake.core.base.outcome import Outcome, Status
 
 # Options that a dry run has, and the command that it prepares has not.
@@ -28,6 +30,8 @@ def next_step(
         rest: the arguments of the command that were given.
     """
     line, module = Line(options, rest), module_of(outcome.command)
+    if isinstance(outcome.result, EachTableResult):
+        return _after_each_table(outcome, outcome.result, line)
     if outcome.status is Status.DRY_RUN:
         more = module.after_dry_run(outcome) if hasattr(module, "after_dry_run") else ()
         if more is None or not rest:
@@ -38,3 +42,16 @@ def next_step(
         following: str | None = module.next_step(outcome, line)
         return following
     return line.again(outcome.command) if outcome.status is Status.PARTIAL and rest else None
+
+
+def _after_each_table(outcome: Outcome, result: EachTableResult, line: Line) -> str | None:
+    """Return the line without its dry run if there is work, or the same line for a table with findings."""
+    given = [text for text in line.rest if text not in _OF_DRY_RUNS]
+    if given != [*line.rest]:
+        found = each_table.ends_of(outcome, result)[each_table.WITH_WORK]
+        return line.of(outcome.command, *given) if found else None
+    for row in result.tables:
+        if row.status in {Status.DAMAGED, Status.SUSPECT}:
+            one = [row.table if text == outcome.table else text for text in given]
+            return line.of(outcome.command, *one)
+    return None

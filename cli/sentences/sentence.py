@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
+from lake.cli.sentences import each_table
+from lake.cli.sentences.modules import module_of
 from lake.cli.sentences.scan import previewed
-from lake.core.base.facts import AlreadyRunning, RunFacts
+from lake.core.base.facts import AlreadyRunning, EachTableResult, RunFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.read.exports.facts import ReadResult
 
@@ -18,17 +17,14 @@ def sentence(outcome: Outcome, hidden: str = "") -> str:
         outcome: what was done.
         hidden: how many columns of the table that was printed were left out; empty if none were.
     """
+    if isinstance(outcome.result, EachTableResult):
+        return each_table.sentence(outcome, outcome.result)
     if outcome.status is Status.ALREADY_RUNNING:
         return _already_running(outcome)
     if outcome.command == "scan" and ReadResult.of(outcome.result).preview is not None:
         return previewed(outcome, hidden)
     text: str = module_of(outcome.command).sentence(outcome)
     return f"{text} · {hidden}" if hidden else text
-
-
-def module_of(command: str) -> Any:
-    """Return the module of a command's sentence; only the command that ran needs its own."""
-    return import_module(f"lake.cli.sentences.{command.replace('-', '_')}")
 
 
 def _already_running(outcome: Outcome) -> str:

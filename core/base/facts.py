@@ -89,6 +89,29 @@ class ErrorFacts(Facts):
     hint: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRunFacts(Facts):
+    """What the command did to one table; the name is that of a namespace if its tables cannot be listed."""
+
+    table: str
+    status: str
+    seconds: float = 0.0
+    operation_id: str | None = None
+    base_snapshot_id: str | None = None
+    snapshot_ids: list[str] = field(default_factory=list)
+    plan: Facts = field(default_factory=NoFacts)
+    result: Facts = field(default_factory=NoFacts)
+    warnings: list[str] = field(default_factory=list)
+    error: ErrorFacts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EachTableResult(Facts):
+    """What the command did to each table, in the order of their names."""
+
+    tables: list[TableRunFacts] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class AlreadyRunning(Facts):
     """The result of a command that did nothing because another run holds the lock."""

@@ -22,10 +22,16 @@ class Interrupts:
 
     Args:
         ignore_stops: is called when the command's last commit succeeded; stops that come later have no effect.
+        heed_stops: is called before the next one of several commands; raises a stop that had no effect.
     """
 
-    def __init__(self, ignore_stops: Callable[[], None] = _nothing) -> None:
+    def __init__(
+        self,
+        ignore_stops: Callable[[], None] = _nothing,
+        heed_stops: Callable[[], None] = _nothing,
+    ) -> None:
         self._ignore_stops = ignore_stops
+        self._heed_stops = heed_stops
         self._last = False
         self._continues = False
         self._is_recorded = False
@@ -85,6 +91,16 @@ class Interrupts:
         """Keep a stop that came too late to prevent a commit, for `checkpoint`."""
         self._pending = stop
         self.hold()
+
+    def next_command(self) -> None:
+        """Let stops have an effect again: another command begins.
+
+        Raises:
+            StoppedError: a stop signal came too late to stop the command before.
+        """
+        self.release()
+        self._heed_stops()
+        self.checkpoint()
 
     def checkpoint(self) -> None:
         """Raise the deferred stop, if there is one, unless stops are held back.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lake.core.base.clock import Clock, Ids, SystemClock, SystemIds
@@ -29,6 +29,7 @@ class Session(RunContext):
     settings: Settings
     catalog: Catalog
     _engine: Engine | None = None
+    _started: dict[str, Engine] = field(default_factory=dict)
 
     def table(self, identifier: str) -> Table:
         """Load a table; warn if its metadata has grown too large."""
@@ -39,12 +40,21 @@ class Session(RunContext):
         return table
 
     def engine(self, input_bytes: int) -> Engine:
-        """Return the engine for a plan that reads `input_bytes`; the first call starts it."""
+        """Return the engine for a plan that reads `input_bytes`; the first call of a command starts it."""
         if self._engine is None:
-            from lake.core.engine.selection import choose_engine  # noqa: PLC0415 - no JVM before a plan
+            from lake.core.engine.selection import choose_engine, engine_name  # noqa: PLC0415 - no JVM before a plan
 
-            self._engine = choose_engine(self.settings.engine, input_bytes, self.settings)
+            kind = self.settings.engine
+            name = engine_name(kind, input_bytes, self.settings)
+            if name not in self._started:
+                self._started[name] = choose_engine(kind, input_bytes, self.settings)
+            self._engine = self._started[name]
         return self._engine
+
+    def next_command(self) -> None:
+        """Begin another command: its plan chooses the engine, among those that run already if it is one of them."""
+        self._engine = None
+        self.interrupts.next_command()
 
     @property
     def may_have_lost_attempts(self) -> bool:
@@ -53,9 +63,9 @@ class Session(RunContext):
 
     def close(self) -> None:
         """Stop the engine, if one was started; may be called twice."""
-        if self._engine is not None:
-            self._engine.stop()
-            self._engine = None
+        while self._started:
+            self._started.popitem()[1].stop()
+        self._engine = None
 
 
 def open_session(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Deeper namespaces are not listed: a server might nest them without an end.
 _DEEPEST = 16
+# The signs of a pattern of names.
+_GLOB = "*?["
 # A table is searched by its UUID among this many: each of them is read.
 _MOST_SEARCHED = 50
 
@@ -135,6 +138,36 @@ def _children(catalog: Catalog, names: tuple[str, ...]) -> set[tuple[str, ...]]:
     return {
         tuple(child) for child in found if len(child) > len(names) and child[: len(names)] == names
     }
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether a text is a pattern of names such as ``db.*``, and not a name."""
+    return any(sign in pattern for sign in _GLOB)
+
+
+def matches(name: str, namespace: str, pattern: str | None) -> bool:
+    """Whether a pattern selects a name: it is a glob of the name, or the name of its namespace."""
+    return pattern is None or pattern == namespace or fnmatchcase(name, pattern)
+
+
+def may_match(namespace: str, pattern: str | None) -> bool:
+    """Whether a namespace may contain names that a pattern selects."""
+    if pattern is None or pattern == namespace:
+        return True
+    fixed = pattern
+    for sign in _GLOB:
+        fixed = fixed.partition(sign)[0]
+    return f"{namespace}.".startswith(fixed) or fixed.startswith(f"{namespace}.")
+
+
+def is_listed(catalog: Catalog, name: str) -> bool:
+    """Whether a catalog still lists a table; its metadata file may be missing.
+
+    Raises:
+        LakeError: the catalog cannot be read.
+    """
+    with catalog_errors(f"table {name}", catalog):
+        return bool(catalog.handle.table_exists(tuple(name.split("."))))
 
 
 def name_of(catalog: Catalog, uuid: str) -> str | None:

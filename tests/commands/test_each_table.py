@@ -1,0 +1,294 @@
+"""A pattern in place of a table: one command line for many tables."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import open_session, pyiceberg_catalog
+
+from lake.core.base.errors import StorageError
+from lake.core.engine import selection
+from lake.core.table.catalogs import names
+from lake.core.transaction import each_table
+
+NAMES = ("db.a", "db.b", "db.c")
+COMPACT = ("compact", "db.*", "--min-input-files", "2")
+EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
+
+
+@pytest.fixture(autouse=True)
+def _three_tables(lake: CommandLine) -> None:
+    for name in NAMES:
+        for number in range(2):
+            lake.load(f"id\n{number}\n", "--create", table=name)
+
+
+def files_of(lake: CommandLine, name: str) -> int:
+    return len(lake.table(name).inspect.files())
+
+
+def by_table(document: dict[str, Any]) -> dict[str, Any]:
+    return {row["table"]: row for row in document["result"]["tables"]}
+
+
+def damage(lake: CommandLine, name: str) -> None:
+    """Remove the metadata file of a table."""
+    Path(lake.table(name).metadata_location.removeprefix("file://")).unlink()
+
+
+def test_each_matching_table_is_compacted_and_no_other_one(lake: CommandLine) -> None:
+    lake.load("id\n1\n", "--create", table="other.t")
+    lake.load("id\n2\n", table="other.t")
+
+    document = lake.ok(*COMPACT)
+
+    assert (document["status"], document["table"]) == ("done", "db.*")
+    rows = by_table(document)
+    assert list(rows) == list(NAMES)
+    for name in NAMES:
+        assert (rows[name]["status"], rows[name]["error"]) == ("done", None)
+        assert rows[name]["result"]["rewritten_files"] == 2
+        assert rows[name]["snapshot_ids"] == [str(lake.table(name).current_snapshot().snapshot_id)]
+        assert files_of(lake, name) == 1
+        assert [row["id"] for row in lake.rows(name, by="id")] == [0, 1]
+    assert files_of(lake, "other.t") == 2
+    again = lake.ok(*COMPACT)
+    assert again["status"] == "nothing-to-do"
+    assert {row["status"] for row in again["result"]["tables"]} == {"nothing-to-do"}
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("check",),
+        ("clean",),
+        ("deletes",),
+        ("expire", *EXPIRE),
+        ("manifests", "--rewrite-all"),
+        ("stats",),
+    ],
+    ids=lambda verb: verb[0],
+)
+def test_a_row_of_a_pattern_is_what_the_command_does_to_the_table_alone(
+    lake: CommandLine, verb: tuple[str, ...]
+) -> None:
+    name, *options = verb
+    alone = lake.ok(name, "db.c", *options)
+
+    rows = by_table(lake.ok(name, "d?.[ab]", *options))
+
+    assert list(rows) == ["db.a", "db.b"]
+    first, second = rows["db.a"], rows["db.b"]
+    assert first["status"] == second["status"] == alone["status"]
+    for part in ("plan", "result"):
+        assert set(first[part]) == set(second[part]) == set(alone[part])
+
+
+def test_a_dry_run_counts_the_tables_with_work_and_changes_none(lake: CommandLine) -> None:
+    lake.ok("compact", "db.b", "--min-input-files", "2")
+
+    result = lake(*COMPACT, "--dry-run")
+
+    assert result.exit_code == 0
+    assert "db.*: dry run: 3 tables: 2 with work, 1 with nothing to do" in result.stdout
+    assert result.stdout.endswith("compact 'db.*' --min-input-files 2\n")
+    assert "compact db.a: dry run: would rewrite 2 files" in result.stderr
+    assert "db.b" not in result.stderr
+    assert [files_of(lake, name) for name in NAMES] == [2, 1, 2]
+
+
+def test_a_table_that_fails_does_not_stop_the_others(lake: CommandLine) -> None:
+    damage(lake, "db.a")
+    alone = lake("--json", "compact", "db.a").json()["error"]
+
+    result = lake("--json", *COMPACT)
+
+    document = result.json()
+    assert (result.exit_code, document["status"]) == (6, "partial")
+    rows = by_table(document)
+    assert (rows["db.a"]["status"], rows["db.a"]["error"]) == ("failed", alone)
+    assert [rows[name]["status"] for name in ("db.b", "db.c")] == ["done", "done"]
+    said = lake("-q", *COMPACT)
+    assert said.exit_code == 6
+    assert "compact db.a: error: " in said.stderr
+    assert "3 tables: 2 with nothing to do, 1 failed" in said.stderr + said.stdout
+
+
+def test_damage_of_one_table_is_the_exit_code_of_a_check(lake: CommandLine) -> None:
+    manifest = lake.table("db.b").current_snapshot().manifests(lake.table("db.b").io)[0]
+    Path(manifest.manifest_path.removeprefix("file://")).write_bytes(b"damaged")
+
+    result = lake("--json", "check", "db.*")
+
+    assert result.exit_code == 7
+    assert [row["status"] for row in result.json()["result"]["tables"]] == [
+        "done",
+        "damaged",
+        "done",
+    ]
+    assert lake("check", "db.*").stdout.endswith("check db.b\n")
+
+
+def test_a_mistake_in_the_options_is_reported_once(lake: CommandLine) -> None:
+    result = lake("--json", *COMPACT, "--strategy", "sort", "--max-commits", "3")
+
+    assert (result.exit_code, result.json()["status"]) == (2, "failed")
+    assert result.json()["result"] == {}
+    assert result.stderr.count("error:") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("check", "db.*", "--repair", "refs"),
+        ("clean", "db.*", "--output", "orphans.csv"),
+        ("clean", "db.*", "--purge", "x"),
+        ("expire", "db.*", "--snapshot", "1"),
+    ],
+    ids=lambda line: line[2],
+)
+def test_an_option_of_one_table_contradicts_a_pattern(
+    lake: CommandLine, line: tuple[str, ...]
+) -> None:
+    result = lake(*line)
+
+    assert result.exit_code == 2
+    assert f"{line[2]} is for one table, and db.* is a pattern" in result.stderr
+
+
+def test_a_pattern_without_a_table_ends_with_7(lake: CommandLine) -> None:
+    result = lake("compact", "nope.*")
+
+    assert result.exit_code == 7
+    assert "no table matches nope.*" in result.stderr
+
+
+def test_a_table_that_was_dropped_meanwhile_has_no_row(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaces = list(names.namespaces_of(open_session(lake.warehouse).catalog))
+    pyiceberg_catalog(lake.warehouse).drop_table("db.b")
+    monkeypatch.setattr(each_table, "namespaces_of", lambda _catalog: iter(spaces))
+
+    assert list(by_table(lake.ok(*COMPACT))) == ["db.a", "db.c"]
+
+
+def test_a_namespace_that_cannot_be_listed_has_a_row(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spaces = list(names.namespaces_of(open_session(lake.warehouse).catalog))
+    spaces.append(names.Namespace("dbx", error=StorageError("the catalog is down")))
+    monkeypatch.setattr(each_table, "namespaces_of", lambda _catalog: iter(spaces))
+
+    result = lake("--json", "check", "*")
+
+    assert result.exit_code == 6
+    rows = by_table(result.json())
+    assert rows["dbx"]["error"]["message"] == "the catalog is down"
+    assert rows["db.c"]["status"] == "done"
+    assert list(by_table(lake("--json", "check", "db.*").json())) == list(NAMES)
+
+
+def test_the_program_after_a_commit_runs_for_each_table(lake: CommandLine, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"import sys\nwith open({str(seen)!r}, 'a') as file:\n    file.write(sys.stdin.read())\n"
+    )
+
+    lake.ok(*COMPACT, "--on-commit", f"{sys.executable} {program}")
+
+    documents = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert [document["table"] for document in documents] == list(NAMES)
+    assert [document["result"]["rewritten_files"] for document in documents] == [2, 2, 2]
+
+
+def test_a_stop_after_the_commit_of_one_table_leaves_the_next_one(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_one = each_table._Run.one
+
+    def stopped(run: Any, name: str, **options: Any) -> None:
+        run_one(run, name, **options)
+        if name == "db.a":
+            # The signal comes when the commit was the last change of the command for this table.
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(each_table._Run, "one", stopped)
+    result = lake("--json", *COMPACT)
+
+    assert result.exit_code == 128 + signal.SIGTERM
+    document = result.json()
+    assert document["error"]["kind"] == "stopped"
+    assert list(by_table(document)) == ["db.a"]
+    assert [files_of(lake, name) for name in NAMES] == [1, 2, 2]
+
+
+def test_a_stop_within_a_table_leaves_it_as_it_was(
+    lake: CommandLine, stopping_at: Callable[[str], None]
+) -> None:
+    stopping_at("db.b")
+
+    result = lake("--json", *COMPACT)
+
+    assert result.exit_code == 128 + signal.SIGTERM
+    rows = by_table(result.json())
+    assert [rows[name]["status"] for name in rows] == ["done", "failed"]
+    assert rows["db.b"]["error"]["kind"] == "stopped"
+    assert [files_of(lake, name) for name in NAMES] == [1, 2, 2]
+
+
+@pytest.fixture
+def stopping_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that lets a signal come while the command works on a table."""
+    add = each_table._Run.one
+
+    def install(table: str) -> None:
+        def one(run: Any, name: str, **options: Any) -> None:
+            command = run._command
+
+            def stopped(of: str) -> Any:
+                if of == table:
+                    signal.raise_signal(signal.SIGTERM)
+                return command(of)
+
+            run._command = stopped
+            add(run, name, **options)
+            run._command = command
+
+        monkeypatch.setattr(each_table._Run, "one", one)
+
+    return install
+
+
+def test_each_row_has_the_warnings_of_its_table(lake: CommandLine) -> None:
+    lake.ok("alter", "db.b", "--set", "write.location-provider.impl=com.example.Places")
+    alone = lake.ok("compact", "db.b", "--rewrite-all")["warnings"]
+
+    document = lake.ok(*COMPACT, "--rewrite-all")
+
+    rows = by_table(document)
+    assert alone
+    assert rows["db.b"]["warnings"] == alone
+    assert rows["db.a"]["warnings"] == rows["db.c"]["warnings"] == document["warnings"] == []
+
+
+def test_one_engine_works_on_all_tables(lake: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose, engines = selection.choose_engine, []
+
+    def counted(*arguments: Any) -> Any:
+        engines.append(choose(*arguments))
+        return engines[-1]
+
+    monkeypatch.setattr(selection, "choose_engine", counted)
+
+    lake.ok(*COMPACT)
+
+    assert len(engines) == 1
