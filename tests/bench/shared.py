@@ -49,5 +49,5 @@ def lake_command(warehouse: Path, *arguments: str) -> list[str]:
 
 
 def java_command(warehouse: Path, *words: str) -> list[str]:
-    """Return the command line of a statement of Iceberg Java's, or of another of the peer's jobs."""
+    """Return the command line of statements of Iceberg Java's, or of another of the peer's jobs."""
     return [sys.executable, str(_PEER), str(warehouse), *words]

@@ -385,7 +385,7 @@ def serve() -> None:
 
 
 def main() -> None:
-    """Serve, or run one statement as a whole process and print what it took."""
+    """Serve, or run statements as a whole process and print what they took, and the rows of the last one."""
     if sys.argv[1:] == ["--serve"]:
         serve()
         return
@@ -403,7 +403,8 @@ def main() -> None:
     elif sys.argv[2] == "checksum":
         result = checksum_of(spark, f"{CATALOG}.{sys.argv[3]}")
     else:
-        result = rows_of(spark, sys.argv[2])
+        for statement in sys.argv[2:]:
+            result = rows_of(spark, statement)
     done = time.perf_counter()
     print(
         json.dumps(
