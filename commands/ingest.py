@@ -360,7 +360,7 @@ def ingest(
     """
     from lake.core.data.sources.text_format import TextFormat
     from lake.core.data.sources.text_forms import TextForms
-    from lake.core.load.ingest.options import IngestOptions, LoadPart
+    from lake.core.load.ingest.options import IngestOptions, LoadRequest
     from lake.core.load.ingest.recovery import discard as discard_run
     from lake.core.load.routing.execute import run_route
     from lake.core.load.run import load
@@ -383,7 +383,6 @@ def ingest(
         chosen["properties"] = parse_pairs(new.properties, "--property")
         options = IngestOptions(
             sources=streaming.sources(sources or []),
-            part=LoadPart(stdin=stdin),
             mode=replaced.mode,
             overwrite_where=replaced.overwrite_where,
             no_upsert=upsert.no_upsert,
@@ -405,9 +404,10 @@ def ingest(
                 landed=landed,
             )
             return run_stream(loader, streaming, quiet=context.obj.quiet, dry_run=run.dry_run)
+        request = LoadRequest(options=options, epoch=None, stdin=stdin)
         if route is not None:
-            return run_route(session, options, route, by_key, landed, dry_run=run.dry_run)
-        return load(session, table, options, by_key, dry_run=run.dry_run)
+            return run_route(session, request, route, by_key, landed, dry_run=run.dry_run)
+        return load(session, table, request, by_key, dry_run=run.dry_run)
 
 
 def _by_key(

@@ -26,7 +26,7 @@ from lake.core.base.progress import Meter, Silent, shown
 from lake.core.base.units import format_size
 from lake.core.load.ingest import execute as ingest
 from lake.core.load.ingest.facts import IngestResult
-from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.options import IngestOptions, LoadRequest
 from lake.core.load.ingest.plan import plan_ingest
 from lake.core.load.upsert.execute import execute_upsert
 from lake.core.load.upsert.options import UpsertOptions
@@ -167,8 +167,8 @@ class _Tour:
         ):
             path = os.path.join(folder, "late.parquet")
             parquet.write_table(corrected, path)
-            options = UpsertOptions(key=_KEY)
-            plan = plan_upsert(self.session, TABLE, IngestOptions(sources=[path]), options)
+            request = LoadRequest(options=IngestOptions(sources=[path]), epoch=None)
+            plan = plan_upsert(self.session, TABLE, request, UpsertOptions(key=_KEY))
             result = IngestResult.of(execute_upsert(self.session, plan).result)
             say(
                 f"{result.rows_updated:,} rows updated, {result.rows_inserted:,} inserted, "
@@ -239,7 +239,8 @@ def _load_day(session: Session, day: pa.Table, path: str, *, creating: bool) -> 
     options = IngestOptions(
         sources=[path], create=creating, partition_by="month" if creating else None
     )
-    outcome = ingest.execute(session, plan_ingest(session, TABLE, options))
+    plan = plan_ingest(session, TABLE, LoadRequest(options=options, epoch=None))
+    outcome = ingest.execute(session, plan)
     os.unlink(path)
     return list(outcome.snapshot_ids)
 

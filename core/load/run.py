@@ -18,7 +18,7 @@ from lake.core.load.upsert.plan import plan_upsert, upsert_of_property
 from lake.core.transaction.replanning import replanned
 
 if TYPE_CHECKING:
-    from lake.core.load.ingest.options import IngestOptions
+    from lake.core.load.ingest.options import LoadRequest
     from lake.core.load.upsert.options import UpsertOptions
     from lake.core.transaction.session import Session
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def load(
     session: Session,
     table: str,
-    options: IngestOptions,
+    request: LoadRequest,
     by_key: UpsertOptions | ChangeOptions | None,
     *,
     dry_run: bool = False,
@@ -36,15 +36,16 @@ def load(
     Args:
         session: the session.
         table: the table's name.
-        options: what is loaded.
+        request: what is loaded.
         by_key: the options of a load by key; None for other loads.
         dry_run: describe the plan only.
 
     Raises:
         InvalidRequestError: options contradict each other.
     """
+    options = request.options
     if by_key is None:
-        plan = plan_ingest(session, table, options)
+        plan = plan_ingest(session, table, request)
         by_key = upsert_of_property(session, plan) if options.mode == APPEND else None
         if by_key is None:
             return preview(session, plan) if dry_run else execute(session, plan)
@@ -53,9 +54,9 @@ def load(
         option = Option.CHANGES_COLUMN if isinstance(by_key, ChangeOptions) else Option.UPSERT
         raise InvalidRequestError(f"{option} and {mode} contradict each other")
     if isinstance(by_key, ChangeOptions):
-        log = plan_changelog_load(session, table, options, by_key)
+        log = plan_changelog_load(session, table, request, by_key)
         return preview_changes(session, log) if dry_run else execute_changes(session, log)
-    wanted = plan_upsert(session, table, options, by_key)
+    wanted = plan_upsert(session, table, request, by_key)
     return preview_upsert(session, wanted) if dry_run else execute_upsert(session, wanted)
 
 

@@ -20,7 +20,7 @@ from lake.core.data.sources.text_forms import TextForms
 from lake.core.load.continuous.kafka.options import KafkaOptions
 from lake.core.load.continuous.options import WatchOptions
 from lake.core.load.continuous.table.execute import CopyOptions
-from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.options import IngestOptions, LoadRequest
 from lake.core.load.replay.options import ReplayOptions
 from lake.core.load.routing.options import RouteOptions
 from lake.core.load.upsert.options import UpsertOptions
@@ -196,3 +196,23 @@ def test_options_that_are_passed_on_are_fields_of_the_core_with_the_same_default
     for item in flags:
         if item.default is not None and item.default != ():
             assert defaults[item.name] in {item.default, MISSING}, item.name
+
+
+def test_the_options_of_a_load_are_what_a_user_can_say_and_nothing_else() -> None:
+    groups = next(groups for groups, core, _ in PASSED_ON if core is IngestOptions)
+    flags = {
+        item.name for group in [*groups, ingest.Replaced, ingest.Upsert] for item in fields(group)
+    }
+    by_other_means = {"sources", "mode", "text"}
+
+    assert {item.name for item in fields(IngestOptions)} - flags == by_other_means
+
+
+def test_a_load_cannot_be_requested_without_saying_of_which_epoch_it_is() -> None:
+    needed = {
+        item.name
+        for item in fields(LoadRequest)
+        if item.default is MISSING and item.default_factory is MISSING
+    }
+
+    assert needed == {"options", "epoch"}

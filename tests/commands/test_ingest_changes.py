@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables.change_logs import Model, shown, write_log
 from support.tables.csv_files import csv_changes
-from support.tables.iceberg_tables import files_below, make_table, open_session
+from support.tables.iceberg_tables import files_below, make_table, open_session, request_of
 from support.tiers import examples
 
 from lake.core.base.errors import CommitConflictError
@@ -25,7 +25,6 @@ from lake.core.load.changelog_load.load import execute_changes
 from lake.core.load.changelog_load.plan import ChangeOptions, plan_changelog_load
 from lake.core.load.ingest import plan as planning
 from lake.core.load.ingest.execute import execute
-from lake.core.load.ingest.options import IngestOptions
 from lake.core.load.ingest.plan import plan_ingest
 
 SCHEMA = Schema(
@@ -216,7 +215,7 @@ def test_of_two_loads_at_once_the_later_commit_replaces_the_others_row(
     fast = csv_changes(tmp_path / "fast.csv", "+I,1,x,2", "+I,3,x,2")
     session = open_session(lake.warehouse)
     options = ChangeOptions(changes_column="op", changes_mode="upsert")
-    plan = plan_changelog_load(session, "db.t", IngestOptions(sources=[str(slow)]), options)
+    plan = plan_changelog_load(session, "db.t", request_of(slow), options)
     lake.ok("ingest", "db.t", fast, *UPSERT)
     execute_changes(session, plan)
 
@@ -320,7 +319,7 @@ def test_a_spec_that_changes_while_a_log_is_loaded_is_a_conflict(
 ) -> None:
     table = make_table(lake.warehouse, schema=SCHEMA, spec=BY_BUCKET)
     session = open_session(lake.warehouse)
-    ours = IngestOptions(sources=[str(csv_changes(tmp_path / "ours.csv", "+U,1,x,2"))])
+    ours = request_of(csv_changes(tmp_path / "ours.csv", "+U,1,x,2"))
     plan = plan_changelog_load(
         session, "db.t", ours, ChangeOptions(changes_column="op", changes_mode="upsert")
     )
@@ -344,16 +343,16 @@ def test_a_writer_of_the_old_spec_while_a_log_is_loaded_is_a_conflict(
     late = plan_changelog_load(
         stale,
         "db.t",
-        IngestOptions(sources=[str(rows)]),
+        request_of(rows),
         ChangeOptions(changes_column="op", changes_mode="upsert"),
     )
-    appended = IngestOptions(sources=[str(csv_of_rows(tmp_path / "rows.csv", "1,x,1"))])
+    appended = request_of(csv_of_rows(tmp_path / "rows.csv", "1,x,1"))
     late_append = plan_ingest(stale, "db.t", appended)
     with table.update_spec() as update:
         update.remove_field("b")
         update.add_field("id", BucketTransform(8), "b8")
     session = open_session(lake.warehouse)
-    ours = IngestOptions(sources=[str(csv_changes(tmp_path / "ours.csv", "+U,1,x,2"))])
+    ours = request_of(csv_changes(tmp_path / "ours.csv", "+U,1,x,2"))
     plan = plan_changelog_load(
         session, "db.t", ours, ChangeOptions(changes_column="op", changes_mode="upsert")
     )

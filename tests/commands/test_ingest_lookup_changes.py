@@ -13,9 +13,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
 from support.tables.change_logs import Row, shown, write_log
 from support.tables.csv_files import csv_changes
-from support.tables.iceberg_tables import files_below, make_table, open_session
+from support.tables.iceberg_tables import files_below, make_table, open_session, request_of
 
-from lake.core.load.ingest.options import IngestOptions
 from lake.core.load.upsert.execute import execute_upsert
 from lake.core.load.upsert.options import UpsertOptions
 from lake.core.load.upsert.plan import plan_upsert
@@ -167,7 +166,7 @@ def test_of_two_loads_at_once_the_later_one_finds_the_moved_row(
     slow = csv_changes(tmp_path / "slow.csv", "+U,1,z,3", "-D,2,,")
     session = open_session(lake.warehouse)
     options = UpsertOptions(changes_column="op", deletes="position")
-    plan = plan_upsert(session, "db.t", IngestOptions(sources=[str(slow)]), options)
+    plan = plan_upsert(session, "db.t", request_of(slow), options)
     lake.ok("ingest", "db.t", csv_changes(tmp_path / "b.csv", "+U,1,y,2", "+U,2,y,2"), *LOOKUP)
 
     execute_upsert(session, plan)

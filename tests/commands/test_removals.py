@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import files_below, ids_in, open_session
+from support.tables.iceberg_tables import files_below, ids_in, open_session, request_of
 
 from lake.core.load.ingest.execute import execute
-from lake.core.load.ingest.options import REPLACE, IngestOptions
+from lake.core.load.ingest.options import REPLACE
 from lake.core.load.ingest.plan import plan_ingest
 
 BY_DAY = ("--create", "--partition-by", "day")
@@ -191,8 +191,8 @@ def test_rows_that_another_writer_added_meanwhile_are_counted_by_the_commit(
     property_ = ("--property", "write.delete.isolation-level=snapshot")
     lake.ok("ingest", "db.t", source(tmp_path, *some_rows(0)), *BY_DAY, *property_)
     session = open_session(lake.warehouse)
-    options = IngestOptions(sources=[str(source(tmp_path, (9, "d01")))], mode=REPLACE)
-    plan = plan_ingest(session, "db.t", options)
+    request = request_of(source(tmp_path, (9, "d01")), mode=REPLACE)
+    plan = plan_ingest(session, "db.t", request)
     lake.ok("ingest", "db.t", source(tmp_path, *some_rows(100)))
 
     result = execute(session, plan).result.document()

@@ -43,12 +43,12 @@ from support.tables.iceberg_tables import (
     make_table,
     open_session,
     pyiceberg_table,
+    request_of,
 )
 from support.tiers import examples
 
 from lake.core.load.ingest.execute import execute as execute_ingest
 from lake.core.load.ingest.load import Load
-from lake.core.load.ingest.options import IngestOptions
 from lake.core.load.ingest.plan import plan_ingest
 from lake.core.load.upsert import dedup_tasks, match_tasks
 from lake.core.load.upsert import execute as upsert_execution
@@ -674,9 +674,7 @@ def test_a_writer_of_the_old_partition_spec_beside_a_blind_upsert_is_a_conflict(
 ) -> None:
     made = make_table(warehouse, schema=SCHEMA, spec=BY_ID)
     stale = open_session(warehouse)
-    late = plan_ingest(
-        stale, "db.t", IngestOptions(sources=[str(source(tmp_path, [(1, "a", 1.0)]))])
-    )
+    late = plan_ingest(stale, "db.t", request_of(source(tmp_path, [(1, "a", 1.0)])))
     with made.refresh().update_spec() as update:
         update.remove_field("id_bucket")
         update.add_field("id", BucketTransform(3))

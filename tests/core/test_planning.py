@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from support.tables.iceberg_tables import FixedClock, open_session, pyiceberg_catalog
+from support.tables.iceberg_tables import (
+    FixedClock,
+    open_session,
+    pyiceberg_catalog,
+    request_of,
+)
 
 from lake.core.base.outcome import Status
 from lake.core.load.changelog_load.plan import ChangeOptions, plan_changelog_load
 from lake.core.load.ingest.execute import execute
-from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.options import LoadRequest
 from lake.core.load.ingest.plan import IngestPlan, plan_ingest
 from lake.core.load.replay.options import ReplayOptions
 from lake.core.load.replay.plan import plan_replay
@@ -60,8 +64,8 @@ class WatchedTable:
         self.warehouse.mkdir()
         for _ in range(6):
             session = self.open()
-            options = IngestOptions(sources=[self.source], create=not self.exists(session))
-            assert execute(session, plan_ingest(session, "db.t", options)).status is Status.DONE
+            request = self.ingest(create=not self.exists(session))
+            assert execute(session, plan_ingest(session, "db.t", request)).status is Status.DONE
         self.session = self.open()
         self.table = self.session.table("db.t")
         self.written: list[str] = []
@@ -94,8 +98,8 @@ class WatchedTable:
                 found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         return found
 
-    def ingest(self, **options: Any) -> IngestOptions:
-        return IngestOptions(sources=[self.source], **options)
+    def ingest(self, **options: Any) -> LoadRequest:
+        return request_of(self.source, **options)
 
 
 _PLANS: dict[str, Callable[[WatchedTable], object]] = {
@@ -107,7 +111,7 @@ _PLANS: dict[str, Callable[[WatchedTable], object]] = {
         watched.session, "new.t", watched.ingest(create=True, partition_by="bucket(2, id)")
     ),
     "ingest from a table": lambda watched: plan_ingest(
-        watched.session, "new.copy", IngestOptions(from_table="db.t", create=True)
+        watched.session, "new.copy", request_of(from_table="db.t", create=True)
     ),
     "overwrite": lambda watched: plan_ingest(
         watched.session, "db.t", watched.ingest(mode="overwrite-where", overwrite_where="id = 1")
@@ -124,7 +128,7 @@ _PLANS: dict[str, Callable[[WatchedTable], object]] = {
     "load of a change log": lambda watched: plan_changelog_load(
         watched.session,
         "db.t",
-        IngestOptions(sources=[watched.changes]),
+        request_of(watched.changes),
         ChangeOptions(changes_column="op", changes_mode="upsert", key=["id"]),
     ),
     "scan": lambda watched: plan_scan(watched.table, ScanOptions(where="id = 1")),
@@ -176,15 +180,15 @@ def other(watched: WatchedTable) -> WatchedTable:
 def test_a_plan_creates_no_namespace_and_its_execution_does(
     other: WatchedTable, upsert: bool
 ) -> None:
-    options = other.ingest(create=True, partition_by="bucket(2, id)", sort_by="id")
+    mode = "upsert" if upsert else "append"
+    request = other.ingest(mode=mode, create=True, partition_by="bucket(2, id)", sort_by="id")
     before = other.content()
 
     plan: IngestPlan | UpsertPlan
     if upsert:
-        key = UpsertOptions(key=["id"])
-        plan = plan_upsert(other.session, "new.t", replace(options, mode="upsert"), key)
+        plan = plan_upsert(other.session, "new.t", request, UpsertOptions(key=["id"]))
     else:
-        plan = plan_ingest(other.session, "new.t", options)
+        plan = plan_ingest(other.session, "new.t", request)
 
     assert (other.written, other.content()) == ([], before)
     catalog = pyiceberg_catalog(other.warehouse)

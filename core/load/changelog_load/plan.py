@@ -11,7 +11,7 @@ from lake.core.base.options import Option
 from lake.core.data.deletes.delta_writer import RETRACT, UPSERT, DeltaSettings, check_key
 from lake.core.data.deletes.writers import check_delete_files
 from lake.core.load.ingest.facts import ChangelogFacts, IngestFacts
-from lake.core.load.ingest.options import IngestOptions, Needs
+from lake.core.load.ingest.options import LoadRequest, Needs
 from lake.core.load.ingest.plan import IngestPlan, describe, plan_ingest
 from lake.core.load.upsert.options import EQUALITY, key_ids, unwanted_deletes
 from lake.core.load.upsert.row_kinds import WRITTEN
@@ -88,7 +88,7 @@ class ChangelogLoadPlan:
 
 
 def plan_changelog_load(
-    session: Session, identifier: str, ingest: IngestOptions, options: ChangeOptions
+    session: Session, identifier: str, request: LoadRequest, options: ChangeOptions
 ) -> ChangelogLoadPlan:
     """Plan a load from the source and the table; nothing is written.
 
@@ -97,6 +97,7 @@ def plan_changelog_load(
         RefusedError: the table's old rows cannot be deleted by the key.
         InvalidRequestError: there is no key, or the rows have no order.
     """
+    ingest = request.options
     if ingest.from_table:
         raise InvalidRequestError(
             f"{Option.CHANGES_COLUMN} and {Option.FROM_TABLE} need {Option.SEQUENCE}: a table's rows have no order "
@@ -104,13 +105,10 @@ def plan_changelog_load(
             hint=f"use {Option.CHANGES_MODE} {UPSERT}, {Option.DELETES} position and {Option.SEQUENCE}",
         )
     wanted = replace(
-        ingest,
-        mode=_CHANGES,
-        part=replace(
-            ingest.part,
-            changes_column=options.changes_column,
-            needs=options.needs(ingest.missing),
-        ),
+        request,
+        options=replace(ingest, mode=_CHANGES),
+        changes_column=options.changes_column,
+        needs=options.needs(ingest.missing),
     )
     plan = plan_ingest(session, identifier, wanted)
     if plan.earlier.needs_no_source:

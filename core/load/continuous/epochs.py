@@ -34,7 +34,7 @@ from lake.core.load.continuous.options import Done, WatchOptions
 from lake.core.load.continuous.runner import UnfinishedEpoch
 from lake.core.load.continuous.schema_changes import count_before_new_schema
 from lake.core.load.continuous.state import Offer, StateStore, WatchState
-from lake.core.load.ingest.options import LoadPart
+from lake.core.load.ingest.options import LoadRequest
 from lake.core.table.snapshots.streams import StreamEpoch, contains_epoch, newest_epoch
 from lake.core.transaction.staging.claims import find_staged_run
 
@@ -269,8 +269,9 @@ class Epochs:
 
     def _load(self, offer: Offer) -> Outcome:
         paths, epoch = [file.path for file in offer.files], self._epoch(offer)
-        options = replace(self.loader.options, sources=paths, part=LoadPart(epoch=epoch))
-        return self.loader.load(lambda: options, journal=self)
+        options = replace(self.loader.options, sources=paths)
+        request = LoadRequest(options=options, epoch=epoch)
+        return self.loader.load(lambda: request, journal=self)
 
     def _record(self, offer: Offer, outcome: Outcome) -> Offer | None:
         """Record a loaded epoch; return it if its files remain to be moved or deleted.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lake.core.load.changelog_load.plan import ChangeOptions
-    from lake.core.load.ingest.options import IngestOptions
+    from lake.core.load.ingest.options import IngestOptions, LoadRequest
     from lake.core.load.routing.options import RouteOptions
     from lake.core.load.routing.stream import Journal
     from lake.core.load.upsert.options import UpsertOptions
@@ -76,28 +76,25 @@ class Loader:
     landed: Callable[[Outcome], None]
     _unreported: list[Outcome] = field(default_factory=list)
 
-    def load(
-        self, epoch_options: Callable[[], IngestOptions], journal: Journal | None = None
-    ) -> Outcome:
+    def load(self, requested: Callable[[], LoadRequest], journal: Journal | None = None) -> Outcome:
         """Load an epoch; stops that come after its commit are held back until it is reported.
 
         Args:
-            epoch_options: returns how the epoch is loaded; called for each plan.
+            requested: returns how the epoch is loaded; called for each plan.
             journal: notes which tables contain the epoch, if rows are divided among tables.
 
         Raises:
             CommitConflictError: each plan was in conflict; nothing was changed.
             CommitUnknownError: the outcome is unknown; the next run finds out.
         """
-        options = self.options
+        requests: list[LoadRequest] = []
 
         def load_once() -> Outcome:
-            nonlocal options
-            options = epoch_options()
+            requests.append(requested())
             if self.route is None:
-                return load(self.session, self.table, options, self.by_key)
+                return load(self.session, self.table, requests[-1], self.by_key)
             return run_route(
-                self.session, options, self.route, self.by_key, self.landed, journal=journal
+                self.session, requests[-1], self.route, self.by_key, self.landed, journal=journal
             )
 
         outcome = load_epoch(self.session, load_once)
@@ -108,7 +105,8 @@ class Loader:
         if rejected:
             # Cron and services show warnings only.
             rows = "1 row was" if rejected == 1 else f"{rejected:,} rows were"
-            self.session.warn(f"{options.part.epoch}: {rows} rejected, see {options.rejects_file}")
+            last = requests[-1]
+            self.session.warn(f"{last.epoch}: {rows} rejected, see {last.rejects_file}")
         return outcome
 
     def report(self) -> None:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from lake.core.base.errors import BadInputError
 from lake.core.data.sources.discovery import find_sources
 from lake.core.io.storage.storage import Storage
-from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.options import IngestOptions, LoadRequest
 from lake.core.load.ingest.plan import existing_table
 from lake.core.load.ingest.source_columns import (
     columns_of_files,
     source_storage,
     target_schema,
     with_text_formats,
-    without_column,
 )
 from lake.core.table.catalogs.catalog import Table
 from lake.core.transaction.session import Session
@@ -38,9 +37,8 @@ def count_before_new_schema(
     known: dict[str, bool] = {}
     for number, name in enumerate(options.sources):
         try:
-            needed = _needed_schema(
-                session, storage, existing, replace(options, sources=[name]), known
-            )
+            one = LoadRequest(options=replace(options, sources=[name]), epoch=None)
+            needed = _needed_schema(session, storage, existing, one, known)
         except BadInputError:
             return max(number, 1)
         first = first or needed
@@ -61,18 +59,16 @@ def _needed_schema(
     session: Session,
     storage: Storage,
     existing: Table | None,
-    options: IngestOptions,
+    request: LoadRequest,
     known: dict[str, bool],
 ) -> _Needed:
     schema = existing.schema if existing else None
-    found = find_sources(storage, options.sources, options.format)
-    files = with_text_formats(session, storage, found, schema, options)
-    columns = columns_of_files(storage, files, schema, [], options)
-    if options.part.changes_column is not None:
-        columns = [without_column(one, options.part.changes_column) for one in columns]
+    found = find_sources(storage, request.paths, request.options.format)
+    files = with_text_formats(session, storage, found, schema, request)
+    columns = columns_of_files(storage, files, schema, [], request.options)
     text = "".join(one.columns.to_string(show_schema_metadata=False) for one in columns)
     if text not in known:
         known[text] = existing is None or (
-            target_schema(session, existing, columns, options) != existing.schema
+            target_schema(session, existing, columns, request) != existing.schema
         )
     return _Needed(known[text], text)

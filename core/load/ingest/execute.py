@@ -132,7 +132,7 @@ def _first_rows(plan: IngestPlan) -> tuple[list[dict[str, Any]], BadInputError |
     There are none of a change log, whose rows are not rows of the table, and of other files.
     """
     rows: list[dict[str, Any]] = []
-    if plan.options.part.changes_column is not None:
+    if plan.request.changes_column is not None:
         return rows, None
     try:
         for source in plan.text_files:

@@ -95,7 +95,7 @@ class Load(ABC):
             return
         with (
             temporary_files(self.session, self.plan.table, settings.name),
-            removed_on_failure(self.plan.options.rejects_file),
+            removed_on_failure(self.plan.request.rejects_file),
         ):
             yield
 
@@ -112,21 +112,21 @@ class Load(ABC):
         """
         settings, path = (
             self.plan.reject_settings(self.operation_id),
-            self.plan.options.rejects_file,
+            self.plan.request.rejects_file,
         )
         count = sum(report.rows for report in reports)
-        if path is not None and self.plan.options.part.epoch is not None:
+        if path is not None and self.plan.request.epoch is not None:
             remove_rejects(path)
         if settings is None or path is None or not count:
             return
         example = next(report.example for report in reports if report.example)
         settings.check(count, example)
-        if self.plan.options.part.epoch is None:
+        if self.plan.request.epoch is None:
             settings.check_share(count, rows_read, example)
         files = [file for report in reports for file in report.files]
         columns = rejects_schema(schema, with_columns=settings.with_columns)
         write_rejects(
-            self.plan.table.storage, columns, files, path, places=self.plan.options.part.places
+            self.plan.table.storage, columns, files, path, places=self.plan.request.places
         )
 
     @abstractmethod
@@ -189,7 +189,7 @@ class Load(ABC):
             requirements=(*requirements, *conditions),
             updates=updates,
         )
-        guard = plan.options.guard
+        guard = plan.request.guard
         marks = {**origin_of(plan), **(guard.summary if guard else {})}
         with session.interrupts.last_commit():
             return commit_snapshot(session, table or plan.table, operation, request, summary=marks)
@@ -223,7 +223,7 @@ def run_load(
     ):
         result = load.write()
         # A watch has rules of its own for such files.
-        if plan.options.part.epoch is None:
+        if plan.request.epoch is None:
             refuse_changed(unit.read.source for unit in plan.units if unit.read.source is not None)
         if not load.has_changes:
             return load_outcome(plan, shown, Status.NOTHING_TO_DO, Landed(result))

@@ -68,37 +68,6 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadPart:
-    """What a load is a part of, as the program says and no user: an epoch, a load of many tables, or a load by key.
-
-    Args:
-        epoch: the epoch of a stream that this load is, by which a repetition is recognised; None for other loads.
-        table_files: those of its files to load; None for all of its main branch.
-        places: for files whose rows come from elsewhere, what rejected rows show as file and as number of a row.
-        added: for files that have more columns in a file beside them, that file; see `Source.added`.
-        replaced_head: the head that an overwrite was decided for; another one is a conflict. None for any.
-        left_out: columns of the files that are not loaded.
-        origin: what the history of the table shows as sources, if those are temporary files.
-        stdin: a local file with the contents of standard input, if it is a source.
-        changes_column: a column of the source that contains the row kind; it is not loaded.
-        partial: let the source lack required columns, for rows that are completed from the table.
-        needs: the columns that the source must have; None if it may lack any.
-    """
-
-    epoch: StreamEpoch | None = None
-    table_files: LiveFiles | None = None
-    places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
-    added: Mapping[str, str] = field(default_factory=dict)
-    replaced_head: int | None = None
-    left_out: Collection[str] = ()
-    origin: Sequence[str] = ()
-    stdin: str | None = None
-    changes_column: str | None = None
-    partial: bool = False
-    needs: Needs | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
     """The options of a load.
 
@@ -120,13 +89,13 @@ class IngestOptions:
         stage: write all files and commit nothing.
         allow_empty: let a source without rows replace the table's rows.
         text: how text files are written.
-        rejects: a local path for rows that cannot be loaded; if None, such a row is an error. See `rejects_file`.
+        rejects: a local path for rows that cannot be loaded; if None, such a row is an error. See
+            `LoadRequest.rejects_file`.
         max_rejects: the largest number of such rows; None for any.
         write_parallelism: the number of tasks that write data files; None to choose it by the size of the source.
         no_upsert: append also to a table whose property says that loads replace rows by key.
         missing: what replaced rows have in columns that the source lacks: `DEFAULT`; None to refuse such a source.
         union_columns: whether files may have different columns.
-        part: what the load is a part of.
 
     Raises:
         InvalidRequestError: a value is not allowed or contradicts another.
@@ -155,7 +124,6 @@ class IngestOptions:
     no_upsert: bool = False
     missing: str | None = None
     union_columns: bool = False
-    part: LoadPart = LoadPart()
 
     def __post_init__(self) -> None:
         if not self.sources and not self.from_table:
@@ -170,10 +138,6 @@ class IngestOptions:
         if self.from_table and self.text != AS_SHOWN:
             raise InvalidRequestError(
                 f"{Option.FROM_TABLE} and options of text files contradict each other"
-            )
-        if self.part.changes_column and not self.text.header:
-            raise InvalidRequestError(
-                f"{Option.CHANGES_COLUMN} needs files with a header: it names a column of the file"
             )
         if (self.partition_by or self.sort_by or self.properties) and not self.create:
             raise InvalidRequestError(
@@ -200,26 +164,6 @@ class IngestOptions:
                 "the table's rows",
             )
 
-    @property
-    def guard(self) -> Guard | None:
-        """What shows that the load is committed; None if no repetition of it is recognised."""
-        if self.part.epoch is not None:
-            return StreamGuard(self.part.epoch)
-        return None if self.run_id is None else RunGuard(self.run_id)
-
-    @property
-    def rejects_file(self) -> str | None:
-        """The file for rows that cannot be loaded: each epoch of a stream has its own.
-
-        A repetition of an epoch writes the same file. An epoch of the same number with other rows writes another one:
-        so no file is replaced that contains rows of a committed epoch.
-        """
-        if self.rejects is None or self.part.epoch is None:
-            return self.rejects
-        stem, suffix = os.path.splitext(self.rejects)
-        digest = hashlib.sha256(self.part.epoch.text.encode()).hexdigest()[:_DIGEST]
-        return f"{stem}-epoch-{self.part.epoch.number:010d}-{digest}{suffix}"
-
     def _check_missing(self) -> None:
         if self.missing not in {None, DEFAULT}:
             raise InvalidRequestError(f"{Option.MISSING} {self.missing!r} is not {DEFAULT}")
@@ -229,6 +173,79 @@ class IngestOptions:
             raise InvalidRequestError(f"{Option.MAX_REJECTS} needs {Option.REJECTS}")
         if self.max_rejects is not None and self.max_rejects < 0:
             raise InvalidRequestError(f"{Option.MAX_REJECTS} {self.max_rejects} is negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """One load: what a user asks for, and what the program adds if it is a part of something.
+
+    Such a whole is a stream, a load of many tables, or a load by key.
+
+    Args:
+        options: what a user asks for.
+        epoch: the epoch of a stream that this load is, by which a repetition is recognised; None for other loads. It
+            has no default, because a load that is not given its epoch adds the rows of a repetition once more.
+        table_files: those of its files to load; None for all of its main branch.
+        places: for files whose rows come from elsewhere, what rejected rows show as file and as number of a row.
+        added: for files that have more columns in a file beside them, that file; see `Source.added`.
+        replaced_head: the head that an overwrite was decided for; another one is a conflict. None for any.
+        left_out: columns of the files that are not loaded.
+        origin: what the history of the table shows as sources, if those are temporary files.
+        stdin: a local file with the contents of standard input, if it is a source.
+        changes_column: a column of the source that contains the row kind; it is not loaded.
+        partial: let the source lack required columns, for rows that are completed from the table.
+        needs: the columns that the source must have; None if it may lack any.
+
+    Raises:
+        InvalidRequestError: the files have no header, and a column of them is named.
+    """
+
+    options: IngestOptions
+    epoch: StreamEpoch | None
+    table_files: LiveFiles | None = None
+    places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
+    added: Mapping[str, str] = field(default_factory=dict)
+    replaced_head: int | None = None
+    left_out: Collection[str] = ()
+    origin: Sequence[str] = ()
+    stdin: str | None = None
+    changes_column: str | None = None
+    partial: bool = False
+    needs: Needs | None = None
+
+    def __post_init__(self) -> None:
+        if self.changes_column and not self.options.text.header:
+            raise InvalidRequestError(
+                f"{Option.CHANGES_COLUMN} needs files with a header: it names a column of the file"
+            )
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, globs, folders and URLs to read."""
+        stdin = self.stdin or "-"
+        return [stdin if name == "-" else name for name in self.options.sources]
+
+    @property
+    def guard(self) -> Guard | None:
+        """What shows that the load is committed; None if no repetition of it is recognised."""
+        if self.epoch is not None:
+            return StreamGuard(self.epoch)
+        run_id = self.options.run_id
+        return None if run_id is None else RunGuard(run_id)
+
+    @property
+    def rejects_file(self) -> str | None:
+        """The file for rows that cannot be loaded: each epoch of a stream has its own.
+
+        A repetition of an epoch writes the same file. An epoch of the same number with other rows writes another one:
+        so no file is replaced that contains rows of a committed epoch.
+        """
+        path = self.options.rejects
+        if path is None or self.epoch is None:
+            return path
+        stem, suffix = os.path.splitext(path)
+        digest = hashlib.sha256(self.epoch.text.encode()).hexdigest()[:_DIGEST]
+        return f"{stem}-epoch-{self.epoch.number:010d}-{digest}{suffix}"
 
 
 def _check_parallelism(number: int) -> None:

@@ -52,6 +52,7 @@ from lake.core.load.ingest.options import (
     REPLACING,
     UPSERT,
     IngestOptions,
+    LoadRequest,
 )
 from lake.core.load.ingest.rejects import RejectSettings, check_rejects
 from lake.core.load.ingest.source_columns import (
@@ -132,7 +133,7 @@ class IngestPlan:
     """A decided ingest.
 
     Args:
-        options: what was asked.
+        request: what was asked.
         table: the target; its `creating` is not empty when it will be made.
         new_table: the table that will be made.
         schema: what rows are written as: the table's, or with new columns behind.
@@ -158,7 +159,7 @@ class IngestPlan:
         digest: identifies the files; None for other sources, and for epochs of streams.
     """
 
-    options: IngestOptions
+    request: LoadRequest
     table: Table
     schema: Schema
     new_table: NewTable | None = None
@@ -182,6 +183,11 @@ class IngestPlan:
     type_notes: Sequence[TypeNote] = ()
     earlier: EarlierRun = EarlierRun()
     digest: str | None = None
+
+    @property
+    def options(self) -> IngestOptions:
+        """What a user asks for."""
+        return self.request.options
 
     @property
     def is_stageable(self) -> bool:
@@ -274,38 +280,39 @@ class IngestPlan:
         return replace(settings, order=self.order, sort_order_id=self.sort_order_id)
 
 
-def plan_ingest(session: Session, identifier: str, options: IngestOptions) -> IngestPlan:
+def plan_ingest(session: Session, identifier: str, request: LoadRequest) -> IngestPlan:
     """Look at sources and table and decide; nothing is written.
 
     Raises:
         BadInputError: a source cannot be read or does not fit the table.
         RefusedError: the table cannot be written.
     """
-    existing, earlier = existing_table(session, identifier, options), EarlierRun()
+    options, earlier = request.options, EarlierRun()
+    existing = existing_table(session, identifier, options)
     if existing is not None:
         require_writable(existing, options.branch)
         head_id = _head_id(existing, options.branch)
-        earlier = _earlier(session, existing, options)
+        earlier = _earlier(session, existing, request)
         if earlier.needs_no_source:
             if not earlier.already and not options.stage:
                 session.warn(
-                    f"{_shown_load(options)} was written before: its source is not read again"
+                    f"{_shown_load(request)} was written before: its source is not read again"
                 )
             return IngestPlan(
-                options=options,
+                request=request,
                 table=existing,
                 schema=existing.schema,
                 base_snapshot_id=head_id,
                 earlier=earlier,
             )
-        if options.part.replaced_head not in {None, head_id}:
+        if request.replaced_head not in {None, head_id}:
             raise CommitConflictError(f"another writer changed {identifier}: nothing was changed")
-    if options.rejects_file is not None:
-        check_rejects(options.rejects_file, may_exist=options.part.epoch is not None)
+    if request.rejects_file is not None:
+        check_rejects(request.rejects_file, may_exist=request.epoch is not None)
     if options.from_table:
-        plan = _plan_from_table(session, identifier, existing, options, options.from_table)
+        plan = _plan_from_table(session, identifier, existing, request, options.from_table)
     else:
-        plan = _plan_from_files(session, identifier, existing, options)
+        plan = _plan_from_files(session, identifier, existing, request)
     if options.stage and not plan.is_stageable:
         raise InvalidRequestError(
             f"{Option.STAGE} and {Option.EVOLVE} contradict each other if the source has new columns",
@@ -347,12 +354,12 @@ def _check_properties(session: Session, plan: IngestPlan) -> None:
         session.warn(ignored)
 
 
-def _earlier(session: Session, table: Table, options: IngestOptions) -> EarlierRun:
-    guard, now_ms = options.guard, session.clock.now_ms()
-    already = guard is not None and guard.is_held(table, options.branch, now_ms)
-    run = _lying_there(session, table, options)
-    if run is not None and options.part.epoch is not None and not already:
-        run = _with_expiry(table, options.branch, run)
+def _earlier(session: Session, table: Table, request: LoadRequest) -> EarlierRun:
+    guard, branch = request.guard, request.options.branch
+    already = guard is not None and guard.is_held(table, branch, session.clock.now_ms())
+    run = _lying_there(session, table, request)
+    if run is not None and request.epoch is not None and not already:
+        run = _with_expiry(table, branch, run)
     return EarlierRun(already=already, run=run)
 
 
@@ -369,8 +376,8 @@ def _with_expiry(table: Table, branch: str, run: StagedRun) -> StagedRun:
     return run if is_referenced else replace(run, problem=expired)
 
 
-def _lying_there(session: Session, table: Table, options: IngestOptions) -> StagedRun | None:
-    name = options.part.epoch or options.run_id
+def _lying_there(session: Session, table: Table, request: LoadRequest) -> StagedRun | None:
+    name = request.epoch or request.options.run_id
     if name is None:
         return None
     try:
@@ -380,8 +387,8 @@ def _lying_there(session: Session, table: Table, options: IngestOptions) -> Stag
         return None
 
 
-def _shown_load(options: IngestOptions) -> str:
-    return shown_run(options.part.epoch or options.run_id or "")
+def _shown_load(request: LoadRequest) -> str:
+    return shown_run(request.epoch or request.options.run_id or "")
 
 
 def existing_table(session: Session, identifier: str, options: IngestOptions) -> Table | None:
@@ -410,29 +417,29 @@ def _plan_from_table(
     session: Session,
     identifier: str,
     existing: Table | None,
-    options: IngestOptions,
+    request: LoadRequest,
     source_name: str,
 ) -> IngestPlan:
-    chosen = options.part.table_files
+    options, chosen = request.options, request.table_files
     source = session.table(source_name) if chosen is None else chosen.table
     refuse_unsupported(source.schema)
     columns = SourceColumns(source_name, arrow_schema(source.schema))
-    if (kinds := options.part.changes_column) is not None:
+    if (kinds := request.changes_column) is not None:
         _refuse_kinds(existing, kinds)
         columns = without_column(columns, kinds)
     if existing is None and any(defaulted_fields(source.schema.fields)):
         session.warn(f"the new table does not get the write defaults of {source_name}")
     table, new = existing, None
     if table is None:
-        new = _new_table(session, options, _schema_like(source, options))
+        new = _new_table(session, options, _schema_like(source, request))
         table = new.stage(session.catalog, identifier, make_namespace=False)
     head = ancestry.branch_head(source.metadata, ancestry.MAIN)
-    schema = target_schema(session, table, [columns], options)
-    refuse_lacking(table, [columns], options)
+    schema = target_schema(session, table, [columns], request)
+    refuse_lacking(table, [columns], request)
     found = chosen or (None if head is None else live_files(source, head))
     files = [] if found is None else slices_of_table(found)
     return IngestPlan(
-        options=options,
+        request=request,
         table=table,
         new_table=new,
         schema=schema,
@@ -447,11 +454,11 @@ def _plan_from_table(
     )
 
 
-def _schema_like(source: Table, options: IngestOptions) -> Schema:
+def _schema_like(source: Table, request: LoadRequest) -> Schema:
     """Return the schema of a new table for the rows of another."""
-    version, schema = asked_version(options), source.schema
-    if options.part.changes_column is not None:
-        schema = new_tables.schema_without(schema, options.part.changes_column)
+    version, schema = asked_version(request.options), source.schema
+    if request.changes_column is not None:
+        schema = new_tables.schema_without(schema, request.changes_column)
     for name in schema.column_names:
         kind = schema.find_type(name)
         if kind.minimum_format_version() > version:
@@ -476,26 +483,22 @@ def _refuse_kinds(existing: Table | None, kinds: str) -> None:
 
 
 def _plan_from_files(
-    session: Session, identifier: str, existing: Table | None, options: IngestOptions
+    session: Session, identifier: str, existing: Table | None, request: LoadRequest
 ) -> IngestPlan:
-    storage = source_storage(session, existing)
-    names = [
-        options.part.stdin if name == "-" and options.part.stdin else name
-        for name in options.sources
-    ]
+    options, storage = request.options, source_storage(session, existing)
     known = existing.schema if existing else None
     notes: list[TypeNote] = []
     with shown(session.progress, Meter("listing and checking files")):
-        found = find_sources(storage, names, options.format)
-        files = with_text_formats(session, storage, found, known, options)
+        found = find_sources(storage, request.paths, options.format)
+        files = with_text_formats(session, storage, found, known, request)
         columns = columns_of_files(storage, files, known, notes, options)
     for note in notes:
         session.warn(note.text)
     if existing is None:
-        check_names(session, files, columns, None, options)
-    for name in options.part.left_out:
+        check_names(session, files, columns, None, request)
+    for name in request.left_out:
         columns = [without_column(one, name) for one in columns]
-    if (kinds := options.part.changes_column) is not None:
+    if (kinds := request.changes_column) is not None:
         _refuse_kinds(existing, kinds)
         columns = [without_column(one, kinds) for one in columns]
     table, new = existing, None
@@ -507,12 +510,12 @@ def _plan_from_files(
         )
         new = _new_table(session, options, schema)
         table = new.stage(session.catalog, identifier, make_namespace=False)
-    schema = target_schema(session, table, columns, options)
+    schema = target_schema(session, table, columns, request)
     if existing is not None:
-        check_names(session, files, columns, known, options)
-    refuse_lacking(table, columns, options)  # check: columns-of-upsert
+        check_names(session, files, columns, known, request)
+    refuse_lacking(table, columns, request)  # check: columns-of-upsert
     return IngestPlan(
-        options=options,
+        request=request,
         table=table,
         new_table=new,
         schema=schema,
@@ -524,15 +527,16 @@ def _plan_from_files(
         missing=missing_columns(table.schema, columns),
         absent=absent_columns(table.schema, columns, files),
         type_notes=notes,
-        digest=_digest(session, existing, files, options),
+        digest=_digest(session, existing, files, request),
     )
 
 
 def _digest(
-    session: Session, existing: Table | None, files: Sequence[Source], options: IngestOptions
+    session: Session, existing: Table | None, files: Sequence[Source], request: LoadRequest
 ) -> str | None:
     """Return what identifies the files of a load; warn if a snapshot of the branch contains the same ones."""
-    if options.part.epoch is not None or options.part.origin or options.part.stdin is not None:
+    options = request.options
+    if request.epoch is not None or request.origin or request.stdin is not None:
         return None
     facts = sorted(f"{canonical(file.path)}\0{file.size_bytes}\0{_time_ns(file)}" for file in files)
     digest = hashlib.sha256("\n".join(facts).encode(errors="surrogatepass")).hexdigest()[:_DIGEST]
@@ -557,8 +561,8 @@ def _time_ns(file: Source) -> int | None:
 
 def origin_of(plan: IngestPlan) -> dict[str, str]:
     """Return what the summary of the load's snapshot says about its source, command and user; it has no secrets."""
-    options = plan.options
-    names = list(options.part.origin) or [name for name, _ in options.part.places.values()]
+    options, request = plan.options, plan.request
+    names = list(request.origin) or [name for name, _ in request.places.values()]
     names = names or list(options.sources) or [options.from_table or ""]
     shown = ["standard input" if name == "-" else public_form(name) for name in names[:_NAMED]]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
@@ -682,9 +686,9 @@ def _distinct(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _loaded_run(options: IngestOptions, table: Table) -> EarlierRunFacts:
-    run_id = options.part.epoch.stream if options.part.epoch else options.run_id
-    return earlier_run(options.guard, table, options.branch, run_id)
+def _loaded_run(request: LoadRequest, table: Table) -> EarlierRunFacts:
+    run_id = request.epoch.stream if request.epoch else request.options.run_id
+    return earlier_run(request.guard, table, request.options.branch, run_id)
 
 
 def _removed(plan: IngestPlan) -> RemovalFacts | None:
@@ -715,7 +719,7 @@ def describe(plan: IngestPlan) -> IngestFacts:
             TypeNoteFacts(column=item.column, file=item.path, row=item.row, value=item.value)
             for item in plan.type_notes
         ],
-        filled_columns=[] if plan.options.part.partial else sorted(plan.missing),
+        filled_columns=[] if plan.request.partial else sorted(plan.missing),
         write_defaults=[
             WriteDefaultFacts(name=name, value=json.loads(text))
             for name, text in plan.defaults.items()
@@ -729,6 +733,6 @@ def describe(plan: IngestPlan) -> IngestFacts:
         engine=plan.engine,
         removed_files=plan.removals.files if plan.removals else 0,
         rewritten_files=plan.removals.rewritten_files if plan.removals else 0,
-        loaded_run=_loaded_run(plan.options, plan.table) if plan.earlier.already else None,
+        loaded_run=_loaded_run(plan.request, plan.table) if plan.earlier.already else None,
         removed=_removed(plan),
     )

@@ -55,7 +55,7 @@ def guard_of(plan: IngestPlan, operation_id: str) -> Guard:
 
     A replay stores the operation id in the table even if the user did not give a run id.
     """
-    return plan.options.guard or RunGuard(operation_id)
+    return plan.request.guard or RunGuard(operation_id)
 
 
 def publish_manifests(
@@ -70,7 +70,7 @@ def publish_manifests(
     """
     if not plan.is_stageable:
         return
-    epoch = plan.options.part.epoch
+    epoch = plan.request.epoch
     marks = RunMarks(
         run_id=plan.options.run_id or (epoch.stream if epoch else staging.operation_id),
         epoch=epoch,
@@ -178,7 +178,7 @@ def _refuse_branch(plan: IngestPlan, run: StagedRun) -> None:
 def _refuse_other_kind(plan: IngestPlan, run: StagedRun) -> None:
     """Refuse the first epoch of a stream that has the name of a staged run: their manifests have one name."""
     name = run.marks.name
-    if run.marks.is_known and isinstance(name, str) is (plan.options.part.epoch is not None):
+    if run.marks.is_known and isinstance(name, str) is (plan.request.epoch is not None):
         raise RefusedError(
             f"{shown_run(name)} of {plan.table.identifier} is not committed, and has the name of the stream",
             hint=f"commit it with lake replay, or {Option.DISCARD} {name} removes it; or choose another "

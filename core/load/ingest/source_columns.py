@@ -32,7 +32,7 @@ from lake.core.data.sources.discovery import JSON, Source, find_sources
 from lake.core.data.sources.sniffing import with_format
 from lake.core.data.sources.type_notes import TypeNote
 from lake.core.io.storage.storage import Storage
-from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.options import IngestOptions, LoadRequest
 from lake.core.spec.properties.table_properties import FORMAT_VERSION
 from lake.core.spec.types import transform_syntax
 from lake.core.spec.types.arrow_schema import top_columns
@@ -67,25 +67,21 @@ class FileColumns:
     warnings: Sequence[str]
 
 
-def read_file_columns(session: Session, options: IngestOptions) -> FileColumns:
+def read_file_columns(session: Session, request: LoadRequest) -> FileColumns:
     """Read the columns of files; types that text files lack are inferred from all of their rows.
 
     Raises:
         BadInputError: a file cannot be read, or the files have no columns. Files of an epoch may have none.
     """
-    storage = source_storage(session, None)
-    names = [
-        options.part.stdin if name == "-" and options.part.stdin else name
-        for name in options.sources
-    ]
+    options, storage = request.options, source_storage(session, None)
     notes: list[TypeNote] = []
     warned: list[str] = []
     with shown(session.progress, Meter("listing and checking files")):
-        found = find_sources(storage, names, options.format)
-        files = with_text_formats(session, storage, found, None, options)
+        found = find_sources(storage, request.paths, options.format)
+        files = with_text_formats(session, storage, found, None, request)
         columns = columns_of_files(storage, files, None, notes, options)
-    check_names(session, files, columns, None, options)
-    if options.part.epoch is None and not any(len(one.columns) for one in columns):
+    check_names(session, files, columns, None, request)
+    if request.epoch is None and not any(len(one.columns) for one in columns):
         raise BadInputError("the source is empty: it has no columns")
     made = replace(new_columns(session, columns, asked_version(options)), warn=warned.append)
     return FileColumns(
@@ -104,23 +100,23 @@ def schema_of_file(session: Session, path: str, properties: Mapping[str, str]) -
     Raises:
         BadInputError: the file cannot be read, or has no columns.
     """
-    found = read_file_columns(
-        session, IngestOptions(sources=[path], create=True, properties=properties)
-    )
+    options = IngestOptions(sources=[path], create=True, properties=properties)
+    found = read_file_columns(session, LoadRequest(options=options, epoch=None))
     for warning in found.warnings:
         session.warn(warning)
     return found.schema
 
 
 def schema_with_columns(
-    session: Session, table: Table, columns: Sequence[SourceColumns], options: IngestOptions
+    session: Session, table: Table, columns: Sequence[SourceColumns], request: LoadRequest
 ) -> Schema:
     """Return a table's schema with the sources' new columns.
 
     Raises:
         BadInputError: the columns do not fit the table.
     """
-    return target_schema(session, table, columns, replace(options, evolve=True))
+    wanted = replace(request, options=replace(request.options, evolve=True))
+    return target_schema(session, table, columns, wanted)
 
 
 def columns_of_layout(options: IngestOptions, schema: Schema) -> set[str]:
@@ -143,16 +139,16 @@ def with_text_formats(
     storage: Storage,
     files: Sequence[Source],
     known: Schema | None,
-    options: IngestOptions,
+    request: LoadRequest,
 ) -> list[Source]:
     """Return the files with the formats of their texts; warn of what is found out about them."""
     names = [item.name for item in known.fields] if known else []
     formatted: list[Source] = []
     by_note: dict[str, list[str]] = {}
     for file in files:
-        source, notes = with_format(storage, file, options.text, names)
-        added = options.part.added.get(file.path)
-        formatted.append(replace(source, added=added, needed=_needed(known, options, added)))
+        source, notes = with_format(storage, file, request.options.text, names)
+        added = request.added.get(file.path)
+        formatted.append(replace(source, added=added, needed=_needed(known, request, added)))
         for note in notes:
             by_note.setdefault(note, []).append(file.path)
     for note, paths in by_note.items():
@@ -160,18 +156,16 @@ def with_text_formats(
     return formatted
 
 
-def _needed(
-    known: Schema | None, options: IngestOptions, added: str | None
-) -> NeededColumns | None:
+def _needed(known: Schema | None, request: LoadRequest, added: str | None) -> NeededColumns | None:
     """Return the columns that each row of a file must have; those in a file beside it are always there."""
-    if known is None or options.part.needs is None:
+    if known is None or request.needs is None:
         return None
-    needed = options.part.needs.of(known)
+    needed = request.needs.of(known)
     beside = set() if added is None else set(added_schema(added).names)
     return replace(needed, names=tuple(name for name in needed.names if name not in beside))
 
 
-def refuse_lacking(table: Table, sources: Sequence[SourceColumns], options: IngestOptions) -> None:
+def refuse_lacking(table: Table, sources: Sequence[SourceColumns], request: LoadRequest) -> None:
     """Refuse sources without columns of the table whose values the rows that they replace would lose.
 
     Of a change log in files, and of JSON of which rows may be rejected, each row is checked when it is read.
@@ -179,12 +173,12 @@ def refuse_lacking(table: Table, sources: Sequence[SourceColumns], options: Inge
     Raises:
         BadInputError: a source lacks a column.
     """
-    if options.part.needs is None or table.creating:
+    if request.needs is None or table.creating:
         return
-    needed = options.part.needs.of(table.schema)
+    needed = request.needs.of(table.schema)
     by_lacking: dict[tuple[str, ...], list[str]] = {}
     for source in sources:
-        by_row = needed.kinds is not None or (rejects_rows(source, options))
+        by_row = needed.kinds is not None or (rejects_rows(source, request.options))
         if not (by_row and source.file is not None):
             by_lacking.setdefault(tuple(needed.lacking(source.columns.names)), []).append(
                 source.name
@@ -292,7 +286,7 @@ def check_names(
     files: Sequence[Source],
     sources: Sequence[SourceColumns],
     known: Schema | None,
-    options: IngestOptions,
+    request: LoadRequest,
 ) -> None:
     """Check what the names of columns show: a wrong delimiter, a missing header, files of different tables.
 
@@ -301,19 +295,20 @@ def check_names(
         files: all files.
         sources: the columns of those that have any.
         known: the table's columns; None for a new table.
-        options: the options of the load.
+        request: the load.
 
     Raises:
         BadInputError: a new table would get a column of whole lines, or files have different columns.
     """
+    options = request.options
     if known is None:
         given = options.text.delimiter is not None
         check_one_column(sources, given=given, warn=session.warn)
     # An epoch of a stream contains files as they arrive: each of them could be loaded alone.
-    if options.part.epoch is not None:
+    if request.epoch is not None:
         return
     # Loads by key say themselves what becomes of columns that a source lacks.
-    by_key = options.part.needs is not None or options.missing is not None or options.part.partial
+    by_key = request.needs is not None or options.missing is not None or request.partial
     if not (options.union_columns or by_key):
         refuse_different(sources)
     if options.text.header and (known is None or options.evolve):
@@ -340,7 +335,7 @@ def _bare(item: pa.Field) -> pa.Field:
 
 
 def target_schema(
-    session: Session, table: Table, columns: Sequence[SourceColumns], options: IngestOptions
+    session: Session, table: Table, columns: Sequence[SourceColumns], request: LoadRequest
 ) -> Schema:
     """Return what the sources' rows are written as: the table's schema, or with new columns behind if wanted.
 
@@ -349,6 +344,7 @@ def target_schema(
         RefusedError: a column by which the table is partitioned would get a type, or a new column has the name of a
             partition field.
     """
+    options = request.options
     if options.create and not table.creating:
         _warn_of_differences(session, table, options)
     if options.evolve and not table.creating:
@@ -357,7 +353,7 @@ def target_schema(
         table.schema,
         columns,
         evolve=options.evolve,
-        partial=options.part.partial,
+        partial=request.partial,
         by_row=lambda source: rejects_rows(source, options),
     )
     if not options.evolve or table.creating or not columns:

@@ -28,7 +28,7 @@ from lake.core.data.schemas.source_checks import SourceColumns, check_sources
 from lake.core.data.sources.discovery import ARROW
 from lake.core.data.sources.text_format import AS_SHOWN
 from lake.core.load.ingest.facts import IngestFacts, IngestResult
-from lake.core.load.ingest.options import IngestOptions
+from lake.core.load.ingest.options import LoadRequest
 from lake.core.load.ingest.rejects import (
     check_rejects,
     rejects_schema,
@@ -81,7 +81,7 @@ class _Run:
 
 def run_route(
     session: Session,
-    options: IngestOptions,
+    request: LoadRequest,
     route: RouteOptions,
     by_key: UpsertOptions | ChangeOptions | None,
     landed: Callable[[Outcome], None],
@@ -93,7 +93,7 @@ def run_route(
 
     Args:
         session: the session.
-        options: the files, and what is asked of each load.
+        request: the files, and what is asked of each load.
         route: how rows are divided.
         by_key: the options of loads by key; None for appends.
         landed: called with the outcome of each commit, after it was noted.
@@ -106,21 +106,21 @@ def run_route(
             loaded.
         InvalidRequestError: options contradict each other.
     """
-    refuse_others(options)
+    refuse_others(request.options)
     run = _Run()
     with tempfile.TemporaryDirectory(prefix="lake-route-") as folder:
-        _check_rejects(options, folder)
-        split = split_source(session, options, route, by_key, folder)
+        _check_rejects(request, folder)
+        split = split_source(session, request, route, by_key, folder)
         targets = [target for target in split.targets if target.rows or target.error is not None]
-        _warn(session, options, split, targets)
-        with nullcontext() if dry_run else _rejects(options, split, folder, run):
+        _warn(session, split, targets, evolve=request.options.evolve)
+        with nullcontext() if dry_run else _rejects(request, split, folder, run):
             if journal is not None:
                 for target in targets:
-                    _contains_epoch(target.table, options)
+                    _contains_epoch(target.table, request)
                 journal.begin([target.identifier for target in targets])
-            loads = _Loads(session, options, by_key, landed, journal, dry_run)
+            loads = _Loads(session, request, by_key, landed, journal, dry_run)
             _load_all(loads, split, targets, run)
-    return _outcome(session, options, route, split, run, dry_run=dry_run)
+    return _outcome(session, request.options.run_id, route, split, run, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class _Loads:
     """Loads each part into its table."""
 
     session: Session
-    options: IngestOptions
+    request: LoadRequest
     by_key: UpsertOptions | ChangeOptions | None
     landed: Callable[[Outcome], None]
     journal: Journal | None
@@ -138,22 +138,23 @@ class _Loads:
         """Load the part of a table, and note it."""
         if target.error is not None:
             raise target.error
+        request, options = self.request, self.request.options
         if target.table is not None:
             found = SourceColumns("the source", target.source_columns())
-            check_sources(target.table.schema, [found], evolve=self.options.evolve)
+            check_sources(target.table.schema, [found], evolve=options.evolve)
         once = replace(
-            self.options,
-            sources=target.files,
-            format=ARROW,
-            text=AS_SHOWN,
-            rejects=None,
-            max_rejects=None,
-            part=replace(
-                self.options.part,
-                stdin=None,
-                left_out=left_out(target, self.options),
-                origin=self.options.part.origin or self.options.sources,
+            request,
+            options=replace(
+                options,
+                sources=target.files,
+                format=ARROW,
+                text=AS_SHOWN,
+                rejects=None,
+                max_rejects=None,
             ),
+            stdin=None,
+            left_out=left_out(target, options),
+            origin=request.origin or options.sources,
         )
 
         def load_once() -> Outcome:
@@ -167,7 +168,7 @@ class _Loads:
             return
         # A table all of whose rows were rejected is not created.
         with suppress(NotFoundError):
-            _contains_epoch(self.session.table(target.identifier), self.options)
+            _contains_epoch(self.session.table(target.identifier), self.request)
         self.journal.settle(target.identifier)
 
     def is_settled(self, target: Target) -> bool:
@@ -202,17 +203,16 @@ def _load_all(loads: _Loads, split: Split, targets: Sequence[Target], run: _Run)
             except LakeError as error:
                 session.warn(f"{target.identifier} was not loaded: {error.message}")
                 run.tables.append(_failed(target, error))
-    if run.failed and run.snapshots and loads.options.guard is None:
+    if run.failed and run.snapshots and loads.request.guard is None:
         session.warn(
             "the same command would load the rows of the other tables again, because it has no "
             f"{Option.RUN_ID}: load the tables that failed alone"
         )
 
 
-def _contains_epoch(table: Table | None, options: IngestOptions) -> bool:
-    return options.part.epoch is not None and contains_epoch(
-        table, options.branch, options.part.epoch
-    )
+def _contains_epoch(table: Table | None, request: LoadRequest) -> bool:
+    epoch, branch = request.epoch, request.options.branch
+    return epoch is not None and contains_epoch(table, branch, epoch)
 
 
 class _Same:
@@ -254,13 +254,13 @@ class _Same:
 # Rows that no table receives
 
 
-def _check_rejects(options: IngestOptions, folder: str) -> None:
+def _check_rejects(request: LoadRequest, folder: str) -> None:
     """Refuse a path that rejected rows cannot be written to; a repeated run may find its own file there."""
-    path = options.rejects
-    if path is not None and options.part.epoch is not None:
+    path = request.options.rejects
+    if path is not None and request.epoch is not None:
         check_rejects(path, may_exist=True)
     elif path is not None:
-        repeated = options.run_id is not None and os.path.isfile(path)
+        repeated = request.options.run_id is not None and os.path.isfile(path)
         check_rejects(_second_path(path, folder) if repeated else path)
 
 
@@ -269,15 +269,15 @@ def _second_path(path: str, folder: str) -> str:
 
 
 @contextmanager
-def _rejects(options: IngestOptions, split: Split, folder: str, run: _Run) -> Iterator[None]:
+def _rejects(request: LoadRequest, split: Split, folder: str, run: _Run) -> Iterator[None]:
     """Write the rejected rows before the block commits; remove them if it commits nothing."""
-    path, created = options.rejects_file, False
-    if path is not None and options.part.epoch is not None:
+    path, created = request.rejects_file, False
+    if path is not None and request.epoch is not None:
         # A repetition of an epoch rejects the same rows; a killed run may have left a part of the file.
         remove_rejects(path)
     if path is not None and split.rejects.rows:
         created = _write_rejects(path, split, folder)
-    if options.part.epoch is not None:
+    if request.epoch is not None:
         # An epoch of rejected rows alone is complete too.
         yield
         return
@@ -310,9 +310,7 @@ def _write_rejects(path: str, split: Split, folder: str) -> bool:
 # The outcome
 
 
-def _warn(
-    session: Session, options: IngestOptions, split: Split, targets: Sequence[Target]
-) -> None:
+def _warn(session: Session, split: Split, targets: Sequence[Target], *, evolve: bool) -> None:
     """Warn of what is inferred about columns that a table gets."""
     source = split.source
     if any(target.table is None and target.error is None for target in targets):
@@ -322,7 +320,7 @@ def _warn(
         name
         for target in targets
         for name in target.source_columns().names
-        if target.table is None or (options.evolve and name not in target.table.schema.column_names)
+        if target.table is None or (evolve and name not in target.table.schema.column_names)
     }
     for note in source.notes:
         if note.column in made:
@@ -351,7 +349,7 @@ def _failed(target: Target, error: LakeError) -> RoutedTable:
 
 def _outcome(
     session: Session,
-    options: IngestOptions,
+    run_id: str | None,
     route: RouteOptions,
     split: Split,
     run: _Run,
@@ -379,7 +377,7 @@ def _outcome(
             max_tables=route.max_tables,
             files=len(source.files),
             bytes=sum(file.size_bytes for file in source.files),
-            run_id=options.run_id,
+            run_id=run_id,
             planned=result if dry_run else None,
         ),
         result=NoFacts() if dry_run else result,

@@ -26,7 +26,7 @@ from lake.core.base.progress import Meter, shown
 from lake.core.data.sources.acceptance import Acceptance, BadRow, RejectedRows, ValuedRows
 from lake.core.data.sources.discovery import CSV, JSON, Source, refuse_changed
 from lake.core.data.sources.valued_rows import plain_type, valued_rows
-from lake.core.load.ingest.options import IngestOptions, Needs
+from lake.core.load.ingest.options import IngestOptions, LoadRequest, Needs
 from lake.core.load.ingest.rejects import RejectReport, RejectSettings, UnitRejects
 from lake.core.load.ingest.source_columns import (
     FileColumns,
@@ -66,7 +66,7 @@ class Split:
 
 def split_source(
     session: Session,
-    options: IngestOptions,
+    request: LoadRequest,
     route: RouteOptions,
     by_key: UpsertOptions | ChangeOptions | None,
     folder: str,
@@ -75,7 +75,7 @@ def split_source(
 
     Args:
         session: the session.
-        options: the files, and what is asked of each load.
+        request: the files, and what is asked of each load.
         route: how rows are divided.
         by_key: the options of loads by key; None for appends.
         folder: a local folder for temporary files.
@@ -85,8 +85,8 @@ def split_source(
         RefusedError: there are too many tables.
         InvalidRequestError: rows cannot be divided by the column.
     """
-    source = read_file_columns(session, options)
-    division = _Division(session, options, route, by_key, folder, source)
+    source = read_file_columns(session, request)
+    division = _Division(session, request, route, by_key, folder, source)
     with shown(session.progress, Meter(f"dividing rows by {route.column}")):
         return division.run()
 
@@ -95,14 +95,15 @@ class _Division:
     def __init__(
         self,
         session: Session,
-        options: IngestOptions,
+        request: LoadRequest,
         route: RouteOptions,
         by_key: UpsertOptions | ChangeOptions | None,
         folder: str,
         source: FileColumns,
     ) -> None:
         self._session = session
-        self._options = options
+        self._request = request
+        self._options = request.options
         self._route = route
         self._by_key = by_key
         self._log = log_format(by_key)
@@ -128,9 +129,9 @@ class _Division:
                 if kind is not None:
                     self._read(file, kind)
         # A watch has rules of its own for such files.
-        if self._options.part.epoch is None:
+        if self._request.epoch is None:
             refuse_changed(self._source.files)
-        if settings is not None and rejects.count and self._options.part.epoch is None:
+        if settings is not None and rejects.count and self._request.epoch is None:
             settings.check_share(rejects.count, self._rows_read, rejects.report().example)
         divided = self._rows_left + rejects.count
         for target in self._targets.values():
@@ -311,7 +312,7 @@ class _Division:
     def _schema_of(self, table: Table) -> Schema:
         """Return the source's columns with the types of a table, and new columns with those of the source."""
         columns, names = self._source.columns, set(self._source.schema.column_names)
-        full = schema_with_columns(self._session, table, columns, self._options)
+        full = schema_with_columns(self._session, table, columns, self._request)
         return Schema(*(item for item in full.fields if item.name in names))
 
     def _key(self, table: Table | None) -> KeyColumns:

@@ -462,7 +462,7 @@ class _Upsert(Load):
 
         def attempt(start: tuple[Table, str, KeyMatches]) -> Landed:
             table, commit_id, matched = start
-            if not (self._is_change(matched, source) or plan.options.part.epoch):
+            if not (self._is_change(matched, source) or plan.request.epoch):
                 return Landed(self._result(matched))
             committed = self._commit(self._operation(matched, source), table, commit_id)
             return Landed(self._result(matched), committed, commit_id)

@@ -13,7 +13,7 @@ from lake.core.base.options import Option
 from lake.core.data.deletes.writers import check_delete_files
 from lake.core.engine.selection import engine_name
 from lake.core.load.ingest.facts import ExaminedFacts, IngestFacts, UpsertFacts
-from lake.core.load.ingest.options import UPSERT, IngestOptions
+from lake.core.load.ingest.options import UPSERT, LoadRequest
 from lake.core.load.ingest.plan import IngestPlan, describe, plan_ingest
 from lake.core.load.upsert.options import (
     EQUALITY,
@@ -97,7 +97,7 @@ class UpsertPlan:
 
 
 def plan_upsert(
-    session: Session, identifier: str, ingest: IngestOptions, options: UpsertOptions
+    session: Session, identifier: str, request: LoadRequest, options: UpsertOptions
 ) -> UpsertPlan:
     """Plan an upsert from the source and the table; nothing is written.
 
@@ -106,6 +106,7 @@ def plan_upsert(
         RefusedError: the mode cannot delete the table's old rows.
         InvalidRequestError: there is no key.
     """
+    ingest = request.options
     if ingest.stage and options.deletes != EQUALITY:
         raise _not_staged(options)
     # check: sequence-of-table-changes
@@ -116,14 +117,11 @@ def plan_upsert(
         )
     partial = options.merge == PARTIAL_UPDATE
     wanted = replace(
-        ingest,
-        mode=UPSERT,
-        part=replace(
-            ingest.part,
-            partial=partial,
-            changes_column=options.changes_column,
-            needs=options.needs(ingest.missing),
-        ),
+        request,
+        options=replace(ingest, mode=UPSERT),
+        partial=partial,
+        changes_column=options.changes_column,
+        needs=options.needs(ingest.missing),
     )
     plan = plan_ingest(session, identifier, wanted)
     properties = plan.table.properties

@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lake.core.base.settings import Settings
+from lake.core.load.ingest.options import IngestOptions, LoadRequest
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.selection import open_catalog
 from lake.core.table.manifests.data_files import DataFile
@@ -55,6 +56,12 @@ def open_session(warehouse: Path, clock: Any = None) -> Session:
     if clock is not None:
         session.clock = clock
     return session
+
+
+def request_of(*sources: Path | str, **options: Any) -> LoadRequest:
+    """Return the request of a load of files that is not an epoch of a stream."""
+    asked = IngestOptions(sources=[str(source) for source in sources], **options)
+    return LoadRequest(options=asked, epoch=None)
 
 
 def pyiceberg_catalog(warehouse: Path) -> SqlCatalog:

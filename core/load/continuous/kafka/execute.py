@@ -34,7 +34,7 @@ from lake.core.load.continuous.kafka.spool import Check, Spool, check_of
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
 from lake.core.load.ingest.facts import IngestResult
-from lake.core.load.ingest.options import LoadPart
+from lake.core.load.ingest.options import LoadRequest
 from lake.core.table.snapshots.streams import StreamEpoch
 
 if TYPE_CHECKING:
@@ -370,13 +370,14 @@ class _TopicLoad(ContinuousLoad[Spool]):
             self.totals.epochs += is_own
             return is_own
         files = spool.finish()
-        options = replace(
-            self.loader.options,
-            sources=files,
-            part=LoadPart(epoch=wanted, places=spool.places, added=spool.added),
+        request = LoadRequest(
+            options=replace(self.loader.options, sources=files),
+            epoch=wanted,
+            places=spool.places,
+            added=spool.added,
         )
         with spool.messages_named():
-            outcome = self.loader.load(lambda: options)
+            outcome = self.loader.load(lambda: request)
         is_own = outcome.status is not Status.NOTHING_TO_DO
         rejected = IngestResult.of(outcome.result).rows_rejected
         if rejected and not outcome.snapshot_ids:

@@ -20,7 +20,7 @@ from lake.core.load.continuous.options import check_stream
 from lake.core.load.continuous.runner import ContinuousLoad
 from lake.core.load.continuous.totals import commit_mark
 from lake.core.load.ingest.facts import IngestResult
-from lake.core.load.ingest.options import OVERWRITE, IngestOptions, LoadPart
+from lake.core.load.ingest.options import OVERWRITE, LoadRequest
 from lake.core.read.continuous.discovery import Discovery, discover
 from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.position import Gap, Lag, Position, Strategy, effect_of_skipping
@@ -323,14 +323,15 @@ class _Copy(ContinuousLoad[Discovery]):
         """Load files as the next epoch, and return whether this run committed it."""
         epoch = self._next_epoch(found)
 
-        def epoch_options() -> IngestOptions:
-            part = LoadPart(table_files=files, epoch=epoch)
+        def requested() -> LoadRequest:
+            options = self.loader.options
+            request = LoadRequest(options=options, epoch=epoch, table_files=files)
             if not self._replaces(found):
-                return replace(self.loader.options, part=part)
-            part = replace(part, replaced_head=self._require_own_rows())
-            return replace(self.loader.options, mode=OVERWRITE, allow_empty=True, part=part)
+                return request
+            options = replace(options, mode=OVERWRITE, allow_empty=True)
+            return replace(request, options=options, replaced_head=self._require_own_rows())
 
-        outcome = self.loader.load(epoch_options)
+        outcome = self.loader.load(requested)
         if outcome.status is Status.NOTHING_TO_DO:
             self._rejected = bool(IngestResult.of(outcome.result).rows_rejected)
             return False
@@ -350,9 +351,10 @@ class _Copy(ContinuousLoad[Discovery]):
         """Commit an epoch without rows, whose position is where the next run continues."""
         epoch, table = self._next_epoch(found), self.table_now()
         if table is None:
-            part = LoadPart(table_files=self._no_files(), epoch=epoch)
-            options = replace(self.loader.options, part=part)
-            self.totals.add(self.loader.load(lambda: options), 0)
+            request = LoadRequest(
+                options=self.loader.options, epoch=epoch, table_files=self._no_files()
+            )
+            self.totals.add(self.loader.load(lambda: request), 0)
         else:
             self.totals.mark(commit_mark(self.session, table, self.options.branch, epoch))
 

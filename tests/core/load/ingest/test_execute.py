@@ -24,6 +24,7 @@ from support.tables.iceberg_tables import (
     open_session,
     pyiceberg_catalog,
     refused_with,
+    request_of,
 )
 from support.tables.table_harness import TableHarness
 from support.tiers import examples
@@ -33,7 +34,6 @@ from lake.core.base.outcome import Outcome, Status
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.tasks import TaskResult
 from lake.core.load.ingest.execute import execute
-from lake.core.load.ingest.options import IngestOptions
 from lake.core.load.ingest.plan import plan_ingest
 from lake.core.transaction.session import Session
 
@@ -55,7 +55,7 @@ class LoadedTable(TableHarness):
 
     def ingest(self, *ids: int, session: Session | None = None, **options: Any) -> Outcome:
         session = session or self.session
-        plan = plan_ingest(session, "db.t", IngestOptions(sources=[self.source(*ids)], **options))
+        plan = plan_ingest(session, "db.t", request_of(self.source(*ids), **options))
         return execute(session, plan)
 
     def other(self, *ids: int, **options: Any) -> Callable[[], Outcome]:
@@ -155,8 +155,8 @@ def test_a_new_table_is_not_made_twice(tmp_path: Path) -> None:
     fresh = {"create": True}
 
     def ingest(session: Session) -> Outcome:
-        options = IngestOptions(sources=[harness.source(1)], **fresh)
-        return execute(session, plan_ingest(session, "other.t", options))
+        request = request_of(harness.source(1), **fresh)
+        return execute(session, plan_ingest(session, "other.t", request))
 
     inject(harness.session, [after(lambda: ingest(harness.open()))])
     with pytest.raises(CommitConflictError):
@@ -176,8 +176,8 @@ def test_deleted_rows_of_a_source_table_are_not_loaded(harness: LoadedTable, kin
     else:
         commit_equality_delete(harness.warehouse, [1])
 
-    options = IngestOptions(from_table="db.t", create=True)
-    execute(harness.session, plan_ingest(harness.session, "db.copy", options))
+    request = request_of(from_table="db.t", create=True)
+    execute(harness.session, plan_ingest(harness.session, "db.copy", request))
 
     assert ids_in(harness.warehouse, "db.copy") == [2]
 
@@ -203,10 +203,8 @@ def test_rows_lost_on_the_way_stop_the_commit(
     half = path.with_name("half.parquet")
     half.write_bytes(path.read_bytes())
     harness.session._engine = Losing(2)
-    options = IngestOptions(
-        sources=[str(path), str(half)], create=True, partition_by="bucket(8, id)"
-    )
-    plan = plan_ingest(harness.session, "db.lossy", options)
+    request = request_of(path, half, create=True, partition_by="bucket(8, id)")
+    plan = plan_ingest(harness.session, "db.lossy", request)
 
     with pytest.raises(LakeError, match="read 100 rows but wrote"):
         execute(harness.session, plan)
@@ -264,7 +262,7 @@ def _load(
     pq.write_table(
         pa.table({"id": pa.array(ids, pa.int64()), "x": pa.array(values, pa.float64())}), path
     )
-    execute(session, plan_ingest(session, "db.t", IngestOptions(sources=[str(path)], **options)))
+    execute(session, plan_ingest(session, "db.t", request_of(path, **options)))
 
 
 @pytest.mark.parametrize(
