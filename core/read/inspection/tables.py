@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from lake.core.base.errors import LakeError, NotATableError, NotFoundError
+from lake.core.base.errors import LakeError, NotATableError
 from lake.core.base.facts import ErrorFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
 from lake.core.base.units import iso_time
 from lake.core.read.inspection.facts import SizeFacts, TableFacts, TablesResult
 from lake.core.table.catalogs.configuration import read_configuration
-from lake.core.table.catalogs.errors import catalog_errors
-from lake.core.table.catalogs.names import namespaces_of, require_existing
+from lake.core.table.catalogs.names import (
+    load_listed,
+    matches,
+    may_match,
+    namespaces_of,
+    require_existing,
+    unmatched,
+)
 from lake.core.table.catalogs.selection import open_catalog
 from lake.core.table.snapshots.summary import declared_totals
 
@@ -67,11 +72,7 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
             result.views += [f"{prefix}{view}" for view in found.views]
             result.namespaces += [f"{prefix}{namespace}" for namespace in found.namespaces]
     if pattern and not (result.tables or result.views or result.namespaces):
-        is_glob = any(sign in pattern for sign in "*?[")
-        raise NotFoundError(
-            f"no namespace and no table {'matches' if is_glob else 'is named'} {pattern}",
-            hint="list all tables without a pattern, or give a pattern such as 'db.*'",
-        )
+        raise unmatched(pattern)
     notes = [_note(row, row.error) for row in result.tables if row.error is not None]
     return Outcome(
         status=Status.PARTIAL if notes else Status.DONE,
@@ -112,13 +113,13 @@ def _tables_of(catalog: Catalog, pattern: str | None) -> TablesResult:
     tables: list[tuple[str, str]] = []
     result = TablesResult()
     for space in namespaces_of(catalog):
-        matching = [name for name in space.tables if _matches(name, space.name, pattern)]
-        seen = [name for name in space.views if _matches(name, space.name, pattern)]
+        matching = [name for name in space.tables if matches(name, space.name, pattern)]
+        seen = [name for name in space.views if matches(name, space.name, pattern)]
         tables += [(space.name, name) for name in matching]
         result.views += seen
-        if matching or seen or _matches(space.name, space.name, pattern):
+        if matching or seen or matches(space.name, space.name, pattern):
             result.namespaces.append(space.name)
-        if space.error is not None and _may_match(space.name, pattern):
+        if space.error is not None and may_match(space.name, pattern):
             result.tables.append(_failed(catalog.name, space.name, None, space.error))
     with ThreadPoolExecutor(_THREADS) as threads:
         loaded = threads.map(lambda item: _row(catalog, *item), tables)
@@ -133,37 +134,17 @@ def _tables_of(catalog: Catalog, pattern: str | None) -> TablesResult:
     return result
 
 
-def _matches(name: str, namespace: str, pattern: str | None) -> bool:
-    """Whether a pattern selects a name: it is a glob of the name, or the name of its namespace."""
-    return pattern is None or pattern == namespace or fnmatchcase(name, pattern)
-
-
-def _may_match(namespace: str, pattern: str | None) -> bool:
-    """Whether a namespace may contain names that a pattern selects."""
-    if pattern is None or pattern == namespace:
-        return True
-    fixed = pattern
-    for sign in "*?[":
-        fixed = fixed.partition(sign)[0]
-    return f"{namespace}.".startswith(fixed) or fixed.startswith(f"{namespace}.")
-
-
 def _row(catalog: Catalog, namespace: str, name: str) -> TableFacts | str | None:
     """Return a table's row, the name of a view that was listed as a table, or None if it was dropped meanwhile."""
     try:
-        metadata = catalog.load(name).metadata
+        table = load_listed(catalog, name)
     except NotATableError:
         return name
-    except NotFoundError as error:
-        # The metadata file of a table that the catalog still lists may be missing.
-        try:
-            with catalog_errors(f"table {name}", catalog):
-                is_listed = catalog.handle.table_exists(tuple(name.split(".")))
-        except LakeError as failure:
-            return _failed(catalog.name, namespace, name, failure)
-        return _failed(catalog.name, namespace, name, error) if is_listed else None
     except LakeError as error:
         return _failed(catalog.name, namespace, name, error)
+    if table is None:
+        return None
+    metadata = table.metadata
     return TableFacts(
         catalog=catalog.name,
         namespace=namespace,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
@@ -16,8 +17,9 @@ from lake.core.base.options import Option
 from lake.core.table.catalogs.errors import catalog_errors
 
 if TYPE_CHECKING:
-    from lake.core.table.catalogs.catalog import Catalog
+    from lake.core.table.catalogs.catalog import Catalog, Table
 
+GLOB_SIGNS = "*?["
 # Deeper namespaces are not listed: a server might nest them without an end.
 _DEEPEST = 16
 # A table is searched by its UUID among this many: each of them is read.
@@ -49,6 +51,48 @@ class Namespace:
         if self.error is not None:
             raise self.error
         return self.tables
+
+
+def matches(name: str, namespace: str, pattern: str | None) -> bool:
+    """Whether a pattern selects a name: it is the name, a glob of it, or its namespace's name; None selects all."""
+    return pattern is None or pattern in {name, namespace} or fnmatchcase(name, pattern)
+
+
+def may_match(namespace: str, pattern: str | None) -> bool:
+    """Whether a namespace may contain names that a pattern selects."""
+    if pattern is None or pattern == namespace:
+        return True
+    fixed = pattern
+    for sign in GLOB_SIGNS:
+        fixed = fixed.partition(sign)[0]
+    return f"{namespace}.".startswith(fixed) or fixed.startswith(f"{namespace}.")
+
+
+def unmatched(pattern: str) -> NotFoundError:
+    """Return the error for a pattern that selects nothing."""
+    is_glob = any(sign in pattern for sign in GLOB_SIGNS)
+    return NotFoundError(
+        f"no namespace and no table {'matches' if is_glob else 'is named'} {pattern}",
+        hint="list all tables without a pattern, or give a pattern such as 'db.*'",
+    )
+
+
+def load_listed(catalog: Catalog, name: str) -> Table | None:
+    """Return a table that was listed; None if it was dropped meanwhile.
+
+    Raises:
+        NotATableError: it is a view.
+        NotFoundError: the catalog still lists it, but its metadata file is missing.
+        LakeError: it cannot be read.
+    """
+    try:
+        return catalog.load(name)
+    except NotFoundError:
+        with catalog_errors(f"table {name}", catalog):
+            is_listed = catalog.handle.table_exists(tuple(name.split(".")))
+        if is_listed:
+            raise
+        return None
 
 
 def require_existing(catalog: Catalog) -> None:
