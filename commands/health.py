@@ -35,8 +35,9 @@ def health(
 ) -> Outcome:
     """Grade tables by what their layout costs readers.
 
-    The commands that pay are named. Each table is loaded once; the manifest list and the manifests of the main branch are read, but no data. Nothing
-    is written. A table that cannot be read is listed with its error, and the exit code is 6.
+    The commands that pay are named. Each table is loaded once; the manifest list and the manifests of the main branch
+    are read, but no data. Nothing is written. A table that cannot be read is listed with its error, and the exit code
+    is 6.
     """
     from lake.core.maintain.health.health import HealthOptions
     from lake.core.maintain.health.health import health as health_of

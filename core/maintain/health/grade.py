@@ -246,7 +246,7 @@ def _delete_seconds(found: Survey, costs: Costs) -> float:
 def _delete_files(
     found: Survey, costs: Costs, whole: ScanFacts, part: ScanFacts | None
 ) -> ForecastFacts | None:
-    """Forecast that equality deletes are converted and others merged: one file of positions in each partition, as an estimate."""
+    """Forecast a conversion and a merge of delete files, estimated as one file of positions in each partition."""
     deletes = found.deletes
     before = deletes.position + deletes.equality
     after = min(before, deletes.partitions)
