@@ -94,7 +94,7 @@ def neglected(lake: CommandLine) -> CommandLine:
     make_table(warehouse, "db.snapshots", history__expire__max_snapshot_age_ms="1")
     _append(warehouse, "db.snapshots", 12)
     make_table(warehouse, "db.manifests", **unmerged)
-    _append(warehouse, "db.manifests", 60)
+    _append(warehouse, "db.manifests", 80)
     return lake
 
 

@@ -45,13 +45,13 @@ _NOTICED = 0.1
 # columns with PyArrow, manifests with PyIceberg, metadata with lake, deletes with PyArrow.
 LOCAL = Costs(
     storage="local disk",
-    file=0.65e-3,
-    manifest=2.6e-3,
-    data_byte=1 / 145e6,
+    file=0.5e-3,
+    manifest=1.5e-3,
+    data_byte=1 / 150e6,
     manifest_byte=1 / 10e6,
-    metadata_byte=1 / 8e6,
-    position_row=0.1e-6,
-    equality_row=0.5e-6,
+    metadata_byte=1 / 15e6,
+    position_row=0.05e-6,
+    equality_row=0.2e-6,
     noticed=_NOTICED,
 )
 # Amazon's "Best practices design patterns: optimizing Amazon S3 performance" gives 100 to 200 ms to the first byte. A

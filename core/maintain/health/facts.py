@@ -81,10 +81,87 @@ class HealthFacts(Facts):
     error: ErrorFacts | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketFacts(Facts):
+    """The data files of a range of sizes: from the bound of the range before on; the last range has no bound."""
+
+    below_bytes: int | None
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHealthFacts(Facts):
+    """The data files of a partition, and the fewest that could contain its bytes."""
+
+    partition: str
+    files: int
+    ideal_files: int
+    small_files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteKindFacts(Facts):
+    """The live delete files of one kind: position, vector or equality."""
+
+    kind: str
+    files: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayFacts(Facts):
+    """The retained commits of a day in UTC; what their summaries do not count is 0."""
+
+    day: str | None
+    commits: int
+    added_files: int
+    removed_files: int
+    added_rows: int
+    added_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterFacts(Facts):
+    """The retained commits of a program."""
+
+    writer: str
+    commits: int
+    last_commit: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutFacts(Facts):
+    """How the files are arranged, and the seconds that a scan needs to find them.
+
+    `manifests_per_partition` is how many manifests a scan of one partition reads; None without partitions.
+    """
+
+    old_spec_files: int
+    old_order_files: int
+    manifest_bytes: int
+    manifests_per_partition: float | None
+    planning_seconds: float
+    storage: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewFacts(Facts):
+    """What is shown of a table that is named alone."""
+
+    file_sizes: Sequence[BucketFacts]
+    partitions: Sequence[PartitionHealthFacts]
+    deletes: Sequence[DeleteKindFacts]
+    days: Sequence[DayFacts]
+    writers: Sequence[WriterFacts]
+    layout: LayoutFacts
+
+
 @dataclass(slots=True, kw_only=True)
 class HealthResult(Facts):
     """The tables, those with the greatest need first, and what was not looked at in any of them."""
 
     tables: list[HealthFacts] = field(default_factory=list)
     not_looked_at: Sequence[str] = ()
-    view: Facts | None = omitted()
+    view: ViewFacts | None = omitted()

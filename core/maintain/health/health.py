@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lake.core.base.choices import HealthSort
 from lake.core.base.errors import LakeError, NotATableError, NotFoundError
@@ -14,11 +14,12 @@ from lake.core.base.progress import Meter, shown
 from lake.core.base.units import iso_time
 from lake.core.io.storage.work_ahead import ahead
 from lake.core.maintain.health.costs import costs_of
-from lake.core.maintain.health.facts import HealthFacts, HealthResult, ReadingFacts
+from lake.core.maintain.health.facts import HealthFacts, HealthResult, ReadingFacts, ViewFacts
 from lake.core.maintain.health.grade import BAD, DUE, GOOD, grade_of, wasted
 from lake.core.maintain.health.history import history_of
 from lake.core.maintain.health.report import details, notes
 from lake.core.maintain.health.survey import MOST_ENTRIES, Survey, survey
+from lake.core.maintain.health.table_view import view_details, view_of
 from lake.core.table.catalogs.names import (
     GLOB_SIGNS,
     load_listed,
@@ -67,20 +68,30 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
     """
     now_ms = session.clock.now_ms()
     with shown(session.progress, Meter("reading metadata")):
-        rows = _one(session, patterns, now_ms)
-        if rows is None:
-            rows = _several(session, patterns, now_ms)
+        alone = _one(session, patterns, now_ms)
+        rows = _several(session, patterns, now_ms) if alone is None else [alone.row]
     rows.sort(key=_order(options.sort))
-    result = HealthResult(tables=rows, not_looked_at=NOT_LOOKED_AT)
+    view = alone.view if alone else None
+    result = HealthResult(tables=rows, not_looked_at=NOT_LOOKED_AT, view=view)
     return Outcome(
         status=_status(rows, options.fail_on),
         result=result,
-        details=details(result, now_ms, explain=options.explain),
+        details=[
+            *details(result, now_ms, explain=options.explain),
+            *(view_details(view) if view else ()),
+        ],
         notes=notes(result),
     )
 
 
-def _one(session: Session, patterns: Sequence[str], now_ms: int) -> list[HealthFacts] | None:
+class _Alone(NamedTuple):
+    """A table that was named, and its view if it could be read."""
+
+    row: HealthFacts
+    view: ViewFacts | None = None
+
+
+def _one(session: Session, patterns: Sequence[str], now_ms: int) -> _Alone | None:
     """Return the row of a table that is named; None if the patterns select tables among those of the catalog."""
     if len(patterns) != 1 or "." not in patterns[0] or set(GLOB_SIGNS) & set(patterns[0]):
         return None
@@ -94,8 +105,14 @@ def _one(session: Session, patterns: Sequence[str], now_ms: int) -> list[HealthF
         # It may be the name of a namespace, or of a table whose metadata is missing.
         return None
     except LakeError as error:
-        return [_failed(namespace, name, error)]
-    return [_measured(table, namespace, now_ms, most_entries=None)]
+        return _Alone(_failed(namespace, name, error))
+    try:
+        row, found = _measured(table, namespace, now_ms, most_entries=None)
+    except LakeError as error:
+        return _Alone(_failed(namespace, name, error))
+    if found is None:
+        return _Alone(row)
+    return _Alone(row, view_of(found, row.metadata_bytes, costs_of(table.metadata.location)))
 
 
 def _several(session: Session, patterns: Sequence[str], now_ms: int) -> list[HealthFacts]:
@@ -112,7 +129,10 @@ def _several(session: Session, patterns: Sequence[str], now_ms: int) -> list[Hea
             return _failed(namespace, name, error)
         if table is None:
             return None
-        return _measured(table, namespace, now_ms, most_entries=MOST_ENTRIES)
+        try:
+            return _measured(table, namespace, now_ms, most_entries=MOST_ENTRIES)[0]
+        except LakeError as error:
+            return _failed(namespace, name, error)
 
     meter = Meter("reading tables", tasks=len(names))
     with shown(session.progress, meter), ThreadPoolExecutor(_THREADS) as threads:
@@ -154,17 +174,8 @@ def _selected(
 
 def _measured(
     table: Table, namespace: str, now_ms: int, *, most_entries: int | None
-) -> HealthFacts:
-    try:
-        return measured(table, namespace, now_ms, most_entries=most_entries)
-    except LakeError as error:
-        return _failed(namespace, table.identifier, error)
-
-
-def measured(
-    table: Table, namespace: str, now_ms: int, *, most_entries: int | None = None
-) -> HealthFacts:
-    """Return the row of a table.
+) -> tuple[HealthFacts, Survey | None]:
+    """Return the row of a table, and what its manifests contain if they were read.
 
     Raises:
         LakeError: its manifests cannot be read, or a property has a value that is not allowed.
@@ -194,11 +205,11 @@ def measured(
     found = survey(table, most_entries=most_entries)
     if not isinstance(found, Survey):
         unknown.append(f"manifests: more than {MOST_ENTRIES:,} files; name this table alone")
-        return replace(row, reading=found, unknown=unknown)
+        return replace(row, reading=found, unknown=unknown), None
     if found.deletes.least != found.deletes.most:
         unknown.append("deleted rows")
     grade = grade_of(found, history, costs_of(metadata.location))
-    return replace(
+    row = replace(
         row,
         reading=found.facts(),
         grade=grade.grade,
@@ -208,6 +219,7 @@ def measured(
         forecasts=grade.forecasts,
         unknown=unknown,
     )
+    return row, found
 
 
 def _failed(namespace: str, name: str | None, error: LakeError) -> HealthFacts:
