@@ -15,6 +15,7 @@ from lake.core.base.units import iso_time
 from lake.core.io.storage.work_ahead import ahead
 from lake.core.maintain.health.costs import costs_of
 from lake.core.maintain.health.facts import HealthFacts, HealthResult, ReadingFacts, ViewFacts
+from lake.core.maintain.health.files import write_prometheus, write_rows
 from lake.core.maintain.health.grade import BAD, DUE, GOOD, grade_of, wasted
 from lake.core.maintain.health.history import history_of
 from lake.core.maintain.health.report import details, notes
@@ -31,6 +32,7 @@ from lake.core.table.catalogs.names import (
 )
 
 if TYPE_CHECKING:
+    from lake.core.read.exports.destinations import Output
     from lake.core.table.catalogs.catalog import Catalog, Table
     from lake.core.transaction.session import Session
 
@@ -49,11 +51,15 @@ class HealthOptions:
         sort: the order of the rows.
         fail_on: the best grade that makes the outcome suspect; None for none.
         explain: show the thresholds of other tools beside the measures.
+        prometheus: the metrics file to replace; None for none.
+        output: where rows are written; None for nowhere.
     """
 
     sort: HealthSort = HealthSort.NEED
     fail_on: str | None = None
     explain: bool = False
+    prometheus: str | None = None
+    output: Output | None = None
 
 
 def health(session: Session, patterns: Sequence[str], options: HealthOptions) -> Outcome:
@@ -64,6 +70,7 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
     Raises:
         NotFoundError: a pattern selects nothing, or the catalog does not exist.
         NotATableError: a pattern is the name of a view.
+        BadInputError: a file cannot be written.
         LakeError: the catalog cannot be read.
     """
     now_ms = session.clock.now_ms()
@@ -72,14 +79,18 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
         rows = _several(session, patterns, now_ms) if alone is None else [alone.row]
     rows.sort(key=_order(options.sort))
     view = alone.view if alone else None
+    # Standard output then has the rows only.
+    is_streamed = options.output is not None and options.output.stream is not None
+    if options.output is not None:
+        write_rows(rows, options.output)
+    if options.prometheus is not None:
+        write_prometheus(rows, options.prometheus, session.catalog.name, ids=session.ids)
     result = HealthResult(tables=rows, not_looked_at=NOT_LOOKED_AT, view=view)
+    shown_rows = details(result, now_ms, explain=options.explain)
     return Outcome(
         status=_status(rows, options.fail_on),
         result=result,
-        details=[
-            *details(result, now_ms, explain=options.explain),
-            *(view_details(view) if view else ()),
-        ],
+        details=[] if is_streamed else [*shown_rows, *(view_details(view) if view else ())],
         notes=notes(result),
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from lake.core.base.outcome import Detail
 from lake.core.base.units import parse_time_ms
@@ -10,35 +11,41 @@ from lake.core.maintain.health.facts import HealthFacts, HealthResult
 from lake.core.maintain.health.grade import wasted
 from lake.core.maintain.health.thresholds import explained
 
-_FIRST = ("table", "grade", "needs", "wasted_seconds", "files", "small_files", "deleted_rows")
+_FIRST = ("table", "grade", "needs", "wasted_s", "files", "small", "deleted_rows", "snapshots")
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
 def details(result: HealthResult, now_ms: int, *, explain: bool) -> list[Detail]:
     """Return a row for each table, and the measures of each beside the thresholds of other tools if asked for."""
-    columns = {
-        "table": [row.table or f"{row.namespace}.*".removeprefix(".") for row in result.tables],
-        "grade": [row.error.kind if row.error else row.grade for row in result.tables],
-        "needs": [", ".join(row.needs) or None for row in result.tables],
-        "wasted_seconds": [row.scan and round(wasted(row), 2) for row in result.tables],
-        "files": [row.reading.files for row in result.tables],
-        "small_files": [
-            _share(row.reading.small_files, row.reading.files) for row in result.tables
-        ],
-        "deleted_rows": [_deleted(row) for row in result.tables],
-        "delete_files": [_delete_files(row) for row in result.tables],
-        "snapshots": [row.snapshots for row in result.tables],
-        "oldest": [age(row.oldest_snapshot, now_ms) for row in result.tables],
-        "manifests": [row.reading.manifests for row in result.tables],
-        "metadata_bytes": [row.metadata_bytes for row in result.tables],
-        "last_commit": [age(row.last_commit, now_ms) for row in result.tables],
+    tables = result.tables
+    columns: dict[str, list[Any]] = {
+        "table": [row.table or f"{row.namespace}.*".removeprefix(".") for row in tables],
+        "grade": [row.error.kind if row.error else row.grade for row in tables],
+        "needs": [", ".join(row.needs) or None for row in tables],
+        "wasted_s": [round(wasted(row), 2) or None for row in tables],
+        "files": [row.reading.files for row in tables],
+        "small": [_share(row.reading.small_files, row.reading.files) for row in tables],
+        "deleted_rows": [_deleted(row) for row in tables],
+        "delete_files": [_delete_files(row) for row in tables],
+        "snapshots": [row.snapshots for row in tables],
+        "oldest": [age(row.oldest_snapshot, now_ms) for row in tables],
+        "manifests": [row.reading.manifests for row in tables],
+        "metadata_bytes": [row.metadata_bytes for row in tables],
+        "last_commit": [age(row.last_commit, now_ms) for row in tables],
     }
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    found = [Detail("tables", list(columns), rows, first=_FIRST)]
+    found = [report("tables", columns, first=_FIRST)]
     if explain:
         names = ["table", "measure", "value", "others"]
-        found.append(Detail("thresholds of other tools", names, _explained(result.tables)))
+        found.append(Detail("thresholds of other tools", names, _explained(tables)))
     return found
+
+
+def report(title: str, columns: Mapping[str, Sequence[Any]], first: Sequence[str] = ()) -> Detail:
+    """Return a table without the columns that only have zeros and missing values; the first one stays."""
+    (name, values), *others = columns.items()
+    kept = {name: values} | {key: column for key, column in others if any(column)}
+    rows = [list(row) for row in zip(*kept.values(), strict=True)]
+    return Detail(title, list(kept), rows, first=first)
 
 
 def _explained(tables: Sequence[HealthFacts]) -> list[list[str | None]]:

@@ -22,6 +22,7 @@ from lake.core.maintain.health.facts import (
     ViewFacts,
     WriterFacts,
 )
+from lake.core.maintain.health.report import report
 from lake.core.maintain.health.survey import Survey
 from lake.core.table.flink.commits import job_commit
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
@@ -199,7 +200,6 @@ def _layout(found: Survey, metadata_bytes: int | None, costs: Costs) -> LayoutFa
 
 def view_details(view: ViewFacts) -> list[Detail]:
     """Return the tables that people see of a view; those without rows are not shown."""
-    sizes = [[_bucket(item), item.files, item.bytes] for item in view.file_sizes if item.files]
     layout = view.layout
     named: list[list[Any]] = [
         ["planning", f"{layout.planning_seconds:.2f} s ({layout.storage})"],
@@ -211,20 +211,29 @@ def view_details(view: ViewFacts) -> list[Detail]:
         named.append(["files of older partition specs", f"{layout.old_spec_files:,}"])
     if layout.old_order_files:
         named.append(["files without the table's sort order", f"{layout.old_order_files:,}"])
-    return [
-        Detail("sizes of files", ["size", "files", "bytes"], sizes),
-        Detail("worst partitions", *_rows(view.partitions)),
-        Detail("deletes", *_rows(view.deletes)),
-        Detail("commits", *_rows(view.days)),
-        Detail("writers", *_rows(view.writers)),
-        Detail("layout", ["name", "value"], named),
+    sizes = [item for item in view.file_sizes if item.files]
+    buckets: dict[str, list[Any]] = {
+        "size": [_bucket(item) for item in sizes],
+        "files": [item.files for item in sizes],
+        "bytes": [item.bytes for item in sizes],
+    }
+    partitions = view.partitions if any(item.partition for item in view.partitions) else ()
+    found = [
+        report("sizes of files", buckets),
+        _report("worst partitions", partitions),
+        _report("deletes", view.deletes),
+        _report("commits", view.days),
+        _report("writers", view.writers),
     ]
+    return [*found, Detail("layout", ["name", "value"], named)] if sizes else found
 
 
-def _rows(found: Sequence[Facts]) -> tuple[list[str], list[list[Any]]]:
-    """Return the names and the values of facts."""
-    names = list(found[0].document()) if found else []
-    return names, [list(item.document().values()) for item in found]
+def _report(title: str, found: Sequence[Facts]) -> Detail:
+    """Return a table of facts."""
+    documents = [item.document() for item in found]
+    if not documents:
+        return Detail(title, [], [])
+    return report(title, {name: [row[name] for row in documents] for name in documents[0]})
 
 
 def _bucket(item: BucketFacts) -> str:
