@@ -146,7 +146,7 @@ _lake() {
             expire-partitions) words="--older-than --by --strategy --format --max --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
         esac
         if [[ -n "$verb" && "$current" != -* ]]; then
-            case "$verb" in ingest|add-files|replay|scan|inspect|tables|show|snapshots|check|partitions|deletes|consumers|create|delete|alter|rollback|tag|ref|cherry-pick|publish|rename|register|drop|compact|expire|clean|manifests|stats|expire-partitions) _lake_names tables ;; esac
+            case "$verb" in ingest|add-files|replay|scan|inspect|tables|health|show|snapshots|check|partitions|deletes|consumers|create|delete|alter|rollback|tag|ref|cherry-pick|publish|rename|register|drop|compact|expire|clean|manifests|stats|expire-partitions) _lake_names tables ;; esac
             return
         fi
     fi

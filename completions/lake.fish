@@ -219,6 +219,7 @@ complete -c lake -n '__fish_seen_subcommand_from inspect' -l help -s h -d 'Show 
 complete -c lake -n '__fish_seen_subcommand_from tables' -a '(__lake_names tables)'
 complete -c lake -n '__fish_seen_subcommand_from tables' -l all-catalogs -d 'List the tables of all configured catalogs'
 complete -c lake -n '__fish_seen_subcommand_from tables' -l help -s h -d 'Show this message and exit'
+complete -c lake -n '__fish_seen_subcommand_from health' -a '(__lake_names tables)'
 complete -c lake -n '__fish_seen_subcommand_from health' -l sort -x -a 'need name files bytes growth' -d 'Order of the tables'
 complete -c lake -n '__fish_seen_subcommand_from health' -l fail-on -x -a 'due bad' -d 'End with 6 if a grade is this or worse'
 complete -c lake -n '__fish_seen_subcommand_from health' -l explain -d 'Also show forecasts, and the thresholds of other tools'
