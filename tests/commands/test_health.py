@@ -33,6 +33,8 @@ from support.tables.iceberg_tables import (
 from support.tables.metadata_edits import edit_metadata
 
 from lake.core.base.errors import NotAuthorisedError
+from lake.core.maintain.health import costs
+from lake.core.maintain.health.costs import costs_of
 from lake.core.table.catalogs.sql import EmbeddedBackend
 
 _BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
@@ -278,6 +280,12 @@ def test_a_scan_of_one_partition_reads_its_share_of_files_and_manifests(lake: Co
     assert row["partition_scan"]["requests"] == 2 + 6 + 2 * 6
     assert row["scan"]["ideal_requests"] == 2 + 1 + 2 * 4
     assert row["partition_scan"]["ideal_requests"] == 2 + 1 + 2
+    # The assumed costs of a local disk, for the metadata file, the list and the manifests, and the data files.
+    lengths = pc.sum(table.inspect.manifests()["length"]).as_py()
+    planning = row["metadata_bytes"] / 15e6 + 7 * 1.5e-3 + lengths / 10e6
+    data = 24 * 0.5e-3 + row["bytes"] / 150e6
+    assert row["scan"]["seconds"] == pytest.approx(planning + data, abs=1e-4)
+    assert row["partition_scan"]["seconds"] == pytest.approx(planning + data / 4, abs=1e-4)
 
 
 def test_rows_are_sorted_as_asked(neglected: CommandLine) -> None:
@@ -301,6 +309,21 @@ def test_a_grade_that_is_asked_for_fails_the_run(neglected: CommandLine) -> None
     ):
         result = neglected("--json", "health", *arguments)
         assert (result.exit_code, result.json()["status"]) == (code, status), arguments
+
+
+def test_small_files_are_worse_in_an_object_store(
+    neglected: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert costs_of("s3://bucket/db/t") is costs.OBJECT_STORE
+    assert costs_of("file:///lake/db/t") is costs_of("/lake/db/t") is costs.LOCAL
+    monkeypatch.setattr("lake.core.maintain.health.health.costs_of", lambda _: costs.OBJECT_STORE)
+
+    rows = _rows(neglected)
+
+    assert (rows["db.small"]["grade"], rows["db.healthy"]["grade"]) == ("bad", "good")
+    assert rows["db.small"]["scan"]["seconds"] > 300 * 2 * 0.1 / 16
+    assert neglected("health", "--fail-on", "bad").exit_code == 6
+    assert neglected("health", "db.healthy", "--fail-on", "bad").exit_code == 0
 
 
 def test_patterns_are_globs_namespaces_or_names(lake: CommandLine) -> None:

@@ -53,7 +53,7 @@ _TIMES: Mapping[str, str] = {
 }
 _HELP: Mapping[str, str] = {
     "readable": "1 if the table could be read, else 0.",
-    "grade": "0 for good, 1 for due, 2 for bad.",
+    "grade": "The grade: good is 0, due is 1, bad is 2.",
     "need": "1 for each command that the table needs.",
     **_COUNTS,
     **_SECONDS,

@@ -1,4 +1,4 @@
-"""The view of one table: sizes of its files, its worst partitions, its deletes, its commits and who made them."""
+"""The view of one table: sizes of its files, its worst partitions, its deletes, its commits and its writers."""
 
 from __future__ import annotations
 
