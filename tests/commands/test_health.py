@@ -229,6 +229,18 @@ def test_a_table_that_cannot_be_read_is_a_row_with_its_error(
     assert lake("--json", "health", "db.secret").exit_code == 6
 
 
+def test_a_table_that_forbids_expiration_has_a_grade_and_the_reason(lake: CommandLine) -> None:
+    make_table(lake.warehouse, "db.kept", gc__enabled="false")
+    make_table(lake.warehouse, "db.odd", history__expire__max_snapshot_age_ms="soon")
+
+    rows = _rows(lake)
+
+    (kept,), (odd,) = rows["db.kept"]["unknown"], rows["db.odd"]["unknown"]
+    assert (rows["db.kept"]["grade"], "gc.enabled is false" in kept) == ("good", True)
+    assert (rows["db.odd"]["grade"], "history.expire.max-snapshot-age-ms" in odd) == ("good", True)
+    assert "gc.enabled is false" in lake("health").stderr
+
+
 def _metadata_file(lake: CommandLine, name: str) -> Path:
     return Path(lake.table(name).metadata_location.removeprefix("file://"))
 

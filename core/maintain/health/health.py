@@ -198,8 +198,8 @@ def _measured(
     except LakeError:
         unknown.append("the size of the metadata file")
     history = history_of(metadata, size, now_ms)
-    if history.expired is None:
-        unknown.append("old snapshots: gc.enabled is false")
+    if history.refused is not None:
+        unknown.append(f"old snapshots: {history.refused}")
     if history.growth_bytes is None:
         unknown.append("growth")
     head = metadata.current_snapshot()

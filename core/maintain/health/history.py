@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lake.core.base.errors import RefusedError
+from lake.core.base.errors import InvalidRequestError, RefusedError
 from lake.core.base.units import natural_number
 from lake.core.maintain.expiration.retention import (
     RetentionOptions,
@@ -28,9 +28,10 @@ class History:
     Args:
         metadata_bytes: the size of the metadata file; None if it is not known.
         snapshots: their number.
-        expired: how many of them the table's own retention expires; None if it forbids every expiration.
+        expired: how many of them the table's own retention expires; None if `refused` says why none can be.
         oldest_ms: the time of the oldest one, in ms since 1970; None without snapshots.
         growth_bytes: the bytes that the last day added to the data and delete files; None if it is not known.
+        refused: why no snapshot can expire: the table forbids it, or a property has a value that is not allowed.
     """
 
     metadata_bytes: int | None
@@ -38,6 +39,7 @@ class History:
     expired: int | None
     oldest_ms: int | None = None
     growth_bytes: int | None = None
+    refused: str | None = None
 
     @property
     def removed_bytes(self) -> int:
@@ -50,21 +52,22 @@ def history_of(metadata: TableMetadata, metadata_bytes: int | None, now_ms: int)
 
     Raises:
         CorruptFileError: a ref points to a snapshot that the table does not have.
-        InvalidRequestError: a property of the table has a value that is not allowed.
     """
     expired: int | None = None
+    refused: str | None = None
     options = RetentionOptions()
     try:
         check_retention(metadata, options, now_ms)
         expired = len(plan_retention(metadata, options, now_ms).expired)
-    except RefusedError:
-        pass
+    except (RefusedError, InvalidRequestError) as error:
+        refused = error.message
     return History(
         metadata_bytes=metadata_bytes,
         snapshots=len(metadata.snapshots),
         expired=expired,
         oldest_ms=min((item.timestamp_ms for item in metadata.snapshots), default=None),
         growth_bytes=_growth(metadata, now_ms - _DAY_MS),
+        refused=refused,
     )
 
 
