@@ -52,6 +52,7 @@ VERBS = {
     "scan": "Read a table, or what changed since a snapshot.",
     "inspect": "Show or write one of Iceberg's metadata tables.",
     "tables": "List the tables of a catalog with their sizes.",
+    "health": "Grade tables by what their layout costs readers.",
     "show": "Show a table's columns, properties, refs, sizes and users.",
     "snapshots": "Show a table's snapshots, newest first.",
     "check": "Report what is missing, damaged or contradictory in a table.",

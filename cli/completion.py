@@ -75,7 +75,7 @@ def _verb(command: Any) -> _Verb:
         command.name,
         command.get_short_help_str(limit=100).rstrip("."),
         _options(command),
-        any(item.name in {"table", "pattern"} for item in command.params),
+        any(item.name in {"table", "pattern", "patterns"} for item in command.params),
     )
 
 

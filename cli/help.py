@@ -17,8 +17,8 @@ VERB_GROUPS: _Groups = (
     (
         "Look",
         (
-            *("tables", "show", "snapshots", "check", "partitions", "deletes", "consumers"),
-            "config",
+            *("tables", "health", "show", "snapshots", "check", "partitions", "deletes"),
+            *("consumers", "config"),
         ),
     ),
     (
@@ -55,6 +55,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "lake tables",
         "lake tables 'prod.*'",
         "lake --json tables --all-catalogs",
+    ),
+    "health": (
+        "lake health",
+        "lake health 'prod.*' 'db.events*' --sort bytes --fail-on bad",
+        "lake health db.events --explain --output health.parquet",
     ),
     "show": (
         "lake show db.events",

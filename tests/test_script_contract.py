@@ -132,6 +132,8 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         (*followed, "--status"),
         ("snapshots", "db.t"),
         ("tables",),
+        ("health",),
+        ("health", "db.t", "--explain"),
         ("show", "db.t"),
         ("inspect", "db.t", "refs"),
         ("inspect", "db.t", "files"),

@@ -17,6 +17,20 @@ FORMAT_VERSIONS = ("1", "2", "3")
 STARTS = ("table", "latest", "latest-exclusive", "earliest")
 
 
+# The grades for which a report about tables ends with an error, the worse one last.
+FAILING_GRADES = ("due", "bad")
+
+
+class HealthSort(StrEnum):
+    """The order of the tables in a report about their health."""
+
+    NEED = "need"
+    NAME = "name"
+    FILES = "files"
+    BYTES = "bytes"
+    GROWTH = "growth"
+
+
 class Order(StrEnum):
     """The order of the splits of one discovery."""
 

@@ -34,6 +34,7 @@ READS = (
     "scan",
     "snapshots",
     "tables",
+    "health",
     "show",
     "inspect",
     "inspect-log",
@@ -90,7 +91,10 @@ WRITES = (
 _TYPED = {2: "refused", 3: "refused", 4: "conflict", 7: "bad input"}
 _PARTIAL = 6
 # Commands that may end with that code on broken metadata.
-_PARTLY = {"expire", "tables", "check", "check-rows", "check-deep", "purge", "expire-partitions"}
+_PARTLY = {
+    *("expire", "tables", "health", "check", "check-rows", "check-deep", "purge"),
+    "expire-partitions",
+}
 _DELETE = {"expire", "clean", "purge"}
 _NEW = "db.new"
 _ROW_ERRORS = {"bad-input", "corrupt", "not-found", "refused"}
@@ -152,6 +156,7 @@ class Commands:
             "scan": ["scan", name, "--output", str(self._out), "--replace"],
             "snapshots": ["snapshots", name],
             "tables": ["tables", name],
+            "health": ["health", name, "--explain"],
             "show": ["show", name],
             "inspect": ["inspect", name, "snapshots"],
             "inspect-log": ["inspect", name, "metadata-log"],
@@ -383,6 +388,17 @@ class Commands:
         kinds = {row["error"]["kind"] for row in rows if row["error"] is not None}
         if [row["table"] for row in rows] != [self.table.name] or kinds - _ROW_ERRORS:
             raise WrongError(f"tables shows {document['result']}")
+
+    def _health_is_right(self, document: dict[str, Any], truth: Truth) -> None:
+        (row,) = document["result"]["tables"]
+        if row["error"] is not None:
+            # A property that a compaction refuses, too.
+            if row["error"]["kind"] not in {*_ROW_ERRORS, "invalid-request"}:
+                raise WrongError(f"health shows {row}")
+            return
+        found = {"files": row["files"], "delete_files": row["delete_files"], "records": row["rows"]}
+        if found != truth.facts:
+            raise WrongError(f"health shows {found}, there are {truth.facts}")
 
     def _compact_is_right(self, _document: dict[str, Any], truth: Truth) -> None:
         self._rows_are(truth.rows, "compact")

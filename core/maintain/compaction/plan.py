@@ -23,6 +23,7 @@ from lake.core.maintain.compaction.facts import CompactionFacts, GroupFacts, Lef
 from lake.core.maintain.compaction.grouping import (
     MORE_PARTITIONS,
     FileGroup,
+    Grouping,
     least_file_bytes,
     plan_groups,
 )
@@ -262,14 +263,8 @@ def plan_compaction(
     busy = None if options.changed_before_ms is None else 0
     if found is not None and options.changed_before_ms is not None:
         found, busy = _without_busy(found, options.changed_before_ms)
-    entries = {} if found is None else _with_delete_counts(found, options)
-    groups, remaining_files, left_alone, more_partitions = plan_groups(
-        entries,
-        options,
-        table_spec_id=table.spec.spec_id,
-        output_spec=spec,
-        least_bytes=_least_file_bytes(table),
-        expected_partitions=_expected_partitions(table, entries, spec),
+    groups, remaining_files, left_alone, more_partitions = (
+        Grouping([], 0, {}) if found is None else choose_files(table, found, options, spec)
     )
     plan = CompactionPlan(
         table=table,
@@ -343,6 +338,29 @@ def _output_spec(table: Table, options: CompactionOptions) -> PartitionSpec:
         known = ", ".join(str(item) for item in sorted(specs))
         raise NotFoundError(f"the table has no partition spec {spec_id}", hint=f"specs: {known}")
     return specs[spec_id]
+
+
+def choose_files(
+    table: Table, found: LiveFiles, options: CompactionOptions, spec: PartitionSpec
+) -> Grouping:
+    """Choose the live files that are rewritten.
+
+    Args:
+        table: the table.
+        found: its live files, with the columns ``record_count``, ``file_size_in_bytes`` and `DATA_COLUMNS`, and with
+            `FILTER_COLUMNS` if the table has several specs.
+        options: thresholds.
+        spec: the spec that files are written with.
+    """
+    entries = _with_delete_counts(found, options)
+    return plan_groups(
+        entries,
+        options,
+        table_spec_id=table.spec.spec_id,
+        output_spec=spec,
+        least_bytes=_least_file_bytes(table),
+        expected_partitions=_expected_partitions(table, entries, spec),
+    )
 
 
 def _with_delete_counts(found: LiveFiles, options: CompactionOptions) -> dict[int, pa.Table]:

@@ -237,7 +237,7 @@ def _groups(
         )
         rows = listed.filter(mask)
         group = None if reads_all else _counted(rows, content, spec_id, target, options)
-        group = group or _read(table, rows, content, spec_id, target, options)
+        group = group or _read(table, rows, spec_id, target, options)
         if group is not None:
             groups.append(group)
     return groups
@@ -279,7 +279,6 @@ def _counted(
 def _read(
     table: Table,
     rows: pa.Table,
-    content: int,
     spec_id: int,
     target: int,
     options: ManifestOptions,
@@ -288,14 +287,28 @@ def _read(
     entries = read_manifests(
         table.storage, rows, table.metadata, columns=("status", "partition"), live_only=True
     )[spec_id]
+    return group_of(entries, rows, target, options.sort_by)
+
+
+def group_of(
+    entries: pa.Table, rows: pa.Table, target: int, sort_by: Sequence[str] = ()
+) -> ManifestGroup | None:
+    """Return the group of manifests of one spec and one content; None if they have no live files.
+
+    Args:
+        entries: their live entries, with the columns ``partition`` and ``manifest_path``.
+        rows: their rows in the manifest list.
+        target: the size of new manifests.
+        sort_by: the partition fields by which entries are sorted; empty for all.
+    """
     if not entries.num_rows:
         return None
     counts = [pc.sum(pc.fill_null(rows[name], 0)).as_py() or 0 for name in _COUNTS]
     most = entries_per_manifest(_bytes(rows), max(sum(counts), entries.num_rows), target)
-    pieces = even_pieces(by_partition(entries, options.sort_by), most)
+    pieces = even_pieces(by_partition(entries, sort_by), most)
     return ManifestGroup(
-        spec_id=spec_id,
-        content=content,
+        spec_id=rows["partition_spec_id"][0].as_py(),
+        content=rows["content"][0].as_py(),
         paths=rows["manifest_path"].to_pylist(),
         size=_bytes(rows),
         after=len(pieces),

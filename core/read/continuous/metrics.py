@@ -1,4 +1,4 @@
-"""The metrics file of a follow, in the text format of Prometheus' node_exporter; replaced whole.
+"""Metrics files in the text format of Prometheus' node_exporter, replaced whole; a follow writes one.
 
 Source: Prometheus, Exposition formats (text-based format).
 """
@@ -6,7 +6,7 @@ Source: Prometheus, Exposition formats (text-based format).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lake.core.base.clock import Ids
 from lake.core.io.storage import atomic_files
@@ -51,20 +51,32 @@ def metrics_text(
         prefix: the common prefix of the names.
         helps: what each metric is, by name.
     """
-    named = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return series_text([(labels, values)], prefix=prefix, helps=helps)
+
+
+def series_text(
+    series: Sequence[tuple[Mapping[str, str], Mapping[str, float | None]]],
+    *,
+    prefix: str,
+    helps: Mapping[str, str],
+) -> str:
+    """Return the metrics of several sets of labels as text; see `metrics_text`. A metric's samples are adjacent."""
     lines = []
     for name, text in helps.items():
-        value = values.get(name)
-        if value is None:
-            continue
         metric = f"{prefix}{name}"
-        kind = "counter" if name.endswith("_total") else "gauge"
-        lines += [
-            f"# HELP {metric} {text}",
-            f"# TYPE {metric} {kind}",
-            f"{metric}{{{named}}} {value}",
+        samples = [
+            f"{metric}{_braced(labels)} {values[name]}"
+            for labels, values in series
+            if values.get(name) is not None
         ]
+        if samples:
+            kind = "counter" if name.endswith("_total") else "gauge"
+            lines += [f"# HELP {metric} {text}", f"# TYPE {metric} {kind}", *samples]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _braced(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
 
 
 def write_metrics(path: str, text: str, *, ids: Ids) -> None:
@@ -78,4 +90,6 @@ def write_metrics(path: str, text: str, *, ids: Ids) -> None:
 
 
 def _escaped(value: str) -> str:
+    # A name may contain halves of surrogate pairs, which no text file can contain.
+    value = value.encode(errors="replace").decode()
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lake.core.base.errors import LakeError, NotATableError, NotFoundError
+from lake.core.base.errors import LakeError, NotATableError
 from lake.core.base.facts import ErrorFacts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, shown
@@ -15,12 +15,12 @@ from lake.core.base.units import iso_time
 from lake.core.read.inspection.facts import SizeFacts, TableFacts, TablesResult
 from lake.core.table.catalogs.configuration import read_configuration
 from lake.core.table.catalogs.names import (
-    is_glob,
-    is_listed,
+    load_listed,
     matches,
     may_match,
     namespaces_of,
     require_existing,
+    unmatched,
 )
 from lake.core.table.catalogs.selection import open_catalog
 from lake.core.table.snapshots.summary import declared_totals
@@ -72,10 +72,7 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
             result.views += [f"{prefix}{view}" for view in found.views]
             result.namespaces += [f"{prefix}{namespace}" for namespace in found.namespaces]
     if pattern and not (result.tables or result.views or result.namespaces):
-        raise NotFoundError(
-            f"no namespace and no table {'matches' if is_glob(pattern) else 'is named'} {pattern}",
-            hint="list all tables without a pattern, or give a pattern such as 'db.*'",
-        )
+        raise unmatched(pattern)
     notes = [_note(row, row.error) for row in result.tables if row.error is not None]
     return Outcome(
         status=Status.PARTIAL if notes else Status.DONE,
@@ -140,17 +137,14 @@ def _tables_of(catalog: Catalog, pattern: str | None) -> TablesResult:
 def _row(catalog: Catalog, namespace: str, name: str) -> TableFacts | str | None:
     """Return a table's row, the name of a view that was listed as a table, or None if it was dropped meanwhile."""
     try:
-        metadata = catalog.load(name).metadata
+        table = load_listed(catalog, name)
     except NotATableError:
         return name
-    except NotFoundError as error:
-        try:
-            listed = is_listed(catalog, name)
-        except LakeError as failure:
-            return _failed(catalog.name, namespace, name, failure)
-        return _failed(catalog.name, namespace, name, error) if listed else None
     except LakeError as error:
         return _failed(catalog.name, namespace, name, error)
+    if table is None:
+        return None
+    metadata = table.metadata
     return TableFacts(
         catalog=catalog.name,
         namespace=namespace,

@@ -17,12 +17,11 @@ from lake.core.base.options import Option
 from lake.core.table.catalogs.errors import catalog_errors
 
 if TYPE_CHECKING:
-    from lake.core.table.catalogs.catalog import Catalog
+    from lake.core.table.catalogs.catalog import Catalog, Table
 
+_GLOB_SIGNS = "*?["
 # Deeper namespaces are not listed: a server might nest them without an end.
 _DEEPEST = 16
-# The signs of a pattern of names.
-_GLOB = "*?["
 # A table is searched by its UUID among this many: each of them is read.
 _MOST_SEARCHED = 50
 
@@ -52,6 +51,50 @@ class Namespace:
         if self.error is not None:
             raise self.error
         return self.tables
+
+
+def matches(name: str, namespace: str, pattern: str | None) -> bool:
+    """Whether a pattern selects a name: it is the name, a glob of it, or its namespace's name; None selects all."""
+    return pattern is None or pattern in {name, namespace} or fnmatchcase(name, pattern)
+
+
+def may_match(namespace: str, pattern: str | None) -> bool:
+    """Whether a namespace may contain names that a pattern selects."""
+    if pattern is None or pattern == namespace:
+        return True
+    fixed = pattern
+    for sign in _GLOB_SIGNS:
+        fixed = fixed.partition(sign)[0]
+    return f"{namespace}.".startswith(fixed) or fixed.startswith(f"{namespace}.")
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether a text is a pattern of names such as ``db.*``, and not a name."""
+    return any(sign in pattern for sign in _GLOB_SIGNS)
+
+
+def unmatched(pattern: str) -> NotFoundError:
+    """Return the error for a pattern that selects nothing."""
+    return NotFoundError(
+        f"no namespace and no table {'matches' if is_glob(pattern) else 'is named'} {pattern}",
+        hint="list all tables without a pattern, or give a pattern such as 'db.*'",
+    )
+
+
+def load_listed(catalog: Catalog, name: str) -> Table | None:
+    """Return a table that was listed; None if it was dropped meanwhile.
+
+    Raises:
+        NotATableError: it is a view.
+        NotFoundError: the catalog still lists it, but its metadata file is missing.
+        LakeError: it cannot be read.
+    """
+    try:
+        return catalog.load(name)
+    except NotFoundError:
+        if is_listed(catalog, name):
+            raise
+        return None
 
 
 def require_existing(catalog: Catalog) -> None:
@@ -138,26 +181,6 @@ def _children(catalog: Catalog, names: tuple[str, ...]) -> set[tuple[str, ...]]:
     return {
         tuple(child) for child in found if len(child) > len(names) and child[: len(names)] == names
     }
-
-
-def is_glob(pattern: str) -> bool:
-    """Whether a text is a pattern of names such as ``db.*``, and not a name."""
-    return any(sign in pattern for sign in _GLOB)
-
-
-def matches(name: str, namespace: str, pattern: str | None) -> bool:
-    """Whether a pattern selects a name: it is a glob of the name, or the name of its namespace."""
-    return pattern is None or pattern == namespace or fnmatchcase(name, pattern)
-
-
-def may_match(namespace: str, pattern: str | None) -> bool:
-    """Whether a namespace may contain names that a pattern selects."""
-    if pattern is None or pattern == namespace:
-        return True
-    fixed = pattern
-    for sign in _GLOB:
-        fixed = fixed.partition(sign)[0]
-    return f"{namespace}.".startswith(fixed) or fixed.startswith(f"{namespace}.")
 
 
 def is_listed(catalog: Catalog, name: str) -> bool:

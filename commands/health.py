@@ -1,0 +1,71 @@
+"""`lake health`: grade the tables of a catalog by what their layout costs readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lake.commands.context import session_of
+from lake.commands.groups import Flag, require
+from lake.commands.outputs import OutputOptions, output_of
+from lake.commands.parsing import parse_choice
+from lake.core.base.choices import FAILING_GRADES, HealthSort
+from lake.core.base.outcome import Outcome
+
+if TYPE_CHECKING:
+    from lake.core.read.exports.destinations import Output
+
+
+def health(
+    context: typer.Context,
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATTERN",
+            help="Names such as 'db.*', namespaces, or one table.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    sort: Annotated[HealthSort, Flag("Order of the tables.")] = HealthSort.NEED,
+    fail_on: Annotated[
+        str | None, Flag("End with 6 if a grade is this or worse.", "|".join(FAILING_GRADES))
+    ] = None,
+    explain: Annotated[
+        bool, Flag("Also show forecasts, and the thresholds of other tools.")
+    ] = False,
+    prometheus: Annotated[
+        str | None, Flag("Replace a file of metrics for node_exporter.", "FILE")
+    ] = None,
+    target: OutputOptions,
+) -> Outcome:
+    """Grade tables by what their layout costs readers.
+
+    The commands that pay are named. Each table is loaded once; the manifest list and the manifests of the main branch
+    are read, but no data. No table is changed. What cannot be read is listed with its error, and the exit code is 6.
+    """
+    from lake.core.maintain.health.health import HealthOptions
+    from lake.core.maintain.health.health import health as health_of
+
+    options = HealthOptions(
+        sort=sort,
+        fail_on=None if fail_on is None else parse_choice(fail_on, "--fail-on", FAILING_GRADES),
+        explain=explain,
+        prometheus=prometheus,
+        output=_output(context, target),
+    )
+    return health_of(session_of(context), _patterns(patterns), options)
+
+
+def _output(context: typer.Context, target: OutputOptions) -> Output | None:
+    """Return the file for rows; None if none was asked for."""
+    if target.output is None:
+        require("--output", target)
+        return None
+    return output_of(context, target)
+
+
+def _patterns(given: Sequence[str] | None) -> Sequence[str]:
+    return tuple(dict.fromkeys(given or ()))

@@ -1,0 +1,267 @@
+"""Measure the tables of a catalog, several at a time; each becomes one row, and its entries are released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from lake.core.base.choices import HealthSort
+from lake.core.base.errors import LakeError, NotATableError, NotFoundError
+from lake.core.base.outcome import Outcome, Status
+from lake.core.base.progress import Meter, shown
+from lake.core.base.units import iso_time
+from lake.core.io.storage.work_ahead import ahead
+from lake.core.maintain.health.costs import costs_of
+from lake.core.maintain.health.facts import HealthFacts, HealthResult, ReadingFacts, ViewFacts
+from lake.core.maintain.health.files import write_prometheus, write_rows
+from lake.core.maintain.health.grade import BAD, DUE, GOOD, grade_of, wasted
+from lake.core.maintain.health.history import history_of
+from lake.core.maintain.health.report import details, notes
+from lake.core.maintain.health.survey import MOST_ENTRIES, Survey, survey
+from lake.core.maintain.health.table_view import view_details, view_of
+from lake.core.table.catalogs.names import (
+    is_glob,
+    load_listed,
+    matches,
+    may_match,
+    namespaces_of,
+    require_existing,
+    unmatched,
+)
+
+if TYPE_CHECKING:
+    from lake.core.read.exports.destinations import Output
+    from lake.core.table.catalogs.catalog import Catalog, Table
+    from lake.core.transaction.session import Session
+
+# More would wait for Python's lock, and each has the entries of a table in memory.
+_THREADS = 8
+# What no row shows, because it takes listings of folders or of other programs' state.
+NOT_LOOKED_AT = ("orphans", "pending checkpoints", "other branches")
+_RANKS = {None: 0, BAD: 1, DUE: 2, GOOD: 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthOptions:
+    """How the tables are shown.
+
+    Args:
+        sort: the order of the rows.
+        fail_on: the best grade that makes the outcome suspect; None for none.
+        explain: show the thresholds of other tools beside the measures.
+        prometheus: the metrics file to replace; None for none.
+        output: where rows are written; None for nowhere.
+    """
+
+    sort: HealthSort = HealthSort.NEED
+    fail_on: str | None = None
+    explain: bool = False
+    prometheus: str | None = None
+    output: Output | None = None
+
+
+def health(session: Session, patterns: Sequence[str], options: HealthOptions) -> Outcome:
+    """Return a row for each table that a pattern selects; without patterns, for each table of the catalog.
+
+    A table that cannot be read is a row with its error.
+
+    Raises:
+        NotFoundError: a pattern selects nothing, or the catalog does not exist.
+        NotATableError: a pattern is the name of a view.
+        BadInputError: a file cannot be written.
+        LakeError: the catalog cannot be read.
+    """
+    now_ms = session.clock.now_ms()
+    with shown(session.progress, Meter("reading metadata")):
+        alone = _one(session, patterns, now_ms)
+        rows = _several(session, patterns, now_ms) if alone is None else [alone.row]
+    rows.sort(key=_order(options.sort))
+    view = alone.view if alone else None
+    # Standard output then has the rows only.
+    is_streamed = options.output is not None and options.output.stream is not None
+    if options.output is not None:
+        write_rows(rows, options.output)
+    if options.prometheus is not None:
+        write_prometheus(rows, options.prometheus, session.catalog.name, ids=session.ids)
+    result = HealthResult(tables=rows, not_looked_at=NOT_LOOKED_AT, view=view)
+    shown_rows = details(result, now_ms, explain=options.explain)
+    return Outcome(
+        status=_status(rows, options.fail_on),
+        result=result,
+        details=[] if is_streamed else [*shown_rows, *(view_details(view) if view else ())],
+        notes=notes(result),
+    )
+
+
+class _Alone(NamedTuple):
+    """A table that was named, and its view if it could be read."""
+
+    row: HealthFacts
+    view: ViewFacts | None = None
+
+
+def _one(session: Session, patterns: Sequence[str], now_ms: int) -> _Alone | None:
+    """Return the row of a table that is named; None if the patterns select tables among those of the catalog."""
+    if len(patterns) != 1 or "." not in patterns[0] or is_glob(patterns[0]):
+        return None
+    name = patterns[0]
+    namespace = name.rpartition(".")[0]
+    try:
+        table = session.catalog.load(name)
+    except NotATableError:
+        raise
+    except NotFoundError:
+        # It may be the name of a namespace, or of a table whose metadata is missing.
+        return None
+    except LakeError as error:
+        return _Alone(_failed(namespace, name, error))
+    try:
+        row, found = _measured(table, namespace, now_ms, most_entries=None)
+    except LakeError as error:
+        return _Alone(_failed(namespace, name, error))
+    if found is None:
+        return _Alone(row)
+    return _Alone(row, view_of(found, row.metadata_bytes, costs_of(table.metadata.location)))
+
+
+def _several(session: Session, patterns: Sequence[str], now_ms: int) -> list[HealthFacts]:
+    require_existing(session.catalog)
+    names, rows = _selected(session.catalog, patterns)
+
+    def row(item: tuple[str, str]) -> HealthFacts | None:
+        namespace, name = item
+        try:
+            table = load_listed(session.catalog, name)
+        except NotATableError:
+            return None
+        except LakeError as error:
+            return _failed(namespace, name, error)
+        if table is None:
+            return None
+        try:
+            return _measured(table, namespace, now_ms, most_entries=MOST_ENTRIES)[0]
+        except LakeError as error:
+            return _failed(namespace, name, error)
+
+    meter = Meter("reading tables", tasks=len(names))
+    with shown(session.progress, meter), ThreadPoolExecutor(_THREADS) as threads:
+        for found in ahead(threads, row, names, 2 * _THREADS):
+            meter.advance(tasks=1)
+            if found is not None:
+                rows.append(found)
+    return rows
+
+
+def _selected(
+    catalog: Catalog, patterns: Sequence[str]
+) -> tuple[list[tuple[str, str]], list[HealthFacts]]:
+    """Return the namespaces and names of tables, and a row for each namespace that cannot be listed."""
+    wanted: Sequence[str | None] = list(patterns) or [None]
+    names: list[tuple[str, str]] = []
+    failed: list[HealthFacts] = []
+    used: set[str | None] = {None}
+    for space in namespaces_of(catalog):
+        for pattern in wanted:
+            listed = (space.name, *space.tables, *space.views)
+            if any(matches(name, space.name, pattern) for name in listed):
+                used.add(pattern)
+        names += [
+            (space.name, name)
+            for name in space.tables
+            if any(matches(name, space.name, pattern) for pattern in wanted)
+        ]
+        if space.error is not None:
+            hidden = [pattern for pattern in wanted if may_match(space.name, pattern)]
+            used.update(hidden)
+            if hidden:
+                failed.append(_failed(space.name, None, space.error))
+    for pattern in wanted:
+        if pattern is not None and pattern not in used:
+            raise unmatched(pattern)
+    return names, failed
+
+
+def _measured(
+    table: Table, namespace: str, now_ms: int, *, most_entries: int | None
+) -> tuple[HealthFacts, Survey | None]:
+    """Return the row of a table, and what its manifests contain if they were read.
+
+    Raises:
+        LakeError: its manifests cannot be read, or a property has a value that is not allowed.
+    """
+    metadata, unknown = table.metadata, []
+    size: int | None = None
+    try:
+        size = table.storage.size(table.metadata_location)
+    except LakeError:
+        unknown.append("the size of the metadata file")
+    history = history_of(metadata, size, now_ms)
+    if history.refused is not None:
+        unknown.append(f"old snapshots: {history.refused}")
+    if history.growth_bytes is None:
+        unknown.append("growth")
+    head = metadata.current_snapshot()
+    row = HealthFacts(
+        namespace=namespace,
+        table=table.identifier,
+        reading=ReadingFacts(),
+        snapshots=history.snapshots,
+        oldest_snapshot=None if history.oldest_ms is None else iso_time(history.oldest_ms),
+        metadata_bytes=size,
+        last_commit=None if head is None else iso_time(head.timestamp_ms),
+        growth_bytes=history.growth_bytes,
+    )
+    found = survey(table, most_entries=most_entries)
+    if not isinstance(found, Survey):
+        unknown.append(f"manifests: more than {MOST_ENTRIES:,} files; name this table alone")
+        return replace(row, reading=found, unknown=unknown), None
+    if found.deletes.least != found.deletes.most:
+        unknown.append("deleted rows")
+    grade = grade_of(found, history, costs_of(metadata.location))
+    row = replace(
+        row,
+        reading=found.facts(),
+        grade=grade.grade,
+        needs=grade.needs,
+        scan=grade.scan,
+        partition_scan=grade.partition_scan,
+        forecasts=grade.forecasts,
+        unknown=unknown,
+    )
+    return row, found
+
+
+def _failed(namespace: str, name: str | None, error: LakeError) -> HealthFacts:
+    return HealthFacts(namespace=namespace, table=name, reading=ReadingFacts(), error=error.facts())
+
+
+def _status(rows: Sequence[HealthFacts], fail_on: str | None) -> Status:
+    if any(row.error is not None for row in rows):
+        return Status.PARTIAL
+    failing = {None: set(), DUE: {DUE, BAD}, BAD: {BAD}}[fail_on]
+    return Status.SUSPECT if any(row.grade in failing for row in rows) else Status.DONE
+
+
+def _order(sort: HealthSort) -> Callable[[HealthFacts], tuple[object, ...]]:
+    """Return the key of the order; rows of equal measures are sorted by their names."""
+
+    def number(row: HealthFacts) -> float:
+        if sort is HealthSort.NEED:
+            return wasted(row)
+        measures = {
+            HealthSort.FILES: row.reading.files,
+            HealthSort.BYTES: row.reading.bytes,
+            HealthSort.GROWTH: row.growth_bytes,
+        }
+        return measures.get(sort) or 0
+
+    def key(row: HealthFacts) -> tuple[object, ...]:
+        name = row.table or row.namespace
+        if sort is HealthSort.NAME:
+            return (name,)
+        rank = _RANKS[row.grade] if sort is HealthSort.NEED else 0
+        return (rank, -number(row), name)
+
+    return key
