@@ -277,3 +277,18 @@ def _samples(text: str) -> dict[str, float]:
             found[name] = float(value)
     assert len(described) == len(set(described))
     return found
+
+
+@pytest.mark.parametrize("option", ["--output", "--prometheus"])
+@pytest.mark.parametrize("pattern", ["db.t", "*"])
+def test_a_report_is_not_written_into_the_folder_of_a_table(
+    lake: CommandLine, option: str, pattern: str
+) -> None:
+    make_table(lake.warehouse).append(named_rows(1))
+    place = lake.warehouse / "db" / "t" / "data" / "health.csv"
+
+    result = lake("--json", "health", pattern, option, place)
+
+    assert result.exit_code == 3
+    assert "is inside the folder of table db.t" in result.json()["error"]["message"]
+    assert not place.exists()

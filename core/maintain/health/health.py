@@ -21,6 +21,7 @@ from lake.core.maintain.health.history import history_of
 from lake.core.maintain.health.report import details, notes
 from lake.core.maintain.health.survey import MOST_ENTRIES, Survey, survey
 from lake.core.maintain.health.table_view import view_details, view_of
+from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import (
     is_glob,
     load_listed,
@@ -61,6 +62,11 @@ class HealthOptions:
     prometheus: str | None = None
     output: Output | None = None
 
+    @property
+    def paths(self) -> list[str]:
+        """What is written to; empty texts for streams."""
+        return [self.prometheus or "", self.output.path if self.output else ""]
+
 
 def health(session: Session, patterns: Sequence[str], options: HealthOptions) -> Outcome:
     """Return a row for each table that a pattern selects; without patterns, for each table of the catalog.
@@ -68,6 +74,7 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
     A table that cannot be read is a row with its error.
 
     Raises:
+        RefusedError: a file would be written into the folder of a table.
         NotFoundError: a pattern selects nothing, or the catalog does not exist.
         NotATableError: a pattern is the name of a view.
         BadInputError: a file cannot be written.
@@ -75,8 +82,8 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
     """
     now_ms = session.clock.now_ms()
     with shown(session.progress, Meter("reading metadata")):
-        alone = _one(session, patterns, now_ms)
-        rows = _several(session, patterns, now_ms) if alone is None else [alone.row]
+        alone = _one(session, patterns, now_ms, options.paths)
+        rows = _several(session, patterns, now_ms, options.paths) if alone is None else [alone.row]
     rows.sort(key=_order(options.sort))
     view = alone.view if alone else None
     # Standard output then has the rows only.
@@ -102,7 +109,9 @@ class _Alone(NamedTuple):
     view: ViewFacts | None = None
 
 
-def _one(session: Session, patterns: Sequence[str], now_ms: int) -> _Alone | None:
+def _one(
+    session: Session, patterns: Sequence[str], now_ms: int, paths: Sequence[str]
+) -> _Alone | None:
     """Return the row of a table that is named; None if the patterns select tables among those of the catalog."""
     if len(patterns) != 1 or "." not in patterns[0] or is_glob(patterns[0]):
         return None
@@ -117,6 +126,8 @@ def _one(session: Session, patterns: Sequence[str], now_ms: int) -> _Alone | Non
         return None
     except LakeError as error:
         return _Alone(_failed(namespace, name, error))
+    for path in paths:
+        refuse_inside(path, table)
     try:
         row, found = _measured(table, namespace, now_ms, most_entries=None)
     except LakeError as error:
@@ -126,7 +137,9 @@ def _one(session: Session, patterns: Sequence[str], now_ms: int) -> _Alone | Non
     return _Alone(row, view_of(found, row.metadata_bytes, costs_of(table.metadata.location)))
 
 
-def _several(session: Session, patterns: Sequence[str], now_ms: int) -> list[HealthFacts]:
+def _several(
+    session: Session, patterns: Sequence[str], now_ms: int, paths: Sequence[str]
+) -> list[HealthFacts]:
     require_existing(session.catalog)
     names, rows = _selected(session.catalog, patterns)
 
@@ -140,6 +153,8 @@ def _several(session: Session, patterns: Sequence[str], now_ms: int) -> list[Hea
             return _failed(namespace, name, error)
         if table is None:
             return None
+        for path in paths:
+            refuse_inside(path, table)
         try:
             return _measured(table, namespace, now_ms, most_entries=MOST_ENTRIES)[0]
         except LakeError as error:

@@ -37,7 +37,7 @@ def write_report(plan: CleaningPlan, output: Output) -> None:
         RefusedError: the output is inside the table's folders.
         BadInputError: the output cannot be written.
     """
-    refuse_inside(output, plan.table)
+    refuse_inside(output.path, plan.table)
     files = plan.unreferenced
     times = pc.cast(files["modified_ms"], pa.timestamp("ms", "UTC"))
     columns = [

@@ -131,7 +131,7 @@ class Run:
         """Return the stream, or the folder, that rows go to."""
         if output is None:
             raise InvalidRequestError(f"{Option.FOLLOW} needs {Option.OUTPUT}")
-        refuse_inside(output, self.table)
+        refuse_inside(output.path, self.table)
         if output.stream is None:
             path = os.path.realpath(output.path)
             return None, Destination(kind="folder", path=path, format=output.format)

@@ -149,20 +149,20 @@ def _refuse_existing(output: Output) -> None:
             )
 
 
-def refuse_inside(output: Output, table: Table) -> None:
-    """Refuse an output inside a table's folders.
+def refuse_inside(output: str, table: Table) -> None:
+    """Refuse a path to write to, empty for a stream, inside a table's folders.
 
     Raises:
-        RefusedError: the output is in a folder of the table.
+        RefusedError: the path is in a folder of the table.
     """
-    if not output.path:
+    if not output:
         return
-    path = os.path.realpath(output.path)
+    path = os.path.realpath(output)
     for location in {table.metadata.location, table.data_location, table.metadata_folder}:
         folder = locations.parse(location)
         if folder.is_local and f"{path}/".startswith(f"{os.path.realpath(folder.path)}/"):
             raise RefusedError(
-                f"{output.path} is inside the folder of table {table.identifier}",
+                f"{output} is inside the folder of table {table.identifier}",
                 hint="choose a path outside the table",
             )
 

@@ -128,7 +128,7 @@ def emit(session: Session, source: RowSource[Any], output: Output) -> tuple[Read
         CorruptFileError: a file cannot be read; no incomplete output remains.
         BadInputError: the output cannot be written.
     """
-    refuse_inside(output, source.plan.table)
+    refuse_inside(output.path, source.plan.table)
     noted: Noted = Counter()
     if output.single:
         with opened(output) as sink:

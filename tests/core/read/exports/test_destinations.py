@@ -81,8 +81,8 @@ def test_nothing_is_written_among_a_tables_own_files(tmp_path: Path) -> None:
 
     for inside in ("warehouse/db/t", "warehouse/db/t/data/x.parquet", "link/db/t/metadata/x.csv"):
         with pytest.raises(RefusedError, match="is inside the folder"):
-            refuse_inside(Output("csv", str(tmp_path / inside)), table)
-    refuse_inside(Output("csv", str(tmp_path / "warehouse/db/t2")), table)
+            refuse_inside(str(tmp_path / inside), table)
+    refuse_inside(str(tmp_path / "warehouse/db/t2"), table)
 
 
 @pytest.mark.parametrize("before", ["nothing", "file", "folder", "link"])
