@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from support.tables.iceberg_tables import (
     pyiceberg_table,
     refused_with,
 )
-from support.tiers import examples
+from support.tiers import chosen, examples
 
 from lake.core.table.flink.commits import LAKE_OPERATOR_ID, job_id_of
 
@@ -214,13 +215,17 @@ def test_evolve_without_new_columns_can_be_staged(table: CommandLine, tmp_path: 
 # Finished
 
 
-@pytest.mark.parametrize("version", [pytest.param("2", marks=pytest.mark.slow), "3"])
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "version"),
     [
-        pytest.param("unpartitioned", marks=pytest.mark.slow),
-        pytest.param("by part", marks=pytest.mark.slow),
-        "by bucket",
+        ("by bucket", "3"),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in chosen(
+                [("unpartitioned", "2"), ("by part", "2")],
+                [one for one in product(SPECS, ("2", "3")) if one != ("by bucket", "3")],
+            )
+        ),
     ],
 )
 @pytest.mark.parametrize(

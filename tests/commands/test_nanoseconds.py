@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
+from support.tiers import chosen
 
 DAY = 86_400 * 10**9
 BEFORE_1970 = [-1, -999, -1000, -1001, -DAY - 1, -DAY, -3_600 * 10**9 - 1, -(10**18) - 7]
@@ -24,6 +26,8 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
     ">": operator.gt,
 }
+KINDS = ("parquet", "orc", "avro")
+DELETES = ("position", "equality", "copy-on-write")
 EVERYDAY = ("bucket(4, ts)", "day(ts)")
 SPECS = [
     one if one in EVERYDAY else pytest.param(one, marks=pytest.mark.slow)
@@ -75,8 +79,10 @@ def test_filters_find_the_rows_whatever_the_partitions_are(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
-@pytest.mark.parametrize("deletes", ["position", "equality", "copy-on-write"])
+@pytest.mark.parametrize(
+    ("kind", "deletes"),
+    chosen(list(zip(KINDS, DELETES, strict=True)), list(product(KINDS, DELETES))),
+)
 def test_a_time_is_a_key_and_survives_compaction_to_the_nanosecond(
     kind: str, deletes: str, lake: CommandLine, tmp_path: Path
 ) -> None:

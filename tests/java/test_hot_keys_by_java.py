@@ -26,7 +26,7 @@ def test_every_acknowledged_change_of_a_hot_key_is_there_once(
     seed: str,
 ) -> None:
     monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
-    ledger = race(tmp_path, java, operations=90, catalog=catalog, version=version, seed=seed)
+    ledger = race(tmp_path, java, operations=60, catalog=catalog, version=version, seed=seed)
 
     outcomes = {command.outcome for command in ledger.commands.values()}
     assert ledger.problems == []

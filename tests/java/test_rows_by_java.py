@@ -83,13 +83,13 @@ def test_java_reads_the_rows_that_lake_ingested_and_compacted(
     if PARTITIONINGS[partitioning]:
         options += ["--partition-by", str(PARTITIONINGS[partitioning])]
     java.sql(tmp_path / "w", "SELECT 1")
-    for number in range(6):
+    for number in range(3):
         source = tmp_path / f"{number}.parquet"
         pq.write_table(rows(40, number * 40), source)
         lake.ok("ingest", "db.t", source, "--create", *options)
     before = java.checksum(lake.warehouse, "db.t")
     whole = tmp_path / "all.parquet"
-    pq.write_table(rows(240), whole)
+    pq.write_table(rows(120), whole)
     lake.ok("ingest", "db.whole", whole, "--create")
 
     assert before == java.checksum(lake.warehouse, "db.whole")

@@ -182,6 +182,8 @@ def served(
         list(product(SERVED, _CHANGING)),
     ),
     indirect=["served"],
+    # Else the servers would start for each test.
+    scope="module",
 )
 def test_who_was_killed_around_a_change_of_a_served_table_is_ended_by_the_next_run(
     served: tuple[Place, Mortals], tmp_path: Path, name: str

@@ -21,7 +21,7 @@ QUICK = "quick"
 # A test with markers of several tiers is counted in the first one.
 OTHERS = ("slow", "cluster", "services", "java", "simulation", "spark")
 ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
-# Whether tests that kill a command, or let commands race, do so in all of their cases.
+# Whether tests of kills, races and combinations of options try all of their cases.
 EVERY_POINT = bool(os.environ.get("LAKE_EVERY_POINT"))
 # The properties of a report with the seconds of processor time of the test and of its processes, and those allowed.
 CPU_SECONDS, CPU_SECONDS_ALLOWED = "cpu_seconds", "cpu_seconds_allowed"

@@ -6,10 +6,12 @@ input, responses are lines on standard output. It never runs a command itself, s
 
 from __future__ import annotations
 
+import gc
 import importlib
 import itertools
 import json
 import os
+import pkgutil
 import shutil
 import signal
 import subprocess
@@ -29,7 +31,8 @@ from unittest.mock import patch
 
 from support.faults.store_time import store_time_of_commands
 
-from lake.cli.app import load_verb
+import lake.commands
+import lake.core
 from lake.core.base.clock import SystemClock
 from lake.core.io.storage.storage import Storage
 from lake.core.load.continuous import state
@@ -41,6 +44,11 @@ from lake.core.read.continuous.handover.state import StateStore
 BEFORE, AFTER = "before", "after"
 _TESTS = Path(__file__).parent.parent
 _STALLED_SECONDS = 300
+_SPARK = ("lake.core.engine.spark", "lake.core.engine.jvm")
+_LIBRARIES = (
+    *("lake.cli.main", "world.hooks", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"),
+    *("datafusion", "pyarrow.dataset", "pyarrow.parquet", "sqlalchemy.dialects.sqlite"),
+)
 
 
 @dataclass(frozen=True)
@@ -131,17 +139,23 @@ class Mortals:
 
 
 def serve() -> None:
-    for verb in ("clean", "manifests", "ingest", "compact", "expire", "replay", "scan"):
-        load_verb(verb)
-    for name in (
-        *("lake.cli.main", "pyiceberg.catalog.sql", "datafusion", "pyarrow.parquet"),
-        "lake.core.read.continuous.execute",
-        "lake.core.load.continuous.files.execute",
-    ):
-        importlib.import_module(name)
+    _import_all()
+    # A process then has these pages in common with its parent.
+    gc.freeze()
     asleep: dict[int, int] = {}
     for line in sys.stdin:
         print(json.dumps(_answer(json.loads(line), asleep)), flush=True)
+
+
+def _import_all() -> None:
+    """Import what commands import when they run: each process would do it again, for most of its time."""
+    for package in (lake.core, lake.commands):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            # Nothing here runs on Spark.
+            if not module.name.startswith(_SPARK):
+                importlib.import_module(module.name)
+    for name in _LIBRARIES:
+        importlib.import_module(name)
 
 
 def _answer(request: dict[str, Any], asleep: dict[int, int]) -> dict[str, Any]:

@@ -28,6 +28,9 @@ _UID = "lab-sink"
 # Flink's own way with the module system, as its start scripts have it.
 _OPENED = ("java.lang", "java.lang.reflect", "java.nio", "java.util", "java.util.concurrent")
 
+# Jobs of a few rows: the better of Java's two compilers takes longer than they do.
+_SHORT_JOBS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -88,7 +91,9 @@ class FlinkPeer(PeerProcess):
     def __init__(self) -> None:
         """Start the process; it answers when its Flink is up."""
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]
-        super().__init__(["java", "-Xmx1g", *opened, "-cp", classpath(), "FlinkPeer"], "{")
+        super().__init__(
+            ["java", "-Xmx1g", *_SHORT_JOBS, *opened, "-cp", classpath(), "FlinkPeer"], "{"
+        )
 
     def run(
         self, job: Job, *steps: tuple[str, ...], restore: Path | str | None = None

@@ -38,6 +38,14 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lake-t
 CATALOG = "lake"
 HADOOP_CATALOG = "folders"
 
+# Statements on a few rows: most of their time is Java's compilation of code that runs once, and tasks without rows.
+_SHORT_STATEMENTS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 def missing() -> str | None:
     """Return what the peer lacks on this machine, or None."""
@@ -121,8 +129,12 @@ def hadoop_conf(warehouse: str) -> dict[str, str]:
     }
 
 
-def session(warehouse: str | None = None, storage: Mapping[str, str] | None = None) -> Any:
-    """Start a Spark with Iceberg's extensions."""
+def session(
+    warehouse: str | None = None,
+    storage: Mapping[str, str] | None = None,
+    more: Mapping[str, str] | None = None,
+) -> Any:
+    """Start a Spark with Iceberg's extensions, and with ``more`` settings."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -139,7 +151,7 @@ def session(warehouse: str | None = None, storage: Mapping[str, str] | None = No
         )
     )
     conf = catalog_conf(CATALOG, warehouse, storage) if warehouse else {}
-    for key, value in conf.items():
+    for key, value in {**conf, **(more or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -350,7 +362,7 @@ def _named(statement: str) -> str:
 
 def serve() -> None:
     """Answer requests until standard input ends."""
-    first = session()
+    first = session(more=_SHORT_STATEMENTS)
     sessions: dict[str, Any] = {}
     for line in sys.stdin:
         request = json.loads(line)

@@ -103,6 +103,65 @@ def own() -> Iterator[SparkEngine]:
     engine.stop()
 
 
+@pytest.fixture(scope="module")
+def lasting(archived: Path) -> Iterator[SparkEngine]:
+    """A Spark for the tests after which it runs on; a process has one at a time, so they come first."""
+    engine = SparkEngine(Settings(master="local[2]"))
+    yield engine
+    engine.stop()
+
+
+def test_a_start_uses_the_archive_that_was_made(lasting: SparkEngine, archived: Path) -> None:
+    assert sorted(path.suffix for path in archived.iterdir()) == [".jsa", ".jsa", ".lock"]
+
+    echo(lasting)
+
+    # The JVM has mapped them: it took them for fitting ones.
+    maps = Path(f"/proc/{jvm_of(lasting).process.pid}/maps").read_text()
+    assert all(str(path) in maps for path in archived.glob("*.jsa"))
+
+
+def test_a_worker_that_dies_is_an_error_of_the_engine(lasting: SparkEngine) -> None:
+    with pytest.raises(EngineError, match="lost a task") as caught:
+        list(lasting.run([Task({})], drill.die, storage=Storage()))
+
+    assert "memory" in (caught.value.hint or "")
+    echo(lasting)
+
+
+def test_a_signals_exception_comes_through_while_waiting(lasting: SparkEngine) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    echo(lasting)
+    waiting = lasting.run([Task({"file": "/never"})], drill.wait_for, storage=Storage())
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(waiting)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    echo(lasting)
+
+
+def test_a_stop_while_waiting_for_results_is_felt_and_spark_can_start_again(
+    lasting: SparkEngine,
+) -> None:
+    results = lasting.run([Task({"n": 0})], drill.twice, storage=Storage())
+    next(results)
+    waiting = lasting.run([Task({"file": "/never"})], drill.wait_for, storage=Storage())
+    threading.Timer(1, lasting.stop).start()
+
+    with pytest.raises(EngineError, match="stopped"):
+        next(waiting)
+
+    second = SparkEngine(Settings(master="local[1]"))
+    echo(second)
+    second.stop()
+
+
 def test_stop_leaves_no_process_and_no_file_and_no_more_writing(
     own: SparkEngine, tmp_path: Path
 ) -> None:
@@ -138,24 +197,6 @@ def test_stop_during_the_start_leaves_no_process(own: SparkEngine) -> None:
 
     assert not processes_of(session)
     assert not launch.folder.exists()
-
-
-def test_a_process_can_start_spark_again(own: SparkEngine) -> None:
-    echo(own)
-    own.stop()
-    second = SparkEngine(Settings(master="local[1]"))
-
-    echo(second)
-
-    second.stop()
-
-
-def test_a_worker_that_dies_is_an_error_of_the_engine(own: SparkEngine) -> None:
-    with pytest.raises(EngineError, match="lost a task") as caught:
-        list(own.run([Task({})], drill.die, storage=Storage()))
-
-    assert "memory" in (caught.value.hint or "")
-    echo(own)
 
 
 def test_an_attempt_that_was_lost_is_noticed(tmp_path: Path) -> None:
@@ -259,33 +300,6 @@ def test_nothing_survives_a_driver_that_is_killed(tmp_path: Path) -> None:
     driver.wait()
     driver.stdout.close()
     until(lambda: not processes_of(session))
-
-
-def test_a_stop_while_waiting_for_results_is_felt(own: SparkEngine) -> None:
-    results = own.run([Task({"n": 0})], drill.twice, storage=Storage())
-    next(results)
-    waiting = own.run([Task({"file": "/never"})], drill.wait_for, storage=Storage())
-    threading.Timer(1, own.stop).start()
-
-    with pytest.raises(EngineError, match="stopped"):
-        next(waiting)
-
-
-def test_a_signals_exception_comes_through_while_waiting(own: SparkEngine) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    echo(own)
-    waiting = own.run([Task({"file": "/never"})], drill.wait_for, storage=Storage())
-    threading.Timer(1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            next(waiting)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-    echo(own)
 
 
 @pytest.mark.slow
@@ -458,16 +472,6 @@ def test_an_archive_that_breaks_the_start_is_removed(
     echo(own)
 
     assert not archive.path.exists()
-
-
-def test_a_start_uses_the_archive_that_was_made(own: SparkEngine, archived: Path) -> None:
-    assert sorted(path.suffix for path in archived.iterdir()) == [".jsa", ".jsa", ".lock"]
-
-    echo(own)
-
-    # The JVM has mapped them: it took them for fitting ones.
-    maps = Path(f"/proc/{jvm_of(own).process.pid}/maps").read_text()
-    assert all(str(path) in maps for path in archived.glob("*.jsa"))
 
 
 def _command(engine: SparkEngine) -> list[str]:
