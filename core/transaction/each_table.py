@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from lake.core.base.errors import (
+    EngineError,
     InvalidRequestError,
     LakeError,
     NotATableError,
@@ -129,6 +130,9 @@ class _Run:
 
     def failed(self, name: str, error: LakeError, seconds: float) -> None:
         self._statuses.add(Status.PARTIAL)
+        if isinstance(error, EngineError):
+            # Its process may have ended; the next table starts another one.
+            self._session.close()
         self._add(name, error, seconds)
         self._ended(name, error)
 

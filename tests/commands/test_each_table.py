@@ -13,8 +13,9 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 
-from lake.core.base.errors import StorageError
+from lake.core.base.errors import EngineError, StorageError
 from lake.core.engine import selection
+from lake.core.engine.inline import InlineEngine
 from lake.core.table.catalogs import names
 from lake.core.transaction import each_table
 
@@ -292,3 +293,21 @@ def test_one_engine_works_on_all_tables(lake: CommandLine, monkeypatch: pytest.M
     lake.ok(*COMPACT)
 
     assert len(engines) == 1
+
+
+def test_an_engine_that_breaks_is_replaced_for_the_next_table(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(InlineEngine):
+        def run(self, *_arguments: Any, **_options: Any) -> Any:
+            raise EngineError("the JVM has ended")
+
+    engines: list[InlineEngine] = [Broken(), InlineEngine()]
+    monkeypatch.setattr(selection, "choose_engine", lambda *_: engines.pop(0))
+
+    result = lake("--json", *COMPACT)
+
+    assert (result.exit_code, engines) == (6, [])
+    rows = by_table(result.json())
+    assert [rows[name]["status"] for name in NAMES] == ["failed", "done", "done"]
+    assert rows["db.a"]["error"]["message"] == "the JVM has ended"
