@@ -329,6 +329,28 @@ def test_a_finished_run_is_never_loaded_again(table: CommandLine, tmp_path: Path
     assert len(table.scanned()) == 4
 
 
+@pytest.mark.parametrize(
+    "mode",
+    [("--overwrite",), ("--overwrite-where", "part = 'a'"), ("--replace-partitions",)],
+    ids=lambda mode: mode[0],
+)
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["", "dry"])
+def test_a_load_that_replaces_rows_does_not_finish_a_staged_append(
+    table: CommandLine, tmp_path: Path, mode: tuple[str, ...], dry: tuple[str, ...]
+) -> None:
+    path = source(tmp_path, APPEND)
+    table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN)
+    before = files_below(table.warehouse)
+
+    result = table("--json", "ingest", "db.t", path, *mode, *dry, "--run-id", RUN)
+
+    assert (result.exit_code, result.json()["error"]["kind"]) == (3, "refused")
+    assert "its rows replace no others" in result.json()["error"]["message"]
+    assert files_below(table.warehouse) == before
+    table.ok("ingest", "db.t", path, "--run-id", RUN)
+    assert [row["id"] for row in table.rows(by="id")] == [1, 7, 8, 9]
+
+
 def test_a_dry_run_of_a_staged_run_changes_nothing(table: CommandLine, tmp_path: Path) -> None:
     path = source(tmp_path, APPEND)
     table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN)

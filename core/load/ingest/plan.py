@@ -97,7 +97,7 @@ from lake.core.transaction.commit.guards import earlier_run
 from lake.core.transaction.commit.preconditions import check_commits, require_writable
 from lake.core.transaction.removals import Removals, removals_of
 from lake.core.transaction.session import Session
-from lake.core.transaction.staging.claims import expired_base, find_staged_run
+from lake.core.transaction.staging.claims import discarding, expired_base, find_staged_run
 from lake.core.transaction.staging.staged_run import StagedRun, shown_run
 
 if TYPE_CHECKING:
@@ -360,7 +360,18 @@ def _earlier(session: Session, table: Table, request: LoadRequest) -> EarlierRun
     run = _lying_there(session, table, request)
     if run is not None and request.epoch is not None and not already:
         run = _with_expiry(table, branch, run)
+    if run is not None and request.epoch is None and not already:
+        _refuse_append(request.options, run)
     return EarlierRun(already=already, run=run)
+
+
+def _refuse_append(options: IngestOptions, run: StagedRun) -> None:
+    """Refuse to finish a run that adds rows by a load that replaces rows: no load of that kind leaves a run."""
+    if options.mode in REPLACING and run.problem is None:
+        raise RefusedError(
+            f"{shown_run(run.marks.name)} was written before, and its rows replace no others",
+            hint=f"commit it with lake replay, or {discarding(run.marks.name)}; or choose another {Option.RUN_ID}",
+        )
 
 
 def _with_expiry(table: Table, branch: str, run: StagedRun) -> StagedRun:
