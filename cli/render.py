@@ -21,6 +21,7 @@ from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.core.base.clock import Clock
 from lake.core.base.errors import LakeError, ReportedError
+from lake.core.base.facts import EachTableResult, Facts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.plain import base64_text
 from lake.core.base.redaction import one_line
@@ -210,7 +211,7 @@ class Renderer:
         else:
             for warning in warning_lines:
                 messages.warning(warning)
-        done = self._redact(_counts(error.result.values()))
+        done = self._redact(_counts(error.result))
         messages.error(
             message, {"operation id": error.operation_id, "done before": done, "hint": hint}
         )
@@ -317,9 +318,11 @@ def _tables(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [item for item in facts.get("tables") or () if "error" in item]
 
 
-def _counts(result: Mapping[str, Any]) -> str:
+def _counts(result: Facts) -> str:
     """Return the counts of what was done as one line; the rest of a result is for scripts."""
-    shown = {key: value for key, value in result.items() if key in _DONE and value}
+    shown = {key: value for key, value in result.values().items() if key in _DONE and value}
+    if isinstance(result, EachTableResult):
+        shown["tables"] = sum(row.error is None for row in result.tables)
     return one_line(
         ", ".join(
             f"{key.replace('_', ' ')} {report_cells(key, [value])[0]}"

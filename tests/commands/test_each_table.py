@@ -229,6 +229,7 @@ def test_a_stop_after_the_commit_of_one_table_leaves_the_next_one(
     document = result.json()
     assert document["error"]["kind"] == "stopped"
     assert list(by_table(document)) == ["db.a"]
+    assert "done before: tables 1" in result.stderr
     assert [files_of(lake, name) for name in NAMES] == [1, 2, 2]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from lake.core.base.interrupts import uninterrupted
 from lake.core.io.storage.storage import MAX_METADATA_BYTES, Storage
 
 _THREADS = 16
@@ -53,8 +54,10 @@ class WriteBehind(Storage):
             self.settle()
         content = bytes(data)
         self._bytes += len(content)
-        future = self._pool.submit(self._storage.write, location, content, durable=durable)
-        self._pending[location] = (future, content)
+        # A stop between the two lines would leave a write that nothing waits for: its file would stay.
+        with uninterrupted():
+            future = self._pool.submit(self._storage.write, location, content, durable=durable)
+            self._pending[location] = (future, content)
 
     def settle(self) -> None:
         """Wait until all files are written.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from support.faults.memory_storage import MemoryStorage
 from support.tables.iceberg_tables import files_below, ids_in, make_table, open_session, write_file
 
-from lake.core.base.errors import NotAuthorisedError, NotFoundError
+from lake.core.base.errors import NotAuthorisedError, NotFoundError, StoppedError
 from lake.core.io.storage import background_writer
 from lake.core.io.storage.background_writer import WriteBehind
 from lake.core.io.storage.storage import Storage
@@ -81,6 +84,34 @@ def test_after_giving_up_nothing_is_written_any_more() -> None:
 
     assert set(slow.files) == written == {"old", *slow.begun}
     assert len(written) < 41
+
+
+def test_a_stop_while_a_write_begins_leaves_no_write_that_nothing_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(number: int, _frame: object) -> None:
+        raise StoppedError(number)
+
+    def begun(*arguments: Any, **options: Any) -> Future[None]:
+        future = submit(*arguments, **options)
+        signal.raise_signal(signal.SIGTERM)
+        return future
+
+    slow = Gated()
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with WriteBehind(slow) as storage:
+            submit = storage._pool.submit
+            monkeypatch.setattr(storage._pool, "submit", begun)
+            threading.Timer(0.2, slow.gate.set).start()
+            with pytest.raises(StoppedError):
+                storage.write("new", b"x")
+            storage.give_up()
+            written = set(slow.files)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert set(slow.files) == written
 
 
 def test_an_error_in_the_block_is_not_hidden_by_a_write_that_fails() -> None:
