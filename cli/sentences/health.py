@@ -16,7 +16,8 @@ _LISTING = "deletes"
 
 def sentence(outcome: Outcome) -> str:
     """Return how many tables have each grade."""
-    tables = HealthResult.of(outcome.result).tables
+    result = HealthResult.of(outcome.result)
+    tables = result.tables
     text = listed(sum(row.table is not None for row in tables), "table")
     counts = Counter(row.grade for row in tables if row.error is None)
     grades = [f"{counts[grade]:,} {grade}" for grade in _GRADES if counts[grade]]
@@ -24,7 +25,9 @@ def sentence(outcome: Outcome) -> str:
     if grades:
         text += f": {', '.join(grades)}"
     failed = sum(row.error is not None for row in tables)
-    return f"{text}; {failed:,} could not be read" if failed else text
+    if failed:
+        text += f"; {failed:,} could not be read"
+    return f"{text}; not looked for: {', '.join(result.not_looked_at)}" if tables else text
 
 
 def next_step(outcome: Outcome, line: Line) -> str | None:

@@ -238,7 +238,7 @@ def test_a_table_that_forbids_expiration_has_a_grade_and_the_reason(lake: Comman
     (kept,), (odd,) = rows["db.kept"]["unknown"], rows["db.odd"]["unknown"]
     assert (rows["db.kept"]["grade"], "gc.enabled is false" in kept) == ("good", True)
     assert (rows["db.odd"]["grade"], "history.expire.max-snapshot-age-ms" in odd) == ("good", True)
-    assert "gc.enabled is false" in lake("health").stderr
+    assert "gc.enabled is false" in lake("health", "--explain").stderr
 
 
 def _metadata_file(lake: CommandLine, name: str) -> Path:

@@ -98,7 +98,7 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
         status=_status(rows, options.fail_on),
         result=result,
         details=[] if is_streamed else [*shown_rows, *(view_details(view) if view else ())],
-        notes=notes(result),
+        notes=notes(result, explain=options.explain),
     )
 
 

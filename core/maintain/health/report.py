@@ -52,17 +52,15 @@ def _explained(tables: Sequence[HealthFacts]) -> list[list[str | None]]:
     return [[row.table, *line] for row in tables if row.error is None for line in explained(row)]
 
 
-def notes(result: HealthResult) -> list[str]:
-    """Return why tables could not be read, what is not known of others, and what was not looked at."""
+def notes(result: HealthResult, *, explain: bool) -> list[str]:
+    """Return why tables could not be read or graded and, if asked for, what is not known of others."""
     found = []
     for row in result.tables:
         if row.error is not None:
             hint = f" ({row.error.hint})" if row.error.hint else ""
             found.append(f"{row.table or row.namespace}: {row.error.message}{hint}")
-        elif row.unknown:
+        elif row.unknown and (explain or row.grade is None):
             found.append(f"{row.table}: not known: {', '.join(row.unknown)}")
-    if result.tables:
-        found.append(f"not looked for: {', '.join(result.not_looked_at)}")
     return found
 
 
