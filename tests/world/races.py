@@ -16,7 +16,13 @@ from typing import Any
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 
-from lake.core.base.errors import CommitConflictError, LakeError, NotFoundError, RefusedError
+from lake.core.base.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    LakeError,
+    NotFoundError,
+    RefusedError,
+)
 from lake.core.base.outcome import Outcome
 from lake.core.table.flink.commits import LAKE_OPERATOR_ID
 from lake.core.transaction.commit.operations import AppendFiles, RowDelta
@@ -582,6 +588,8 @@ class Races:
                 done = COMMANDS[command].run(world)
                 if isinstance(done, LakeError) and not entries.is_there(world):
                     known = isinstance(done, _WITHOUT_TABLE) or command in ENTRIES
+                    # After a change of the table, a commit is tried again before the table is found to be another.
+                    known |= isinstance(done, CommitUnknownError) and world.is_replaced
                     assert known, f"{command} without its table: {done!r}"
                 if not moment.came:
                     moment.now()

@@ -37,3 +37,5 @@ def test_a_table_that_is_dropped_renamed_or_registered_meanwhile_is_not_changed(
     commands = [race for race in mine if race[1] not in ENTRIES and race[3][0] in OTHER_ENTRIES]
     for _, command, phase, others in (*entries[::2], *commands[::31]):
         races.race(command, phase, others)
+    for command in ("compact", "expire partitions"):
+        races.race(command, "before commit", ("tag", "purge", "another table"))
