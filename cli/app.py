@@ -106,7 +106,7 @@ class State:
         table_ended: prints how a command that works on several tables ended for one of them.
         note: prints at once what must be known if the process is killed, and its facts.
         ignore_stops: called when stop signals must no longer interrupt the command.
-        heed_stops: called when they may interrupt it again, because it goes on with another table.
+        accept_stops: called when they may interrupt it again, because it goes on with another table.
     """
 
     open_session: OpenSession
@@ -125,7 +125,7 @@ class State:
     settings: Settings | None = None
     before_verb: Callable[[], None] = lambda: None
     ignore_stops: Callable[[], None] = lambda: None
-    heed_stops: Callable[[], None] = lambda: None
+    accept_stops: Callable[[], None] = lambda: None
     on_commit: Sequence[str] = ()
     landed: Callable[[Outcome], None] = lambda _: None
     has_reported: bool = False
@@ -151,7 +151,7 @@ class State:
             )
             # The first phase of each command; others replace it while they last.
             self.opened.progress.show(Meter("reading metadata"))
-            self.opened.interrupts = Interrupts(self.ignore_stops, self.heed_stops)
+            self.opened.interrupts = Interrupts(self.ignore_stops, self.accept_stops)
             for key in filter(is_secret, settings.spark_conf):
                 self.opened.warn(
                     f"{key} is visible in this machine's list of processes: "
@@ -195,6 +195,11 @@ class State:
     def begin_table(self, table: str, branch: str | None) -> None:
         """Begin with the next table of a command that works on several."""
         self.table, self.branch, self.has_reported = table, branch, False
+
+    def hide_progress(self) -> None:
+        """Remove the progress display, which would be in the way of a message; the next phase shows it again."""
+        if self.opened is not None and sys.stderr.isatty():
+            self.opened.progress.show(None)
 
     def close(self) -> None:
         """Stop everything that the session started. May be called twice."""

@@ -117,7 +117,7 @@ def _work(
     line: CommandLine, state: State, handlers: SignalHandlers, early: Sequence[int]
 ) -> _Ending:
     """Run the command and close its session. Exceptions are returned, not raised."""
-    state.ignore_stops, state.heed_stops = handlers.ignore, handlers.heed
+    state.ignore_stops, state.accept_stops = handlers.ignore, handlers.accept
     try:
         try:
             handlers.replay_early(early)
@@ -290,8 +290,7 @@ def _table_ended(state: State, renderer: Renderer, table: str, ending: Outcome |
         ending = _named(ending, state)
         if not state.has_reported:
             _report(state, renderer, ending)
-    if state.opened is not None and sys.stderr.isatty():
-        state.opened.progress.show(None)
+    state.hide_progress()
     renderer.table(
         ending, command=state.command, table=table, quiet=state.quiet, display=state.display
     )
@@ -299,8 +298,7 @@ def _table_ended(state: State, renderer: Renderer, table: str, ending: Outcome |
 
 def _note(state: State, renderer: Renderer, text: str, facts: Mapping[str, str]) -> None:
     """Print at once what must be known if the process is killed: it prints nothing then."""
-    if state.opened is not None and sys.stderr.isatty():
-        state.opened.progress.show(None)
+    state.hide_progress()
     renderer.note(text, facts, command=state.command, table=state.table, display=state.display)
 
 
@@ -309,9 +307,7 @@ def _announce(state: State, renderer: Renderer, text: str) -> None:
     if renderer.as_json:
         return
     state.announced.add(text)
-    if state.opened is not None and sys.stderr.isatty():
-        # The line of the progress display would be in the way; the next phase shows it again.
-        state.opened.progress.show(None)
+    state.hide_progress()
     renderer.warning(text, command=state.command, table=state.table, display=state.display)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,7 +55,7 @@ def health(
         prometheus=prometheus,
         output=_output(context, target),
     )
-    return health_of(session_of(context), _patterns(patterns), options)
+    return health_of(session_of(context), tuple(dict.fromkeys(patterns or ())), options)
 
 
 def _output(context: typer.Context, target: OutputOptions) -> Output | None:
@@ -65,7 +64,3 @@ def _output(context: typer.Context, target: OutputOptions) -> Output | None:
         require("--output", target)
         return None
     return output_of(context, target)
-
-
-def _patterns(given: Sequence[str] | None) -> Sequence[str]:
-    return tuple(dict.fromkeys(given or ()))

@@ -67,7 +67,7 @@ class SignalHandlers:
         """Ignore further signals, because the command's work is done."""
         self._working = False
 
-    def heed(self) -> None:
+    def accept(self) -> None:
         """Let signals stop the command again; one that was ignored stops it now.
 
         Raises:

@@ -22,16 +22,16 @@ class Interrupts:
 
     Args:
         ignore_stops: is called when the command's last commit succeeded; stops that come later have no effect.
-        heed_stops: is called before the next one of several commands; raises a stop that had no effect.
+        accept_stops: is called before the next one of several commands; raises a stop that had no effect.
     """
 
     def __init__(
         self,
         ignore_stops: Callable[[], None] = _nothing,
-        heed_stops: Callable[[], None] = _nothing,
+        accept_stops: Callable[[], None] = _nothing,
     ) -> None:
         self._ignore_stops = ignore_stops
-        self._heed_stops = heed_stops
+        self._accept_stops = accept_stops
         self._last = False
         self._continues = False
         self._is_recorded = False
@@ -99,7 +99,7 @@ class Interrupts:
             StoppedError: a stop signal came too late to stop the command before.
         """
         self.release()
-        self._heed_stops()
+        self._accept_stops()
         self.checkpoint()
 
     def checkpoint(self) -> None:

@@ -36,6 +36,20 @@ class Costs:
     equality_row: float
     noticed: float
 
+    def planning_seconds(
+        self, metadata_bytes: float, manifests: float, manifest_bytes: float
+    ) -> float:
+        """Return what the metadata file, the manifest list and manifests cost."""
+        opened = (1 + manifests) * self.manifest
+        return metadata_bytes * self.metadata_byte + opened + manifest_bytes * self.manifest_byte
+
+    def delete_seconds(
+        self, files: float, size: float, position_rows: float, equality_rows: float
+    ) -> float:
+        """Return what delete files of some bytes cost, with their positions and keys."""
+        read = files * self.file + size * self.data_byte
+        return read + position_rows * self.position_row + equality_rows * self.equality_row
+
 
 # The number of requests for a file: its footer and its columns.
 REQUESTS_PER_FILE = 2

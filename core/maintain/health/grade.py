@@ -43,15 +43,14 @@ class _Parts:
     equality_rows: float = 0
 
     def seconds(self, costs: Costs) -> float:
+        deletes = costs.delete_seconds(
+            self.delete_files, self.delete_bytes, self.position_rows, self.equality_rows
+        )
         return (
-            self.metadata_bytes * costs.metadata_byte
-            # One more for the manifest list.
-            + (1 + self.manifests) * costs.manifest
-            + self.manifest_bytes * costs.manifest_byte
-            + (self.files + self.delete_files) * costs.file
-            + (self.bytes + self.delete_bytes) * costs.data_byte
-            + self.position_rows * costs.position_row
-            + self.equality_rows * costs.equality_row
+            costs.planning_seconds(self.metadata_bytes, self.manifests, self.manifest_bytes)
+            + self.files * costs.file
+            + self.bytes * costs.data_byte
+            + deletes
         )
 
     @property
@@ -125,11 +124,10 @@ def _compared(now: _Parts, ideal: _Parts, costs: Costs) -> ScanFacts:
 def _whole(found: Survey, history: History) -> tuple[_Parts, _Parts]:
     sizes, deletes = found.sizes, found.deletes
     metadata = history.metadata_bytes or 0
-    manifest_bytes = sum(group.size for group in found.groups)
     now = _Parts(
         metadata_bytes=metadata,
-        manifests=sum(len(group.paths) for group in found.groups),
-        manifest_bytes=manifest_bytes,
+        manifests=found.live_manifests,
+        manifest_bytes=found.manifest_bytes,
         files=len(sizes),
         bytes=int(sizes.sum()),
         delete_files=deletes.files,
@@ -137,14 +135,14 @@ def _whole(found: Survey, history: History) -> tuple[_Parts, _Parts]:
         position_rows=deletes.position_rows,
         equality_rows=deletes.equality_rows,
     )
-    files = _ideal_files(found)
+    files = int(found.ideal_files.sum())
     # Entries of fewer files take fewer bytes; manifests of deletes are not needed.
     share = files / max(len(sizes) + deletes.files, 1)
     data = [group for group in found.groups if group.content == DATA]
     ideal = _Parts(
         metadata_bytes=metadata - history.removed_bytes,
         manifests=sum(max(group.after * share, 1) for group in data),
-        manifest_bytes=manifest_bytes * share,
+        manifest_bytes=found.manifest_bytes * share,
         files=files,
         bytes=int(sizes.sum()),
     )
@@ -181,12 +179,6 @@ def _per_partition(group: ManifestGroup) -> tuple[float, float]:
     if known is None or known.before is None or known.after is None:
         return len(group.paths), group.after
     return known.before, known.after
-
-
-def _ideal_files(found: Survey) -> int:
-    totals = np.zeros(found.partition_count, np.int64)
-    np.add.at(totals, found.partitions, found.sizes)
-    return int(np.maximum(-(-totals // found.options.target_size), 1).sum())
 
 
 def _forecast(
@@ -235,11 +227,8 @@ def _compaction(
 
 def _delete_seconds(found: Survey, costs: Costs) -> float:
     deletes = found.deletes
-    return (
-        deletes.files * costs.file
-        + deletes.bytes * costs.data_byte
-        + deletes.position_rows * costs.position_row
-        + deletes.equality_rows * costs.equality_row
+    return costs.delete_seconds(
+        deletes.files, deletes.bytes, deletes.position_rows, deletes.equality_rows
     )
 
 

@@ -83,7 +83,6 @@ class Survey:
         partitions: a number for the partition of each of them, from 0 on.
         options: what a compaction without options would use.
         grouping: what it would rewrite.
-        listed: the manifests that have live files.
         manifests: the number of all manifests.
         groups: the manifests with live files, by spec and content.
         deletes: the live delete files.
@@ -95,7 +94,6 @@ class Survey:
     partitions: Int64s
     options: CompactionOptions
     grouping: Grouping
-    listed: pa.Table
     manifests: int
     groups: Sequence[ManifestGroup]
     deletes: Deletes
@@ -104,6 +102,28 @@ class Survey:
     def partition_count(self) -> int:
         """The number of partitions with data files."""
         return int(self.partitions.max()) + 1 if len(self.partitions) else 0
+
+    @property
+    def partition_bytes(self) -> Int64s:
+        """The bytes of the data files of each partition."""
+        totals = np.zeros(self.partition_count, np.int64)
+        np.add.at(totals, self.partitions, self.sizes)
+        return totals
+
+    @property
+    def ideal_files(self) -> Int64s:
+        """The fewest files of the target size that could contain the bytes of each partition."""
+        return np.maximum(-(-self.partition_bytes // self.options.target_size), 1)
+
+    @property
+    def live_manifests(self) -> int:
+        """The number of manifests with live files."""
+        return sum(len(group.paths) for group in self.groups)
+
+    @property
+    def manifest_bytes(self) -> int:
+        """The bytes of the manifests with live files."""
+        return sum(group.size for group in self.groups)
 
     @property
     def rows(self) -> int:
@@ -158,7 +178,6 @@ def survey(table: Table, *, most_entries: int | None = MOST_ENTRIES) -> Survey |
             partitions=none,
             options=options,
             grouping=Grouping([], 0, {}),
-            listed=pa.table({}),
             manifests=0,
             groups=(),
             deletes=Deletes(),
@@ -193,7 +212,6 @@ def survey(table: Table, *, most_entries: int | None = MOST_ENTRIES) -> Survey |
         partitions=_partitions(by_spec),
         options=options,
         grouping=choose_files(table, found, options, table.spec),
-        listed=live,
         manifests=listed.num_rows,
         groups=_groups(found, live),
         deletes=_deletes(found),

@@ -72,9 +72,7 @@ def _worst(found: Survey) -> list[PartitionHealthFacts]:
     files, small = (np.zeros(count, np.int64) for _ in range(2))
     np.add.at(files, found.partitions, 1)
     np.add.at(small, found.partitions, found.small)
-    totals = np.zeros(count, np.int64)
-    np.add.at(totals, found.partitions, found.sizes)
-    ideal = np.maximum(-(-totals // found.options.target_size), 1)
+    totals, ideal = found.partition_bytes, found.ideal_files
     worst = np.argsort(ideal - files, kind="stable")[:_WORST]
     names = _names(found, {int(place) for place in worst})
     return [
@@ -182,10 +180,8 @@ def _layout(found: Survey, metadata_bytes: int | None, costs: Costs) -> LayoutFa
         for entries in by_spec.values():
             same = pc.fill_null(pc.equal(entries["sort_order_id"], order), fill_value=False)
             old_orders += entries.num_rows - int(pc.sum(same).as_py() or 0)
-    manifests = sum(len(group.paths) for group in found.groups)
-    size = sum(group.size for group in found.groups)
-    seconds = (metadata_bytes or 0) * costs.metadata_byte
-    seconds += (1 + manifests) * costs.manifest + size * costs.manifest_byte
+    size = found.manifest_bytes
+    seconds = costs.planning_seconds(metadata_bytes or 0, found.live_manifests, size)
     spreads = [group.clustering.before for group in found.groups if group.clustering]
     known = [spread for spread in spreads if spread is not None]
     return LayoutFacts(
