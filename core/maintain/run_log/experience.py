@@ -1,0 +1,107 @@
+"""What earlier entries say about an action on a table: when it was done last, and whether to wait before the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lake.core.base.outcome import Status
+from lake.core.maintain.run_log.entries import Entry, Measures
+
+# So many failures in a row may be bad luck; after that the waits double.
+PATIENCE = 3
+_FIRST_WAIT_MS, _LONGEST_WAIT_MS = 15 * 60_000, 24 * 3_600_000
+_MOST_DOUBLINGS = 16
+# An action that read data and saved nothing is repeated after this time.
+_COOL_DOWN_MS = 24 * 3_600_000
+_ENDED = frozenset({Status.DONE, Status.NOTHING_TO_DO, Status.PARTIAL})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experience:
+    """What is known of an action on a table.
+
+    Args:
+        done_ms: when it ended last without an error, in ms since 1970; None if it never did.
+        failures: how many times in a row it failed.
+        wait_until_ms: the time before which it is not tried again; None for now.
+        reason: why.
+    """
+
+    done_ms: int | None = None
+    failures: int = 0
+    wait_until_ms: int | None = None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Experiences:
+    """The experience of all actions, by the UUID of the table and the action.
+
+    Args:
+        entries: the log, the oldest entry first. Those with a time after `now_ms` do not count: a clock was wrong.
+        now_ms: the time.
+    """
+
+    entries: Sequence[Entry]
+    now_ms: int
+    _by_action: dict[tuple[str, str], list[Entry]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for entry in self.entries:
+            if entry.at_ms <= self.now_ms:
+                self._by_action.setdefault((entry.table_uuid, entry.action), []).append(entry)
+
+    def of(self, table_uuid: str, action: str) -> Experience:
+        """Return the experience of an action on a table."""
+        entries = self._by_action.get((table_uuid, action), [])
+        done = [entry for entry in entries if entry.error is None and entry.status in _ENDED]
+        done_ms = done[-1].at_ms if done else None
+        failures = 0
+        for entry in reversed(entries):
+            if not entry.is_failure:
+                break
+            failures += 1
+        if failures >= PATIENCE:
+            doublings = min(failures - PATIENCE, _MOST_DOUBLINGS)
+            wait = min(_FIRST_WAIT_MS * 2**doublings, _LONGEST_WAIT_MS)
+            return Experience(
+                done_ms=done_ms,
+                failures=failures,
+                wait_until_ms=entries[-1].at_ms + wait,
+                reason=f"it failed {failures:,} times in a row",
+            )
+        if not failures and done and bought_nothing(done[-1]):
+            return Experience(
+                done_ms=done_ms,
+                wait_until_ms=done[-1].at_ms + _COOL_DOWN_MS,
+                reason="it saved nothing last time",
+            )
+        return Experience(done_ms=done_ms, failures=failures)
+
+
+def bought_nothing(entry: Entry) -> bool:
+    """Whether an action read data files to rewrite them, and a scan costs as much as before."""
+    if not entry.bytes or entry.error is not None:
+        return False
+    gain = saved_seconds(entry)
+    return gain is not None and gain <= 0
+
+
+def saved_seconds(entry: Entry) -> float | None:
+    """Return the seconds that a scan takes less than before, of a full scan or of one partition; None if unknown."""
+    if entry.before is None or entry.after is None:
+        return None
+    gains = [
+        before - after
+        for before, after in (_pair(entry.before, entry.after, name) for name in _SCANS)
+        if before is not None and after is not None
+    ]
+    return max(gains, default=None)
+
+
+_SCANS = ("scan_seconds", "partition_scan_seconds")
+
+
+def _pair(before: Measures, after: Measures, name: str) -> tuple[float | None, float | None]:
+    return getattr(before, name), getattr(after, name)
