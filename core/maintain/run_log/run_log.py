@@ -30,7 +30,7 @@ def default_path() -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRuns:
-    """The entries at the end of a log, in the order in which they were written, and the lines that are not entries."""
+    """The entries at the end of a log, the oldest first, and the number of lines that are not entries."""
 
     entries: Sequence[Entry] = ()
     unreadable: int = 0
