@@ -71,6 +71,7 @@ VERBS = {
     "rename": "Rename a table; its files stay where they are.",
     "register": "Add a table to the catalog by its metadata file.",
     "drop": "Drop a table; its files stay unless they are purged.",
+    "maintain": "Give each table the maintenance it needs.",
     "compact": "Rewrite small files into large ones; no row changes.",
     "expire": "Remove old snapshots and the files only they use.",
     "clean": "Find, move or delete files that no snapshot references.",
@@ -104,6 +105,7 @@ class State:
         announce: prints a warning when it occurs.
         announced: the warnings that were printed.
         table_ended: prints how a command that works on several tables ended for one of them.
+        clean: returns a text of the core as one line, without secrets.
         note: prints at once what must be known if the process is killed, and its facts.
         ignore_stops: called when stop signals must no longer interrupt the command.
         accept_stops: called when they may interrupt it again, because it goes on with another table.
@@ -132,6 +134,7 @@ class State:
     announce: Callable[[str], None] = lambda _: None
     announced: set[str] = field(default_factory=set)
     table_ended: Callable[[str, Outcome | LakeError], None] = lambda _table, _ending: None
+    clean: Callable[[str], str] = str
     note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     opened: Session | None = None
 
@@ -192,9 +195,14 @@ class State:
             color=found["color"].value,
         )
 
-    def begin_table(self, table: str, branch: str | None) -> None:
+    def begin_table(self, table: str | None, branch: str | None) -> None:
         """Begin with the next table of a command that works on several."""
         self.table, self.branch, self.has_reported = table, branch, False
+
+    def begin_action(self, command: str, table: str | None) -> None:
+        """Begin with the next verb of a command that runs several, or with the command itself again."""
+        self.command = command
+        self.begin_table(table, None)
 
     def hide_progress(self) -> None:
         """Remove the progress display, which would be in the way of a message; the next phase shows it again."""

@@ -103,6 +103,7 @@ def main(
     state.landed = partial(_report, state, renderer)
     state.announce = partial(_announce, state, renderer)
     state.note = partial(_note, state, renderer)
+    state.clean = lambda text: renderer.clean(text, state.command)
     state.table_ended = partial(_table_ended, state, renderer)
     if argv is None:
         _own_the_process(redact)

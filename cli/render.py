@@ -225,6 +225,10 @@ class Renderer:
     def _messages(self, command: str | None, table: str | None, display: Display) -> Messages:
         return Messages(self._clock, self._redact(subject(command, table)), display)
 
+    def clean(self, text: str, command: str | None) -> str:
+        """Return a text of the core as one line, without secrets and with the command's flags."""
+        return self._line(text, command)
+
     def _clean(self, texts: Sequence[str], command: str | None) -> list[str]:
         return list(dict.fromkeys(self._line(text, command) for text in texts))
 
