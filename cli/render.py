@@ -246,8 +246,8 @@ class Renderer:
             "operation_id": outcome.operation_id,
             "base_snapshot_id": None if base is None else str(base),
             "snapshot_ids": [str(item) for item in outcome.snapshot_ids],
-            "plan": self._clean_errors(outcome.plan.document(), outcome.command),
-            "result": self._clean_errors(outcome.result.document(), outcome.command),
+            "plan": self._clean_errors(outcome.plan, outcome.command),
+            "result": self._clean_errors(outcome.result, outcome.command),
             "warnings": list(warnings),
             "seconds": round(self._clock.monotonic() - self._started, 3),
             "started_at": iso_time(self._started_ms),
@@ -255,17 +255,21 @@ class Renderer:
             **self._origin(),
         }
 
-    def _clean_errors(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
-        """Return a plan or result; the errors and warnings of its tables are cleaned as those of a command are."""
-        cleaned = dict(facts)
-        if _tables(facts):
-            cleaned["tables"] = [self._clean_table(item, command) for item in _tables(facts)]
-        return cleaned
+    def _clean_errors(self, facts: Facts, command: str) -> dict[str, Any]:
+        """Return a plan or result; the errors and warnings of its rows are cleaned as those of a command are."""
+        document = facts.document()
+        for name, rows in facts.values().items():
+            # Rows of data are not facts, and stay as they are.
+            if isinstance(rows, list | tuple) and any(isinstance(row, Facts) for row in rows[:1]):
+                document[name] = [self._clean_row(row, command) for row in document[name]]
+        return document
 
-    def _clean_table(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
-        cleaned = {**facts, "error": self._clean_error(facts["error"], command)}
-        if "warnings" in facts:
-            cleaned["warnings"] = self._clean(facts["warnings"], command)
+    def _clean_row(self, row: Mapping[str, Any], command: str) -> dict[str, Any]:
+        cleaned = dict(row)
+        if "error" in row:
+            cleaned["error"] = self._clean_error(row["error"], command)
+        if "warnings" in row:
+            cleaned["warnings"] = self._clean(row["warnings"], command)
         return cleaned
 
     def _clean_error(
@@ -315,11 +319,6 @@ def _is_asked_for(outcome: Outcome) -> bool:
         or "committed_checkpoints" in outcome.result.values()
     )
     return outcome.command in _LISTINGS and not changed
-
-
-def _tables(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the tables of a load into many tables, each with its error."""
-    return [item for item in facts.get("tables") or () if "error" in item]
 
 
 def _counts(result: Facts) -> str:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 50
 _DUE = ("table", "action", "before", "after", "bytes", "reason")
-_FAILED = ("table", "action", "error", "hint")
 
 
 def dry_run_outcome(plan: RoundFacts, *, verbose: bool) -> Outcome:
@@ -29,12 +28,8 @@ def dry_run_outcome(plan: RoundFacts, *, verbose: bool) -> Outcome:
     details = [Detail("what is due", _DUE, due, first=("table", "action", "reason"))]
     details += _left_alone(plan.left_alone, verbose=verbose)
     status = Status.PARTIAL if plan.failed else Status.DRY_RUN
-    return Outcome(
-        status=status,
-        plan=plan,
-        details=[*details, *_failures(plan.failed)],
-        notes=[*more, *_pending(plan.pending)],
-    )
+    notes = [*more, *_failures(plan.failed), *_pending(plan.pending)]
+    return Outcome(status=status, plan=plan, details=details, notes=notes)
 
 
 def with_details(outcome: Outcome, *, verbose: bool) -> Outcome:
@@ -43,11 +38,8 @@ def with_details(outcome: Outcome, *, verbose: bool) -> Outcome:
     details = [Detail("what is left", _DUE, [_due(item) for item in result.rest])]
     if verbose:
         details += _left_alone(result.left_alone, verbose=True)
-    return replace(
-        outcome,
-        details=[*details, *_failures(result.failed)],
-        notes=_pending(result.pending),
-    )
+    notes = [*_failures(result.failed), *_pending(result.pending)]
+    return replace(outcome, details=details, notes=notes)
 
 
 def _due(item: DecisionFacts) -> tuple[object, ...]:
@@ -66,9 +58,13 @@ def _left_alone(found: Sequence[DecisionFacts], *, verbose: bool) -> list[Detail
     return [Detail("left alone", ("action", "tables", "reason"), rows)]
 
 
-def _failures(failed: Sequence[FailureFacts]) -> list[Detail]:
-    rows = [(item.table, item.action, item.error.message, item.error.hint) for item in failed]
-    return [Detail("failed", _FAILED, rows, first=("table", "action", "error"))]
+def _failures(failed: Sequence[FailureFacts]) -> list[str]:
+    """Return a line for each failure: unlike the rows of tables, notes are printed without secrets."""
+    return [
+        f"{' '.join(filter(None, (item.action, item.table)))}: {item.error.message}"
+        + (f" ({item.error.hint})" if item.error.hint else "")
+        for item in failed
+    ]
 
 
 def _pending(pending: Sequence[PendingFacts]) -> list[str]:

@@ -13,7 +13,6 @@ from lake.core.base.errors import (
     NotFoundError,
     ReportedError,
     StoppedError,
-    TimedOutError,
 )
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.process_identity import host_name
@@ -188,14 +187,15 @@ class _Round:
         self._tables = _Tables(session, options)
         self._log = RunLog(options.log)
         self._budget = Budget(session.clock, options.max_ms, options.max_bytes)
+        # The warnings of the run as a whole; each action has its own.
+        self._general: list[str] = []
         self.result = RoundResult(run=session.ids.uuid())
 
     def run(self) -> Outcome:
-        # Those of the session as a whole; each action has its own.
-        general = self._session.warnings.copy()
         self._session.until = self._budget.until
         try:
             candidates = self._tables.ordered()
+            self._general += self._session.warnings
             self.result.tables = len(candidates)
             self.result.pending += self._tables.pending
             self.result.failed += self._tables.failed
@@ -206,7 +206,7 @@ class _Round:
             raise
         finally:
             self._session.until = None
-            self._session.warnings[:] = general
+            self._session.warnings[:] = self._general
         return Outcome(status=self._status(), result=self.result)
 
     def _status(self) -> Status:
@@ -267,11 +267,6 @@ class _Round:
             if self._is_gone(seen.table):
                 return _Done(None)
             return self._failed(seen, decision, error, clock.monotonic() - begun)
-        except TimedOutError as error:
-            if not self._session.is_over:
-                return self._failed(seen, decision, error, clock.monotonic() - begun)
-            self.result.rest.append(decision.facts(error.message))
-            return _Done(seen)
         except StoppedError as stop:
             self._record(seen, decision, stop, clock.monotonic() - begun, None)
             raise
@@ -284,6 +279,8 @@ class _Round:
             return _Done(None)
         if left := CompactionFacts.of(outcome.plan).remaining_files:
             self.result.rest.append(decision.facts(f"{left:,} files are left"))
+        elif outcome.status is Status.PARTIAL and self._session.is_over:
+            self.result.rest.append(decision.facts("the time of the run is over"))
         is_changed = outcome.status in {Status.DONE, Status.PARTIAL}
         after = self._again(seen) if is_changed else seen
         self._record(seen, decision, outcome, seconds, after if is_changed else None)
@@ -356,6 +353,7 @@ class _Round:
         except LakeError as problem:
             # The work is done; without its entry, the next round knows less.
             self._session.warn(problem.message)
+            self._general.append(problem.message)
 
 
 _LOGGED = (
