@@ -197,6 +197,9 @@ def policy_file(path: str) -> Mapping[str, Any]:
         file = read_file(path)
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
+    if not file.is_regular:
+        # Without its rules, tables that they exclude would change.
+        raise BadInputError(f"{path} is not a regular file")
     require_closed(file)
     if file.is_too_large:
         raise BadInputError(f"{path} is larger than 1 MB")

@@ -18,7 +18,7 @@ contain others.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
@@ -27,7 +27,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from lake.commands.parsing import parse_choice
+from lake.commands.parsing import parse_choice, written_names
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 
@@ -113,24 +113,41 @@ class _Option:
         """Return what Typer would have found, from the options of a file.
 
         Raises:
-            InvalidRequestError: the value has another type.
+            InvalidRequestError: the value has another type, or is not allowed.
         """
         if self.key not in options:
             return None if self.flag.parse or self.words else self.default
         found, place = options[self.key]
         try:
-            return self._typed(found)
-        except (KeyError, ValueError) as error:
+            typed = self._typed(found)
+            self.value({self.name: typed})
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"{place}: {error.message}", hint=error.hint) from error
+        except (KeyError, TypeError, ValueError) as error:
             raise InvalidRequestError(f"{place} cannot be {found!r}") from error
+        return typed
 
     def _typed(self, found: Any) -> Any:
+        """Return a value of a file as Typer has it.
+
+        Raises:
+            KeyError: it is not a switch.
+            TypeError: it is a switch or a list, and the option takes none.
+            ValueError: it is not a number.
+        """
         kinds = {self.kind, *get_args(self.kind)}
         if bool in kinds:
             return _SWITCHES[str(found).lower()]
+        several = found if isinstance(found, list) else [found]
+        if any(isinstance(one, bool) for one in several):
+            raise TypeError(found)
         if get_origin(self.kind) is tuple:
-            return list(map(str, found if isinstance(found, list) else [found]))
+            return list(map(str, several))
+        if isinstance(found, list):
+            if not any(get_origin(kind) is Sequence for kind in kinds):
+                raise TypeError(found)
+            return written_names(map(str, found))
         number = next((kind for kind in (int, float) if kind in kinds), None)
-        # A list or a switch is not a number, and not a text that an option has.
         return number(str(found)) if number and not self.flag.parse else str(found)
 
     def value(self, values: Mapping[str, Any]) -> Any:

@@ -143,7 +143,11 @@ def _choices() -> Choices:
         action: [name for name in option_names(_verb(action)) if name not in _OF_A_RUN]
         for action in ACTIONS
     }
-    return Choices(of_files, _OF_PROPERTIES)
+    return Choices(
+        of_files,
+        _OF_PROPERTIES,
+        lambda action, name, value, place: arguments_of(_verb(action), {name: (value, place)}),
+    )
 
 
 def _policy(paths: tuple[str, ...], choices: Choices) -> Policy:
@@ -160,10 +164,7 @@ def _policy(paths: tuple[str, ...], choices: Choices) -> Policy:
     if (project := project_policy(working_folder())) is not None:
         found.append(project)
     rules = [rule for path, document in found for rule in policy_rules(document, path, choices)]
-    policy = Policy(rules)
-    for action, name, option in policy.options():
-        arguments_of(_verb(action), {name: option})
-    return policy
+    return Policy(rules)
 
 
 def _actions(text: str | None) -> tuple[str, ...]:

@@ -76,6 +76,11 @@ def parse_names(text: str | None) -> list[str] | None:
     return names
 
 
+def written_names(names: Iterable[str]) -> str:
+    """Return names as `parse_names` reads them."""
+    return ",".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
 def _unquoted(name: str) -> str:
     quote = name[:1]
     if quote in {'"', "`"} and len(name) > 1 and name.endswith(quote):

@@ -30,12 +30,14 @@ class FoundFile:
         data: its content, at most 1 MiB and a byte.
         owners: the ids of the users whose file it is: of a link, also the owner of the link.
         is_open_to_all: whether every user can change it.
+        is_regular: whether it is a file, and not a pipe or a device, whose content may not be complete.
     """
 
     path: str
     data: bytes
     owners: frozenset[int]
     is_open_to_all: bool
+    is_regular: bool
 
     @property
     def is_too_large(self) -> bool:
@@ -59,7 +61,7 @@ def read_file(path: str) -> FoundFile:
         found = os.fstat(file.fileno())
         data = file.read(_LARGEST + 1)
     owners = frozenset({found.st_uid, os.lstat(path).st_uid})
-    return FoundFile(path, data, owners, bool(stat.S_IMODE(found.st_mode) & stat.S_IWOTH))
+    return FoundFile(path, data, owners, _is_open(found), stat.S_ISREG(found.st_mode))
 
 
 @dataclass(frozen=True, slots=True)

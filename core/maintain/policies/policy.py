@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lake.core.base.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError, RefusedError
 from lake.core.base.units import parse_duration_ms
 from lake.core.maintain.policies.conditions import parse_when
 from lake.core.maintain.policies.windows import Window, parse_window
+from lake.core.table.catalogs.names import matches
 
 if TYPE_CHECKING:
     from lake.core.spec.expressions.conditions import Condition
@@ -27,15 +27,19 @@ _LONGEST = 4096
 
 
 class Choices(NamedTuple):
-    """The names of the options that an action takes, by the action.
+    """The options that actions take.
 
     Args:
-        of_files: those that a policy file may set.
-        of_properties: those that a table property may set; whoever writes the table must not lower its protection.
+        of_files: the names of those that a policy file may set, by the action.
+        of_properties: the names of those that a table property may set, by the action; whoever writes the table must
+            not lower its protection.
+        check: is called with an action, the name of an option, its value, and what contains it; raises
+            `InvalidRequestError` if the value is not allowed.
     """
 
     of_files: Mapping[str, Collection[str]]
     of_properties: Mapping[str, Collection[str]]
+    check: Callable[[str, str, Any, str], object]
 
 
 class Given(NamedTuple):
@@ -50,7 +54,7 @@ class Rule:
     """The settings for the tables that a glob selects.
 
     Args:
-        pattern: the glob.
+        pattern: the glob, the name of a table, or that of a namespace.
         settings: the values by ``window`` or ``compact.window``.
     """
 
@@ -95,19 +99,12 @@ class Policy:
 
         Raises:
             InvalidRequestError: a property has an unknown name or a value that is not allowed.
+            RefusedError: a property sets an option that only a policy file may set.
         """
-        own = Rule(table, _of_properties(properties, choices))
-        rules = [rule for rule in self.rules if fnmatchcase(table, rule.pattern)]
-        settings = [rule.settings for rule in rules]
-        return TablePolicy({action: _action(action, settings, own.settings) for action in ACTIONS})
-
-    def options(self) -> Iterator[tuple[str, str, Given]]:
-        """Yield the action, the name and the value of each option of a verb."""
-        for rule in self.rules:
-            for name, found in rule.settings.items():
-                action, _, option = name.rpartition(".")
-                if action and option not in _OF_ACTIONS:
-                    yield action, option, found
+        own = _of_properties(properties, choices)
+        namespace = table.rpartition(".")[0]
+        settings = [rule.settings for rule in self.rules if matches(table, namespace, rule.pattern)]
+        return TablePolicy({action: _action(action, settings, own) for action in ACTIONS})
 
 
 def policy_rules(document: Mapping[str, Any], place: str, choices: Choices) -> list[Rule]:
@@ -122,14 +119,12 @@ def policy_rules(document: Mapping[str, Any], place: str, choices: Choices) -> l
         InvalidRequestError: it contains an unknown name or a value that is not allowed.
     """
     return [
-        Rule(pattern, dict(_settings(settings, f'["{pattern}"] in {place}', choices.of_files)))
+        Rule(pattern, dict(_settings(settings, f'["{pattern}"] in {place}', choices)))
         for pattern, settings in document.items()
     ]
 
 
-def _settings(
-    found: Any, place: str, choices: Mapping[str, Collection[str]]
-) -> Iterator[tuple[str, Given]]:
+def _settings(found: Any, place: str, choices: Choices) -> Iterator[tuple[str, Given]]:
     if not isinstance(found, Mapping):
         raise InvalidRequestError(
             f"{place} is not a table", hint='a policy has a table for each pattern: ["db.*"]'
@@ -137,15 +132,17 @@ def _settings(
     for name, value in found.items():
         if name not in ACTIONS:
             _require_known(name, (*_OF_TABLES, *ACTIONS), place)
-            yield _checked(name, value, place)
+            yield name, _given(name, value, f"{name} of {place}")
             continue
         inner = f"{name} of {place}"
         if not isinstance(value, Mapping):
             raise InvalidRequestError(f"{inner} is not a table")
         for option, chosen in value.items():
-            _require_known(option, (*_OF_ACTIONS, *choices[name]), inner)
-            key, given = _checked(option, chosen, inner)
-            yield f"{name}.{key}", given
+            _require_known(option, (*_OF_ACTIONS, *choices.of_files[name]), inner)
+            yield (
+                f"{name}.{option}",
+                _given_to(name, option, chosen, f"{option} of {inner}", choices),
+            )
 
 
 def _of_properties(properties: Mapping[str, str], choices: Choices) -> dict[str, Given]:
@@ -157,11 +154,17 @@ def _of_properties(properties: Mapping[str, str], choices: Choices) -> dict[str,
         place = f"property {key}"
         if action:
             _require_known(action, ACTIONS, place)
-            _require_known(name, (*_OF_ACTIONS, *choices.of_properties[action]), place)
+            allowed = (*_OF_ACTIONS, *choices.of_properties[action])
+            if name not in allowed and name in choices.of_files[action]:
+                raise RefusedError(
+                    f"{place} would set {name} of {action}, which only a policy file may set",
+                    hint=f"remove the property: lake alter TABLE --unset {key}",
+                )
+            _require_known(name, allowed, place)
+            found[f"{action}.{name}"] = _given_to(action, name, value, place, choices)
         else:
             _require_known(name, _OF_TABLES, place)
-        _, given = _checked(name, value, place)
-        found[f"{action}.{name}".lstrip(".")] = given._replace(place=place)
+            found[name] = _given(name, value, place)
     return found
 
 
@@ -173,11 +176,18 @@ def _require_known(name: str, known: Sequence[str], place: str) -> None:
     raise InvalidRequestError(f"{place} has the unknown name {name}", hint=hint)
 
 
-def _checked(name: str, value: Any, place: str) -> tuple[str, Given]:
-    """Return a setting with its value parsed; options of verbs are parsed by those who know them."""
-    where = f"{name} of {place}"
-    parse: Callable[[Any, str], Any] = _PARSERS.get(name, _any)
-    return name, Given(parse(value, where), where)
+def _given(name: str, value: Any, place: str) -> Given:
+    return Given(_PARSERS[name](value, place), place)
+
+
+def _given_to(action: str, name: str, value: Any, place: str, choices: Choices) -> Given:
+    if name in _OF_ACTIONS:
+        return _given(name, value, place)
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str | int | float) for item in items):
+        raise InvalidRequestError(f"{place} is not a text, a number, or a list of these")
+    choices.check(action, name, value, place)
+    return Given(value, place)
 
 
 def _flag(value: Any, place: str) -> bool:
@@ -190,7 +200,7 @@ def _flag(value: Any, place: str) -> bool:
 
 def _text(value: Any, place: str) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST:
-        raise InvalidRequestError(f"{place} is not a text")
+        raise InvalidRequestError(f"{place} is not a text of at most {_LONGEST:,} characters")
     return value
 
 
@@ -210,13 +220,6 @@ def _duration(value: Any, place: str) -> int:
         raise InvalidRequestError(f"{place} is {error.message}", hint=error.hint) from error
 
 
-def _any(value: Any, place: str) -> Any:
-    items = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str | int | float) for item in items):
-        raise InvalidRequestError(f"{place} is not a text, a number, or a list of these")
-    return value
-
-
 _PARSERS: Mapping[str, Callable[[Any, str], Any]] = {
     _ENABLED: _flag,
     _WHEN: _condition,
@@ -228,10 +231,13 @@ _PARSERS: Mapping[str, Callable[[Any, str], Any]] = {
 def _action(
     action: str, rules: Sequence[Mapping[str, Given]], own: Mapping[str, Given]
 ) -> ActionPolicy:
-    both = [own, *rules]
-    when, window, every = (_first(action, name, both) for name in (_WHEN, _WINDOW, _EVERY))
+    # What the owner says about the table as a whole wins over what a file says about the action.
+    when, window, every = (
+        _first(action, name, [own]) or _first(action, name, rules)
+        for name in (_WHEN, _WINDOW, _EVERY)
+    )
     options: dict[str, Given] = {}
-    for settings in both:
+    for settings in (own, *rules):
         for key, given in settings.items():
             of, _, name = key.rpartition(".")
             if of == action and name not in _OF_ACTIONS:

@@ -68,11 +68,14 @@ def decide(
         only: the actions that were asked for; empty for all.
     """
     policy = seen.policy.actions[action]
+    options = {**_defaults(seen, action, policy.options), **policy.options}
     is_needed, reason = _need(seen, action, policy, experience, now_ms)
     if only and action not in only:
         is_needed, reason = False, "it was not asked for"
     elif policy.forbidden_by:
         is_needed, reason = False, f"{policy.forbidden_by} is false"
+    elif (kinds := _KINDS.get(action)) and not any(_is_on(options, kind) for kind in kinds):
+        is_needed, reason = False, f"its policy chooses neither {' nor '.join(kinds)}"
     elif is_needed and (hindrance := _hindrance(policy, experience, now_ms)):
         is_needed, reason = False, hindrance
     return Decision(
@@ -80,7 +83,7 @@ def decide(
         action=action,
         is_due=is_needed,
         reason=reason,
-        options={**_defaults(seen, action, policy.options), **policy.options},
+        options=options,
         forecast=seen.forecast(action),
     )
 
@@ -140,16 +143,28 @@ def _hindrance(policy: ActionPolicy, experience: Experience, now_ms: int) -> str
     return ""
 
 
+# What the verb does to the table; without one of these it only lists.
+_KINDS: Mapping[str, Sequence[str]] = {
+    "deletes": ("rewrite", "convert"),
+    "clean": ("quarantine", "delete"),
+}
+
+
+def _is_on(options: Mapping[str, Given], name: str) -> bool:
+    """Whether a switch is given and on; a table property has it as a text."""
+    return name in options and str(options[name].value).lower() == "true"
+
+
 def _defaults(seen: Candidate, action: str, chosen: Mapping[str, Given]) -> Mapping[str, Given]:
     """Return the options that an action has unless its policy chooses others."""
     found: dict[str, Any] = {}
     if action == "compact":
         # What is committed stays when the time is over, and a small commit loses less in a conflict.
         found = {"partial-progress": True}
-    elif action == "deletes" and not {"convert", "rewrite"} & chosen.keys():
+    elif action == "deletes" and not _is_on(chosen, "convert") and not _is_on(chosen, "rewrite"):
         found = {"convert" if seen.row.reading.equality_delete_files else "rewrite": True}
-    elif action == "clean" and "delete" not in chosen:
+    elif action == "clean" and not _is_on(chosen, "delete"):
         found = {"quarantine": True}
-    elif action == "stats" and seen.statistics is not None:
-        found = {"select": ",".join(f'"{name}"' for name in seen.statistics.columns)}
+    elif action == "stats" and seen.statistics is not None and not _is_on(chosen, "partitions"):
+        found = {"select": list(seen.statistics.columns)}
     return {name: Given(value, _OWN) for name, value in found.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -103,11 +103,12 @@ class Warehouse:
 
     Args:
         folder: an empty folder for it and for a copy.
+        make: makes the tables.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, make: Callable[[Path], None] = make_neglected) -> None:
         self.path, self._saved = folder / "warehouse", folder / "saved"
-        make_neglected(self.path)
+        make(self.path)
         shutil.copytree(self.path, self._saved)
 
     def restored(self) -> CommandLine:
