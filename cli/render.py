@@ -196,17 +196,7 @@ class Renderer:
         message = self._line(error.message, command)
         hint = self._line(error.hint, command) if error.hint else None
         if self.as_json:
-            outcome = Outcome(
-                command=command or "",
-                table=table or "",
-                branch=branch,
-                status=Status(error.status),
-                operation_id=error.operation_id,
-                result=error.result,
-            )
-            document = self._document(outcome, warning_lines)
-            document |= {"command": command, "table": table}
-            document["error"] = {"kind": error.kind, "message": message, "hint": hint}
+            document = self._error_document(error, warning_lines, command, table, branch)
             self._print_document(document)
         else:
             for warning in warning_lines:
@@ -215,6 +205,41 @@ class Renderer:
         messages.error(
             message, {"operation id": error.operation_id, "done before": done, "hint": hint}
         )
+
+    def error_document(
+        self, error: ReportedError, warnings: Sequence[str], *, command: str | None
+    ) -> str:
+        """Return the JSON document of an error as one line, with secrets masked in all its texts."""
+        found = self._error_document(error, self._clean(warnings, command), command, None, None)
+        return _json_text(self._without_secrets(_json_ready(found)))
+
+    def _error_document(
+        self,
+        error: ReportedError,
+        warnings: Sequence[str],
+        command: str | None,
+        table: str | None,
+        branch: str | None,
+    ) -> dict[str, Any]:
+        outcome = Outcome(
+            command=command or "",
+            table=table or "",
+            branch=branch,
+            status=Status(error.status),
+            operation_id=error.operation_id,
+            result=error.result,
+        )
+        hint = self._line(error.hint, command) if error.hint else None
+        return {
+            **self._document(outcome, warnings),
+            "command": command,
+            "table": table,
+            "error": {
+                "kind": error.kind,
+                "message": self._line(error.message, command),
+                "hint": hint,
+            },
+        }
 
     def trace(self, text: str, *, command: str | None, table: str | None) -> LakeError:
         """Print the trace of an unexpected exception; return it as an error to print."""
@@ -256,13 +281,13 @@ class Renderer:
         }
 
     def _clean_errors(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
-        """Return a plan or result; the errors and warnings of its tables are cleaned as those of a command are."""
-        cleaned = dict(facts)
-        if _tables(facts):
-            cleaned["tables"] = [self._clean_table(item, command) for item in _tables(facts)]
-        return cleaned
+        """Return a plan or result; the errors and warnings of its rows are cleaned as those of a command are."""
+        return {
+            key: [self._clean_row(row, command) for row in value] if _has_errors(value) else value
+            for key, value in facts.items()
+        }
 
-    def _clean_table(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
+    def _clean_row(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
         cleaned = {**facts, "error": self._clean_error(facts["error"], command)}
         if "warnings" in facts:
             cleaned["warnings"] = self._clean(facts["warnings"], command)
@@ -317,9 +342,10 @@ def _is_asked_for(outcome: Outcome) -> bool:
     return outcome.command in _LISTINGS and not changed
 
 
-def _tables(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the tables of a load into many tables, each with its error."""
-    return [item for item in facts.get("tables") or () if "error" in item]
+def _has_errors(value: Any) -> bool:
+    """Whether a value is a list of rows such as tables or actions, each with its error."""
+    rows = value if isinstance(value, list | tuple) else ()
+    return bool(rows) and all(isinstance(row, Mapping) and "error" in row for row in rows)
 
 
 def _counts(result: Facts) -> str:

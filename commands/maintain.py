@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lake.commands.context import announce_warnings, report_commits, session_of
+from lake.commands.context import announce_warnings, report_commits, report_ends, session_of
 from lake.commands.defaults import policy_file, project_policy, working_folder
 from lake.commands.groups import Flag, arguments_of, option_names
 from lake.commands.options import DryRun, OnCommit, duration, size
@@ -20,7 +20,7 @@ from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
     from lake.core.maintain.policies.policy import Choices, Policy
-    from lake.core.maintain.rounds.options import Call
+    from lake.core.maintain.rounds.options import Call, RoundOptions
     from lake.core.table.catalogs.catalog import Table
 
 # Options of a verb that a policy does not set: they belong to one run, to one table, or to the round.
@@ -63,11 +63,25 @@ class WhatIsDone:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """A process that stays."""
+
+    every: Annotated[int | None, duration("Begin again each time this has passed.")] = None
+    status: Annotated[
+        str | None, Flag("Replace a file with a heartbeat, for the probe of a container.", "FILE")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class MaintenanceRun:
     """This run."""
 
     log: Annotated[str | None, Flag("Append a line for each action to this file.", "FILE")] = None
     on_commit: OnCommit = None
+    on_done: Annotated[str | None, Flag("Run a program after a run without failures.", "CMD")] = (
+        None
+    )
+    on_failure: Annotated[str | None, Flag("Run a program after any other run.", "CMD")] = None
     dry_run: DryRun = False
 
 
@@ -83,6 +97,7 @@ def maintain(
     ] = None,
     *,
     what: WhatIsDone,
+    repetition: Repetition,
     run: MaintenanceRun,
 ) -> Outcome:
     """Give each table the maintenance it needs.
@@ -91,40 +106,76 @@ def maintain(
     verb has by default. Tables that gain most for each second of work are first. What fails does
     not stop the rest; the exit code is 6 then.
     """
-    from lake.core.maintain.rounds.options import RoundOptions
+    from lake.core.maintain.rounds.repeated import maintain_repeatedly
     from lake.core.maintain.rounds.report import dry_run_outcome, with_details
     from lake.core.maintain.rounds.round import maintain as maintain_tables
-    from lake.core.maintain.rounds.round import preview
+    from lake.core.maintain.rounds.status import StatusFile
+    from lake.core.maintain.rounds.tables import preview
+
+    _check(repetition, run)
+    report_commits(context, run.on_commit)
+    report_ends(context, done=run.on_done, failure=run.on_failure)
+    options = _options(context, patterns or [], what, repetition, run)
+    session = session_of(context)
+    verbose = session.settings.verbose
+    if run.dry_run:
+        return dry_run_outcome(preview(session, options), verbose=verbose)
+    announce_warnings(context, session)
+
+    def run_verb(call: Call) -> Outcome:
+        try:
+            return _run(context, call)
+        finally:
+            context.obj.begin_action("maintain", None)
+
+    if repetition.every is not None:
+        maintain_repeatedly(
+            session,
+            run_verb,
+            options,
+            every_ms=repetition.every,
+            status=StatusFile(repetition.status, session.clock, session.ids),
+            ended=context.obj.run_ended,
+        )
+    return with_details(maintain_tables(session, run_verb, options), verbose=verbose)
+
+
+def _check(repetition: Repetition, run: MaintenanceRun) -> None:
+    if repetition.every is None and repetition.status is not None:
+        raise InvalidRequestError("--status needs --every")
+    if run.dry_run and repetition.every is not None:
+        raise InvalidRequestError("--dry-run contradicts --every")
+    if repetition.every == 0:
+        raise InvalidRequestError("--every must be > 0")
+
+
+def _options(
+    context: typer.Context,
+    patterns: Sequence[str],
+    what: WhatIsDone,
+    repetition: Repetition,
+    run: MaintenanceRun,
+) -> RoundOptions:
+    from lake.core.maintain.rounds.options import RoundOptions
     from lake.core.maintain.run_log.run_log import default_path
 
     choices = _choices()
-    policy = _policy(what.policy, choices)
-    report_commits(context, run.on_commit)
-    session = session_of(context)
 
     def pending(table: Table) -> int:
         return _pending(context, table)
 
-    options = RoundOptions(
-        patterns=tuple(dict.fromkeys(patterns or ())),
-        policy=policy,
+    return RoundOptions(
+        patterns=tuple(dict.fromkeys(patterns)),
+        policy=_policy(what.policy, choices),
         choices=choices,
         only=_actions(what.only),
         max_ms=what.max_seconds,
         max_bytes=what.max_bytes,
         log=run.log or default_path(),
+        status=repetition.status,
         pending=pending,
         clean=context.obj.clean,
     )
-    verbose = session.settings.verbose
-    if run.dry_run:
-        return dry_run_outcome(preview(session, options), verbose=verbose)
-    announce_warnings(context, session)
-    try:
-        outcome = maintain_tables(session, lambda call: _run(context, call), options)
-    finally:
-        context.obj.begin_action("maintain", None)
-    return with_details(outcome, verbose=verbose)
 
 
 @cache
