@@ -72,6 +72,7 @@ VERBS = {
     "register": "Add a table to the catalog by its metadata file.",
     "drop": "Drop a table; its files stay unless they are purged.",
     "maintain": "Give each table the maintenance it needs.",
+    "apply": "Do what a plan of lake maintain contains.",
     "compact": "Rewrite small files into large ones; no row changes.",
     "expire": "Remove old snapshots and the files only they use.",
     "clean": "Find, move or delete files that no snapshot references.",

@@ -36,6 +36,7 @@ class RoundOptions:
         max_bytes: the most bytes of data files to rewrite; None for no limit.
         log: the path of the run log.
         status: the path of the status file; None for none.
+        plan: the path of the plan file; None for none.
         pending: counts the checkpoints of a table that were never committed.
         clean: returns a text without secrets, for the run log.
     """
@@ -48,10 +49,11 @@ class RoundOptions:
     max_bytes: int | None = None
     log: str
     status: str | None = None
+    plan: str | None = None
     pending: Callable[[Table], int]
     clean: Callable[[str], str]
 
     @property
     def paths(self) -> list[str]:
         """The files that are written."""
-        return [self.log, *([] if self.status is None else [self.status])]
+        return [path for path in (self.log, self.status, self.plan) if path is not None]

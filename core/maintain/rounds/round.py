@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,8 @@ from lake.core.maintain.rounds.tables import Remembered, Tables
 from lake.core.table.catalogs.names import is_listed, load_listed
 
 if TYPE_CHECKING:
+    from lake.core.maintain.rounds.candidates import Base
+    from lake.core.maintain.rounds.plan_file import PlannedAction
     from lake.core.transaction.session import Session
 
 # Snapshots that an action replaced may be old enough for the second expiry.
@@ -51,6 +55,29 @@ def maintain(session: Session, run_verb: RunVerb, options: RoundOptions) -> Outc
         StoppedError: the user stopped the run; its result contains what was done.
     """
     return Round(session, run_verb, options).run()
+
+
+def apply_plan(
+    session: Session,
+    run_verb: RunVerb,
+    options: RoundOptions,
+    planned: Sequence[PlannedAction],
+    *,
+    replan: bool,
+) -> Outcome:
+    """Do what a plan contains. Tables that have changed since are left alone.
+
+    Args:
+        session: the session.
+        run_verb: runs a verb on a table.
+        options: the options; the patterns and the policy have no effect.
+        planned: the actions of the plan.
+        replan: also work on tables that have changed: each action plans on the table as it is now.
+
+    Raises:
+        StoppedError: the user stopped the run; its result contains what was done.
+    """
+    return Round(session, run_verb, options).apply(planned, replan=replan)
 
 
 @dataclass(slots=True)
@@ -91,22 +118,41 @@ class Round:
 
     def run(self) -> Outcome:
         """Do what is due, see `maintain`."""
-        # Those of the session as a whole; each action has its own.
-        general = self._session.warnings.copy()
-        self._session.until = self._budget.until
-        try:
+        with self._running():
             candidates = self._tables.ordered()
             self.result.tables = len(candidates)
             self.result.pending += self._tables.pending
             self.result.failed += self._tables.failed
             for seen in candidates:
                 self._one(seen)
+        return self._outcome()
+
+    def apply(self, planned: Sequence[PlannedAction], *, replan: bool) -> Outcome:
+        """Do what a plan contains, see `apply_plan`."""
+        by_table: dict[str, list[PlannedAction]] = {}
+        for item in planned:
+            by_table.setdefault(item.table, []).append(item)
+        self.result.tables = len(by_table)
+        with self._running():
+            for actions in by_table.values():
+                self._apply(actions, replan=replan)
+        return self._outcome()
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        # Those of the session as a whole; each action has its own.
+        general = self._session.warnings.copy()
+        self._session.until = self._budget.until
+        try:
+            yield
         except StoppedError as stop:
             stop.result = self.result
             raise
         finally:
             self._session.until = None
             self._session.warnings[:] = general
+
+    def _outcome(self) -> Outcome:
         return Outcome(status=self._status(), result=self.result)
 
     def _status(self) -> Status:
@@ -138,19 +184,37 @@ class Round:
             done = self._act(now, decision)
             now, is_changed = done.seen, is_changed or done.is_changed
 
-    def _complete(self, seen: Candidate) -> Candidate | None:
-        """Return a table with its grade: one with very many files is measured alone."""
-        return seen if seen.row.grade is not None else self._again(seen)
+    def _apply(self, actions: Sequence[PlannedAction], *, replan: bool) -> None:
+        """Do what a plan contains for a table; what follows a commit of this run expects that commit."""
+        base: Base | None = None
+        now: Candidate | None = self._seen(actions[0].table)
+        for number, planned in enumerate(actions):
+            if now is None:
+                self.result.rest += [item.facts("the table is gone") for item in actions[number:]]
+                return
+            drift = planned.drift(now, None if replan else base or planned.base)
+            decision = planned.decision(now)
+            if refusal := drift or self._budget.refusal(decision):
+                self.result.rest.append(decision.facts(refusal))
+            else:
+                done = self._act(now, decision)
+                now = done.seen
+                base = now.base if now and done.is_changed else base
 
-    def _again(self, seen: Candidate) -> Candidate | None:
-        """Look at a table again; None if it is gone or cannot be read."""
+    def _seen(self, name: str) -> Candidate | None:
+        """Look at a table; None if it is gone or cannot be read."""
+        namespace = name.rpartition(".")[0]
         try:
-            table = load_listed(self._session.catalog, seen.table)
-            return None if table is None else self._tables.seen(table, seen.namespace, None)
+            table = load_listed(self._session.catalog, name)
+            return None if table is None else self._tables.seen(table, namespace, None)
         except LakeError as error:
-            failure = FailureFacts(table=seen.table, action=None, error=error.facts())
+            failure = FailureFacts(table=name, action=None, error=error.facts())
             self.result.failed.append(failure)
             return None
+
+    def _complete(self, seen: Candidate) -> Candidate | None:
+        """Return a table with its grade: one with very many files is measured alone."""
+        return seen if seen.row.grade is not None else self._seen(seen.table)
 
     def _act(self, seen: Candidate, decision: Decision) -> _Done:
         clock = self._session.clock
@@ -186,7 +250,7 @@ class Round:
         if left := CompactionFacts.of(outcome.plan).remaining_files:
             self.result.rest.append(decision.facts(f"{left:,} files are left"))
         is_changed = outcome.status in {Status.DONE, Status.PARTIAL}
-        after = self._again(seen) if is_changed else seen
+        after = self._seen(seen.table) if is_changed else seen
         self._add(seen, decision, outcome, seconds, after if is_changed else None)
         return _Done(after, is_changed)
 

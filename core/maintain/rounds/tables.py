@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lake.core.base.errors import LakeError, NotATableError
 from lake.core.base.progress import Meter, shown
@@ -15,6 +15,7 @@ from lake.core.maintain.policies.policy import ACTIONS
 from lake.core.maintain.rounds.candidates import Candidate, look
 from lake.core.maintain.rounds.decisions import Decision, decide
 from lake.core.maintain.rounds.facts import FailureFacts, PendingFacts, RoundFacts
+from lake.core.maintain.rounds.plan_file import PlannedAction, planned_action
 from lake.core.maintain.run_log.experience import Experiences
 from lake.core.maintain.run_log.run_log import RunLog
 from lake.core.read.exports.destinations import refuse_inside
@@ -49,7 +50,15 @@ class Known:
 Remembered: TypeAlias = dict[str, Known]
 
 
-def preview(session: Session, options: RoundOptions) -> RoundFacts:
+class Preview(NamedTuple):
+    """What is due, for the outcome and for a plan file."""
+
+    facts: RoundFacts
+    planned: list[PlannedAction]
+    names: list[str]
+
+
+def preview(session: Session, options: RoundOptions) -> Preview:
     """Return what is due, in the order in which it would be done; nothing is changed.
 
     Decisions use the tables as they are now. A round decides again after each action.
@@ -62,14 +71,16 @@ def preview(session: Session, options: RoundOptions) -> RoundFacts:
     """
     found = Tables(session, options)
     candidates = found.ordered()
-    decisions = [found.decide(seen, action) for seen in candidates for action in ACTIONS]
-    return RoundFacts(
+    decisions = [(seen, found.decide(seen, action)) for seen in candidates for action in ACTIONS]
+    facts = RoundFacts(
         tables=len(candidates),
-        due=[item.facts() for item in decisions if item.is_due],
-        left_alone=[item.facts() for item in decisions if not item.is_due],
+        due=[item.facts() for _, item in decisions if item.is_due],
+        left_alone=[item.facts() for _, item in decisions if not item.is_due],
         pending=found.pending,
         failed=found.failed,
     )
+    planned = [planned_action(seen, item) for seen, item in decisions if item.is_due]
+    return Preview(facts, planned, [seen.table for seen in candidates])
 
 
 class Tables:
