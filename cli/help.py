@@ -73,9 +73,9 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "lake maintain --every 10m --status /run/lake/status.json",
     ),
     "apply": (
-        "lake maintain --plan plan.json",
         "lake apply plan.json",
         "lake apply plan.json --replan",
+        "lake -q apply plan.json --max-seconds 2h",
     ),
     "show": (
         "lake show db.events",

@@ -97,7 +97,15 @@ def test_quiet_prints_nothing_if_all_is_well(
 def test_every_verb_keeps_the_rule_of_quiet() -> None:
     tried = {command[0] for command, _ in LISTINGS} | {command[0] for command in SILENT}
     # They need sources of their own: see the tests of these verbs, and those below.
-    others = {"apply", "ingest", "add-files", "register", "cherry-pick", "publish", "expire-partitions"}
+    others = {
+        "apply",
+        "ingest",
+        "add-files",
+        "register",
+        "cherry-pick",
+        "publish",
+        "expire-partitions",
+    }
 
     assert tried | others | {"demo"} >= set(VERBS) - {"delete"}
 

@@ -233,7 +233,7 @@ class Round:
                 return _Done(None)
             return self._failed(seen, decision, error, clock.monotonic() - begun)
         except TimedOutError as error:
-            if not self._session.is_over:
+            if not self._session.has_ended:
                 return self._failed(seen, decision, error, clock.monotonic() - begun)
             self.result.rest.append(decision.facts(error.message))
             return _Done(seen)
