@@ -17,6 +17,7 @@ from lake.core.base.errors import (
 )
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.compaction.facts import CompactionFacts
+from lake.core.maintain.rounds.agenda import Agenda
 from lake.core.maintain.rounds.budget import Budget
 from lake.core.maintain.rounds.candidates import Candidate
 from lake.core.maintain.rounds.decisions import Decision
@@ -115,6 +116,7 @@ class Round:
         self._budget = Budget(session.clock, options.max_ms, options.max_bytes)
         self.result = RoundResult(run=session.ids.uuid())
         self._records = Records(session, options, self.result.run)
+        self._agenda = Agenda(session.clock, [])
 
     def run(self) -> Outcome:
         """Do what is due, see `maintain`."""
@@ -123,6 +125,7 @@ class Round:
             self.result.tables = len(candidates)
             self.result.pending += self._tables.pending
             self.result.failed += self._tables.failed
+            self._agenda = Agenda(self._session.clock, self._tables.due(candidates))
             for seen in candidates:
                 self._one(seen)
         return self._outcome()
@@ -150,6 +153,7 @@ class Round:
             raise
         finally:
             self._session.until = None
+            self._session.progress.step = None
             self._session.warnings[:] = general
 
     def _outcome(self) -> Outcome:
@@ -225,6 +229,7 @@ class Round:
         if limit is not None:
             options["max-bytes"] = f"{limit}B"
         self._status_file.begin_action(seen.table, decision.action)
+        self._session.progress.step = self._agenda.step(decision)
         begun = clock.monotonic()
         try:
             outcome = self._run_verb(Call(decision.action, seen.table, options))
