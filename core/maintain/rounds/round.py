@@ -26,6 +26,7 @@ from lake.core.maintain.rounds.options import Call, RoundOptions, RunVerb
 from lake.core.maintain.rounds.records import Records
 from lake.core.maintain.rounds.status import StatusFile
 from lake.core.maintain.rounds.tables import Remembered, Tables
+from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import is_listed, load_listed
 
 if TYPE_CHECKING:
@@ -210,7 +211,11 @@ class Round:
         namespace = name.rpartition(".")[0]
         try:
             table = load_listed(self._session.catalog, name)
-            return None if table is None else self._tables.seen(table, namespace, None)
+            if table is None:
+                return None
+            for path in self._options.paths:
+                refuse_inside(path, table)
+            return self._tables.seen(table, namespace, None)
         except LakeError as error:
             failure = FailureFacts(table=name, action=None, error=error.facts())
             self.result.failed.append(failure)
