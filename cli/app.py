@@ -72,6 +72,7 @@ VERBS = {
     "register": "Add a table to the catalog by its metadata file.",
     "drop": "Drop a table; its files stay unless they are purged.",
     "maintain": "Give each table the maintenance it needs.",
+    "apply": "Do what a plan of lake maintain contains.",
     "compact": "Rewrite small files into large ones; no row changes.",
     "expire": "Remove old snapshots and the files only they use.",
     "clean": "Find, move or delete files that no snapshot references.",
@@ -100,6 +101,9 @@ class State:
         progress: the kind of progress display.
         before_verb: called before a verb imports the core.
         on_commit: the user's program to run after a commit, with its arguments; empty for none.
+        on_done: the user's program to run after a run without failures; empty for none.
+        on_failure: the user's program to run after any other run.
+        run_ended: prints how one of several runs of a command ended, and runs these programs.
         landed: called with the outcome of each commit of a command that commits several times.
         has_reported: whether ``landed`` was called.
         announce: prints a warning when it occurs.
@@ -129,6 +133,9 @@ class State:
     ignore_stops: Callable[[], None] = lambda: None
     accept_stops: Callable[[], None] = lambda: None
     on_commit: Sequence[str] = ()
+    on_done: Sequence[str] = ()
+    on_failure: Sequence[str] = ()
+    run_ended: Callable[[Outcome | LakeError], None] = lambda _: None
     landed: Callable[[Outcome], None] = lambda _: None
     has_reported: bool = False
     announce: Callable[[str], None] = lambda _: None

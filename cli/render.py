@@ -196,17 +196,7 @@ class Renderer:
         message = self._line(error.message, command)
         hint = self._line(error.hint, command) if error.hint else None
         if self.as_json:
-            outcome = Outcome(
-                command=command or "",
-                table=table or "",
-                branch=branch,
-                status=Status(error.status),
-                operation_id=error.operation_id,
-                result=error.result,
-            )
-            document = self._document(outcome, warning_lines)
-            document |= {"command": command, "table": table}
-            document["error"] = {"kind": error.kind, "message": message, "hint": hint}
+            document = self._error_document(error, warning_lines, command, table, branch)
             self._print_document(document)
         else:
             for warning in warning_lines:
@@ -215,6 +205,41 @@ class Renderer:
         messages.error(
             message, {"operation id": error.operation_id, "done before": done, "hint": hint}
         )
+
+    def error_document(
+        self, error: ReportedError, warnings: Sequence[str], *, command: str | None
+    ) -> str:
+        """Return the JSON document of an error as one line, with secrets masked in all its texts."""
+        found = self._error_document(error, self._clean(warnings, command), command, None, None)
+        return _json_text(self._without_secrets(_json_ready(found)))
+
+    def _error_document(
+        self,
+        error: ReportedError,
+        warnings: Sequence[str],
+        command: str | None,
+        table: str | None,
+        branch: str | None,
+    ) -> dict[str, Any]:
+        outcome = Outcome(
+            command=command or "",
+            table=table or "",
+            branch=branch,
+            status=Status(error.status),
+            operation_id=error.operation_id,
+            result=error.result,
+        )
+        hint = self._line(error.hint, command) if error.hint else None
+        return {
+            **self._document(outcome, warnings),
+            "command": command,
+            "table": table,
+            "error": {
+                "kind": error.kind,
+                "message": self._line(error.message, command),
+                "hint": hint,
+            },
+        }
 
     def trace(self, text: str, *, command: str | None, table: str | None) -> LakeError:
         """Print the trace of an unexpected exception; return it as an error to print."""

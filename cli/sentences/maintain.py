@@ -17,7 +17,7 @@ def sentence(outcome: Outcome) -> str:
     done = [item for item in result.actions if item.status in {Status.DONE, Status.PARTIAL}]
     tables = len({item.table for item in done})
     text = f"{counted(result.tables, 'table')}: {counted(len(done), 'action')} on {tables:,}"
-    if not done:
+    if not (result.actions or result.rest or result.failed):
         text = f"{counted(result.tables, 'table')}: nothing was due"
     for number, what in (
         (len(result.failed), "failed"),

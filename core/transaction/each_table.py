@@ -16,6 +16,7 @@ from lake.core.base.errors import (
 )
 from lake.core.base.facts import EachTableResult, TableRunFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.progress import Step
 from lake.core.table.catalogs.names import (
     is_listed,
     matches,
@@ -60,6 +61,8 @@ def run_each(
         for number, (name, error) in enumerate(names):
             if number:
                 session.next_command()
+            following = names[number + 1][0] if number + 1 < len(names) else ""
+            session.progress.step = Step(number + 1, len(names), name, following)
             if error is None:
                 run.one(name, is_first=number == 0)
             else:
@@ -68,6 +71,7 @@ def run_each(
         stop.result = run.result
         raise
     finally:
+        session.progress.step = None
         session.warnings[:] = general
     if not run.result.tables:
         raise NotFoundError(

@@ -261,7 +261,7 @@ def test_the_budget_of_bytes_leaves_a_rest_that_the_next_runs_finish(lake: Comma
 
 
 class Jumping(SystemClock):
-    """A clock that jumps forward when it is told to."""
+    """A clock that jumps forward when a test lets it."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -292,10 +292,10 @@ def test_the_budget_of_seconds_ends_a_compaction_between_groups(
 
     assert code == 6
     left = reasons(result["rest"])
-    assert left.pop(("db.small", "compact")) == "the time of the run is over"
+    assert left.pop(("db.small", "compact")) == "the time of the run has ended"
     assert left.keys() == set(MENDED_BY.items()) - {("db.small", "compact")}
-    assert set(left.values()) == {"the 15m 00s are over"}
-    # The group in hand when the time is over is committed.
+    assert set(left.values()) == {"the 15m 00s have passed"}
+    # The group in hand when the time has ended is committed.
     assert len(lake.table("db.small").inspect.data_files()) == 12
     (row,) = result["actions"]
     assert (row["action"], row["status"], row["after"]["files"]) == ("compact", "partial", 12)
@@ -333,7 +333,7 @@ def test_what_fails_is_a_row_and_the_other_tables_go_on(
     assert rows_of(lake, list(rows)) == rows
     text = lake(*MEND)
     assert text.exit_code == 6
-    assert "nothing was due; 3 failed" in text.stdout + text.stderr
+    assert "0 actions on 0; 3 failed" in text.stdout + text.stderr
     assert "\ndb.keys: " in text.stdout
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from support.tables.iceberg_tables import (
 from support.tables.neglected_tables import BY_NAME, Warehouse, append
 from support.tiers import examples
 
-from lake.commands import maintain as command
+from lake.commands import actions
 from lake.commands.groups import arguments_of
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.settings import Settings
@@ -325,8 +326,8 @@ def test_options_of_a_policy_reach_the_verb(
     document = lake("--json", "maintain", "db.c", "--policy", path).json()
 
     found = lake.table("db.c")
-    actions = {row["action"]: row["status"] for row in document["result"]["actions"]}
-    assert actions["compact"] == actions["stats"] == "done", document
+    statuses = {row["action"]: row["status"] for row in document["result"]["actions"]}
+    assert statuses["compact"] == statuses["stats"] == "done", document
     assert len(found.inspect.data_files()) == 6 - 4 + 1
     assert len(found.snapshots()) == 2
     assert [blob.fields for blob in found.metadata.statistics[0].blob_metadata] == [[1]]
@@ -422,7 +423,7 @@ def test_a_name_with_signs_of_patterns_is_one_table(lake: CommandLine, policy: W
 
 def test_every_name_of_a_condition_is_measured(lake: CommandLine) -> None:
     table = open_session(lake.warehouse).table("db.a")
-    policy = Policy().of("db.a", {}, command._choices())
+    policy = Policy().of("db.a", {}, actions.choices())
 
     values = condition_values(look(table, "db", policy, _NOON, most_entries=None).row, _NOON)
 
@@ -437,7 +438,7 @@ def test_every_name_of_a_condition_is_measured(lake: CommandLine) -> None:
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_option_of_a_property_is_an_option_of_its_verb(action: str) -> None:
-    choices = command._choices()
+    choices = actions.choices()
 
     assert set(choices.of_properties[action]) <= set(choices.of_files[action])
     assert not {"branch", "dry-run", "wait", "on-commit", "when", "if"} & set(
@@ -445,12 +446,18 @@ def test_an_option_of_a_property_is_an_option_of_its_verb(action: str) -> None:
     )
 
 
-def test_a_verb_without_options_has_its_defaults() -> None:
-    for action in ACTIONS:
-        verb = command._verb(action)
-        names = set(arguments_of(verb, {}))
-        assert names
-        assert arguments_of(verb, {"branch": ("other", "here")}).keys() == names
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_verb_gets_the_options_of_a_file_and_its_defaults(action: str) -> None:
+    verb = actions.verb_of(action)
+
+    plain = arguments_of(verb, {})
+
+    assert plain.keys() | {"context", "table"} == inspect.signature(verb).parameters.keys()
+    other = arguments_of(verb, {"branch": ("other", "here")}) if action != "clean" else plain
+    assert other.keys() == plain.keys()
+    assert (other != plain) == (action != "clean")
+    with pytest.raises(InvalidRequestError, match="not an option"):
+        arguments_of(verb, {"nothing": ("x", "here")})
 
 
 # Windows.
@@ -521,7 +528,7 @@ def test_a_window_follows_the_clocks_of_its_zone() -> None:
 
 # The policy of a table, and a model of it.
 
-CHOICES = command._choices()
+CHOICES = actions.choices()
 NAMES_OF_TABLES = ("db.a", "db.b", "x.a", "x.y.a")
 PATTERNS = st.sampled_from(["*", "db.*", "db", "x", "x.*", "x.y", "*.a", "db.a", "d[ab].b"])
 VALUES: Mapping[str, st.SearchStrategy[Any]] = {

@@ -31,8 +31,8 @@ class Choices(NamedTuple):
 
     Args:
         of_files: the names of those that a policy file may set, by the action.
-        of_properties: the names of those that a table property may set, by the action; whoever writes the table must
-            not lower its protection.
+        of_properties: the names of those that a table property may set, by the action; a user who writes the table
+            must not lower its protection.
         check: is called with an action, the name of an option, its value, and what contains it; raises
             `InvalidRequestError` if the value is not allowed.
     """
@@ -158,7 +158,7 @@ def _of_properties(properties: Mapping[str, str], choices: Choices) -> dict[str,
             if name not in allowed and name in choices.of_files[action]:
                 raise RefusedError(
                     f"{place} would set {name} of {action}, which only a policy file may set",
-                    hint=f"remove the property: lake alter TABLE --unset {key}",
+                    hint="remove the property",
                 )
             _require_known(name, allowed, place)
             found[f"{action}.{name}"] = _given_to(action, name, value, place, choices)

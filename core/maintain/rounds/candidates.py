@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lake.core.base.facts import Facts
 from lake.core.base.units import parse_time_ms
 from lake.core.maintain.health.grade import wasted
 from lake.core.maintain.health.measure import measured
@@ -21,6 +22,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Base(Facts):
+    """The state of a table that a plan was made for."""
+
+    base_snapshot_id: str | None
+    schema_id: int
+    spec_id: int
+
+    def drift(self, now: Base) -> str:
+        """Return what has changed since; empty if nothing has."""
+        if now.schema_id != self.schema_id:
+            return f"the schema was {self.schema_id} and is {now.schema_id}"
+        if now.spec_id != self.spec_id:
+            return f"the partition spec was {self.spec_id} and is {now.spec_id}"
+        if now.base_snapshot_id != self.base_snapshot_id:
+            return f"the snapshot was {self.base_snapshot_id} and is {now.base_snapshot_id}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A table that may get maintenance.
 
@@ -28,6 +48,7 @@ class Candidate:
         namespace: the name of its namespace.
         table: its name.
         uuid: its UUID.
+        base: its snapshot, schema and partition spec.
         row: what `lake health` measures.
         policy: what may be done.
         statistics: the age of its statistics of columns; None if it has none.
@@ -38,6 +59,7 @@ class Candidate:
     namespace: str
     table: str
     uuid: str
+    base: Base
     row: HealthFacts
     policy: TablePolicy
     statistics: StatisticsAge | None
@@ -53,7 +75,7 @@ class Candidate:
         """The seconds that all paying actions save a scan, for each second of work, by rough costs of the work."""
         paying = [item for item in self.row.forecasts if item.pays]
         saved = sum(max(item.seconds, item.partition_seconds or 0.0) for item in paying)
-        return saved / (_FIXED_SECONDS + sum(item.bytes for item in paying) / _BYTES_PER_SECOND)
+        return saved / work_seconds(sum(item.bytes for item in paying))
 
     def measures(self) -> Measures:
         """Return the measures for the run log."""
@@ -72,8 +94,13 @@ class Candidate:
         )
 
 
-# Rough costs, which only decide the order of the tables.
+# Rough costs: they decide the order of the tables, and the time left that progress shows.
 _FIXED_SECONDS, _BYTES_PER_SECOND = 0.2, 50e6
+
+
+def work_seconds(size: int) -> float:
+    """Return the rough time of an action that rewrites some bytes."""
+    return _FIXED_SECONDS + size / _BYTES_PER_SECOND
 
 
 def look(
@@ -95,9 +122,19 @@ def look(
         namespace=namespace,
         table=table.identifier,
         uuid=str(table.metadata.table_uuid),
+        base=_base(table),
         row=measured(table, namespace, now_ms, most_entries=most_entries)[0],
         policy=policy,
         statistics=statistics_age(table.metadata),
+    )
+
+
+def _base(table: Table) -> Base:
+    head = table.metadata.current_snapshot()
+    return Base(
+        base_snapshot_id=None if head is None else str(head.snapshot_id),
+        schema_id=table.metadata.current_schema_id,
+        spec_id=table.metadata.default_spec_id,
     )
 
 

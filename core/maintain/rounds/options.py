@@ -35,6 +35,8 @@ class RoundOptions:
         max_ms: the time after which no action and no group of files begins; None for no limit.
         max_bytes: the most bytes of data files to rewrite; None for no limit.
         log: the path of the run log.
+        status: the path of the status file; None for none.
+        plan: the path of the plan file; None for none.
         pending: counts the checkpoints of a table that were never committed.
         clean: returns a text without secrets, for the run log.
     """
@@ -46,5 +48,12 @@ class RoundOptions:
     max_ms: int | None = None
     max_bytes: int | None = None
     log: str
+    status: str | None = None
+    plan: str | None = None
     pending: Callable[[Table], int]
     clean: Callable[[str], str]
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that are written."""
+        return [path for path in (self.log, self.status, self.plan) if path is not None]

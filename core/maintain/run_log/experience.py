@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lake.core.base.outcome import Status
 from lake.core.maintain.run_log.entries import Entry, Measures
 
-# So many failures in a row may be bad luck; after that the waits double.
+# This many failures in a row may be bad luck; after that the waits double.
 PATIENCE = 3
 _FIRST_WAIT_MS, _LONGEST_WAIT_MS = 15 * 60_000, 24 * 3_600_000
 _MOST_DOUBLINGS = 16
