@@ -16,16 +16,13 @@ def sentence(outcome: Outcome) -> str:
     result = RoundResult.of(outcome.result)
     done = [item for item in result.actions if item.status in {Status.DONE, Status.PARTIAL}]
     tables = len({item.table for item in done})
-    text = f"{counted(result.tables, 'table')}: {counted(len(done), 'action')} on {tables:,}"
-    if not (result.actions or result.rest or result.failed):
-        text = f"{counted(result.tables, 'table')}: nothing was due"
-    for number, what in (
-        (len(result.failed), "failed"),
-        (len(result.rest), "left for the next run"),
-    ):
-        if number:
-            text += f"; {number:,} {what}"
-    return text
+    parts = [f"{counted(len(done), 'action')} on {tables:,}"] if done else []
+    if failed := len(result.failed):
+        parts.append(f"{failed:,} failed")
+    if rest := len(result.rest):
+        parts.append(f"{rest:,} left for the next run")
+    nothing = "nothing to do" if result.actions else "nothing was due"
+    return f"{counted(result.tables, 'table')}: {'; '.join(parts) or nothing}"
 
 
 def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
