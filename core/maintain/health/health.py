@@ -22,15 +22,8 @@ from lake.core.maintain.health.report import details, notes
 from lake.core.maintain.health.survey import MOST_ENTRIES, Survey, survey
 from lake.core.maintain.health.table_view import view_details, view_of
 from lake.core.read.exports.destinations import refuse_inside
-from lake.core.table.catalogs.names import (
-    is_glob,
-    load_listed,
-    matches,
-    may_match,
-    namespaces_of,
-    require_existing,
-    unmatched,
-)
+from lake.core.table.catalogs.names import load_listed, namespaces_of, require_existing
+from lake.core.table.catalogs.patterns import is_glob, matches, may_match, unmatched
 
 if TYPE_CHECKING:
     from lake.core.read.exports.destinations import Output
