@@ -10,10 +10,12 @@ from typing import Any, Self, TypeVar
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.facts import ErrorFacts, Facts
 from lake.core.base.outcome import Status
-from lake.core.base.units import parse_time_ms
+from lake.core.base.units import iso_time, parse_time_ms
 
 T = TypeVar("T")
 _LONGEST_TEXT = 4096
+# An entry with the ids of some 40,000 commits. Longer lines are not parsed: values take more memory than their text.
+_LONGEST_LINE = 1024 * 1024
 _STATUSES = frozenset(map(str, Status))
 
 
@@ -109,6 +111,8 @@ class Entry(Facts):
         Raises:
             UnreadableEntryError: it is not one.
         """
+        if len(line) > _LONGEST_LINE:
+            raise UnreadableEntryError(f"more than {_LONGEST_LINE:,} characters")
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -117,10 +121,7 @@ class Entry(Facts):
             raise UnreadableEntryError("not an object")
         known = {item.name: found.get(item.name) for item in fields(cls)}
         texts = {name: _text(known, name) for name in _TEXTS}
-        try:
-            parse_time_ms(texts["at"])
-        except InvalidRequestError as error:
-            raise UnreadableEntryError(error.message) from error
+        texts["at"] = _time(texts["at"])
         if texts["status"] not in _STATUSES:
             raise UnreadableEntryError(f"the status is {texts['status']!r}")
         return cls(
@@ -144,6 +145,17 @@ def _text(found: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
         raise UnreadableEntryError(f"{name} is missing, or not a text")
     return value
+
+
+def _time(text: str) -> str:
+    """Return a time as `iso_time` writes it, so that times can be compared as texts."""
+    try:
+        found = iso_time(parse_time_ms(text))
+    except InvalidRequestError as error:
+        raise UnreadableEntryError(error.message) from error
+    if found is None:
+        raise UnreadableEntryError(f"{text!r} is outside of the calendar")
+    return found
 
 
 def _number(value: Any, kind: type[T]) -> T | None:
