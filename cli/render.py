@@ -36,11 +36,13 @@ _DONE = frozenset(
 
 # The counts of a result that say what was not loaded or not handed over, also by a command that ends with 0.
 _LOST = ("rows_rejected", "files_set_aside", "messages_set_aside", "gaps")
+# The lists of a plan or result whose rows may have errors.
+_ROWS_WITH_ERRORS = frozenset(("runs", "tables"))
 # Commands whose tables are their result, as long as they change nothing. Those of `check` are what is wrong.
 _LISTINGS = frozenset(
     (
         *("clean", "config", "consumers", "deletes", "inspect", "partitions", "ref"),
-        *("health", "replay", "scan", "show", "snapshots", "tables", "tag"),
+        *("health", "replay", "runs", "scan", "show", "snapshots", "tables", "tag"),
     )
 )
 
@@ -252,13 +254,17 @@ class Renderer:
         }
 
     def _clean_errors(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
-        """Return a plan or result; the errors and warnings of its tables are cleaned as those of a command are."""
+        """Return a plan or result; the errors and warnings of its rows are cleaned as those of a command are."""
         cleaned = dict(facts)
-        if _tables(facts):
-            cleaned["tables"] = [self._clean_table(item, command) for item in _tables(facts)]
+        for key in _ROWS_WITH_ERRORS:
+            # Another command counts its runs.
+            if isinstance(rows := facts.get(key), list):
+                cleaned[key] = [
+                    self._clean_row(row, command) if "error" in row else row for row in rows
+                ]
         return cleaned
 
-    def _clean_table(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
+    def _clean_row(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
         cleaned = {**facts, "error": self._clean_error(facts["error"], command)}
         if "warnings" in facts:
             cleaned["warnings"] = self._clean(facts["warnings"], command)
@@ -311,11 +317,6 @@ def _is_asked_for(outcome: Outcome) -> bool:
         or "committed_checkpoints" in outcome.result.values()
     )
     return outcome.command in _LISTINGS and not changed
-
-
-def _tables(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the tables of a load into many tables, each with its error."""
-    return [item for item in facts.get("tables") or () if "error" in item]
 
 
 def _counts(result: Facts) -> str:
