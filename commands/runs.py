@@ -19,7 +19,9 @@ from lake.core.base.outcome import Outcome
 class WhichRuns:
     """Which runs."""
 
-    since: Annotated[str | None, Flag("Runs that ended since an age or a time.", "7d|TIME")] = None
+    since: Annotated[
+        str | None, Flag("Runs that ended since a time, or an age such as 7d.", "TIME")
+    ] = None
     action: Annotated[
         list[str] | None, names("Runs of these actions, e.g. compact,expire.", "A,B")
     ] = None

@@ -272,7 +272,7 @@ complete -c lake -n '__fish_seen_subcommand_from consumers' -l drop -r -F -d 'Re
 complete -c lake -n '__fish_seen_subcommand_from consumers' -l dry-run -d 'Show the plan; change nothing'
 complete -c lake -n '__fish_seen_subcommand_from consumers' -l help -s h -d 'Show this message and exit'
 complete -c lake -n '__fish_seen_subcommand_from runs' -a '(__lake_names tables)'
-complete -c lake -n '__fish_seen_subcommand_from runs' -l since -r -F -d 'Runs that ended since an age or a time'
+complete -c lake -n '__fish_seen_subcommand_from runs' -l since -r -F -d 'Runs that ended since a time, or an age such as 7d'
 complete -c lake -n '__fish_seen_subcommand_from runs' -l action -r -F -d 'Runs of these actions, e.g. compact,expire'
 complete -c lake -n '__fish_seen_subcommand_from runs' -l failed -d 'Runs that failed'
 complete -c lake -n '__fish_seen_subcommand_from runs' -l limit -r -F -d 'List the newest N runs; 0 lists all'

@@ -8,6 +8,9 @@ from lake.core.base.outcome import Outcome
 from lake.core.base.units import format_duration
 from lake.core.maintain.run_log.facts import RunsResult
 
+# Less would be shown as zero.
+_LEAST = 0.05
+
 
 def sentence(outcome: Outcome) -> str:
     """Return how many runs there are, and what their work saved; without a run, where they were looked for."""
@@ -21,11 +24,8 @@ def sentence(outcome: Outcome) -> str:
         text += f", {failed:,} failed"
     work = format_duration(sum(row.seconds for row in result.actions))
     saved = sum(row.saved_seconds or 0.0 for row in result.actions)
-    return f"{text}; {work} of work" + (f" saved scans {saved:,.2f} s" if saved >= _LEAST else "")
-
-
-# Less is shown as zero.
-_LEAST = 0.005
+    gain = f" saved scans {format_duration(saved)}" if saved >= _LEAST else ""
+    return f"{text}; {work} of work{gain}"
 
 
 def next_step(_outcome: Outcome, _line: Line) -> str | None:

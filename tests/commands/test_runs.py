@@ -43,7 +43,7 @@ def test_runs_are_shown_newest_first_with_what_they_saved(lake: CommandLine, log
     assert (oldest["files"], oldest["delete_files"]) == ("3,600 → 6", "4 → 0")
     assert (oldest["saved_s"], oldest["forecast_s"]) == ("2.0", "1.5")
     assert oldest["bytes_rewritten"] == str(1 << 30)
-    assert "2 runs; 4.0s of work saved scans 2.00 s" in result.stderr
+    assert "2 runs; 4.0s of work saved scans 2.0s" in result.stderr
 
 
 def test_a_document_contains_the_entries_the_actions_and_what_waits(
