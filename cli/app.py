@@ -72,6 +72,8 @@ VERBS = {
     "rename": "Rename a table; its files stay where they are.",
     "register": "Add a table to the catalog by its metadata file.",
     "drop": "Drop a table; its files stay unless they are purged.",
+    "maintain": "Give each table the maintenance it needs.",
+    "apply": "Do what a plan of lake maintain contains.",
     "compact": "Rewrite small files into large ones; no row changes.",
     "expire": "Remove old snapshots and the files only they use.",
     "clean": "Find, move or delete files that no snapshot references.",
@@ -103,11 +105,15 @@ class State:
         progress: the kind of progress display.
         before_verb: called before a verb imports the core.
         on_commit: the user's program to run after a commit, with its arguments; empty for none.
+        on_done: the user's program to run after a run without failures; empty for none.
+        on_failure: the user's program to run after any other run.
+        run_ended: prints how one of several runs of a command ended, and runs these programs.
         landed: called with the outcome of each commit of a command that commits several times.
         has_reported: whether ``landed`` was called.
         announce: prints a warning when it occurs.
         announced: the warnings that were printed.
         table_ended: prints how a command that works on several tables ended for one of them.
+        clean: returns a text of the core as one line, without secrets.
         note: prints at once what must be known if the process is killed, and its facts.
         ignore_stops: called when stop signals must no longer interrupt the command.
         accept_stops: called when they may interrupt it again, because it goes on with another table.
@@ -132,11 +138,15 @@ class State:
     ignore_stops: Callable[[], None] = lambda: None
     accept_stops: Callable[[], None] = lambda: None
     on_commit: Sequence[str] = ()
+    on_done: Sequence[str] = ()
+    on_failure: Sequence[str] = ()
+    run_ended: Callable[[Outcome | LakeError], None] = lambda _: None
     landed: Callable[[Outcome], None] = lambda _: None
     has_reported: bool = False
     announce: Callable[[str], None] = lambda _: None
     announced: set[str] = field(default_factory=set)
     table_ended: Callable[[str, Outcome | LakeError], None] = lambda _table, _ending: None
+    clean: Callable[[str], str] = str
     note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     opened: Session | None = None
 
@@ -197,9 +207,14 @@ class State:
             color=found["color"].value,
         )
 
-    def begin_table(self, table: str, branch: str | None) -> None:
+    def begin_table(self, table: str | None, branch: str | None) -> None:
         """Begin with the next table of a command that works on several."""
         self.table, self.branch, self.has_reported = table, branch, False
+
+    def begin_action(self, command: str, table: str | None) -> None:
+        """Begin with the next verb of a command that runs several, or with the command itself again."""
+        self.command = command
+        self.begin_table(table, None)
 
     def hide_progress(self) -> None:
         """Remove the progress display, which would be in the way of a message; the next phase shows it again."""

@@ -103,12 +103,15 @@ def main(
     state.landed = partial(_report, state, renderer)
     state.announce = partial(_announce, state, renderer)
     state.note = partial(_note, state, renderer)
+    state.clean = lambda text: renderer.clean(text, state.command)
+    state.run_ended = partial(_run_ended, state, renderer)
     state.table_ended = partial(_table_ended, state, renderer)
     if argv is None:
         _own_the_process(redact)
         state.before_verb = partial(_prepare_imports, state)
     with SignalHandlers(own_process=argv is None) as handlers:
         ending = mistake or _work(line, state, handlers, early)
+        _run_programs(state, renderer, ending)
         handlers.release(_exit_code(ending))
         return _print_ending(ending, state, renderer)
 
@@ -294,6 +297,35 @@ def _table_ended(state: State, renderer: Renderer, table: str, ending: Outcome |
     renderer.table(
         ending, command=state.command, table=table, quiet=state.quiet, display=state.display
     )
+
+
+def _run_ended(state: State, renderer: Renderer, ending: Outcome | LakeError) -> None:
+    """Print how one of several runs of a command ended, and run the user's program."""
+    state.begin_table(None, None)
+    if isinstance(ending, Outcome):
+        ending = _named(ending, state)
+    state.hide_progress()
+    renderer.table(
+        ending, command=state.command, table="", quiet=state.quiet, display=state.display
+    )
+    _run_programs(state, renderer, ending)
+
+
+def _run_programs(state: State, renderer: Renderer, ending: _Ending) -> None:
+    """Run the user's program for a run that ended with or without failures; a stop is neither."""
+    code = _exit_code(ending)
+    words = state.on_failure if code else state.on_done
+    if not words or not isinstance(ending, Outcome | LakeError):
+        return
+    from lake.commands.commit_hook import run_hook  # noqa: PLC0415 - rarely needed
+
+    if isinstance(ending, Outcome):
+        document = renderer.document(ending, state.warnings)
+    else:
+        document = renderer.error_document(ending, state.warnings, command=state.command)
+    problem = run_hook(words, document)
+    if problem and state.opened is not None:
+        state.opened.warn(f"--on-{'failure' if code else 'done'} failed: {problem}")
 
 
 def _note(state: State, renderer: Renderer, text: str, facts: Mapping[str, str]) -> None:

@@ -36,8 +36,6 @@ _DONE = frozenset(
 
 # The counts of a result that say what was not loaded or not handed over, also by a command that ends with 0.
 _LOST = ("rows_rejected", "files_set_aside", "messages_set_aside", "gaps")
-# The lists of a plan or result whose rows may have errors.
-_ROWS_WITH_ERRORS = frozenset(("runs", "tables"))
 # Commands whose tables are their result, as long as they change nothing. Those of `check` are what is wrong.
 _LISTINGS = frozenset(
     (
@@ -198,17 +196,7 @@ class Renderer:
         message = self._line(error.message, command)
         hint = self._line(error.hint, command) if error.hint else None
         if self.as_json:
-            outcome = Outcome(
-                command=command or "",
-                table=table or "",
-                branch=branch,
-                status=Status(error.status),
-                operation_id=error.operation_id,
-                result=error.result,
-            )
-            document = self._document(outcome, warning_lines)
-            document |= {"command": command, "table": table}
-            document["error"] = {"kind": error.kind, "message": message, "hint": hint}
+            document = self._error_document(error, warning_lines, command, table, branch)
             self._print_document(document)
         else:
             for warning in warning_lines:
@@ -218,6 +206,41 @@ class Renderer:
             message, {"operation id": error.operation_id, "done before": done, "hint": hint}
         )
 
+    def error_document(
+        self, error: ReportedError, warnings: Sequence[str], *, command: str | None
+    ) -> str:
+        """Return the JSON document of an error as one line, with secrets masked in all its texts."""
+        found = self._error_document(error, self._clean(warnings, command), command, None, None)
+        return _json_text(self._without_secrets(_json_ready(found)))
+
+    def _error_document(
+        self,
+        error: ReportedError,
+        warnings: Sequence[str],
+        command: str | None,
+        table: str | None,
+        branch: str | None,
+    ) -> dict[str, Any]:
+        outcome = Outcome(
+            command=command or "",
+            table=table or "",
+            branch=branch,
+            status=Status(error.status),
+            operation_id=error.operation_id,
+            result=error.result,
+        )
+        hint = self._line(error.hint, command) if error.hint else None
+        return {
+            **self._document(outcome, warnings),
+            "command": command,
+            "table": table,
+            "error": {
+                "kind": error.kind,
+                "message": self._line(error.message, command),
+                "hint": hint,
+            },
+        }
+
     def trace(self, text: str, *, command: str | None, table: str | None) -> LakeError:
         """Print the trace of an unexpected exception; return it as an error to print."""
         trace = self._redact(text.rstrip(), limit=None)
@@ -226,6 +249,10 @@ class Renderer:
 
     def _messages(self, command: str | None, table: str | None, display: Display) -> Messages:
         return Messages(self._clock, self._redact(subject(command, table)), display)
+
+    def clean(self, text: str, command: str | None) -> str:
+        """Return a text of the core as one line, without secrets and with the command's flags."""
+        return self._line(text, command)
 
     def _clean(self, texts: Sequence[str], command: str | None) -> list[str]:
         return list(dict.fromkeys(self._line(text, command) for text in texts))
@@ -255,14 +282,10 @@ class Renderer:
 
     def _clean_errors(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
         """Return a plan or result; the errors and warnings of its rows are cleaned as those of a command are."""
-        cleaned = dict(facts)
-        for key in _ROWS_WITH_ERRORS:
-            # Another command counts its runs.
-            if isinstance(rows := facts.get(key), list):
-                cleaned[key] = [
-                    self._clean_row(row, command) if "error" in row else row for row in rows
-                ]
-        return cleaned
+        return {
+            key: [self._clean_row(row, command) for row in value] if _has_errors(value) else value
+            for key, value in facts.items()
+        }
 
     def _clean_row(self, facts: Mapping[str, Any], command: str) -> dict[str, Any]:
         cleaned = {**facts, "error": self._clean_error(facts["error"], command)}
@@ -317,6 +340,12 @@ def _is_asked_for(outcome: Outcome) -> bool:
         or "committed_checkpoints" in outcome.result.values()
     )
     return outcome.command in _LISTINGS and not changed
+
+
+def _has_errors(value: Any) -> bool:
+    """Whether a value is a list of rows such as tables or actions, each with its error."""
+    rows = value if isinstance(value, list | tuple) else ()
+    return bool(rows) and all(isinstance(row, Mapping) and "error" in row for row in rows)
 
 
 def _counts(result: Facts) -> str:

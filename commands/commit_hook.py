@@ -30,8 +30,12 @@ _PASSED = re.compile(
 _CHOSEN = re.compile("LAKE_HOOK_")
 
 
-def hook_words(command: str) -> list[str]:
+def hook_words(command: str, option: str = "--on-commit") -> list[str]:
     """Return the program and the arguments of a hook; no shell interprets them.
+
+    Args:
+        command: the command line.
+        option: the option that contains it, for messages.
 
     Raises:
         InvalidRequestError: there is no program, or a quote is not closed.
@@ -39,9 +43,9 @@ def hook_words(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise InvalidRequestError(f"--on-commit {command!r} cannot be split: {error}") from error
+        raise InvalidRequestError(f"{option} {command!r} cannot be split: {error}") from error
     if not words:
-        raise InvalidRequestError("--on-commit needs a program")
+        raise InvalidRequestError(f"{option} needs a program")
     return words
 
 

@@ -67,6 +67,7 @@ class Work:
     """Amount of work."""
 
     max_files: Annotated[int | None, Flag("Maximum files to rewrite in total.", "N")] = None
+    max_bytes: Annotated[int | None, size("Maximum size of the files to rewrite in total.")] = None
     max_group_size: Annotated[int | None, size("Maximum size of a group [100GB].")] = None
     max_group_files: Annotated[int | None, Flag("Maximum files in a group.", "N")] = None
     job_order: Annotated[

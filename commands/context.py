@@ -48,6 +48,20 @@ def report_commits(context: typer.Context, command: str | None) -> None:
         context.obj.on_commit = hook_words(command)
 
 
+def report_ends(context: typer.Context, *, done: str | None, failure: str | None) -> None:
+    """Let a program of the user run after a run without failures, and another one after any other run.
+
+    Raises:
+        InvalidRequestError: the command line of a program is not valid.
+    """
+    from lake.commands.commit_hook import hook_words
+
+    if done is not None:
+        context.obj.on_done = hook_words(done, "--on-done")
+    if failure is not None:
+        context.obj.on_failure = hook_words(failure, "--on-failure")
+
+
 def of_all_branches(context: typer.Context, outcome: Outcome) -> Outcome:
     """Return the outcome of a command that has an option for a branch, but did not work on one branch only."""
     context.obj.branch = None

@@ -16,9 +16,10 @@ from typing import Any
 
 from lake.commands.parsing import parse_choice
 from lake.core.base.errors import BadInputError, InvalidRequestError, RefusedError
+from lake.core.base.options import Option
 from lake.core.base.redaction import is_secret
 from lake.core.base.settings import Settings
-from lake.core.base.trust.folders import FoundFile, read_file, trusted_folders
+from lake.core.base.trust.folders import FoundFile, read_file, require_closed, trusted_folders
 from lake.core.base.trust.project_settings import (
     SPARK_CONF,
     withheld_setting,
@@ -57,6 +58,8 @@ _TOGETHER = (
     (frozenset({"catalog", "warehouse"}), frozenset({"catalog", "warehouse", "catalog-type"})),
     (frozenset({"master", "remote"}), frozenset({"master", "remote"})),
 )
+# The part of a project file that `lake maintain` reads.
+POLICY = "maintain"
 _OWN_FILE, _SHARED_FILE = "lake.toml", "pyproject.toml"
 
 
@@ -154,8 +157,54 @@ def project_settings(folder: str) -> dict[str, Setting]:
     folders.require_own(file)
     trusted = folders.covers(file.folder)
     return {
-        name: _setting(file.path, name, value, trusted=trusted) for name, value in table.items()
+        name: _setting(file.path, name, value, trusted=trusted)
+        for name, value in table.items()
+        if name != POLICY
     }
+
+
+def project_policy(folder: str) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the path of the nearest project file and its rules of maintenance; None if it has none.
+
+    Raises:
+        RefusedError: the user does not trust the folder. Without the rules, tables that they exclude would change.
+        BadInputError: the file cannot be read, or its rules are not a table.
+    """
+    found = _project_file(folder)
+    if found is None or POLICY not in found[1]:
+        return None
+    file, table = found
+    folders = trusted_folders()
+    folders.require_own(file)
+    if not folders.covers(file.folder):
+        raise RefusedError(
+            f"the user does not trust {file.folder}, and {file.path} contains [{POLICY}]",
+            hint=f"check the file, then use {Option.TRUST} there, or give it by {Option.POLICY}",
+        )
+    if not isinstance(table[POLICY], dict):
+        raise BadInputError(f"{POLICY} in {file.path} is not a table")
+    return file.path, table[POLICY]
+
+
+def policy_file(path: str) -> Mapping[str, Any]:
+    """Return the rules of a file; those of a project file are in its table ``maintain``.
+
+    Raises:
+        BadInputError: it cannot be read.
+        RefusedError: every user can change it.
+    """
+    try:
+        file = read_file(path)
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
+    require_closed(file)
+    if file.is_too_large:
+        raise BadInputError(f"{path} is larger than 1 MB")
+    document = _parsed(path, file.data)
+    rules = document.get(POLICY, {}) if os.path.basename(path) == _OWN_FILE else document
+    if not isinstance(rules, dict):
+        raise BadInputError(f"{POLICY} in {path} is not a table")
+    return rules
 
 
 def project_folder(folder: str) -> str | None:

@@ -56,6 +56,7 @@ class Flag:
 
 
 _NONE = inspect.Parameter.empty
+_SWITCHES = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class _Option:
     @property
     def spelled(self) -> str:
         return self.flag.name or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def key(self) -> str:
+        """The name in a file."""
+        return self.spelled.removeprefix("--")
 
     @property
     def words(self) -> type[StrEnum] | None:
@@ -102,6 +108,30 @@ class _Option:
         return inspect.Parameter(
             self.name, only, default=default, annotation=Annotated[kind, option]
         )
+
+    def read(self, options: Mapping[str, tuple[Any, str]]) -> Any:
+        """Return what Typer would have found, from the options of a file.
+
+        Raises:
+            InvalidRequestError: the value has another type.
+        """
+        if self.key not in options:
+            return None if self.flag.parse or self.words else self.default
+        found, place = options[self.key]
+        try:
+            return self._typed(found)
+        except (KeyError, ValueError) as error:
+            raise InvalidRequestError(f"{place} cannot be {found!r}") from error
+
+    def _typed(self, found: Any) -> Any:
+        kinds = {self.kind, *get_args(self.kind)}
+        if bool in kinds:
+            return _SWITCHES[str(found).lower()]
+        if get_origin(self.kind) is tuple:
+            return list(map(str, found if isinstance(found, list) else [found]))
+        number = next((kind for kind in (int, float) if kind in kinds), None)
+        # A list or a switch is not a number, and not a text that an option has.
+        return number(str(found)) if number and not self.flag.parse else str(found)
 
     def value(self, values: Mapping[str, Any]) -> Any:
         """Return the value of what Typer found on the command line."""
@@ -140,6 +170,45 @@ def of_typer(verb: Callable[..., Outcome | None]) -> Callable[..., Outcome | Non
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     expanded.__annotations__ = {item.name: item.annotation for item in parameters}
     return expanded
+
+
+def arguments_of(
+    verb: Callable[..., Outcome | None], options: Mapping[str, tuple[Any, str]]
+) -> dict[str, Any]:
+    """Return the arguments of a verb for options that a file contains; the others have their defaults.
+
+    Args:
+        verb: the verb.
+        options: texts, numbers, switches or lists by the options' names without dashes, each with its place for
+            messages.
+
+    Raises:
+        InvalidRequestError: a value is not allowed.
+    """
+    values: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    hints = get_type_hints(verb, include_extras=True)
+    for name, parameter in inspect.signature(verb).parameters.items():
+        hint, is_group = hints[name], is_dataclass(hints[name])
+        if is_group:
+            values |= {one.name: one.read(options) for one in _options(hint)}
+            found[name] = _made(hint, values)
+        elif option := _option(name, hint, parameter.default):
+            found[name] = option.value({name: option.read(options)})
+    return found
+
+
+def option_names(verb: Callable[..., Outcome | None]) -> list[str]:
+    """Return the names of a verb's options, without dashes."""
+    hints = get_type_hints(verb, include_extras=True)
+    found: list[str] = []
+    for name in inspect.signature(verb).parameters:
+        hint, is_group = hints[name], is_dataclass(hints[name])
+        if is_group:
+            found += [one.key for one in _options(hint)]
+        elif option := _option(name, hint, None):
+            found.append(option.key)
+    return found
 
 
 def given(*groups: Any) -> dict[str, Any]:
@@ -183,6 +252,15 @@ def _members(group: Any) -> Mapping[str, Any]:
         name: _option(name, hints[name], default) or hints[name]
         for name, default in defaults.items()
     }
+
+
+def _options(group: Any) -> Iterator[_Option]:
+    """Yield the options of a group and of the groups in it."""
+    for member in _members(group).values():
+        if isinstance(member, _Option):
+            yield member
+        else:
+            yield from _options(member)
 
 
 def _parameters(group: Any) -> Iterator[inspect.Parameter]:

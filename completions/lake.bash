@@ -9,7 +9,7 @@ _lake() {
     COMPREPLY=()
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case "$word" in
-            ingest|add-files|replay|demo|scan|inspect|tables|health|show|snapshots|check|partitions|deletes|consumers|runs|config|create|delete|alter|rollback|tag|ref|cherry-pick|publish|rename|register|drop|compact|expire|clean|manifests|stats|expire-partitions) verb=$word; break ;;
+            ingest|add-files|replay|demo|scan|inspect|tables|health|show|snapshots|check|partitions|deletes|consumers|runs|config|create|delete|alter|rollback|tag|ref|cherry-pick|publish|rename|register|drop|maintain|apply|compact|expire|clean|manifests|stats|expire-partitions) verb=$word; break ;;
         esac
     done
     case "$verb $previous" in
@@ -90,10 +90,12 @@ _lake() {
         "publish --branch") _lake_names branches; return ;;
         "rename --wait") return ;;
         "drop --wait") return ;;
+        "maintain --policy"|"maintain --only"|"maintain --max-seconds"|"maintain --max-bytes"|"maintain --every"|"maintain --status"|"maintain --log"|"maintain --on-commit"|"maintain --on-done"|"maintain --on-failure"|"maintain --plan"|"maintain --init") return ;;
+        "apply --max-seconds"|"apply --max-bytes"|"apply --log"|"apply --on-commit") return ;;
         "compact --strategy") words="binpack sort zorder" ;;
         "compact --job-order") words="none bytes-asc bytes-desc files-asc files-desc" ;;
         "compact --where"|"compact --by") _lake_names columns; return ;;
-        "compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --target-size"|"compact --spec-id"|"compact --max-files"|"compact --max-group-size"|"compact --max-group-files"|"compact --max-commits"|"compact --wait"|"compact --on-commit"|"compact --when"|"compact --idle"|"compact --option") return ;;
+        "compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --target-size"|"compact --spec-id"|"compact --max-files"|"compact --max-bytes"|"compact --max-group-size"|"compact --max-group-files"|"compact --max-commits"|"compact --wait"|"compact --on-commit"|"compact --when"|"compact --idle"|"compact --option") return ;;
         "compact --branch") _lake_names branches; return ;;
         "expire --older-than"|"expire --retain-last"|"expire --keep-checkpoints"|"expire --wait"|"expire --on-commit") return ;;
         "expire --snapshot") _lake_names refs; return ;;
@@ -112,7 +114,7 @@ _lake() {
     esac
     if [[ -z "$words" ]]; then
         case "$verb" in
-            "") words="ingest add-files replay demo scan inspect tables health show snapshots check partitions deletes consumers runs config create delete alter rollback tag ref cherry-pick publish rename register drop compact expire clean manifests stats expire-partitions --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
+            "") words="ingest add-files replay demo scan inspect tables health show snapshots check partitions deletes consumers runs config create delete alter rollback tag ref cherry-pick publish rename register drop maintain apply compact expire clean manifests stats expire-partitions --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
             ingest) words="--from-table --format --union-columns --delimiter --encoding --quote --header --no-header --skip-rows --null --decimal --date-format --create --partition-by --sort-by --property --evolve --missing --allow-empty --overwrite --overwrite-where --replace-partitions --upsert --no-upsert --key --deletes --order-by --sequence --merge --null-overwrites --match-where --repair-duplicates --changes-column --changes-mode --ignore-deletes --local-merge --distribution --target-size --write-parallelism --route --max-tables --rejects --max-rejects --stream --once --commit-interval --metrics-file --then-compact --status --watch --state --commit-files --settle --done --on-rewrite --on-copy --new-source --resume --wait --commit-size --skip --bad-files --follow --from-snapshot --inclusive --on-gap --start --start-at --kafka --brokers --kafka-conf --kafka-conf-file --kafka-metadata --avro-schema --run-id --stage --branch --discard --on-commit --dry-run --help -h" ;;
             add-files) words="--branch --wait --on-commit --dry-run --run-id --help -h" ;;
             replay) words="--checkpoint --job --completed --all-staged --replace-partitions --assume-uncommitted --tag --status --quiet-time --retain --branch --on-commit --dry-run --help -h" ;;
@@ -140,7 +142,9 @@ _lake() {
             rename) words="--wait --dry-run --help -h" ;;
             register) words="--keep-files-forever --dry-run --help -h" ;;
             drop) words="--purge --yes --ignore-unreadable --wait --dry-run --help -h" ;;
-            compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --strategy --by --target-size --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --help -h" ;;
+            maintain) words="--policy --only --max-seconds --max-bytes --every --status --log --on-commit --on-done --on-failure --plan --init --dry-run --help -h" ;;
+            apply) words="--replan --max-seconds --max-bytes --log --on-commit --help -h" ;;
+            compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --strategy --by --target-size --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-bytes --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --branch --keep-checkpoints --unsafe-retention --keep-files --clean-metadata --wait --dry-run --on-commit --help -h" ;;
             clean) words="--quarantine --delete --restore --purge --purge-older-than --older-than --location --inventory --exclude --prefix-mismatch --equal-schemes --equal-authorities --max-share --unsafe-retention --ignore-unreadable --output --replace --wait --dry-run --help -h" ;;
             manifests) words="--target-size --spec-id --sort-by --rewrite-all --if --branch --wait --on-commit --dry-run --help -h" ;;
@@ -148,7 +152,7 @@ _lake() {
             expire-partitions) words="--older-than --by --strategy --format --max --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
         esac
         if [[ -n "$verb" && "$current" != -* ]]; then
-            case "$verb" in ingest|add-files|replay|scan|inspect|tables|health|show|snapshots|check|partitions|deletes|consumers|runs|create|delete|alter|rollback|tag|ref|cherry-pick|publish|rename|register|drop|compact|expire|clean|manifests|stats|expire-partitions) _lake_names tables ;; esac
+            case "$verb" in ingest|add-files|replay|scan|inspect|tables|health|show|snapshots|check|partitions|deletes|consumers|runs|create|delete|alter|rollback|tag|ref|cherry-pick|publish|rename|register|drop|maintain|compact|expire|clean|manifests|stats|expire-partitions) _lake_names tables ;; esac
             return
         fi
     fi

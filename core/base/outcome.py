@@ -19,8 +19,8 @@ PREVIEW_ROWS, MOST_SHOWN = 20, 10_000
 # Commands that change something when they are done, and whose outcomes have neither an operation nor a snapshot.
 _CHANGE_WITHOUT_ID = frozenset(
     {
-        *("alter", "clean", "consumers", "create", "demo", "drop", "ref", "register", "rename"),
-        *("rollback", "tag"),
+        *("alter", "apply", "clean", "consumers", "create", "demo", "drop", "maintain"),
+        *("ref", "register", "rename", "rollback", "tag"),
     }
 )
 

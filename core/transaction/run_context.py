@@ -24,6 +24,7 @@ class RunContext:
         note: called with what must be known if the process is killed, and its facts by their names in the output.
         protected_files: canonical locations of files that a snapshot references or may reference. They are never
             deleted, whatever fails afterwards.
+        until: the clock's monotonic time after which no further part of the work begins; None for no limit.
         secrets: settings whose values must not be printed, if their names are names of secrets.
     """
 
@@ -35,6 +36,7 @@ class RunContext:
     announce: Callable[[str], None] | None = None
     note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     protected_files: set[str] = field(default_factory=set)
+    until: float | None = None
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
     def warn(self, message: str) -> None:
@@ -43,3 +45,8 @@ class RunContext:
             self.warnings.append(message)
             if self.announce is not None:
                 self.announce(message)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time of the run is over."""
+        return self.until is not None and self.clock.monotonic() >= self.until

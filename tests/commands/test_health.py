@@ -328,7 +328,7 @@ def test_small_files_are_worse_in_an_object_store(
 ) -> None:
     assert costs_of("s3://bucket/db/t") is costs.OBJECT_STORE
     assert costs_of("file:///lake/db/t") is costs_of("/lake/db/t") is costs.LOCAL
-    monkeypatch.setattr("lake.core.maintain.health.health.costs_of", lambda _: costs.OBJECT_STORE)
+    monkeypatch.setattr("lake.core.maintain.health.measure.costs_of", lambda _: costs.OBJECT_STORE)
 
     rows = _rows(neglected)
 

@@ -254,7 +254,7 @@ def test_errors_are_printed_with_flags_and_without_secrets(lake: CommandLine, lo
     expected = "password=*** was refused; use lake expire --retain-last"
     assert document["result"]["runs"][0]["error"]["message"] == expected
     assert expected in shown.stderr
-    assert "hunter2" not in log.read_text()
+    assert "hunter2" not in shown.stdout + shown.stderr + str(document)
 
 
 @pytest.mark.parametrize(

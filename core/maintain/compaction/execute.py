@@ -15,6 +15,7 @@ from lake.core.base.errors import (
     CorruptFileError,
     LakeError,
     RefusedError,
+    TimedOutError,
 )
 from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status, first_rows
@@ -198,15 +199,22 @@ class _Run:
             self._remove_dangling()
 
     def _round(self) -> list[FileGroup]:
-        """Rewrite and commit all groups of the plan; return those that conflicted."""
+        """Rewrite and commit all groups of the plan; return those that conflicted.
+
+        Raises:
+            TimedOutError: the time of the run is over; what was rewritten until then was committed.
+        """
         self._failed = []
         waiting: list[Rewritten] = []
-        for done in self._checked():
+        for number, done in enumerate(self._checked(), start=1):
             self.session.interrupts.checkpoint()
             waiting.append(done)
-            if len(waiting) >= self._groups_per_commit():
+            is_over = self.plan.options.partial_progress and self.session.is_over
+            if is_over or len(waiting) >= self._groups_per_commit():
                 self._commit(waiting)
                 waiting = []
+            if is_over and number < len(self.plan.groups):
+                raise TimedOutError("the time of the run is over")
         if waiting:
             self._commit(waiting)
         return self._failed

@@ -140,12 +140,15 @@ class FileGroup:
         ]
 
 
+_UNLIMITED = 2**63 - 1
+
+
 class Grouping(NamedTuple):
     """The files that are rewritten, and those that are not.
 
     Args:
         groups: the groups to rewrite.
-        remaining: the number of files that `max_files` leaves out.
+        remaining: the number of files that `max_files` and `max_bytes` leave out.
         left_alone: the other files by the reason: their ``spec_id``, ``place`` and ``file_size_in_bytes``.
         more_partitions: the expected number of files that those left alone for this reason would become.
     """
@@ -198,6 +201,7 @@ def plan_groups(
     groups: list[Integers] = []
     partitions_of = _counted(expected_partitions, order, _moves(files, output_spec)[order])
     remaining = len(order) if options.max_files is None else options.max_files
+    bytes_left = _UNLIMITED if options.max_bytes is None else options.max_bytes
     left = 0
     for rows in _by_partition(partitions[order]):
         for packed in pack(sizes[rows].tolist(), options.max_group_size, options.max_group_files):
@@ -214,10 +218,11 @@ def plan_groups(
                 if reason == MORE_PARTITIONS:
                     more_files += outputs + partitions_of(group) - 1
                 continue
-            taken = group[:remaining]
+            taken = _that_fit(group[:remaining], sizes, bytes_left)
             if len(taken):
                 groups.append(taken)
             remaining -= len(taken)
+            bytes_left -= int(sizes[taken].sum())
             left += len(group) - len(taken)
     left_alone = _left_alone(files, alone)
     if not groups:
@@ -236,6 +241,12 @@ def plan_groups(
         for number, (group, end) in enumerate(zip(groups, ends, strict=True))
     ]
     return Grouping(planned, left, left_alone, more_files)
+
+
+def _that_fit(group: Integers, sizes: Integers, most_bytes: int) -> Integers:
+    """Return the first files of a group whose bytes fit; none if that is only one of several."""
+    fitting = int(np.searchsorted(np.cumsum(sizes[group]), most_bytes, side="right"))
+    return group[: fitting if fitting > 1 or fitting == len(group) else 0]
 
 
 def _left_alone(files: pa.Table, by_reason: Mapping[str, list[Integers]]) -> dict[str, pa.Table]:

@@ -42,6 +42,7 @@ class CompactionOptions:
         delete_ratio: a file with this ratio of deleted rows is rewritten.
         rewrite_all: rewrite every file.
         max_files: maximum number of files that are rewritten in total.
+        max_bytes: maximum bytes of files that are rewritten in total.
         job_order: which groups come first, one of `JOB_ORDERS`.
         partial_progress: commit groups as they finish.
         max_commits: maximum number of commits with partial progress.
@@ -73,6 +74,7 @@ class CompactionOptions:
     delete_ratio: float = 0.3
     rewrite_all: bool = False
     max_files: int | None = None
+    max_bytes: int | None = None
     job_order: str = "none"
     partial_progress: bool = False
     max_commits: int = 10
@@ -143,6 +145,11 @@ class CompactionOptions:
             partial_progress=self.partial_progress,
             max_commits=self.max_commits,
         )
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether one run may leave files out that the next one rewrites."""
+        return self.max_files is not None or self.max_bytes is not None
 
     @property
     def takes_every_file(self) -> bool:

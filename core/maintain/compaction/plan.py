@@ -78,7 +78,7 @@ class CompactionPlan:
         options: the requested options.
         found: the live files; the groups' ``place`` is an index into their entries by spec.
         groups: the groups of files that are rewritten together.
-        remaining_files: how many more files would be rewritten without `max_files`.
+        remaining_files: how many more files would be rewritten without `max_files` and `max_bytes`.
         spec: the spec that files are written with.
         order: sort order of the rows of a partition; None to keep the order in which they are read.
         sort_order_id: the id of the table's sort order that equals ``order``, if any.
@@ -169,7 +169,7 @@ class CompactionPlan:
             input_delete_files=len(self.deletes(files)),
             expected_output_files=sum(group.output_files for group in self.groups),
             sorted_by=described_order(self.order, self.table.schema) if self.order else None,
-            remaining_files=None if self.options.max_files is None else self.remaining_files,
+            remaining_files=self.remaining_files if self.options.is_limited else None,
             busy_partitions=self.busy_partitions,
             file_groups=self._groups(),
             left_alone={

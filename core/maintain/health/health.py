@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from lake.core.base.choices import HealthSort
 from lake.core.base.errors import LakeError, NotATableError, NotFoundError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Meter, shown
-from lake.core.base.units import iso_time
 from lake.core.io.storage.work_ahead import ahead
 from lake.core.maintain.health.costs import costs_of
-from lake.core.maintain.health.facts import HealthFacts, HealthResult, ReadingFacts, ViewFacts
+from lake.core.maintain.health.facts import HealthFacts, HealthResult, ViewFacts
 from lake.core.maintain.health.files import write_prometheus, write_rows
-from lake.core.maintain.health.grade import BAD, DUE, GOOD, grade_of, wasted
-from lake.core.maintain.health.history import history_of
+from lake.core.maintain.health.grade import BAD, DUE, GOOD, wasted
+from lake.core.maintain.health.measure import measured, selected, unreadable
 from lake.core.maintain.health.report import details, notes
-from lake.core.maintain.health.survey import MOST_ENTRIES, Survey, survey
+from lake.core.maintain.health.survey import MOST_ENTRIES
 from lake.core.maintain.health.table_view import view_details, view_of
 from lake.core.read.exports.destinations import refuse_inside
-from lake.core.table.catalogs.names import load_listed, namespaces_of, require_existing
-from lake.core.table.catalogs.patterns import is_glob, matches, may_match, unmatched
+from lake.core.table.catalogs.names import load_listed, require_existing
+from lake.core.table.catalogs.patterns import is_glob
 
 if TYPE_CHECKING:
     from lake.core.read.exports.destinations import Output
-    from lake.core.table.catalogs.catalog import Catalog, Table
     from lake.core.transaction.session import Session
 
 # More would wait for Python's lock, and each has the entries of a table in memory.
@@ -118,13 +116,13 @@ def _one(
         # It may be the name of a namespace, or of a table whose metadata is missing.
         return None
     except LakeError as error:
-        return _Alone(_failed(namespace, name, error))
+        return _Alone(unreadable(namespace, name, error))
     for path in paths:
         refuse_inside(path, table)
     try:
-        row, found = _measured(table, namespace, now_ms, most_entries=None)
+        row, found = measured(table, namespace, now_ms, most_entries=None)
     except LakeError as error:
-        return _Alone(_failed(namespace, name, error))
+        return _Alone(unreadable(namespace, name, error))
     if found is None:
         return _Alone(row)
     return _Alone(row, view_of(found, row.metadata_bytes, costs_of(table.metadata.location)))
@@ -134,7 +132,7 @@ def _several(
     session: Session, patterns: Sequence[str], now_ms: int, paths: Sequence[str]
 ) -> list[HealthFacts]:
     require_existing(session.catalog)
-    names, rows = _selected(session.catalog, patterns)
+    names, rows = selected(session.catalog, patterns)
 
     def row(item: tuple[str, str]) -> HealthFacts | None:
         namespace, name = item
@@ -143,15 +141,15 @@ def _several(
         except NotATableError:
             return None
         except LakeError as error:
-            return _failed(namespace, name, error)
+            return unreadable(namespace, name, error)
         if table is None:
             return None
         for path in paths:
             refuse_inside(path, table)
         try:
-            return _measured(table, namespace, now_ms, most_entries=MOST_ENTRIES)[0]
+            return measured(table, namespace, now_ms, most_entries=MOST_ENTRIES)[0]
         except LakeError as error:
-            return _failed(namespace, name, error)
+            return unreadable(namespace, name, error)
 
     meter = Meter("reading tables", tasks=len(names))
     with shown(session.progress, meter), ThreadPoolExecutor(_THREADS) as threads:
@@ -160,89 +158,6 @@ def _several(
             if found is not None:
                 rows.append(found)
     return rows
-
-
-def _selected(
-    catalog: Catalog, patterns: Sequence[str]
-) -> tuple[list[tuple[str, str]], list[HealthFacts]]:
-    """Return the namespaces and names of tables, and a row for each namespace that cannot be listed."""
-    wanted: Sequence[str | None] = list(patterns) or [None]
-    names: list[tuple[str, str]] = []
-    failed: list[HealthFacts] = []
-    used: set[str | None] = {None}
-    for space in namespaces_of(catalog):
-        for pattern in wanted:
-            listed = (space.name, *space.tables, *space.views)
-            if any(matches(name, space.name, pattern) for name in listed):
-                used.add(pattern)
-        names += [
-            (space.name, name)
-            for name in space.tables
-            if any(matches(name, space.name, pattern) for pattern in wanted)
-        ]
-        if space.error is not None:
-            hidden = [pattern for pattern in wanted if may_match(space.name, pattern)]
-            used.update(hidden)
-            if hidden:
-                failed.append(_failed(space.name, None, space.error))
-    for pattern in wanted:
-        if pattern is not None and pattern not in used:
-            raise unmatched(pattern)
-    return names, failed
-
-
-def _measured(
-    table: Table, namespace: str, now_ms: int, *, most_entries: int | None
-) -> tuple[HealthFacts, Survey | None]:
-    """Return the row of a table, and what its manifests contain if they were read.
-
-    Raises:
-        LakeError: its manifests cannot be read, or a property has a value that is not allowed.
-    """
-    metadata, unknown = table.metadata, []
-    size: int | None = None
-    try:
-        size = table.storage.size(table.metadata_location)
-    except LakeError:
-        unknown.append("the size of the metadata file")
-    history = history_of(metadata, size, now_ms)
-    if history.refused is not None:
-        unknown.append(f"old snapshots: {history.refused}")
-    if history.growth_bytes is None:
-        unknown.append("growth")
-    head = metadata.current_snapshot()
-    row = HealthFacts(
-        namespace=namespace,
-        table=table.identifier,
-        reading=ReadingFacts(),
-        snapshots=history.snapshots,
-        oldest_snapshot=None if history.oldest_ms is None else iso_time(history.oldest_ms),
-        metadata_bytes=size,
-        last_commit=None if head is None else iso_time(head.timestamp_ms),
-        growth_bytes=history.growth_bytes,
-    )
-    found = survey(table, most_entries=most_entries)
-    if not isinstance(found, Survey):
-        unknown.append(f"manifests: more than {MOST_ENTRIES:,} files; name this table alone")
-        return replace(row, reading=found, unknown=unknown), None
-    if found.deletes.least != found.deletes.most:
-        unknown.append("deleted rows")
-    grade = grade_of(found, history, costs_of(metadata.location))
-    row = replace(
-        row,
-        reading=found.facts(),
-        grade=grade.grade,
-        needs=grade.needs,
-        scan=grade.scan,
-        partition_scan=grade.partition_scan,
-        forecasts=grade.forecasts,
-        unknown=unknown,
-    )
-    return row, found
-
-
-def _failed(namespace: str, name: str | None, error: LakeError) -> HealthFacts:
-    return HealthFacts(namespace=namespace, table=name, reading=ReadingFacts(), error=error.facts())
 
 
 def _status(rows: Sequence[HealthFacts], fail_on: str | None) -> Status:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import FileIO
 
 from lake.core.base.errors import BadInputError, StorageError
 from lake.core.base.options import Option
-from lake.core.base.redaction import Redactor
 from lake.core.io.storage.flock import locked
 from lake.core.maintain.run_log.entries import Entry, UnreadableEntryError
 
@@ -40,7 +39,7 @@ def default_path() -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRuns:
-    """The entries at the end of a log, in the order in which they were written.
+    """The entries at the end of a log, the oldest first.
 
     Args:
         entries: the entries.
@@ -59,20 +58,18 @@ class RunLog:
 
     Args:
         path: the path of its file. A link is followed.
-        redact: removes secrets from the messages of errors before they are written.
     """
 
     path: str
-    redact: Callable[[str], str] = field(default_factory=Redactor)
 
     def append(self, entry: Entry) -> None:
-        """Add an entry at the end; creates the file and its folder.
+        """Add an entry, which contains no secrets, at the end; creates the file and its folder.
 
         Raises:
             StorageError: it cannot be written.
             BadInputError: it is not a regular file.
         """
-        line = f"{self._without_secrets(entry).line()}\n".encode()
+        line = f"{entry.line()}\n".encode()
         with self._translated("written"):
             os.makedirs(os.path.dirname(self._real_path), mode=_FOLDER_MODE, exist_ok=True)
             if not any(self._appended(line) for _ in range(_ATTEMPTS)):
@@ -154,13 +151,6 @@ class RunLog:
             raise StorageError(
                 f"the run log {self.path} cannot be {done}: {error.strerror}", hint=_ANOTHER_FILE
             ) from error
-
-    def _without_secrets(self, entry: Entry) -> Entry:
-        error = entry.error
-        if error is None:
-            return entry
-        hint = None if error.hint is None else self.redact(error.hint)
-        return replace(entry, error=replace(error, message=self.redact(error.message), hint=hint))
 
 
 def _write(file: FileIO, line: bytes, size: int) -> None:

@@ -261,14 +261,14 @@ def _shown(value: Value) -> float | None:
 
 
 def parse_condition(
-    text: str, quantities: Mapping[str, Quantity], *, option: Option, example: str
+    text: str, quantities: Mapping[str, Quantity], *, option: Option | str, example: str
 ) -> Condition:
     """Parse a condition.
 
     Args:
         text: the condition.
         quantities: the names that it may contain.
-        option: the option that contains it, for messages.
+        option: the option or the setting that contains it, for messages.
         example: a condition, for messages.
 
     Raises:

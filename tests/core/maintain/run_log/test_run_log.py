@@ -12,10 +12,9 @@ from io import FileIO
 from pathlib import Path
 
 import pytest
-from support.cli.run_logs import entry, failed, logged
+from support.cli.run_logs import entry, logged
 
 from lake.core.base.errors import BadInputError, StorageError
-from lake.core.base.facts import ErrorFacts
 from lake.core.io.storage import flock
 from lake.core.maintain.run_log import run_log
 from lake.core.maintain.run_log.entries import Entry
@@ -238,16 +237,6 @@ def test_what_is_not_a_file_is_not_written_and_blocks_nothing(path: Path) -> Non
             log.append(entry())
         with pytest.raises(kind):
             log.read()
-
-
-def test_secrets_in_errors_are_not_written(path: Path) -> None:
-    error = ErrorFacts(kind="x", message="https://user:hunter2@host/x", hint="token=hunter2")
-    RunLog(str(path)).append(failed(error=error))
-
-    assert "hunter2" not in path.read_text()
-    (read,) = RunLog(str(path)).read().entries
-    assert read.error is not None
-    assert (read.error.message, read.error.hint) == ("https://***@host/x", "token=***")
 
 
 def test_bytes_that_are_not_text_are_not_an_entry(path: Path) -> None:

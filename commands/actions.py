@@ -1,0 +1,100 @@
+"""The verbs of maintenance as actions of a round: their options by names, and how they are run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import typer
+
+from lake.commands.context import session_of
+from lake.commands.groups import arguments_of, option_names
+from lake.core.base.errors import LakeError
+from lake.core.base.outcome import Outcome
+
+if TYPE_CHECKING:
+    from lake.core.maintain.policies.policy import Choices
+    from lake.core.maintain.rounds.options import Call
+    from lake.core.table.catalogs.catalog import Table
+
+# Options of a verb that a policy does not set: they belong to one run, to one table, or to the round.
+_OF_A_RUN = frozenset(
+    {
+        *("branch", "dry-run", "wait", "on-commit", "when", "if", "explain", "verify"),
+        *("exact", "inventory", "location", "output", "purge", "purge-older-than", "replace"),
+        *("restore", "snapshot", "max-bytes"),
+    }
+)
+# What a property of a table may set: how the work is done, but nothing that protects its rows and files. Whoever may
+# set properties may not be allowed to delete files.
+_OF_PROPERTIES: Mapping[str, tuple[str, ...]] = {
+    "expire": (),
+    "compact": (
+        *("where", "min-size", "max-size", "min-input-files", "delete-file-threshold"),
+        *("delete-ratio", "strategy", "by", "target-size", "max-files", "max-group-size"),
+        *("max-group-files", "job-order", "partial-progress", "max-commits", "idle"),
+    ),
+    "deletes": ("rewrite", "convert", "where", "max-files", "partial-progress", "max-commits"),
+    "manifests": ("target-size", "sort-by"),
+    "clean": ("exclude",),
+    "stats": ("select",),
+}
+
+
+@cache
+def verb_of(action: str) -> Callable[..., Outcome]:
+    """Return the verb of an action."""
+    # Without the decorator that takes a name with special characters for a pattern.
+    verb: Callable[..., Outcome] = inspect.unwrap(
+        getattr(import_module(f"lake.commands.{action}"), action)
+    )
+    return verb
+
+
+def choices() -> Choices:
+    """Return the options that policies may set."""
+    from lake.core.maintain.policies.policy import ACTIONS, Choices
+
+    of_files = {
+        action: [name for name in option_names(verb_of(action)) if name not in _OF_A_RUN]
+        for action in ACTIONS
+    }
+    return Choices(of_files, _OF_PROPERTIES)
+
+
+def run_action(context: typer.Context, call: Call) -> Outcome:
+    """Run a verb on a table, and print how it ended.
+
+    Raises:
+        LakeError: it fails.
+    """
+    state, command = context.obj, context.obj.command
+    state.begin_action(call.action, call.table)
+    options = {name: (value, f"{name} of {call.action}") for name, value in call.options.items()}
+    verb = verb_of(call.action)
+    try:
+        outcome = verb(context, call.table, **arguments_of(verb, options))
+        state.table_ended(call.table, outcome)
+    except LakeError as error:
+        state.table_ended(call.table, error)
+        raise
+    finally:
+        state.begin_action(command, None)
+    return outcome
+
+
+def pending_checkpoints(context: typer.Context, table: Table) -> int:
+    """Return the number of checkpoints that a replay could commit.
+
+    Raises:
+        LakeError: they cannot be read.
+    """
+    from lake.core.load.replay.model import PENDING
+    from lake.core.load.replay.options import ReplayOptions
+    from lake.core.load.replay.plan import plan_replay
+
+    plan = plan_replay(session_of(context), table, ReplayOptions())
+    return sum(found.state == PENDING for found in plan.found)

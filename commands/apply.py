@@ -1,0 +1,71 @@
+"""`lake apply`: do what a plan of `lake maintain --plan` contains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from lake.commands.actions import choices, pending_checkpoints, run_action, verb_of
+from lake.commands.context import announce_warnings, report_commits, session_of
+from lake.commands.groups import Flag, arguments_of
+from lake.commands.options import OnCommit, duration, size
+from lake.core.base.outcome import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRun:
+    """This run."""
+
+    replan: Annotated[bool, Flag("Also work on tables that have changed since the plan.")] = False
+    max_seconds: Annotated[
+        int | None, duration("Begin nothing after this time; compactions end between groups.")
+    ] = None
+    max_bytes: Annotated[int | None, size("Maximum size of the files to rewrite.")] = None
+    log: Annotated[str | None, Flag("Append a line for each action to this file.", "FILE")] = None
+    on_commit: OnCommit = None
+
+
+def apply(
+    context: typer.Context,
+    plan: Annotated[str, typer.Argument(metavar="FILE", help="The plan.", show_default=False)],
+    run: PlanRun,
+) -> Outcome:
+    """Do what a plan of lake maintain contains.
+
+    A table whose snapshot, schema or partitioning has changed since the plan is left alone, and the
+    exit code is 6. With --replan each action plans again on the table as it is now.
+    """
+    from lake.core.maintain.policies.policy import Policy
+    from lake.core.maintain.rounds.options import RoundOptions
+    from lake.core.maintain.rounds.plan_file import read_plan
+    from lake.core.maintain.rounds.report import with_details
+    from lake.core.maintain.rounds.round import apply_plan
+    from lake.core.maintain.run_log.run_log import default_path
+
+    report_commits(context, run.on_commit)
+    session = session_of(context)
+    planned = read_plan(plan, session.catalog.name)
+    for item in planned:
+        place = f"of {item.action} in {plan}"
+        options = {name: (value, f"{name} {place}") for name, value in item.options.items()}
+        arguments_of(verb_of(item.action), options)
+    announce_warnings(context, session)
+    outcome = apply_plan(
+        session,
+        partial(run_action, context),
+        RoundOptions(
+            policy=Policy(),
+            choices=choices(),
+            max_ms=run.max_seconds,
+            max_bytes=run.max_bytes,
+            log=run.log or default_path(),
+            pending=partial(pending_checkpoints, context),
+            clean=context.obj.clean,
+        ),
+        planned,
+        replan=run.replan,
+    )
+    return with_details(outcome, verbose=session.settings.verbose)

@@ -1,0 +1,195 @@
+"""`lake maintain`: give each table of a catalog the maintenance that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lake.commands.actions import choices, pending_checkpoints, run_action, verb_of
+from lake.commands.context import announce_warnings, report_commits, report_ends, session_of
+from lake.commands.defaults import policy_file, project_policy, working_folder
+from lake.commands.groups import Flag, arguments_of
+from lake.commands.options import DryRun, OnCommit, duration, size
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.outcome import Outcome
+
+if TYPE_CHECKING:
+    from lake.core.maintain.policies.policy import Choices, Policy
+    from lake.core.maintain.rounds.options import RoundOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIsDone:
+    """What is done."""
+
+    policy: Annotated[
+        tuple[str, ...],
+        Flag("File with rules for tables; repeatable, the last one wins.", "FILE"),
+    ] = ()
+    only: Annotated[str | None, Flag("Do these actions only.", "ACTIONS")] = None
+    max_seconds: Annotated[
+        int | None, duration("Begin nothing after this time; compactions end between groups.")
+    ] = None
+    max_bytes: Annotated[int | None, size("Maximum size of the files to rewrite.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """A process that stays."""
+
+    every: Annotated[int | None, duration("Begin again each time this has passed.")] = None
+    status: Annotated[
+        str | None, Flag("Replace a file with a heartbeat, for the probe of a container.", "FILE")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceRun:
+    """This run."""
+
+    log: Annotated[str | None, Flag("Append a line for each action to this file.", "FILE")] = None
+    on_commit: OnCommit = None
+    on_done: Annotated[str | None, Flag("Run a program after a run without failures.", "CMD")] = (
+        None
+    )
+    on_failure: Annotated[str | None, Flag("Run a program after any other run.", "CMD")] = None
+    plan: Annotated[
+        str | None, Flag("Change nothing; write what is due to a file for lake apply.", "FILE")
+    ] = None
+    init: Annotated[
+        str | None, Flag("Change nothing; write a policy for these tables to a file.", "FILE")
+    ] = None
+    dry_run: DryRun = False
+
+
+def maintain(
+    context: typer.Context,
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATTERN",
+            help="Names such as 'db.*', namespaces, or one table.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    what: WhatIsDone,
+    repetition: Repetition,
+    run: MaintenanceRun,
+) -> Outcome:
+    """Give each table the maintenance it needs.
+
+    Without a policy, an action is done if its forecast says that it pays, with the options that the
+    verb has by default. Tables that gain most for each second of work are first. What fails does
+    not stop the rest; the exit code is 6 then.
+    """
+    from lake.core.maintain.rounds.first_policy import write_first_policy
+    from lake.core.maintain.rounds.plan_file import write_plan
+    from lake.core.maintain.rounds.repeated import maintain_repeatedly
+    from lake.core.maintain.rounds.report import dry_run_outcome, with_details
+    from lake.core.maintain.rounds.round import maintain as maintain_tables
+    from lake.core.maintain.rounds.status import StatusFile
+    from lake.core.maintain.rounds.tables import preview
+
+    _check(repetition, run)
+    report_commits(context, run.on_commit)
+    report_ends(context, done=run.on_done, failure=run.on_failure)
+    options = _options(context, patterns or [], what, repetition, run)
+    session = session_of(context)
+    verbose = session.settings.verbose
+    if run.dry_run or run.plan is not None or run.init is not None:
+        found = preview(session, options)
+        if run.plan is not None:
+            write_plan(
+                run.plan, session.catalog.name, found.planned, session.clock.now_ms(), session.ids
+            )
+        if run.init is not None:
+            write_first_policy(run.init, found.facts, found.names, session.ids)
+        return dry_run_outcome(found.facts, verbose=verbose)
+    announce_warnings(context, session)
+
+    run_verb = partial(run_action, context)
+    if repetition.every is not None:
+        maintain_repeatedly(
+            session,
+            run_verb,
+            options,
+            every_ms=repetition.every,
+            status=StatusFile(repetition.status, session.clock, session.ids),
+            ended=context.obj.run_ended,
+        )
+    return with_details(maintain_tables(session, run_verb, options), verbose=verbose)
+
+
+def _check(repetition: Repetition, run: MaintenanceRun) -> None:
+    if repetition.every is None and repetition.status is not None:
+        raise InvalidRequestError("--status needs --every")
+    modes = {"--dry-run": run.dry_run, "--plan": run.plan, "--init": run.init}
+    for flag in (flag for flag, value in modes.items() if value and repetition.every is not None):
+        raise InvalidRequestError(f"{flag} contradicts --every")
+    if repetition.every == 0:
+        raise InvalidRequestError("--every must be > 0")
+
+
+def _options(
+    context: typer.Context,
+    patterns: Sequence[str],
+    what: WhatIsDone,
+    repetition: Repetition,
+    run: MaintenanceRun,
+) -> RoundOptions:
+    from lake.core.maintain.rounds.options import RoundOptions
+    from lake.core.maintain.run_log.run_log import default_path
+
+    known = choices()
+    return RoundOptions(
+        patterns=tuple(dict.fromkeys(patterns)),
+        policy=_policy(what.policy, known),
+        choices=known,
+        only=_actions(what.only),
+        max_ms=what.max_seconds,
+        max_bytes=what.max_bytes,
+        log=run.log or default_path(),
+        status=repetition.status,
+        plan=run.plan,
+        pending=partial(pending_checkpoints, context),
+        clean=context.obj.clean,
+    )
+
+
+def _policy(paths: Sequence[str], known: Choices) -> Policy:
+    """Return the rules of policy files, and of the project file before them.
+
+    Raises:
+        InvalidRequestError: a file contains an unknown name or a value that is not allowed.
+        BadInputError: a file cannot be read.
+        RefusedError: the project file belongs to another user.
+    """
+    from lake.core.maintain.policies.policy import Policy, policy_rules
+
+    found = [(path, policy_file(path)) for path in reversed(paths)]
+    if (project := project_policy(working_folder())) is not None:
+        found.append(project)
+    rules = [rule for path, document in found for rule in policy_rules(document, path, known)]
+    policy = Policy(rules)
+    for action, name, option in policy.options():
+        arguments_of(verb_of(action), {name: option})
+    return policy
+
+
+def _actions(text: str | None) -> tuple[str, ...]:
+    from lake.core.maintain.policies.policy import ACTIONS
+
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    for name in names:
+        if name not in ACTIONS:
+            raise InvalidRequestError(
+                f"--only names the unknown action {name!r}", hint=f"known are: {', '.join(ACTIONS)}"
+            )
+    if text is not None and not names:
+        raise InvalidRequestError("--only needs the name of an action")
+    return tuple(names)

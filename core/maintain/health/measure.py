@@ -1,0 +1,119 @@
+"""Measure one table for its row, and select tables by patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lake.core.base.errors import LakeError
+from lake.core.base.units import iso_time
+from lake.core.maintain.health.costs import costs_of
+from lake.core.maintain.health.facts import HealthFacts, ReadingFacts
+from lake.core.maintain.health.grade import grade_of
+from lake.core.maintain.health.history import history_of
+from lake.core.maintain.health.survey import MOST_ENTRIES, Survey, survey
+from lake.core.table.catalogs.names import namespaces_of
+from lake.core.table.catalogs.patterns import matches, may_match, unmatched
+
+if TYPE_CHECKING:
+    from lake.core.table.catalogs.catalog import Catalog, Table
+
+
+def selected(
+    catalog: Catalog, patterns: Sequence[str]
+) -> tuple[list[tuple[str, str]], list[HealthFacts]]:
+    """Return the namespaces and names of tables, and a row for each namespace that cannot be listed.
+
+    Args:
+        catalog: the catalog.
+        patterns: names, globs and namespaces; none for all tables.
+
+    Raises:
+        NotFoundError: a pattern selects nothing.
+        LakeError: the catalog cannot be read.
+    """
+    wanted: Sequence[str | None] = list(patterns) or [None]
+    names: list[tuple[str, str]] = []
+    failed: list[HealthFacts] = []
+    used: set[str | None] = {None}
+    for space in namespaces_of(catalog):
+        for pattern in wanted:
+            listed = (space.name, *space.tables, *space.views)
+            if any(matches(name, space.name, pattern) for name in listed):
+                used.add(pattern)
+        names += [
+            (space.name, name)
+            for name in space.tables
+            if any(matches(name, space.name, pattern) for pattern in wanted)
+        ]
+        if space.error is not None:
+            hidden = [pattern for pattern in wanted if may_match(space.name, pattern)]
+            used.update(hidden)
+            if hidden:
+                failed.append(unreadable(space.name, None, space.error))
+    for pattern in wanted:
+        if pattern is not None and pattern not in used:
+            raise unmatched(pattern)
+    return names, failed
+
+
+def measured(
+    table: Table, namespace: str, now_ms: int, *, most_entries: int | None
+) -> tuple[HealthFacts, Survey | None]:
+    """Return the row of a table, and what its manifests contain if they were read.
+
+    Args:
+        table: the table.
+        namespace: the name of its namespace.
+        now_ms: the time, in ms since 1970.
+        most_entries: the most entries of manifests that are read; None for all.
+
+    Raises:
+        LakeError: its manifests cannot be read, or a property has a value that is not allowed.
+    """
+    metadata, unknown = table.metadata, []
+    size: int | None = None
+    try:
+        size = table.storage.size(table.metadata_location)
+    except LakeError:
+        unknown.append("the size of the metadata file")
+    history = history_of(metadata, size, now_ms)
+    if history.refused is not None:
+        unknown.append(f"old snapshots: {history.refused}")
+    if history.growth_bytes is None:
+        unknown.append("growth")
+    head = metadata.current_snapshot()
+    row = HealthFacts(
+        namespace=namespace,
+        table=table.identifier,
+        reading=ReadingFacts(),
+        snapshots=history.snapshots,
+        oldest_snapshot=None if history.oldest_ms is None else iso_time(history.oldest_ms),
+        metadata_bytes=size,
+        last_commit=None if head is None else iso_time(head.timestamp_ms),
+        growth_bytes=history.growth_bytes,
+    )
+    found = survey(table, most_entries=most_entries)
+    if not isinstance(found, Survey):
+        unknown.append(f"manifests: more than {MOST_ENTRIES:,} files; name this table alone")
+        return replace(row, reading=found, unknown=unknown), None
+    if found.deletes.least != found.deletes.most:
+        unknown.append("deleted rows")
+    grade = grade_of(found, history, costs_of(metadata.location))
+    row = replace(
+        row,
+        reading=found.facts(),
+        grade=grade.grade,
+        needs=grade.needs,
+        scan=grade.scan,
+        partition_scan=grade.partition_scan,
+        forecasts=grade.forecasts,
+        unknown=unknown,
+    )
+    return row, found
+
+
+def unreadable(namespace: str, name: str | None, error: LakeError) -> HealthFacts:
+    """Return the row of a table or a namespace that cannot be read."""
+    return HealthFacts(namespace=namespace, table=name, reading=ReadingFacts(), error=error.facts())

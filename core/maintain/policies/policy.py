@@ -1,0 +1,261 @@
+"""Policies: rules of files by globs, properties of a table, and what both say about one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.units import parse_duration_ms
+from lake.core.maintain.policies.conditions import parse_when
+from lake.core.maintain.policies.windows import Window, parse_window
+
+if TYPE_CHECKING:
+    from lake.core.spec.expressions.conditions import Condition
+
+# In the order in which a round does them.
+ACTIONS = ("expire", "compact", "deletes", "manifests", "clean", "stats")
+PROPERTY_PREFIX = "lake.maintain."
+_ENABLED, _WHEN, _WINDOW, _EVERY = "enabled", "when", "window", "every"
+# The settings of a table, and those of an action; all others are options of its verb.
+_OF_TABLES = (_ENABLED, _WINDOW, _EVERY)
+_OF_ACTIONS = (_ENABLED, _WHEN, _WINDOW, _EVERY)
+_LONGEST = 4096
+
+
+class Choices(NamedTuple):
+    """The names of the options that an action takes, by the action.
+
+    Args:
+        of_files: those that a policy file may set.
+        of_properties: those that a table property may set; whoever writes the table must not lower its protection.
+    """
+
+    of_files: Mapping[str, Collection[str]]
+    of_properties: Mapping[str, Collection[str]]
+
+
+class Given(NamedTuple):
+    """A value, and what contains it, for messages."""
+
+    value: Any
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The settings for the tables that a glob selects.
+
+    Args:
+        pattern: the glob.
+        settings: the values by ``window`` or ``compact.window``.
+    """
+
+    pattern: str
+    settings: Mapping[str, Given]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionPolicy:
+    """What a policy says about an action on a table.
+
+    Args:
+        forbidden_by: the setting that forbids it; empty if none does.
+        when: it is due if this is true; None if its forecast decides.
+        window: when it may begin; None for always.
+        every_ms: the time after which it may be done again; None for no limit.
+        options: options of its verb, by their names.
+    """
+
+    forbidden_by: str = ""
+    when: Condition | None = None
+    window: Window | None = None
+    every_ms: int | None = None
+    options: Mapping[str, Given] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePolicy:
+    """What a policy says about each action on a table."""
+
+    actions: Mapping[str, ActionPolicy]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules in effect, those that win first."""
+
+    rules: Sequence[Rule] = ()
+
+    def of(self, table: str, properties: Mapping[str, str], choices: Choices) -> TablePolicy:
+        """Return the policy of a table: its own properties win, but nothing allows what one of them forbids.
+
+        Raises:
+            InvalidRequestError: a property has an unknown name or a value that is not allowed.
+        """
+        own = Rule(table, _of_properties(properties, choices))
+        rules = [rule for rule in self.rules if fnmatchcase(table, rule.pattern)]
+        settings = [rule.settings for rule in rules]
+        return TablePolicy({action: _action(action, settings, own.settings) for action in ACTIONS})
+
+    def options(self) -> Iterator[tuple[str, str, Given]]:
+        """Yield the action, the name and the value of each option of a verb."""
+        for rule in self.rules:
+            for name, found in rule.settings.items():
+                action, _, option = name.rpartition(".")
+                if action and option not in _OF_ACTIONS:
+                    yield action, option, found
+
+
+def policy_rules(document: Mapping[str, Any], place: str, choices: Choices) -> list[Rule]:
+    """Return the rules of a policy file in their order.
+
+    Args:
+        document: its content: a table for each glob.
+        place: what contains it, for messages.
+        choices: the options that it may set.
+
+    Raises:
+        InvalidRequestError: it contains an unknown name or a value that is not allowed.
+    """
+    return [
+        Rule(pattern, dict(_settings(settings, f'["{pattern}"] in {place}', choices.of_files)))
+        for pattern, settings in document.items()
+    ]
+
+
+def _settings(
+    found: Any, place: str, choices: Mapping[str, Collection[str]]
+) -> Iterator[tuple[str, Given]]:
+    if not isinstance(found, Mapping):
+        raise InvalidRequestError(
+            f"{place} is not a table", hint='a policy has a table for each pattern: ["db.*"]'
+        )
+    for name, value in found.items():
+        if name not in ACTIONS:
+            _require_known(name, (*_OF_TABLES, *ACTIONS), place)
+            yield _checked(name, value, place)
+            continue
+        inner = f"{name} of {place}"
+        if not isinstance(value, Mapping):
+            raise InvalidRequestError(f"{inner} is not a table")
+        for option, chosen in value.items():
+            _require_known(option, (*_OF_ACTIONS, *choices[name]), inner)
+            key, given = _checked(option, chosen, inner)
+            yield f"{name}.{key}", given
+
+
+def _of_properties(properties: Mapping[str, str], choices: Choices) -> dict[str, Given]:
+    found = {}
+    for key, value in properties.items():
+        if not key.startswith(PROPERTY_PREFIX):
+            continue
+        action, _, name = key.removeprefix(PROPERTY_PREFIX).rpartition(".")
+        place = f"property {key}"
+        if action:
+            _require_known(action, ACTIONS, place)
+            _require_known(name, (*_OF_ACTIONS, *choices.of_properties[action]), place)
+        else:
+            _require_known(name, _OF_TABLES, place)
+        _, given = _checked(name, value, place)
+        found[f"{action}.{name}".lstrip(".")] = given._replace(place=place)
+    return found
+
+
+def _require_known(name: str, known: Sequence[str], place: str) -> None:
+    if name in known:
+        return
+    similar = get_close_matches(name, known, n=1)
+    hint = f"did you mean {similar[0]}?" if similar else f"known are: {', '.join(known)}"
+    raise InvalidRequestError(f"{place} has the unknown name {name}", hint=hint)
+
+
+def _checked(name: str, value: Any, place: str) -> tuple[str, Given]:
+    """Return a setting with its value parsed; options of verbs are parsed by those who know them."""
+    where = f"{name} of {place}"
+    parse: Callable[[Any, str], Any] = _PARSERS.get(name, _any)
+    return name, Given(parse(value, where), where)
+
+
+def _flag(value: Any, place: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    raise InvalidRequestError(f"{place} is not true or false: {value!r}")
+
+
+def _text(value: Any, place: str) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        raise InvalidRequestError(f"{place} is not a text")
+    return value
+
+
+def _condition(value: Any, place: str) -> Condition:
+    return parse_when(_text(value, place), place)
+
+
+def _window(value: Any, place: str) -> Window:
+    return parse_window(_text(value, place), place)
+
+
+def _duration(value: Any, place: str) -> int:
+    text = _text(value, place)
+    try:
+        return parse_duration_ms(text)
+    except InvalidRequestError as error:
+        raise InvalidRequestError(f"{place} is {error.message}", hint=error.hint) from error
+
+
+def _any(value: Any, place: str) -> Any:
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str | int | float) for item in items):
+        raise InvalidRequestError(f"{place} is not a text, a number, or a list of these")
+    return value
+
+
+_PARSERS: Mapping[str, Callable[[Any, str], Any]] = {
+    _ENABLED: _flag,
+    _WHEN: _condition,
+    _WINDOW: _window,
+    _EVERY: _duration,
+}
+
+
+def _action(
+    action: str, rules: Sequence[Mapping[str, Given]], own: Mapping[str, Given]
+) -> ActionPolicy:
+    both = [own, *rules]
+    when, window, every = (_first(action, name, both) for name in (_WHEN, _WINDOW, _EVERY))
+    options: dict[str, Given] = {}
+    for settings in both:
+        for key, given in settings.items():
+            of, _, name = key.rpartition(".")
+            if of == action and name not in _OF_ACTIONS:
+                options.setdefault(name, given)
+    return ActionPolicy(
+        forbidden_by=_forbidding(action, rules, own),
+        when=when and when.value,
+        window=window and window.value,
+        every_ms=every and every.value,
+        options=options,
+    )
+
+
+def _first(action: str, name: str, rules: Sequence[Mapping[str, Given]]) -> Given | None:
+    """Return the first setting of the action, else the first one of the table; None if there is none."""
+    for key in (f"{action}.{name}", name):
+        for settings in rules:
+            if key in settings:
+                return settings[key]
+    return None
+
+
+def _forbidding(action: str, rules: Sequence[Mapping[str, Given]], own: Mapping[str, Given]) -> str:
+    """Return what forbids an action; empty if nothing does."""
+    # What the owner of the table forbids, the owner allows nowhere else.
+    switches = [own.get(_ENABLED), own.get(f"{action}.{_ENABLED}"), _first(action, _ENABLED, rules)]
+    return next((found.place for found in switches if found and not found.value), "")

@@ -1,0 +1,108 @@
+"""Record an action: for the outcome of the round, and for the run log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lake.core.base.errors import LakeError, ReportedError
+from lake.core.base.outcome import Outcome
+from lake.core.base.process_identity import host_name
+from lake.core.base.units import iso_time
+from lake.core.maintain.compaction.facts import CompactionResult
+from lake.core.maintain.delete_conversion.facts import ConversionFacts, RewriteFacts
+from lake.core.maintain.rounds.candidates import Candidate, expected
+from lake.core.maintain.rounds.facts import ActionFacts
+from lake.core.maintain.run_log.entries import Entry
+from lake.core.maintain.run_log.run_log import RunLog
+
+if TYPE_CHECKING:
+    from lake.core.maintain.rounds.decisions import Decision
+    from lake.core.maintain.rounds.options import RoundOptions
+    from lake.core.transaction.session import Session
+
+# The keys that a line of the log shares with the outcome.
+_LOGGED = (
+    *("table", "action", "status", "seconds", "bytes", "forecast", "before", "after"),
+    *("operation_id", "snapshot_ids"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Where actions are recorded.
+
+    Args:
+        session: the session, whose warnings belong to the action that ended.
+        options: the options of the round.
+        run: the id of the run.
+    """
+
+    session: Session
+    options: RoundOptions
+    run: str
+
+    def add(
+        self,
+        seen: Candidate,
+        decision: Decision,
+        ending: Outcome | ReportedError,
+        seconds: float,
+        after: Candidate | None,
+    ) -> ActionFacts:
+        """Append an action to the log and return it.
+
+        Args:
+            seen: the table before.
+            decision: the action and why it was due.
+            ending: how it ended.
+            seconds: how long it took.
+            after: the table after; None if it did not change or cannot be read.
+        """
+        outcome = ending if isinstance(ending, Outcome) else None
+        facts = ActionFacts(
+            table=seen.table,
+            action=decision.action,
+            status=str(ending.status),
+            seconds=round(seconds, 3),
+            reason=decision.reason,
+            forecast=expected(decision.forecast),
+            before=seen.measures(),
+            after=None if after is None else after.measures(),
+            bytes=None if outcome is None else _rewritten_bytes(outcome),
+            operation_id=ending.operation_id,
+            snapshot_ids=[str(item) for item in outcome.snapshot_ids] if outcome else (),
+            warnings=[*(outcome.warnings if outcome else ()), *self.session.warnings],
+            error=None if isinstance(ending, Outcome) else ending.facts(),
+        )
+        self._append(seen, facts)
+        return facts
+
+    def _append(self, seen: Candidate, facts: ActionFacts) -> None:
+        error, clean = facts.error, self.options.clean
+        if error is not None:
+            hint = error.hint and clean(error.hint)
+            error = replace(error, message=clean(error.message), hint=hint)
+        entry = Entry(
+            at=iso_time(self.session.clock.now_ms()) or "",
+            run=self.run,
+            host=host_name(),
+            catalog=self.session.catalog.name,
+            table_uuid=seen.uuid,
+            error=error,
+            **{name: getattr(facts, name) for name in _LOGGED},
+        )
+        try:
+            RunLog(self.options.log).append(entry)
+        except LakeError as problem:
+            # The work is done; without its entry, the next round knows less.
+            self.session.warn(problem.message)
+
+
+def _rewritten_bytes(outcome: Outcome) -> int | None:
+    """Return the bytes of data files that a rewrite read; None for an action that reads none."""
+    if isinstance(outcome.result, CompactionResult):
+        return outcome.result.rewritten_bytes
+    if isinstance(outcome.plan, ConversionFacts | RewriteFacts):
+        return outcome.plan.input_bytes
+    return None

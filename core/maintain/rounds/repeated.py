@@ -1,0 +1,61 @@
+"""Make one round after the other, as a process that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from lake.core.base.errors import InvalidRequestError, LakeError, RefusedError
+from lake.core.base.outcome import Outcome
+from lake.core.maintain.rounds.round import Round
+
+if TYPE_CHECKING:
+    from lake.core.maintain.rounds.options import RoundOptions, RunVerb
+    from lake.core.maintain.rounds.status import StatusFile
+    from lake.core.maintain.rounds.tables import Remembered
+    from lake.core.transaction.session import Session
+
+
+def maintain_repeatedly(
+    session: Session,
+    run_verb: RunVerb,
+    options: RoundOptions,
+    *,
+    every_ms: int,
+    status: StatusFile,
+    ended: Callable[[Outcome | LakeError], None],
+) -> NoReturn:
+    """Make one round after the other until a stop signal; one that fails does not end the process.
+
+    Args:
+        session: the session; its engine ends with each round.
+        run_verb: runs a verb on a table.
+        options: the options of each round.
+        every_ms: the time from the beginning of a round to that of the next one.
+        status: the file that a probe reads.
+        ended: called after each round with its outcome or its error.
+
+    Raises:
+        InvalidRequestError: the request is not valid; it would fail in each round.
+        StoppedError: the user stopped the process.
+    """
+    remembered: Remembered = {}
+    clock = session.clock
+    with status.kept():
+        while True:
+            begun = clock.monotonic()
+            status.begin_round()
+            ending: Outcome | LakeError
+            try:
+                ending = Round(session, run_verb, options, remembered, status).run()
+            except (InvalidRequestError, RefusedError):
+                raise
+            except LakeError as error:
+                ending = error
+            # An engine that waits keeps memory that nothing uses.
+            session.close()
+            rest = max(every_ms / 1000 - (clock.monotonic() - begun), 0)
+            status.end_round(ending, clock.now_ms() + int(rest * 1000))
+            ended(ending)
+            session.next_command()
+            clock.sleep(rest)

@@ -1,0 +1,78 @@
+"""Show what a round would do or did, for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lake.core.base.outcome import Detail, Outcome, Status, first_rows
+from lake.core.maintain.rounds.facts import RoundFacts, RoundResult
+
+if TYPE_CHECKING:
+    from lake.core.maintain.rounds.facts import DecisionFacts, FailureFacts, PendingFacts
+
+_SHOWN = 50
+_DUE = ("table", "action", "before", "after", "bytes", "reason")
+_FAILED = ("table", "action", "error", "hint")
+
+
+def dry_run_outcome(plan: RoundFacts, *, verbose: bool) -> Outcome:
+    """Return the outcome of a dry run.
+
+    Args:
+        plan: what is due.
+        verbose: also list each action that is left alone.
+    """
+    due, more = first_rows([_due(item) for item in plan.due], _SHOWN, "actions", every=verbose)
+    details = [Detail("what is due", _DUE, due, first=("table", "action", "reason"))]
+    details += _left_alone(plan.left_alone, verbose=verbose)
+    status = Status.PARTIAL if plan.failed else Status.DRY_RUN
+    return Outcome(
+        status=status,
+        plan=plan,
+        details=[*details, *_failures(plan.failed)],
+        notes=[*more, *_pending(plan.pending)],
+    )
+
+
+def with_details(outcome: Outcome, *, verbose: bool) -> Outcome:
+    """Return the outcome of a round with what is left and what failed."""
+    result = RoundResult.of(outcome.result)
+    details = [Detail("what is left", _DUE, [_due(item) for item in result.rest])]
+    if verbose:
+        details += _left_alone(result.left_alone, verbose=True)
+    return replace(
+        outcome,
+        details=[*details, *_failures(result.failed)],
+        notes=_pending(result.pending),
+    )
+
+
+def _due(item: DecisionFacts) -> tuple[object, ...]:
+    forecast = item.forecast
+    numbers = (forecast.before, forecast.after, forecast.bytes) if forecast else (None, None, None)
+    return (item.table, item.action, *numbers, item.reason)
+
+
+def _left_alone(found: Sequence[DecisionFacts], *, verbose: bool) -> list[Detail]:
+    """Return why actions are not due: each of them, or the number for each action and kind of reason."""
+    if verbose:
+        rows: list[tuple[object, ...]] = [(item.table, item.action, item.reason) for item in found]
+        return [Detail("left alone", ("table", "action", "reason"), rows)]
+    counts = Counter((item.action, item.reason.partition(":")[0]) for item in found)
+    rows = [(action, count, reason) for (action, reason), count in counts.most_common(_SHOWN)]
+    return [Detail("left alone", ("action", "tables", "reason"), rows)]
+
+
+def _failures(failed: Sequence[FailureFacts]) -> list[Detail]:
+    rows = [(item.table, item.action, item.error.message, item.error.hint) for item in failed]
+    return [Detail("failed", _FAILED, rows, first=("table", "action", "error"))]
+
+
+def _pending(pending: Sequence[PendingFacts]) -> list[str]:
+    return [
+        f"{item.table} has {item.checkpoints:,} checkpoints that were never committed: lake replay {item.table}"
+        for item in pending
+    ]

@@ -1,0 +1,285 @@
+"""One round: look at all tables at once, then give each the actions that are due, those that save most first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lake.core.base.errors import (
+    EngineError,
+    LakeError,
+    NotFoundError,
+    ReportedError,
+    StoppedError,
+    TimedOutError,
+)
+from lake.core.base.outcome import Outcome, Status
+from lake.core.maintain.compaction.facts import CompactionFacts
+from lake.core.maintain.rounds.budget import Budget
+from lake.core.maintain.rounds.candidates import Candidate
+from lake.core.maintain.rounds.decisions import Decision
+from lake.core.maintain.rounds.facts import FailureFacts, RoundResult
+from lake.core.maintain.rounds.options import Call, RoundOptions, RunVerb
+from lake.core.maintain.rounds.records import Records
+from lake.core.maintain.rounds.status import StatusFile
+from lake.core.maintain.rounds.tables import Remembered, Tables
+from lake.core.table.catalogs.names import is_listed, load_listed
+
+if TYPE_CHECKING:
+    from lake.core.maintain.rounds.candidates import Base
+    from lake.core.maintain.rounds.plan_file import PlannedAction
+    from lake.core.transaction.session import Session
+
+# Snapshots that an action replaced may be old enough for the second expiry.
+_SEQUENCE = ("expire", "compact", "deletes", "manifests", "expire", "clean", "stats")
+# Nothing else is done to a table after these: its state is not known, or belongs to another run.
+_ENDS_TABLE = frozenset({"unknown", "locked"})
+
+
+def maintain(session: Session, run_verb: RunVerb, options: RoundOptions) -> Outcome:
+    """Give each table the maintenance that it needs.
+
+    A table or an action that fails does not stop the others.
+
+    Args:
+        session: the session; its engine is started once for all tables that need it.
+        run_verb: runs a verb on a table.
+        options: the options.
+
+    Raises:
+        NotFoundError: a pattern selects nothing, or the catalog does not exist.
+        StorageError: the run log cannot be read.
+        LakeError: the catalog cannot be read.
+        StoppedError: the user stopped the run; its result contains what was done.
+    """
+    return Round(session, run_verb, options).run()
+
+
+def apply_plan(
+    session: Session,
+    run_verb: RunVerb,
+    options: RoundOptions,
+    planned: Sequence[PlannedAction],
+    *,
+    replan: bool,
+) -> Outcome:
+    """Do what a plan contains. Tables that have changed since are left alone.
+
+    Args:
+        session: the session.
+        run_verb: runs a verb on a table.
+        options: the options; the patterns and the policy have no effect.
+        planned: the actions of the plan.
+        replan: also work on tables that have changed: each action plans on the table as it is now.
+
+    Raises:
+        StoppedError: the user stopped the run; its result contains what was done.
+    """
+    return Round(session, run_verb, options).apply(planned, replan=replan)
+
+
+@dataclass(slots=True)
+class _Done:
+    """How an action ended, and the table after it: None if nothing more is done to it."""
+
+    seen: Candidate | None
+    is_changed: bool = False
+
+
+class Round:
+    """One round.
+
+    Args:
+        session: the session.
+        run_verb: runs a verb on a table.
+        options: the options.
+        remembered: what an earlier round of this process saw; None for nothing.
+        status: the file that a probe reads; None for none.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        run_verb: RunVerb,
+        options: RoundOptions,
+        remembered: Remembered | None = None,
+        status: StatusFile | None = None,
+    ) -> None:
+        self._session = session
+        self._run_verb = run_verb
+        self._options = options
+        self._tables = Tables(session, options, remembered)
+        self._status_file = status or StatusFile(None, session.clock, session.ids)
+        self._budget = Budget(session.clock, options.max_ms, options.max_bytes)
+        self.result = RoundResult(run=session.ids.uuid())
+        self._records = Records(session, options, self.result.run)
+
+    def run(self) -> Outcome:
+        """Do what is due, see `maintain`."""
+        with self._running():
+            candidates = self._tables.ordered()
+            self.result.tables = len(candidates)
+            self.result.pending += self._tables.pending
+            self.result.failed += self._tables.failed
+            for seen in candidates:
+                self._one(seen)
+        return self._outcome()
+
+    def apply(self, planned: Sequence[PlannedAction], *, replan: bool) -> Outcome:
+        """Do what a plan contains, see `apply_plan`."""
+        by_table: dict[str, list[PlannedAction]] = {}
+        for item in planned:
+            by_table.setdefault(item.table, []).append(item)
+        self.result.tables = len(by_table)
+        with self._running():
+            for actions in by_table.values():
+                self._apply(actions, replan=replan)
+        return self._outcome()
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        # Those of the session as a whole; each action has its own.
+        general = self._session.warnings.copy()
+        self._session.until = self._budget.until
+        try:
+            yield
+        except StoppedError as stop:
+            stop.result = self.result
+            raise
+        finally:
+            self._session.until = None
+            self._session.warnings[:] = general
+
+    def _outcome(self) -> Outcome:
+        return Outcome(status=self._status(), result=self.result)
+
+    def _status(self) -> Status:
+        result = self.result
+        partial = any(item.status == Status.PARTIAL for item in result.actions)
+        if result.failed or result.rest or partial:
+            return Status.PARTIAL
+        done = any(item.status == Status.DONE for item in result.actions)
+        return Status.DONE if done else Status.NOTHING_TO_DO
+
+    def _one(self, seen: Candidate) -> None:
+        """Do what is due for a table; each decision uses the table as it is then."""
+        is_changed = False
+        now: Candidate | None = self._complete(seen)
+        for number, action in enumerate(_SEQUENCE):
+            if now is None:
+                return
+            is_second = action in _SEQUENCE[:number]
+            if is_second and not is_changed:
+                continue
+            decision = self._tables.decide(now, action)
+            if not decision.is_due:
+                if not is_second:
+                    self.result.left_alone.append(decision.facts())
+                continue
+            if refusal := self._budget.refusal(decision):
+                self.result.rest.append(decision.facts(refusal))
+                continue
+            done = self._act(now, decision)
+            now, is_changed = done.seen, is_changed or done.is_changed
+
+    def _apply(self, actions: Sequence[PlannedAction], *, replan: bool) -> None:
+        """Do what a plan contains for a table; what follows a commit of this run expects that commit."""
+        base: Base | None = None
+        now: Candidate | None = self._seen(actions[0].table)
+        for number, planned in enumerate(actions):
+            if now is None:
+                self.result.rest += [item.facts("the table is gone") for item in actions[number:]]
+                return
+            drift = planned.drift(now, None if replan else base or planned.base)
+            decision = planned.decision(now)
+            if refusal := drift or self._budget.refusal(decision):
+                self.result.rest.append(decision.facts(refusal))
+            else:
+                done = self._act(now, decision)
+                now = done.seen
+                base = now.base if now and done.is_changed else base
+
+    def _seen(self, name: str) -> Candidate | None:
+        """Look at a table; None if it is gone or cannot be read."""
+        namespace = name.rpartition(".")[0]
+        try:
+            table = load_listed(self._session.catalog, name)
+            return None if table is None else self._tables.seen(table, namespace, None)
+        except LakeError as error:
+            failure = FailureFacts(table=name, action=None, error=error.facts())
+            self.result.failed.append(failure)
+            return None
+
+    def _complete(self, seen: Candidate) -> Candidate | None:
+        """Return a table with its grade: one with very many files is measured alone."""
+        return seen if seen.row.grade is not None else self._seen(seen.table)
+
+    def _act(self, seen: Candidate, decision: Decision) -> _Done:
+        clock = self._session.clock
+        self._session.next_command()
+        self._session.warnings.clear()
+        options = {name: given.value for name, given in decision.options.items()}
+        limit = self._budget.limit(decision.action)
+        if limit is not None:
+            options["max-bytes"] = f"{limit}B"
+        self._status_file.begin_action(seen.table, decision.action)
+        begun = clock.monotonic()
+        try:
+            outcome = self._run_verb(Call(decision.action, seen.table, options))
+        except NotFoundError as error:
+            if self._is_gone(seen.table):
+                return _Done(None)
+            return self._failed(seen, decision, error, clock.monotonic() - begun)
+        except TimedOutError as error:
+            if not self._session.is_over:
+                return self._failed(seen, decision, error, clock.monotonic() - begun)
+            self.result.rest.append(decision.facts(error.message))
+            return _Done(seen)
+        except StoppedError as stop:
+            self._add(seen, decision, stop, clock.monotonic() - begun, None)
+            raise
+        except LakeError as error:
+            return self._failed(seen, decision, error, clock.monotonic() - begun)
+        seconds = clock.monotonic() - begun
+        if outcome.status is Status.ALREADY_RUNNING:
+            reason = "another run of lake works on the table"
+            self.result.left_alone.append(decision.facts(reason))
+            return _Done(None)
+        if left := CompactionFacts.of(outcome.plan).remaining_files:
+            self.result.rest.append(decision.facts(f"{left:,} files are left"))
+        is_changed = outcome.status in {Status.DONE, Status.PARTIAL}
+        after = self._seen(seen.table) if is_changed else seen
+        self._add(seen, decision, outcome, seconds, after if is_changed else None)
+        return _Done(after, is_changed)
+
+    def _is_gone(self, name: str) -> bool:
+        """Whether a table was dropped or renamed since the round began."""
+        try:
+            return not is_listed(self._session.catalog, name)
+        except LakeError:
+            return False
+
+    def _failed(
+        self, seen: Candidate, decision: Decision, error: LakeError, seconds: float
+    ) -> _Done:
+        if isinstance(error, EngineError):
+            # Its process may have ended; the next action starts another one.
+            self._session.close()
+        self._add(seen, decision, error, seconds, None)
+        failure = FailureFacts(table=seen.table, action=decision.action, error=error.facts())
+        self.result.failed.append(failure)
+        return _Done(None if error.kind in _ENDS_TABLE else seen)
+
+    def _add(
+        self,
+        seen: Candidate,
+        decision: Decision,
+        ending: Outcome | ReportedError,
+        seconds: float,
+        after: Candidate | None,
+    ) -> None:
+        done = self._records.add(seen, decision, ending, seconds, after)
+        self._budget.spend(done.bytes)
+        self.result.actions.append(done)

@@ -1,0 +1,120 @@
+"""The status file of a process that makes one round after the other: a probe of a container reads it.
+
+It is JSON and replaced whole: ``at`` (the heartbeat), ``since``, ``host``, ``state`` (``working`` or ``waiting``),
+``rounds``, ``next_round`` (null while one works), ``last`` (the end of the last round: ``at``, ``status``,
+``actions``, ``failed``, ``rest`` and ``error``; null before) and ``action`` (``table`` and ``action``, null between).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lake.core.base.outcome import Outcome
+from lake.core.base.process_identity import host_name
+from lake.core.base.units import iso_time
+from lake.core.io.storage import atomic_files
+from lake.core.io.storage.errors import translate_errors
+from lake.core.maintain.rounds.facts import RoundResult
+
+if TYPE_CHECKING:
+    from lake.core.base.clock import Clock, Ids
+    from lake.core.base.errors import ReportedError
+
+_HEARTBEAT_SECONDS = 5.0
+
+
+class StatusFile:
+    """A status file.
+
+    Args:
+        path: where it is written; None for nowhere.
+        clock: the clock.
+        ids: makes the names of temporary files.
+    """
+
+    def __init__(self, path: str | None, clock: Clock, ids: Ids) -> None:
+        self._path = path
+        self._clock = clock
+        self._ids = ids
+        self._lock = threading.Lock()
+        self._facts: dict[str, Any] = {
+            "since": iso_time(clock.now_ms()),
+            "host": host_name(),
+            "state": "working",
+            "rounds": 0,
+            "next_round": None,
+            "action": None,
+            "last": None,
+        }
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Write the file at once and then every few seconds, until the block ends.
+
+        Raises:
+            LakeError: it cannot be written at the beginning.
+        """
+        if self._path is None:
+            yield
+            return
+        with translate_errors(self._path):
+            self._write()
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(_HEARTBEAT_SECONDS):
+                self._write_if_possible()
+
+        thread = threading.Thread(target=beat, name="lake-status", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def begin_round(self) -> None:
+        """Note that a round begins."""
+        self._set({"state": "working", "next_round": None})
+
+    def begin_action(self, table: str, action: str) -> None:
+        """Note which action begins."""
+        self._set({"action": {"table": table, "action": action}})
+
+    def end_round(self, ending: Outcome | ReportedError, next_ms: int) -> None:
+        """Note how a round ended, and when the next one begins, in ms since 1970."""
+        result = RoundResult.of(ending.result)
+        last = {
+            "at": iso_time(self._clock.now_ms()),
+            "status": str(ending.status),
+            "actions": len(result.actions),
+            "failed": len(result.failed),
+            "rest": len(result.rest),
+            "error": None if isinstance(ending, Outcome) else ending.kind,
+        }
+        rounds = self._facts["rounds"] + 1
+        waiting = {"state": "waiting", "action": None, "rounds": rounds, "last": last}
+        self._set({**waiting, "next_round": iso_time(next_ms)})
+
+    def _set(self, facts: Mapping[str, Any]) -> None:
+        self._facts |= facts
+        self._write_if_possible()
+
+    def _write_if_possible(self) -> None:
+        """Write the file; a full disk makes the heartbeat old, which the probe sees."""
+        try:
+            self._write()
+        except OSError:
+            return
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        with self._lock:
+            text = json.dumps({"at": iso_time(self._clock.now_ms()), **self._facts})
+            atomic_files.replace(os.path.abspath(self._path), f"{text}\n".encode(), ids=self._ids)

@@ -1,0 +1,188 @@
+"""All tables of a round: they are looked at together, and each action is decided for one of them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from lake.core.base.errors import LakeError, NotATableError
+from lake.core.base.progress import Meter, shown
+from lake.core.io.storage.work_ahead import ahead
+from lake.core.maintain.health.measure import selected
+from lake.core.maintain.health.survey import MOST_ENTRIES
+from lake.core.maintain.policies.policy import ACTIONS
+from lake.core.maintain.rounds.candidates import Candidate, look
+from lake.core.maintain.rounds.decisions import Decision, decide
+from lake.core.maintain.rounds.facts import FailureFacts, PendingFacts, RoundFacts
+from lake.core.maintain.rounds.plan_file import PlannedAction, planned_action
+from lake.core.maintain.run_log.experience import Experiences
+from lake.core.maintain.run_log.run_log import RunLog
+from lake.core.read.exports.destinations import refuse_inside
+from lake.core.table.catalogs.names import load_listed, require_existing
+
+if TYPE_CHECKING:
+    from lake.core.maintain.rounds.options import RoundOptions
+    from lake.core.table.catalogs.catalog import Table
+    from lake.core.transaction.session import Session
+
+# More would wait for Python's lock, and each has the entries of a table in memory.
+_THREADS = 8
+# A table is measured again after this time, although it has not changed.
+_KNOWN_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A table as an earlier round saw it: its metadata file, and when, in ms since 1970."""
+
+    seen: Candidate
+    metadata_location: str
+    at_ms: int
+
+    def is_of(self, table: Table, now_ms: int) -> bool:
+        """Whether the table has not changed since. Snapshots grow old all the same."""
+        is_young = 0 <= now_ms - self.at_ms < _KNOWN_MS
+        return is_young and self.metadata_location == table.metadata_location
+
+
+# What one round saw is for the next one, by the names of the tables.
+Remembered: TypeAlias = dict[str, Known]
+
+
+class Preview(NamedTuple):
+    """What is due, for the outcome and for a plan file."""
+
+    facts: RoundFacts
+    planned: list[PlannedAction]
+    names: list[str]
+
+
+def preview(session: Session, options: RoundOptions) -> Preview:
+    """Return what is due, in the order in which it would be done; nothing is changed.
+
+    Decisions use the tables as they are now. A round decides again after each action.
+
+    Raises:
+        RefusedError: a file would be written into the folder of a table.
+        NotFoundError: a pattern selects nothing, or the catalog does not exist.
+        StorageError: the run log cannot be read.
+        LakeError: the catalog cannot be read.
+    """
+    found = Tables(session, options)
+    candidates = found.ordered()
+    decisions = [(seen, found.decide(seen, action)) for seen in candidates for action in ACTIONS]
+    facts = RoundFacts(
+        tables=len(candidates),
+        due=[item.facts() for _, item in decisions if item.is_due],
+        left_alone=[item.facts() for _, item in decisions if not item.is_due],
+        pending=found.pending,
+        failed=found.failed,
+    )
+    planned = [planned_action(seen, item) for seen, item in decisions if item.is_due]
+    return Preview(facts, planned, [seen.table for seen in candidates])
+
+
+class Tables:
+    """All tables that were selected, as they were when the round began."""
+
+    def __init__(
+        self, session: Session, options: RoundOptions, remembered: Remembered | None = None
+    ) -> None:
+        self.pending: list[PendingFacts] = []
+        self.failed: list[FailureFacts] = []
+        self._session = session
+        self._options = options
+        self._now_ms = session.clock.now_ms()
+        self._remembered = {} if remembered is None else remembered
+        logged = RunLog(options.log).read()
+        if logged.unreadable:
+            session.warn(f"{options.log} contains {logged.unreadable:,} lines that are not entries")
+        self._experiences = Experiences(logged.entries, self._now_ms)
+
+    def ordered(self) -> list[Candidate]:
+        """Return the tables, those first that gain most for each second of work.
+
+        Raises:
+            RefusedError: a file would be written into the folder of a table.
+            NotFoundError: a pattern selects nothing, or the catalog does not exist.
+            LakeError: the catalog cannot be read.
+        """
+        require_existing(self._session.catalog)
+        names, unlisted = selected(self._session.catalog, self._options.patterns)
+        self.failed += [
+            FailureFacts(table=row.namespace, action=None, error=row.error)
+            for row in unlisted
+            if row.error
+        ]
+        candidates = []
+        meter = Meter("reading tables", tasks=len(names))
+        with (
+            shown(self._session.progress, meter),
+            ThreadPoolExecutor(_THREADS) as threads,
+        ):
+            for found in ahead(threads, self._one, names, 2 * _THREADS):
+                meter.advance(tasks=1)
+                if isinstance(found, FailureFacts):
+                    self.failed.append(found)
+                elif found is not None:
+                    candidates.append(found)
+        self.pending += [
+            PendingFacts(table=seen.table, checkpoints=seen.pending)
+            for seen in candidates
+            if seen.pending
+        ]
+        self.failed += [
+            FailureFacts(table=seen.table, action="replay", error=seen.replay_error)
+            for seen in candidates
+            if seen.replay_error
+        ]
+        candidates.sort(key=lambda seen: (-seen.gain_per_second, seen.table))
+        return candidates
+
+    def _one(self, item: tuple[str, str]) -> Candidate | FailureFacts | None:
+        namespace, name = item
+        try:
+            table = load_listed(self._session.catalog, name)
+        except NotATableError:
+            return None
+        except LakeError as error:
+            return FailureFacts(table=name, action=None, error=error.facts())
+        if table is None:
+            return None
+        for path in self._options.paths:
+            refuse_inside(path, table)
+        try:
+            return self._with_pending(self._known(table, namespace), table)
+        except LakeError as error:
+            return FailureFacts(table=name, action=None, error=error.facts())
+
+    def _known(self, table: Table, namespace: str) -> Candidate:
+        """Return a table as an earlier round saw it, if it has not changed since."""
+        known = self._remembered.get(table.identifier)
+        if known is None or not known.is_of(table, self._now_ms):
+            seen = self.seen(table, namespace, MOST_ENTRIES)
+            known = Known(seen, table.metadata_location, self._now_ms)
+            self._remembered[table.identifier] = known
+        return known.seen
+
+    def seen(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
+        """Look at a table.
+
+        Raises:
+            LakeError: it cannot be read, or a property has a value that is not allowed.
+        """
+        policy = self._options.policy.of(table.identifier, table.properties, self._options.choices)
+        return look(table, namespace, policy, self._now_ms, most_entries=most_entries)
+
+    def _with_pending(self, seen: Candidate, table: Table) -> Candidate:
+        try:
+            return replace(seen, pending=self._options.pending(table), replay_error=None)
+        except LakeError as error:
+            return replace(seen, replay_error=error.facts())
+
+    def decide(self, seen: Candidate, action: str) -> Decision:
+        """Decide about an action on a table."""
+        experience = self._experiences.of(seen.uuid, action)
+        now_ms = self._session.clock.now_ms()
+        return decide(seen, action, experience, now_ms, only=self._options.only)
