@@ -46,6 +46,23 @@ def test_runs_are_shown_newest_first_with_what_they_saved(lake: CommandLine, log
     assert "2 runs; 4.0s of work saved scans 2.0s" in result.stderr
 
 
+def test_a_round_of_lake_maintain_is_shown(lake: CommandLine, log: Path, tmp_path: Path) -> None:
+    for number in range(4):
+        lake.load(f"id\n{number}\n", *["--create"] * (number == 0))
+    policy = tmp_path / "policy.toml"
+    policy.write_text('["*".compact]\nwhen = "files >= 4"\nmin-input-files = 2\n')
+    lake.ok("maintain", "--policy", policy, "--only", "compact", "--log", log)
+
+    (run,) = lake.ok("runs", "db.t", "--log", log)["result"]["runs"]
+
+    table = lake.table()
+    assert (run["action"], run["status"]) == ("compact", "done")
+    assert (run["before"]["files"], run["after"]["files"]) == (4, 1)
+    assert run["table_uuid"] == str(table.metadata.table_uuid)
+    assert run["snapshot_ids"] == [str(table.current_snapshot().snapshot_id)]
+    assert run["saved_seconds"] > 0
+
+
 def test_a_document_contains_the_entries_the_actions_and_what_waits(
     lake: CommandLine, log: Path
 ) -> None:
