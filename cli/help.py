@@ -28,7 +28,13 @@ VERB_GROUPS: _Groups = (
             *("rename", "register", "drop"),
         ),
     ),
-    ("Maintain", ("compact", "expire", "clean", "manifests", "stats", "expire-partitions")),
+    (
+        "Maintain",
+        (
+            *("maintain", "compact", "expire", "clean", "manifests", "stats", "apply"),
+            "expire-partitions",
+        ),
+    ),
 )
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "": (
@@ -65,6 +71,16 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "lake runs",
         "lake runs 'prod.*' --since 7d --action compact,expire",
         "lake runs db.events --failed --limit 0",
+    ),
+    "maintain": (
+        "lake maintain 'prod.*' --dry-run",
+        "lake -q maintain --policy policy.toml --max-seconds 2h",
+        "lake maintain --every 10m --status /run/lake/status.json",
+    ),
+    "apply": (
+        "lake apply plan.json",
+        "lake apply plan.json --replan",
+        "lake -q apply plan.json --max-seconds 2h",
     ),
     "show": (
         "lake show db.events",

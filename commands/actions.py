@@ -28,8 +28,8 @@ _OF_A_RUN = frozenset(
         *("restore", "snapshot", "max-bytes"),
     }
 )
-# What a property of a table may set: how the work is done, but nothing that protects its rows and files. Whoever may
-# set properties may not be allowed to delete files.
+# What a property of a table may set: how the work is done, but nothing that protects its rows and files. The
+# right to set properties is not the right to delete files.
 _OF_PROPERTIES: Mapping[str, tuple[str, ...]] = {
     "expire": (),
     "compact": (

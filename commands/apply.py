@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,12 @@ from lake.commands.actions import choices, pending_checkpoints, run_action, verb
 from lake.commands.context import announce_warnings, report_commits, session_of
 from lake.commands.groups import Flag, arguments_of
 from lake.commands.options import OnCommit, duration, size
+from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
+
+if TYPE_CHECKING:
+    from lake.core.maintain.policies.policy import Choices
+    from lake.core.maintain.rounds.plan_file import PlannedAction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,18 +52,16 @@ def apply(
 
     report_commits(context, run.on_commit)
     session = session_of(context)
-    planned = read_plan(plan, session.catalog.name)
+    planned, known = read_plan(plan, session.catalog.name), choices()
     for item in planned:
-        place = f"of {item.action} in {plan}"
-        options = {name: (value, f"{name} {place}") for name, value in item.options.items()}
-        arguments_of(verb_of(item.action), options)
+        _check(item, known, plan)
     announce_warnings(context, session)
     outcome = apply_plan(
         session,
         partial(run_action, context),
         RoundOptions(
             policy=Policy(),
-            choices=choices(),
+            choices=known,
             max_ms=run.max_seconds,
             max_bytes=run.max_bytes,
             log=run.log or default_path(),
@@ -69,3 +72,17 @@ def apply(
         replan=run.replan,
     )
     return with_details(outcome, verbose=session.settings.verbose)
+
+
+def _check(item: PlannedAction, known: Choices, plan: str) -> None:
+    """Refuse options that a plan does not have: the file may have been changed.
+
+    Raises:
+        InvalidRequestError: an option or its value is not allowed.
+    """
+    place = f"of {item.action} in {plan}"
+    for name in item.options:
+        if name not in known.of_files[item.action]:
+            raise InvalidRequestError(f"{name} {place} is not an option of plans")
+    options = {name: (value, f"{name} {place}") for name, value in item.options.items()}
+    arguments_of(verb_of(item.action), options)

@@ -179,7 +179,7 @@ def project_policy(folder: str) -> tuple[str, Mapping[str, Any]] | None:
     if not folders.covers(file.folder):
         raise RefusedError(
             f"the user does not trust {file.folder}, and {file.path} contains [{POLICY}]",
-            hint=f"check the file, then use {Option.TRUST} there, or give it by {Option.POLICY}",
+            hint=f"check the file, then use {Option.TRUST} there, or give it by --policy",
         )
     if not isinstance(table[POLICY], dict):
         raise BadInputError(f"{POLICY} in {file.path} is not a table")

@@ -183,8 +183,10 @@ def arguments_of(
             messages.
 
     Raises:
-        InvalidRequestError: a value is not allowed.
+        InvalidRequestError: a value is not allowed, or the verb has no such option.
     """
+    for name in options.keys() - set(option_names(verb)):
+        raise InvalidRequestError(f"{options[name][1]} is not an option of the command")
     values: dict[str, Any] = {}
     found: dict[str, Any] = {}
     hints = get_type_hints(verb, include_extras=True)

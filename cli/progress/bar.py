@@ -8,10 +8,11 @@ from typing import TextIO
 
 from rich import progress
 from rich.console import Console, RenderableType
+from rich.text import Text
 
-from lake.cli.progress.numbers import Estimate, amount_of, left_of, rows_of
+from lake.cli.progress.numbers import Estimate, amount_of, left_of, rows_of, step_of
 from lake.core.base.clock import Clock
-from lake.core.base.progress import Meter, Work
+from lake.core.base.progress import Meter, Step, Work
 
 # The work of a phase as parts of the bar.
 _PARTS = 1000
@@ -23,6 +24,7 @@ class ProgressBar:
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self.meter: Meter | None = None
+        self.step: Step | None = None
         self._stream = stream
         self._clock = clock
         self._lock = threading.Lock()
@@ -82,6 +84,8 @@ class _Polled(progress.Progress):
             for task in self.task_ids:
                 self._update(task, meter.read())
         yield from super().get_renderables()
+        if self._source.step is not None:
+            yield Text(step_of(self._source.step), overflow="ellipsis", no_wrap=True)
 
     def _update(self, task: progress.TaskID, work: Work) -> None:
         left = self._estimate.seconds_left(work)

@@ -7,12 +7,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, TextIO, cast
 
 from lake.cli.messages import line_start
-from lake.cli.progress.numbers import Estimate, amount_of, left_of, rows_of
+from lake.cli.progress.numbers import Estimate, amount_of, left_of, rows_of, step_of
 from lake.core.base.clock import Clock
-from lake.core.base.progress import Meter, Progress, Silent
+from lake.core.base.progress import Meter, Progress, Silent, Step
 from lake.core.base.units import iso_time
 
 AUTO, BAR, LINES, JSON, NONE = "auto", "bar", "lines", "json", "none"
@@ -72,6 +73,7 @@ class _Ticking(ABC):
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self.meter: Meter | None = None
+        self.step: Step | None = None
         self._stream = stream
         self._clock = clock
         self._estimate = Estimate(clock)
@@ -129,7 +131,8 @@ class Lines(_Ticking):
         self._printed = now
         text = ", ".join(filter(None, [amount_of(work), rows_of(work), left_of(left)]))
         start = line_start(self._clock, self._about())
-        self._stream.write(f"{start}{work.phase}{': ' if text else ''}{text}\n")
+        step = f" ({step_of(self.step)})" if self.step else ""
+        self._stream.write(f"{start}{work.phase}{': ' if text else ''}{text}{step}\n")
         self._stream.flush()
 
 
@@ -155,5 +158,7 @@ class Documents(_Ticking):
             "rows": work.rows,
             "seconds_left": None if left is None else round(left, 1),
         }
+        if self.step is not None:
+            document["step"] = asdict(self.step)
         self._stream.write(json.dumps(document) + "\n")
         self._stream.flush()

@@ -6,7 +6,8 @@ from collections import deque
 
 from lake.cli.sentences.words import counted
 from lake.core.base.clock import Clock
-from lake.core.base.progress import Work
+from lake.core.base.progress import Step, Work
+from lake.core.base.redaction import one_line
 from lake.core.base.units import format_duration, format_size
 
 # The speed is that of the last minute; the time left is not shown before it means something.
@@ -59,3 +60,14 @@ def rows_of(work: Work) -> str:
 def left_of(seconds: float | None) -> str:
     """Return the time left; empty if it is not known."""
     return f"{format_duration(seconds)} left" if seconds else ""
+
+
+def step_of(step: Step) -> str:
+    """Return the present step and the next one: ``3 of 12: compact db.t, then clean db.t, 4m 00s left``."""
+    following = f"then {step.following}" if step.following else ""
+    parts = [
+        f"{step.number:,} of {step.total:,}: {step.text}",
+        following,
+        left_of(step.seconds_left),
+    ]
+    return one_line(", ".join(filter(None, parts)))

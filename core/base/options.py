@@ -126,7 +126,7 @@ class Option(Enum):
     OVERWRITE = auto()
     OVERWRITE_WHERE = auto()
     PARTITION_BY = auto()
-    POLICY = auto()
+    PLAN = auto()
     PREFIX_MISMATCH = auto()
     PROPERTIES = auto()
     PRUNE_WITH = auto()

@@ -148,10 +148,30 @@ class Meter:
             return Work(self._phase, self._tasks, self._total_tasks, done, self._total_bytes, rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The present step of a command that has several, each with phases of its own.
+
+    Args:
+        number: its number, from 1 on.
+        total: how many steps are expected.
+        text: what it does, such as ``compact db.t``.
+        following: what the next step does; empty if it is the last one.
+        seconds_left: the expected time until the command ends; None if it is not known.
+    """
+
+    number: int
+    total: int
+    text: str
+    following: str = ""
+    seconds_left: float | None = None
+
+
 class Progress(Protocol):
     """Shows one phase of a command at a time; `shown` uses it."""
 
     meter: Meter | None
+    step: Step | None
 
     def show(self, meter: Meter | None) -> None:
         """Show a phase instead of the present one; None shows nothing."""
@@ -161,6 +181,7 @@ class Silent:
     """Shows nothing."""
 
     meter: Meter | None = None
+    step: Step | None = None
 
     def show(self, meter: Meter | None) -> None:
         """Ignore the phase."""

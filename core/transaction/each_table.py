@@ -16,6 +16,7 @@ from lake.core.base.errors import (
 )
 from lake.core.base.facts import EachTableResult, TableRunFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.progress import Step
 from lake.core.table.catalogs.names import is_listed, namespaces_of, require_existing
 from lake.core.table.catalogs.patterns import matches, may_match
 
@@ -55,6 +56,8 @@ def run_each(
         for number, (name, error) in enumerate(names):
             if number:
                 session.next_command()
+            following = names[number + 1][0] if number + 1 < len(names) else ""
+            session.progress.step = Step(number + 1, len(names), name, following)
             if error is None:
                 run.one(name, is_first=number == 0)
             else:
@@ -63,6 +66,7 @@ def run_each(
         stop.result = run.result
         raise
     finally:
+        session.progress.step = None
         session.warnings[:] = general
     if not run.result.tables:
         raise NotFoundError(

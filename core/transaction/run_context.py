@@ -47,6 +47,6 @@ class RunContext:
                 self.announce(message)
 
     @property
-    def is_over(self) -> bool:
-        """Whether the time of the run is over."""
+    def has_ended(self) -> bool:
+        """Whether the time of the run has ended."""
         return self.until is not None and self.clock.monotonic() >= self.until

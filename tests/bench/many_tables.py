@@ -1,9 +1,10 @@
-"""Time compaction and expiration of many small tables: two patterns, a loop over processes, one session of Java.
+"""Time compaction and expiration of many small tables: patterns, `lake maintain`, a loop, one session of Java.
 
     python tests/bench/many_tables.py [--tables 100] [--files 6] [--rounds 3] [--no-java] [--no-loop] [--folder DIR]
 
-Each table has as many files and snapshots. `lake` gets one pattern for `compact` and one for `expire`; the loop runs
-a process for each table and each of the two; Java calls both procedures for each table in one Spark session. Needs a
+Each table has as many files and snapshots. `lake` gets one pattern for `compact` and one for `expire`, or one
+line of `maintain` with a policy that asks for both, and once more with nothing to do; the loop runs a process for each
+table and each of the two; Java calls both procedures for each table in one Spark session. Needs a
 JDK and Maven for the peer.
 """
 
@@ -22,6 +23,18 @@ from compact import copy_of, medians, timed  # noqa: E402
 from shared import java_command, lake_command, parser_of  # noqa: E402
 from support.cli.command_line import CommandLine  # noqa: E402
 
+_POLICY = """
+["*".compact]
+when = "files > 1"
+min-input-files = 2
+["*".expire]
+when = "snapshots > 1"
+older-than = "0s"
+retain-last = 1
+unsafe-retention = true
+["*".clean]
+enabled = false
+"""
 _EXPIRE = ("--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
 
 
@@ -42,6 +55,29 @@ def patterns(warehouse: Path) -> float:
         ends = {row["status"] for row in json.loads(output)["result"]["tables"]}
         assert ends == {"done"}, ends
     return seconds
+
+
+def maintain(warehouse: Path) -> float:
+    """Return the seconds of `lake maintain` with a policy that asks for the same; it must have done it to each table."""
+    policy = warehouse.parent / "policy.toml"
+    policy.write_text(_POLICY)
+    log = warehouse.parent / "runs.jsonl"
+    command = ("maintain", "db.*", "--policy", policy, "--log", log)
+    took, _, output = timed(lake_command(warehouse, *command))
+    result = json.loads(output)["result"]
+    ends = {row["status"] for row in result["actions"]}
+    # An expiry, a compaction, and the expiry of what the compaction replaced.
+    assert (ends, len(result["actions"])) == ({"done"}, 3 * result["tables"]), result
+    return took
+
+
+def nothing_due(warehouse: Path) -> float:
+    """Return the seconds of `lake maintain` that finds nothing to do."""
+    policy, log = warehouse.parent / "policy.toml", warehouse.parent / "runs.jsonl"
+    command = ("maintain", "db.*", "--policy", policy, "--log", log)
+    took, _, output = timed(lake_command(warehouse, *command))
+    assert json.loads(output)["status"] == "nothing-to-do", output
+    return took
 
 
 def loop(warehouse: Path, names: list[str]) -> float:
@@ -74,10 +110,14 @@ def main() -> None:
         shutil.rmtree(used, ignore_errors=True)
         make_tables(used, names, arguments.files)
         used.rename(kept)
-    seconds: dict[str, list[float]] = {"lake": [], "loop": [], "java": []}
+    columns = ("patterns", "maintain", "nothing", "loop", "java")
+    seconds: dict[str, list[float]] = {name: [] for name in columns}
     for _ in range(arguments.rounds):
         copy_of(kept, used)
-        seconds["lake"].append(patterns(used))
+        seconds["patterns"].append(patterns(used))
+        copy_of(kept, used)
+        seconds["maintain"].append(maintain(used))
+        seconds["nothing"].append(nothing_due(used))
         if not arguments.no_loop:
             copy_of(kept, used)
             seconds["loop"].append(loop(used, names))

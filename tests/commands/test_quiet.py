@@ -43,6 +43,7 @@ LISTINGS = [
     (("config",), "warehouse"),
     (("clean", "db.t"), "stray.parquet"),
     (("compact", "db.t", "--rewrite-all", "--dry-run"), ""),
+    (("maintain", "--dry-run"), "clean"),
 ]
 # Commands that do something, or that find nothing wrong.
 SILENT = [
@@ -61,6 +62,7 @@ SILENT = [
     ("check", "*"),
     ("manifests", "db.t"),
     ("stats", "db.t"),
+    ("maintain", "--only", "compact"),
     ("expire", "db.t"),
     ("rename", "db.t", "db.other"),
     ("drop", "db.t"),
@@ -96,7 +98,15 @@ def test_quiet_prints_nothing_if_all_is_well(
 def test_every_verb_keeps_the_rule_of_quiet() -> None:
     tried = {command[0] for command, _ in LISTINGS} | {command[0] for command in SILENT}
     # They need sources of their own: see the tests of these verbs, and those below.
-    others = {"ingest", "add-files", "register", "cherry-pick", "publish", "expire-partitions"}
+    others = {
+        "apply",
+        "ingest",
+        "add-files",
+        "register",
+        "cherry-pick",
+        "publish",
+        "expire-partitions",
+    }
 
     assert tried | others | {"demo"} >= set(VERBS) - {"delete"}
 

@@ -202,19 +202,19 @@ class _Run:
         """Rewrite and commit all groups of the plan; return those that conflicted.
 
         Raises:
-            TimedOutError: the time of the run is over; what was rewritten until then was committed.
+            TimedOutError: the time of the run has ended; what was rewritten until then was committed.
         """
         self._failed = []
         waiting: list[Rewritten] = []
         for number, done in enumerate(self._checked(), start=1):
             self.session.interrupts.checkpoint()
             waiting.append(done)
-            is_over = self.plan.options.partial_progress and self.session.is_over
-            if is_over or len(waiting) >= self._groups_per_commit():
+            has_ended = self.plan.options.partial_progress and self.session.has_ended
+            if has_ended or len(waiting) >= self._groups_per_commit():
                 self._commit(waiting)
                 waiting = []
-            if is_over and number < len(self.plan.groups):
-                raise TimedOutError("the time of the run is over")
+            if has_ended and number < len(self.plan.groups):
+                raise TimedOutError("the time of the run has ended")
         if waiting:
             self._commit(waiting)
         return self._failed

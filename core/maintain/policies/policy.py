@@ -31,7 +31,7 @@ class Choices(NamedTuple):
 
     Args:
         of_files: those that a policy file may set.
-        of_properties: those that a table property may set; whoever writes the table must not lower its protection.
+        of_properties: those that a table property may set; a user who writes the table must not lower its protection.
     """
 
     of_files: Mapping[str, Collection[str]]

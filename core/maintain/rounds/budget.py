@@ -41,7 +41,7 @@ class Budget:
     def refusal(self, decision: Decision) -> str:
         """Return why an action does not begin; empty if it may."""
         if self.until is not None and self.clock.monotonic() >= self.until:
-            return f"the {format_duration((self.max_ms or 0) / 1000)} are over"
+            return f"the {format_duration((self.max_ms or 0) / 1000)} have passed"
         if self.bytes_left is None or decision.action not in _REWRITES:
             return ""
         needed = decision.forecast.bytes if decision.forecast else 0

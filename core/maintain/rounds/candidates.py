@@ -75,7 +75,7 @@ class Candidate:
         """The seconds that all paying actions save a scan, for each second of work, by rough costs of the work."""
         paying = [item for item in self.row.forecasts if item.pays]
         saved = sum(max(item.seconds, item.partition_seconds or 0.0) for item in paying)
-        return saved / (_FIXED_SECONDS + sum(item.bytes for item in paying) / _BYTES_PER_SECOND)
+        return saved / work_seconds(sum(item.bytes for item in paying))
 
     def measures(self) -> Measures:
         """Return the measures for the run log."""
@@ -94,8 +94,13 @@ class Candidate:
         )
 
 
-# Rough costs, which only decide the order of the tables.
+# Rough costs: they decide the order of the tables, and the time left that progress shows.
 _FIXED_SECONDS, _BYTES_PER_SECOND = 0.2, 50e6
+
+
+def work_seconds(size: int) -> float:
+    """Return the rough time of an action that rewrites some bytes."""
+    return _FIXED_SECONDS + size / _BYTES_PER_SECOND
 
 
 def look(

@@ -144,7 +144,7 @@ def _defaults(seen: Candidate, action: str, chosen: Mapping[str, Given]) -> Mapp
     """Return the options that an action has unless its policy chooses others."""
     found: dict[str, Any] = {}
     if action == "compact":
-        # What is committed stays when the time is over, and a small commit loses less in a conflict.
+        # What is committed stays when the time has ended, and a small commit loses less in a conflict.
         found = {"partial-progress": True}
     elif action == "deletes" and not {"convert", "rewrite"} & chosen.keys():
         found = {"convert" if seen.row.reading.equality_delete_files else "rewrite": True}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.base.errors import BadInputError
 from lake.core.base.facts import Facts
+from lake.core.base.options import Option
 from lake.core.base.trust.folders import FoundFile, read_file, require_closed
 from lake.core.base.units import iso_time
 from lake.core.io.storage import atomic_files
@@ -140,7 +141,7 @@ def _document(path: str, file: FoundFile) -> Mapping[str, Any]:
 
 def _not_a_plan(path: str) -> BadInputError:
     return BadInputError(
-        f"{path} is not a plan of lake maintain", hint="write one with lake maintain --plan FILE"
+        f"{path} is not a plan of lake maintain", hint=f"{Option.PLAN} of lake maintain writes one"
     )
 
 

@@ -17,6 +17,7 @@ from lake.core.base.errors import (
 )
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.compaction.facts import CompactionFacts
+from lake.core.maintain.rounds.agenda import Agenda
 from lake.core.maintain.rounds.budget import Budget
 from lake.core.maintain.rounds.candidates import Candidate
 from lake.core.maintain.rounds.decisions import Decision
@@ -25,6 +26,7 @@ from lake.core.maintain.rounds.options import Call, RoundOptions, RunVerb
 from lake.core.maintain.rounds.records import Records
 from lake.core.maintain.rounds.status import StatusFile
 from lake.core.maintain.rounds.tables import Remembered, Tables
+from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import is_listed, load_listed
 
 if TYPE_CHECKING:
@@ -115,6 +117,7 @@ class Round:
         self._budget = Budget(session.clock, options.max_ms, options.max_bytes)
         self.result = RoundResult(run=session.ids.uuid())
         self._records = Records(session, options, self.result.run)
+        self._agenda = Agenda(session.clock, [])
 
     def run(self) -> Outcome:
         """Do what is due, see `maintain`."""
@@ -123,6 +126,7 @@ class Round:
             self.result.tables = len(candidates)
             self.result.pending += self._tables.pending
             self.result.failed += self._tables.failed
+            self._agenda = Agenda(self._session.clock, self._tables.due(candidates))
             for seen in candidates:
                 self._one(seen)
         return self._outcome()
@@ -150,6 +154,7 @@ class Round:
             raise
         finally:
             self._session.until = None
+            self._session.progress.step = None
             self._session.warnings[:] = general
 
     def _outcome(self) -> Outcome:
@@ -206,7 +211,11 @@ class Round:
         namespace = name.rpartition(".")[0]
         try:
             table = load_listed(self._session.catalog, name)
-            return None if table is None else self._tables.seen(table, namespace, None)
+            if table is None:
+                return None
+            for path in self._options.paths:
+                refuse_inside(path, table)
+            return self._tables.seen(table, namespace, None)
         except LakeError as error:
             failure = FailureFacts(table=name, action=None, error=error.facts())
             self.result.failed.append(failure)
@@ -225,6 +234,7 @@ class Round:
         if limit is not None:
             options["max-bytes"] = f"{limit}B"
         self._status_file.begin_action(seen.table, decision.action)
+        self._session.progress.step = self._agenda.step(decision)
         begun = clock.monotonic()
         try:
             outcome = self._run_verb(Call(decision.action, seen.table, options))
@@ -233,7 +243,7 @@ class Round:
                 return _Done(None)
             return self._failed(seen, decision, error, clock.monotonic() - begun)
         except TimedOutError as error:
-            if not self._session.is_over:
+            if not self._session.has_ended:
                 return self._failed(seen, decision, error, clock.monotonic() - begun)
             self.result.rest.append(decision.facts(error.message))
             return _Done(seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -180,6 +181,11 @@ class Tables:
             return replace(seen, pending=self._options.pending(table), replay_error=None)
         except LakeError as error:
             return replace(seen, replay_error=error.facts())
+
+    def due(self, candidates: Sequence[Candidate]) -> list[Decision]:
+        """Return what is due for tables as they are now, in the order in which it is done."""
+        decisions = [self.decide(seen, action) for seen in candidates for action in ACTIONS]
+        return [item for item in decisions if item.is_due]
 
     def decide(self, seen: Candidate, action: str) -> Decision:
         """Decide about an action on a table."""
