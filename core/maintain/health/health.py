@@ -21,7 +21,8 @@ from lake.core.maintain.health.report import details, notes
 from lake.core.maintain.health.survey import MOST_ENTRIES
 from lake.core.maintain.health.table_view import view_details, view_of
 from lake.core.read.exports.destinations import refuse_inside
-from lake.core.table.catalogs.names import is_glob, load_listed, require_existing
+from lake.core.table.catalogs.names import load_listed, require_existing
+from lake.core.table.catalogs.patterns import is_glob
 
 if TYPE_CHECKING:
     from lake.core.read.exports.destinations import Output

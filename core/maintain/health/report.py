@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from lake.core.base.outcome import Detail
+from lake.core.base.outcome import Detail, report
 from lake.core.base.units import parse_time_ms
 from lake.core.maintain.health.facts import HealthFacts, HealthResult
 from lake.core.maintain.health.grade import wasted
@@ -38,14 +38,6 @@ def details(result: HealthResult, now_ms: int, *, explain: bool) -> list[Detail]
         names = ["table", "measure", "value", "others"]
         found.append(Detail("thresholds of other tools", names, _explained(tables)))
     return found
-
-
-def report(title: str, columns: Mapping[str, Sequence[Any]], first: Sequence[str] = ()) -> Detail:
-    """Return a table without the columns that only have zeros and missing values; the first one stays."""
-    (name, values), *others = columns.items()
-    kept = {name: values} | {key: column for key, column in others if any(column)}
-    rows = [list(row) for row in zip(*kept.values(), strict=True)]
-    return Detail(title, list(kept), rows, first=first)
 
 
 def _explained(tables: Sequence[HealthFacts]) -> list[list[str | None]]:

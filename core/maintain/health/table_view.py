@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from lake.core.base.facts import Facts
-from lake.core.base.outcome import Detail
+from lake.core.base.outcome import Detail, report
 from lake.core.base.units import format_size, iso_time, natural_number
 from lake.core.maintain.health.costs import Costs
 from lake.core.maintain.health.facts import (
@@ -22,7 +22,6 @@ from lake.core.maintain.health.facts import (
     ViewFacts,
     WriterFacts,
 )
-from lake.core.maintain.health.report import report
 from lake.core.maintain.health.survey import Survey
 from lake.core.table.flink.writers import writer_of
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
