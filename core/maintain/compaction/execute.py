@@ -31,7 +31,7 @@ from lake.core.maintain.compaction.rewrite import Rewriter, Rewritten
 from lake.core.maintain.compaction.tasks import CompareTask, compare
 from lake.core.maintain.compaction.verify import Disagreement, check_rows, metric_differences
 from lake.core.spec.properties.table_properties import Use, warnings
-from lake.core.table.flink.writers import commits_by_writer
+from lake.core.table.flink.commits import commits_by_writer
 from lake.core.table.manifests.api import entries_of
 from lake.core.table.manifests.data_files import DataFile
 from lake.core.table.snapshots import ancestry

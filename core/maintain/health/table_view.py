@@ -23,7 +23,7 @@ from lake.core.maintain.health.facts import (
     WriterFacts,
 )
 from lake.core.maintain.health.survey import Survey
-from lake.core.table.flink.writers import writer_of
+from lake.core.table.flink.commits import writer_of
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.partition_names import partition_names
