@@ -59,7 +59,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "health": (
         "lake health",
         "lake health 'prod.*' 'db.events*' --sort bytes --fail-on bad",
-        "lake health db.events --explain --output health.parquet",
+        "lake health db.events --explain --html health.html",
     ),
     "show": (
         "lake show db.events",

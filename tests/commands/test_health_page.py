@@ -26,7 +26,8 @@ from lake.core.maintain.health.page import page as page_module
 from lake.core.table.catalogs.sql import EmbeddedBackend
 
 _BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
-_HOSTILE = "</script><script>alert(1)</script>\"'&<img src=x onerror=alert(2)>{{7*7}}"
+_HOSTILE = "<script>alert(1)<script>\"'&<img src=x onerror=alert(2)>{{7*7}}"
+_WRITER = f"</style></script>{_HOSTILE}"
 
 
 def _page(lake: CommandLine, folder: Path, *arguments: object) -> Element:
@@ -72,7 +73,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     for name in ("db.broken", "db.hostile"):
         make_table(warehouse, name)
     pyiceberg_table(warehouse, "db.hostile").append(
-        named_rows(1), snapshot_properties={"engine-name": _HOSTILE}
+        named_rows(1), snapshot_properties={"engine-name": _WRITER}
     )
     broken = pyiceberg_table(warehouse, "db.broken").metadata_location
     Path(broken.removeprefix("file://")).write_text("{")
@@ -208,7 +209,7 @@ def test_hostile_names_are_text(several: CommandLine, tmp_path: Path) -> None:
 
     (section,) = [one for name, one in _sections(page).items() if "script" in name]
     assert section.one("h2").text == f"db.{_HOSTILE} good"
-    assert _chart(section, "Writers")[1][0] == _HOSTILE
+    assert _chart(section, "Writers")[1][0] == _WRITER
     assert len(page.all("script")) == 1
     assert page.all("img") == []
 

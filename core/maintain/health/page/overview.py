@@ -24,8 +24,8 @@ _MEANINGS: Mapping[str, str] = {
 # Tables after the largest ones, and those with a smaller part of all bytes, share a rectangle, which is visible too.
 _MOST_CELLS, _LEAST_SHARE = 120, 0.001
 # The sizes for which maps are laid out, and those of letters and lines, in pixels: a browser clips what is longer.
-_WIDE, _NARROW = (1180.0, 380.0), (330.0, 460.0)
-_LETTER, _LINE, _MARGIN, _LEAST_LETTERS = 7.5, 21, 12, 4
+_WIDE, _NARROW = (1180.0, 380.0), (324.0, 460.0)
+_LETTER, _LINE, _MARGIN, _LEAST_LETTERS = 8.0, 21, 12, 4
 
 # In place of a grade, for the rectangle of small tables.
 OTHERS = "several"

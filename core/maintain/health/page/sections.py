@@ -102,13 +102,9 @@ def _scans(row: HealthFacts) -> Iterator[str]:
 
 
 def _scan(scan: ScanFacts) -> str:
-    now, ideal = (scan.seconds, scan.requests), (scan.ideal_seconds, scan.ideal_requests)
-    text = f"{_seconds(now[0])} and {counted(now[1], 'request')}"
-    return (
-        text
-        if now == ideal
-        else f"{text}, in the ideal layout {_seconds(ideal[0])} and {ideal[1]:,}"
-    )
+    now = f"{_seconds(scan.seconds)} and {counted(scan.requests, 'request')}"
+    ideal = f"{_seconds(scan.ideal_seconds)} and {counted(scan.ideal_requests, 'request')}"
+    return now if now == ideal else f"{now}; in the ideal layout, {ideal}"
 
 
 def _seconds(value: float) -> str:
