@@ -111,9 +111,8 @@ def test_a_table_that_cannot_be_read_is_a_row_with_the_reason(
 
     (broken,) = [line for line in _list(page) if line[0] == "db.broken"]
 
-    assert broken[1] == "not readable"
-    assert "the metadata of table db.broken cannot be read" in broken[2]
-    assert len(broken) == 3
+    assert broken[1].startswith("not readable the metadata of table db.broken cannot be read")
+    assert len(broken) == 2
     assert "db.broken" not in " ".join(_sections(page))
     (count,) = [one.text for one in page.all("li") if one.attributes["class"] == "not-readable"]
     assert count.startswith("1 not readable")
@@ -130,7 +129,7 @@ def test_each_table_has_a_section_that_the_list_and_the_map_point_to(
     assert targets <= {f"#{one}" for one in ids}
     sections = _sections(page)
     assert [name.rpartition(" ")[0] for name in sections] == [
-        line[0] for line in _list(page)[1:] if line[1] != "not readable"
+        line[0] for line in _list(page)[1:] if "not readable" not in line[1]
     ]
     assert {f"#{one.attributes['id']}" for one in sections.values()} <= targets
     described = [
@@ -320,13 +319,24 @@ def test_secrets_in_messages_are_masked(
 
     _, line = _list(_page(lake, tmp_path))
 
-    assert line[2] == "the store refused ***"
+    assert line[1] == "not readable the store refused ***"
 
 
 def test_the_template_library_is_loaded_for_a_page_only(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse)
-    code = "import sys; from lake.cli.main import main; main(); print('jinja2' in sys.modules)"
-    for options, loaded in (((), "False"), (("--html", str(tmp_path / "page.html")), "True")):
-        command = [sys.executable, "-c", code, *lake.arguments("-q", "health", *options)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert done.stdout.splitlines()[-1] == loaded
+    code = """
+import sys
+from lake.cli.main import main
+arguments = sys.argv[1:]
+for options in ([], ["--html", "page.html"]):
+    main([*arguments, *options])
+    print("jinja2" in sys.modules)
+"""
+    command = [sys.executable, "-c", code, *lake.arguments("-q", "health")]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+
+    assert [line for line in done.stdout.splitlines() if line in {"False", "True"}] == [
+        "False",
+        "True",
+    ]

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # A browser shows more only slowly. The page says what it leaves out.
 MOST_SECTIONS, _MOST_ROWS = 100, 5_000
-# Names are cut to this length.
-_MOST_TEXT = 300
+# Texts are cut to this length.
+_MOST_TEXT = 600
 _FOLDER = Path(__file__).parent
 
 
