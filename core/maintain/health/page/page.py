@@ -86,7 +86,8 @@ def page_text(shown: Shown, redact: Redactor) -> str:
         "size": format_size,
         "slug": lambda text: text.replace(" ", "-"),
     }
-    style, script = (_FOLDER.joinpath(name).read_text() for name in ("page.css", "page.js"))
+    style = _FOLDER.joinpath("page.css").read_text("utf-8")
+    script = _FOLDER.joinpath("page.js").read_text("utf-8")
     now_ms, rows = shown.now_ms, shown.rows[:_MOST_ROWS]
     links = {id(viewed.row): f"t{number}" for number, viewed in enumerate(shown.views, start=1)}
     listed = columns(rows, now_ms)

@@ -153,14 +153,14 @@ def _timeline(days: Sequence[DayFacts]) -> Timeline | None:
 
 
 def _day(day: DayFacts) -> str:
-    counted = {
+    parts = {
         "commits": _number(day.commits),
         "files added": _number(day.added_files),
         "files removed": _number(day.removed_files),
         "rows added": _number(day.added_rows),
         "added": _size(day.added_bytes),
     }
-    return f"{day.day}: {', '.join(f'{text} {name}' for name, text in counted.items() if text)}"
+    return f"{day.day}: {', '.join(f'{text} {name}' for name, text in parts.items() if text)}"
 
 
 def _charts(row: HealthFacts, view: ViewFacts) -> Iterator[Chart]:
