@@ -65,7 +65,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "health": (
         "lake health",
         "lake health 'prod.*' 'db.events*' --sort bytes --fail-on bad",
-        "lake health db.events --explain --output health.parquet",
+        "lake health db.events --explain --html health.html",
     ),
     "runs": (
         "lake runs",

@@ -197,7 +197,7 @@ def view_details(view: ViewFacts) -> list[Detail]:
         named.append(["files without the table's sort order", f"{layout.old_order_files:,}"])
     sizes = [item for item in view.file_sizes if item.files]
     buckets: dict[str, list[Any]] = {
-        "size": [_bucket(item) for item in sizes],
+        "size": [bucket_name(item) for item in sizes],
         "files": [item.files for item in sizes],
         "bytes": [item.bytes for item in sizes],
     }
@@ -220,7 +220,8 @@ def _report(title: str, found: Sequence[Facts]) -> Detail:
     return report(title, {name: [row[name] for row in documents] for name in documents[0]})
 
 
-def _bucket(item: BucketFacts) -> str:
+def bucket_name(item: BucketFacts) -> str:
+    """Return a range of sizes, as people see it."""
     if item.below_bytes is None:
         return f"from {format_size(_EDGES[-1])}"
     return f"below {format_size(item.below_bytes)}"
