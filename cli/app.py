@@ -31,7 +31,7 @@ from lake.commands.defaults import (
 )
 from lake.commands.groups import Flag, of_typer
 from lake.commands.parsing import parse_choice, parse_pairs
-from lake.core.base.clock import SystemClock
+from lake.core.base.clock import Clock, SystemClock
 from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.base.interrupts import Interrupts
 from lake.core.base.progress import Meter
@@ -59,6 +59,7 @@ VERBS = {
     "partitions": "Show a table's partitions with their sizes and ages.",
     "deletes": "Show a table's delete files and what they apply to.",
     "consumers": "List or remove the readers that a table protects.",
+    "runs": "Show what lake maintain did, and what it saved.",
     "config": "Show the settings in effect, or trust this folder's files.",
     "create": "Create an empty table.",
     "delete": "Delete the rows that a filter selects.",
@@ -80,6 +81,8 @@ VERBS = {
     "stats": "Count distinct values of columns for query planners.",
     "expire-partitions": "Remove partitions whose rows are all older than a limit.",
 }
+# Verbs that open no catalog: they import no library for one, and need no configuration of one.
+_WITHOUT_CATALOG = frozenset({"runs"})
 DISTRIBUTION = "lake-iceberg"
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -90,6 +93,7 @@ class State:
 
     Args:
         open_session: creates the session from the global options.
+        clock: the time, for what needs no session.
         command: the verb; None until it is known.
         table: the table's name as given; None until it is known.
         branch: the branch's name as given; None until it is known.
@@ -116,6 +120,7 @@ class State:
     """
 
     open_session: OpenSession
+    clock: Clock = field(default_factory=SystemClock)
     command: str | None = None
     table: str | None = None
     branch: str | None = None
@@ -155,7 +160,7 @@ class State:
             self.opened.progress = displays.make_progress(
                 self.progress,
                 sys.stderr,
-                SystemClock(),
+                self.clock,
                 lambda: subject(self.command, self.table),
                 quiet=self.quiet or self.as_json or (self.rows_on_stdout and sys.stdout.isatty()),
             )
@@ -311,7 +316,8 @@ class _Verb(TyperCommand):
         # Trust is decided before the settings are read that it is about.
         if not (ctx.params.get("trust") or ctx.params.get("untrust")):
             ctx.obj.take_defaults()
-            ctx.obj.before_verb()
+            if self.name not in _WITHOUT_CATALOG:
+                ctx.obj.before_verb()
         ctx.obj.table = ctx.params.get("table")
         ctx.obj.branch = ctx.params.get("branch")
         return super().invoke(ctx)

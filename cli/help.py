@@ -18,7 +18,7 @@ VERB_GROUPS: _Groups = (
         "Look",
         (
             *("tables", "health", "show", "snapshots", "check", "partitions", "deletes"),
-            *("consumers", "config"),
+            *("consumers", "runs", "config"),
         ),
     ),
     (
@@ -65,7 +65,12 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "health": (
         "lake health",
         "lake health 'prod.*' 'db.events*' --sort bytes --fail-on bad",
-        "lake health db.events --explain --output health.parquet",
+        "lake health db.events --explain --html health.html",
+    ),
+    "runs": (
+        "lake runs",
+        "lake runs 'prod.*' --since 7d --action compact,expire",
+        "lake runs db.events --failed --limit 0",
     ),
     "maintain": (
         "lake maintain 'prod.*' --dry-run",

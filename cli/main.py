@@ -427,18 +427,13 @@ def _redaction(state: State) -> Callable[..., str]:
     """Return a redaction function that collects the secrets only when it is called."""
 
     def redact(text: str, *, limit: int | None = 500) -> str:
-        redactor = Redactor()
+        redactor = state.opened.redactor() if state.opened else Redactor()
         redactor.learn_environment(os.environ)
         if state.settings:
             redactor.learn(state.settings.spark_conf)
             # sc://host:port/;token=…;user_id=…
             parts = (state.settings.remote or "").split(";")[1:]
             redactor.learn({key: text for key, _, text in (part.partition("=") for part in parts)})
-        if state.opened:
-            redactor.learn(state.opened.secrets)
-            redactor.learn(state.opened.catalog.configured)
-            for properties in state.opened.catalog.vended:
-                redactor.learn(properties)
         return redactor(text, limit=limit)
 
     return redact

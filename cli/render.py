@@ -40,7 +40,7 @@ _LOST = ("rows_rejected", "files_set_aside", "messages_set_aside", "gaps")
 _LISTINGS = frozenset(
     (
         *("clean", "config", "consumers", "deletes", "inspect", "partitions", "ref"),
-        *("health", "replay", "scan", "show", "snapshots", "tables", "tag"),
+        *("health", "replay", "runs", "scan", "show", "snapshots", "tables", "tag"),
     )
 )
 

@@ -17,7 +17,7 @@ from lake.commands.options import (
     WholeTableRun,
 )
 from lake.commands.outputs import OutputOptions, output_of
-from lake.commands.parsing import older_than_ms, parse_prefixes, parse_share
+from lake.commands.parsing import moment_ms, parse_prefixes, parse_share
 from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.base.outcome import Outcome
 from lake.core.maintain.orphans.options import (
@@ -136,7 +136,7 @@ def clean(
     session = session_of(context)
     now_ms = session.clock.now_ms()
     options = CleanOptions(
-        older_than=older_than_ms(which.older_than, now_ms) or now_ms - DEFAULT_AGE_MS,
+        older_than=moment_ms(which.older_than, now_ms) or now_ms - DEFAULT_AGE_MS,
         mode=Mode.QUARANTINE if what.quarantine else Mode.DELETE if what.delete else Mode.LIST,
         location=which.location,
         inventory=which.inventory,
@@ -148,7 +148,7 @@ def clean(
         unsafe_retention=safety.unsafe_retention,
         ignore_unreadable=safety.ignore_unreadable,
     )
-    purge_ms = older_than_ms(what.purge_older_than, now_ms)
+    purge_ms = moment_ms(what.purge_older_than, now_ms, "--purge-older-than")
     removing = [what.purge] if what.purge is not None else None
     try:
         loaded = session.table(table)

@@ -37,7 +37,7 @@ def for_each_table(*of_one_table: str) -> Callable[[_Verb], _Verb]:
 def _on_each(of_one_table: frozenset[str], verb: _Verb) -> _Verb:
     @wraps(verb)
     def on_each(context: typer.Context, table: str, **options: Any) -> Outcome:
-        from lake.core.table.catalogs.names import is_glob
+        from lake.core.table.catalogs.patterns import is_glob
 
         if not is_glob(table):
             return verb(context, table, **options)

@@ -17,7 +17,7 @@ from lake.commands.options import (
     WholeTableRun,
     absolute_time,
 )
-from lake.commands.parsing import older_than_ms
+from lake.commands.parsing import moment_ms
 from lake.core.base.outcome import Outcome
 from lake.core.base.units import parse_duration_ms
 from lake.core.maintain.expiration.retention import RetentionOptions
@@ -80,7 +80,7 @@ def expire(
     session = session_of(context)
     now_ms = session.clock.now_ms()
     requested = RetentionOptions(
-        older_than=older_than_ms(which.older_than, now_ms),
+        older_than=moment_ms(which.older_than, now_ms),
         retain_last=which.retain_last,
         unsafe_retention=which.unsafe_retention,
         branch=which.branch,

@@ -10,7 +10,7 @@ import typer
 from lake.commands.context import report_commits, session_of
 from lake.commands.groups import Flag
 from lake.commands.options import TableArgument, ThisRun, UnsafeRetention
-from lake.commands.parsing import older_than_ms
+from lake.commands.parsing import moment_ms
 from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def expire_partitions(
     report_commits(context, run.on_commit)
     session = session_of(context)
     options = PartitionExpirationOptions(
-        older_than=older_than_ms(which.older_than, session.clock.now_ms()) or 0,
+        older_than=moment_ms(which.older_than, session.clock.now_ms()) or 0,
         by=which.by,
         strategy=which.strategy,
         format=which.format,

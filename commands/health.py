@@ -38,6 +38,9 @@ def health(
     prometheus: Annotated[
         str | None, Flag("Replace a file of metrics for node_exporter.", "FILE")
     ] = None,
+    html: Annotated[
+        str | None, Flag("Replace a page for a browser, with pictures of the tables.", "FILE")
+    ] = None,
     target: OutputOptions,
 ) -> Outcome:
     """Grade tables by what their layout costs readers.
@@ -53,6 +56,7 @@ def health(
         fail_on=None if fail_on is None else parse_choice(fail_on, "--fail-on", FAILING_GRADES),
         explain=explain,
         prometheus=prometheus,
+        html=html,
         output=_output(context, target),
     )
     return health_of(session_of(context), tuple(dict.fromkeys(patterns or ())), options)

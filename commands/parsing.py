@@ -124,7 +124,7 @@ def absolute_ref(text: str, now_ms: Callable[[], int]) -> str:
     return f"@{iso_time(now_ms() - parse_duration_ms(word))}" if is_duration(word) else text
 
 
-def older_than_ms(text: str | None, now_ms: int) -> int | None:
+def moment_ms(text: str | None, now_ms: int, option: str = "--older-than") -> int | None:
     """Return an age or a time as milliseconds since 1970; None for no text.
 
     Raises:
@@ -138,6 +138,6 @@ def older_than_ms(text: str | None, now_ms: int) -> int | None:
         return parse_time_ms(text)
     except InvalidRequestError as error:
         raise InvalidRequestError(
-            f"--older-than {text!r} is neither an age nor a time",
+            f"{option} {text!r} is neither an age nor a time",
             hint="use 7d, 12h, or 2026-01-31T12:00Z",
         ) from error

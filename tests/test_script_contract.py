@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
+from support.cli.run_logs import compacted, failed, logged
 
 from lake.cli.app import VERBS, load_verb, root_command
 from lake.cli.render import Renderer
@@ -90,6 +91,9 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
     (folder / "more.csv").write_text(_WIDER)
     (folder / "one.csv").write_text("id,day,name\n1,2026-01-01,z\n")
     (folder / "bad.csv").write_text("id,day,name\nx,2026-01-01,a\n")
+    history = logged(
+        folder / "runs.jsonl", *[failed()] * 3, compacted(after_s=3.0, action="deletes")
+    )
     rows, changes = folder / "rows.csv", folder / "changes.csv"
     existing = folder / "existing.parquet"
     pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), existing)
@@ -199,6 +203,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("clean", "db.t"),
         ("clean", "db.t", "--delete"),
         ("consumers", "db.t"),
+        ("runs", "db.t", "--log", history),
         ("compact", "db.t", "--dry-run", "--rewrite-all"),
         ("compact", "db.t", "--when", "files >= 1000 and age >= 1d"),
         ("compact", "db.t", "--rewrite-all", "--verify"),

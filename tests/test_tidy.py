@@ -216,6 +216,7 @@ DOORS = {
     "cli/render.py": 1,
     "cli/suggestions.py": 4,
     "core/io/avro/decode.py": 1,
+    "core/maintain/health/page/page.py": 1,
     "core/table/catalogs/local_file_io.py": 1,
     "core/table/catalogs/pyiceberg_patches.py": 2,
     "core/table/catalogs/selection.py": 3,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lake.cli.sentences.words import counted
+from lake.cli.sentences.words import counted, listed
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.rounds.facts import RoundFacts, RoundResult
 
@@ -17,12 +17,9 @@ def sentence(outcome: Outcome) -> str:
     done = [item for item in result.actions if item.status in {Status.DONE, Status.PARTIAL}]
     tables = len({item.table for item in done})
     parts = [f"{counted(len(done), 'action')} on {tables:,}"] if done else []
-    if failed := len(result.failed):
-        parts.append(f"{failed:,} failed")
-    if rest := len(result.rest):
-        parts.append(f"{rest:,} left for the next run")
-    nothing = "nothing to do" if result.actions else "nothing was due"
-    return f"{counted(result.tables, 'table')}: {'; '.join(parts) or nothing}"
+    parts += [f"{len(result.failed):,} failed"] if result.failed else []
+    parts += [f"{len(result.rest):,} left for the next run"] if result.rest else []
+    return f"{listed(result.tables, 'table')}: {'; '.join(parts) or 'nothing to do'}"
 
 
 def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
@@ -32,9 +29,10 @@ def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
 
 def _planned(plan: RoundFacts) -> str:
     tables = len({item.table for item in plan.due})
-    text = f"dry run: {counted(plan.tables, 'table')}: {counted(len(plan.due), 'action')} due on {tables:,}"
-    if not plan.due:
-        text = f"dry run: {counted(plan.tables, 'table')}: nothing is due"
-    if plan.failed:
-        text += f"; {counted(len(plan.failed), 'table')} could not be read"
-    return f"{text}; nothing was changed"
+    parts = (
+        [f"{counted(len(plan.due), 'action')} due on {tables:,}"]
+        if plan.due
+        else ["nothing is due"]
+    )
+    parts += [f"{counted(len(plan.failed), 'table')} could not be read"] if plan.failed else []
+    return f"dry run: {listed(plan.tables, 'table')}: {'; '.join(parts)}; nothing was changed"

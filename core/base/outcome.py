@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
@@ -68,6 +68,14 @@ class Detail(NamedTuple):
     vertical: bool = False
     first: Sequence[str] = ()
     root: str = ""
+
+
+def report(title: str, columns: Mapping[str, Sequence[Any]], first: Sequence[str] = ()) -> Detail:
+    """Return a table without the columns that only have zeros and missing values; the first one stays."""
+    (name, values), *others = columns.items()
+    kept = {name: values} | {key: column for key, column in others if any(column)}
+    rows = [list(row) for row in zip(*kept.values(), strict=True)]
+    return Detail(title, list(kept), rows, first=first)
 
 
 def first_rows(

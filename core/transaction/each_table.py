@@ -17,13 +17,8 @@ from lake.core.base.errors import (
 from lake.core.base.facts import EachTableResult, TableRunFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Step
-from lake.core.table.catalogs.names import (
-    is_listed,
-    matches,
-    may_match,
-    namespaces_of,
-    require_existing,
-)
+from lake.core.table.catalogs.names import is_listed, namespaces_of, require_existing
+from lake.core.table.catalogs.patterns import matches, may_match
 
 if TYPE_CHECKING:
     from lake.core.transaction.session import Session

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lake.core.base.clock import Clock, Ids, SystemClock, SystemIds
 from lake.core.base.progress import Progress, Silent
+from lake.core.base.redaction import Redactor
 from lake.core.base.settings import Settings
 from lake.core.table.catalogs.catalog import Catalog, Table
 from lake.core.table.catalogs.selection import open_catalog
@@ -60,6 +61,15 @@ class Session(RunContext):
     def may_have_lost_attempts(self) -> bool:
         """Whether there may be files that tasks wrote but did not report."""
         return self._engine is not None and self._engine.may_have_lost_attempts
+
+    def redactor(self) -> Redactor:
+        """Return what masks the secrets of the catalog and of its tables; it does not know the environment."""
+        redact = Redactor()
+        redact.learn(self.secrets)
+        redact.learn(self.catalog.configured)
+        for properties in self.catalog.vended:
+            redact.learn(properties)
+        return redact
 
     def close(self) -> None:
         """Stop the engine, if one was started; may be called twice."""

@@ -3,9 +3,9 @@
     python tests/bench/many_tables.py [--tables 100] [--files 6] [--rounds 3] [--no-java] [--no-loop] [--folder DIR]
 
 Each table has as many files and snapshots. `lake` gets one pattern for `compact` and one for `expire`, or one
-line of `maintain` with a policy that asks for both, and once more with nothing to do; the loop runs a process for each
-table and each of the two; Java calls both procedures for each table in one Spark session. Needs a
-JDK and Maven for the peer.
+line of `maintain` with a policy that asks for both, and once more with nothing to do; the loop runs a process for
+each table and each of the two; Java calls both procedures for each table in one Spark session. Needs a JDK and Maven
+for the peer.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def patterns(warehouse: Path) -> float:
 
 
 def maintain(warehouse: Path) -> float:
-    """Return the seconds of `lake maintain` with a policy that asks for the same; it must have done it to each table."""
+    """Return the seconds of `lake maintain` with a policy that asks for the same; it must have done all of it."""
     policy = warehouse.parent / "policy.toml"
     policy.write_text(_POLICY)
     log = warehouse.parent / "runs.jsonl"

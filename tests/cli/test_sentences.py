@@ -28,6 +28,7 @@ from lake.core.maintain.branching.facts import RefChangeFacts, TagsFacts
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
 from lake.core.maintain.definition.facts import AlterationFacts
 from lake.core.maintain.expiration.facts import ExpirationFacts
+from lake.core.maintain.run_log.facts import ActionFacts, RunsResult
 from lake.core.read.exports.facts import ReadResult
 from lake.core.read.inspection.facts import DeletesResult, TablesResult
 from lake.core.read.scan.facts import RowBounds, ScanFacts
@@ -52,6 +53,17 @@ COMPACTED = CompactionResult(
 LOADED = IngestResult(
     rows_read=1000, rows_written=1000, rows_inserted=1000, data_files=1, bytes_written=15_667
 )
+USEFUL = ActionFacts(
+    action="compact",
+    runs=1,
+    failed=0,
+    seconds=65.0,
+    bytes=1 << 30,
+    saved_seconds=2.5,
+    saved_per_gb=2.5,
+    saved_per_second=0.038,
+)
+USELESS = replace(USEFUL, action="expire", runs=4, failed=3, seconds=1.0, saved_seconds=None)
 BY_KEY = UpsertFacts(key=["id"], order_by=[], deletes="position", table_bytes=0)
 
 
@@ -255,6 +267,20 @@ def rows(number: int | None) -> ScanFacts:
         ),
         (outcome("tag", result=TagsFacts(tags=[])), "no tags"),
         (outcome("tables", result=TablesResult()), "no tables"),
+        (outcome("runs", result=RunsResult(log="/x", found=False)), "no runs; there is no log /x"),
+        (outcome("runs", result=RunsResult(log="/x")), "no runs in /x"),
+        (
+            outcome("runs", result=RunsResult(matching=1, actions=[USEFUL])),
+            "1 run; 1m 05s of work saved scans 2.5s",
+        ),
+        (
+            outcome("runs", result=RunsResult(matching=5, actions=[USEFUL, USELESS])),
+            "5 runs, 3 failed; 1m 06s of work saved scans 2.5s",
+        ),
+        (
+            outcome("runs", result=RunsResult(matching=4, actions=[USELESS])),
+            "4 runs, 3 failed; 1.0s of work",
+        ),
         (outcome("deletes", result=DeletesResult()), "no delete files"),
     ],
 )

@@ -279,7 +279,7 @@ def _samples(text: str) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("option", ["--output", "--prometheus"])
+@pytest.mark.parametrize("option", ["--output", "--prometheus", "--html"])
 @pytest.mark.parametrize("pattern", ["db.t", "*"])
 def test_a_report_is_not_written_into_the_folder_of_a_table(
     lake: CommandLine, option: str, pattern: str

@@ -121,7 +121,7 @@ def test_each_ill_is_mended_by_its_action_and_the_next_run_changes_no_file(
     assert (again["result"]["actions"], again["result"]["rest"]) == ([], [])
     assert state(lake) == before
     assert Path(default_path()).read_text() == log
-    assert f"lake maintain: {len(NAMES)} tables: nothing was due" in lake("maintain").stdout
+    assert f"lake maintain: {len(NAMES)} tables: nothing to do" in lake("maintain").stdout
 
 
 def test_a_dry_run_prints_what_is_due_and_what_is_left_alone_and_changes_nothing(

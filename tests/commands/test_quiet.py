@@ -51,6 +51,7 @@ SILENT = [
     ("deletes", "db.t"),
     ("consumers", "db.t"),
     ("replay", "db.t"),
+    ("runs", "--log", "none.jsonl"),
     ("create", "db.new", "id long"),
     ("alter", "db.t", "--add-column", "x long"),
     ("ref", "db.t", "--branch-create", "b"),

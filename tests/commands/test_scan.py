@@ -346,3 +346,11 @@ def test_a_data_file_whose_footer_is_beyond_all_bounds_is_refused(
     assert result.exit_code == 7
     assert result.json()["error"]["kind"] == "corrupt"
     assert message in result.json()["error"]["message"]
+
+
+def test_columns_may_have_the_names_of_keys_of_the_document(lake: CommandLine) -> None:
+    lake.load("id,error,warnings\n1,x,y\n", "--create")
+
+    document = lake.ok("scan", "db.t")
+
+    assert document["result"]["preview"] == [{"id": 1, "error": "x", "warnings": "y"}]

@@ -157,6 +157,8 @@ _LINES = (
         "alter TABLE --widen id=ODD",
     ),
     *("compact ODD", "compact TABLE --where ODD", "compact TABLE --target-size ODD", "replay ODD"),
+    *("runs --log ODD", "runs ODD --log SOURCE", "runs --since ODD --log SOURCE"),
+    *("runs --action ODD --log SOURCE", "runs --limit ODD --log SOURCE"),
 )
 _QUOTE = "'"
 

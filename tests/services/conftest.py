@@ -1,4 +1,4 @@
-"""Servers that tests of catalogs and storage stand on; each is started once, when first asked for."""
+"""Servers that tests of catalogs and storage stand on, and a browser; each is started once, when first asked for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 from support.cli.service_line import Service
+from support.servers import browser as browser_program
 from support.servers import maven, postgres_server, s3_server
+from support.servers.browser import Browser
 from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
@@ -48,6 +50,15 @@ def rest(s3: S3) -> Iterator[tuple[RestServer, str]]:
     server = RestServer({**s3.properties(), "warehouse": f"s3://{bucket}/rest"})
     yield server, bucket
     server.end()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A browser without a window."""
+    _need(browser_program.missing())
+    running = Browser()
+    yield running
+    running.end()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from functools import partial
 
 from lake.core.base.clock import Backoff, Clock, Ids
 from lake.core.base.errors import RefusedError
+from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.flock import locked
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV}
@@ -79,6 +80,16 @@ def replace(path: str, data: bytes, *, ids: Ids, mode: int = _MODE) -> None:
             os.unlink(temporary)
         raise
     flush(os.path.dirname(path))
+
+
+def replace_text(path: str, text: str, *, ids: Ids) -> None:
+    """Replace a file that people or programs read.
+
+    Raises:
+        LakeError: it cannot be written.
+    """
+    with translate_errors(path):
+        replace(os.path.abspath(path), text.encode(), ids=ids)
 
 
 def _temporary(path: str, ids: Ids) -> str:

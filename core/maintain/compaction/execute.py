@@ -31,6 +31,7 @@ from lake.core.maintain.compaction.rewrite import Rewriter, Rewritten
 from lake.core.maintain.compaction.tasks import CompareTask, compare
 from lake.core.maintain.compaction.verify import Disagreement, check_rows, metric_differences
 from lake.core.spec.properties.table_properties import Use, warnings
+from lake.core.table.flink.commits import commits_by_writer
 from lake.core.table.manifests.api import entries_of
 from lake.core.table.manifests.data_files import DataFile
 from lake.core.table.snapshots import ancestry
@@ -170,6 +171,7 @@ class _Run:
         self.tally = _Tally()
         self.next_step = "all groups were committed"
         self._table = plan.table
+        self._base = plan.base
         self._conflict: CommitConflictError | None = None
         self._wrong: list[Disagreement] = []
         self._failed: list[FileGroup] = []
@@ -188,8 +190,10 @@ class _Run:
             self.tally.totals.failed_groups = len(conflicting)
             if not conflicting or not self._plan_again(conflicting):
                 break
-        if self._conflict is not None and not self.tally.snapshot_ids:
-            raise self._conflict
+        if self._conflict is not None:
+            self._name_writers()
+            if not self.tally.snapshot_ids:
+                raise self._conflict
         self._warn_of_metrics()
         # All reported files that still exist are committed.
         self.next_step = "the files of lost tasks were removed"
@@ -197,6 +201,25 @@ class _Run:
         if self.plan.options.remove_dangling_deletes:
             self.next_step = "the delete files that apply to no data file were removed"
             self._remove_dangling()
+
+    def _name_writers(self) -> None:
+        """Warn of the writers whose commits were in conflict with groups that are left for the next run."""
+        if not self._failed:
+            return
+        metadata = self._table.metadata
+        head, base = ancestry.head_id(metadata, self.plan.branch), self._base
+        commits, _ = ancestry.since(metadata, head, base.snapshot_id if base else None)
+        others = [
+            item
+            for item in commits
+            if item.snapshot_id not in self.tally.snapshot_ids
+            and ancestry.operation_of(item) != "append"
+        ]
+        count = len(self._failed)
+        writers = commits_by_writer(others) or "another writer"
+        self.session.warn(
+            f"groups of files that are left for the next run: {count:,}; {writers} changed them meanwhile"
+        )
 
     def _round(self) -> list[FileGroup]:
         """Rewrite and commit all groups of the plan; return those that conflicted.

@@ -12,9 +12,10 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.units import parse_time_ms
+from lake.core.io.storage.atomic_files import replace_text
 from lake.core.maintain.health.facts import HealthFacts
 from lake.core.maintain.health.grade import BAD, DUE, GOOD
-from lake.core.read.continuous.metrics import series_text, write_metrics
+from lake.core.read.continuous.metrics import series_text
 from lake.core.read.exports.destinations import Output, opened
 from lake.core.read.exports.formats import writing
 from lake.core.spec.types.arrow_schema import arrow_schema
@@ -111,7 +112,7 @@ def write_prometheus(rows: Sequence[HealthFacts], path: str, catalog: str, *, id
         readable = int(row.error is None)
         series.append((labels, {"readable": readable, "grade": grade, **values, **times}))
         series += [({**labels, "command": need}, {"need": 1}) for need in row.needs]
-    write_metrics(path, series_text(series, prefix=_PREFIX, helps=_HELP), ids=ids)
+    replace_text(path, series_text(series, prefix=_PREFIX, helps=_HELP), ids=ids)
 
 
 def _row(row: HealthFacts) -> dict[str, Any]:

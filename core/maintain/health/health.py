@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,23 +16,26 @@ from lake.core.io.storage.work_ahead import ahead
 from lake.core.maintain.health.costs import costs_of
 from lake.core.maintain.health.facts import HealthFacts, HealthResult, ViewFacts
 from lake.core.maintain.health.files import write_prometheus, write_rows
-from lake.core.maintain.health.grade import BAD, DUE, GOOD, wasted
+from lake.core.maintain.health.grade import BAD, DUE
 from lake.core.maintain.health.measure import measured, selected, unreadable
+from lake.core.maintain.health.order import FirstViews, order_of
+from lake.core.maintain.health.page.page import MOST_SECTIONS, Shown, write_page
 from lake.core.maintain.health.report import details, notes
 from lake.core.maintain.health.survey import MOST_ENTRIES
 from lake.core.maintain.health.table_view import view_details, view_of
 from lake.core.read.exports.destinations import refuse_inside
-from lake.core.table.catalogs.names import is_glob, load_listed, require_existing
+from lake.core.table.catalogs.names import load_listed, require_existing
+from lake.core.table.catalogs.patterns import is_glob
 
 if TYPE_CHECKING:
     from lake.core.read.exports.destinations import Output
+    from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
 # More would wait for Python's lock, and each has the entries of a table in memory.
 _THREADS = 8
 # What no row shows, because it takes listings of folders or of other programs' state.
 NOT_LOOKED_AT = ("orphans", "pending checkpoints", "other branches")
-_RANKS = {None: 0, BAD: 1, DUE: 2, GOOD: 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,7 @@ class HealthOptions:
         fail_on: the best grade that makes the outcome suspect; None for none.
         explain: show the thresholds of other tools beside the measures.
         prometheus: the metrics file to replace; None for none.
+        html: the page to replace; None for none.
         output: where rows are written; None for nowhere.
     """
 
@@ -50,12 +55,13 @@ class HealthOptions:
     fail_on: str | None = None
     explain: bool = False
     prometheus: str | None = None
+    html: str | None = None
     output: Output | None = None
 
     @property
     def paths(self) -> list[str]:
         """What is written to; empty texts for streams."""
-        return [self.prometheus or "", self.output.path if self.output else ""]
+        return [self.prometheus or "", self.html or "", self.output.path if self.output else ""]
 
 
 def health(session: Session, patterns: Sequence[str], options: HealthOptions) -> Outcome:
@@ -71,10 +77,14 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
         LakeError: the catalog cannot be read.
     """
     now_ms = session.clock.now_ms()
+    order = order_of(options.sort)
+    views = FirstViews(MOST_SECTIONS, order)
     with shown(session.progress, Meter("reading metadata")):
         alone = _one(session, patterns, now_ms, options.paths)
-        rows = _several(session, patterns, now_ms, options.paths) if alone is None else [alone.row]
-    rows.sort(key=_order(options.sort))
+        if alone is not None:
+            views.add(*alone)
+        rows = [alone.row] if alone else _several(session, patterns, now_ms, options, views)
+    rows.sort(key=order)
     view = alone.view if alone else None
     # Standard output then has the rows only.
     is_streamed = options.output is not None and options.output.stream is not None
@@ -82,6 +92,22 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
         write_rows(rows, options.output)
     if options.prometheus is not None:
         write_prometheus(rows, options.prometheus, session.catalog.name, ids=session.ids)
+    if options.html is not None:
+        redact = session.redactor()
+        redact.learn_environment(os.environ)
+        write_page(
+            options.html,
+            Shown(
+                catalog=session.catalog.name,
+                patterns=patterns,
+                now_ms=now_ms,
+                rows=rows,
+                views=views.first(),
+                not_looked_at=NOT_LOOKED_AT,
+            ),
+            redact,
+            ids=session.ids,
+        )
     result = HealthResult(tables=rows, not_looked_at=NOT_LOOKED_AT, view=view)
     shown_rows = details(result, now_ms, explain=options.explain)
     return Outcome(
@@ -92,8 +118,8 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
     )
 
 
-class _Alone(NamedTuple):
-    """A table that was named, and its view if it could be read."""
+class _Measured(NamedTuple):
+    """A table, and its view if it could be read and is shown."""
 
     row: HealthFacts
     view: ViewFacts | None = None
@@ -101,7 +127,7 @@ class _Alone(NamedTuple):
 
 def _one(
     session: Session, patterns: Sequence[str], now_ms: int, paths: Sequence[str]
-) -> _Alone | None:
+) -> _Measured | None:
     """Return the row of a table that is named; None if the patterns select tables among those of the catalog."""
     if len(patterns) != 1 or "." not in patterns[0] or is_glob(patterns[0]):
         return None
@@ -115,48 +141,66 @@ def _one(
         # It may be the name of a namespace, or of a table whose metadata is missing.
         return None
     except LakeError as error:
-        return _Alone(unreadable(namespace, name, error))
+        return _Measured(unreadable(namespace, name, error))
     for path in paths:
         refuse_inside(path, table)
     try:
-        row, found = measured(table, namespace, now_ms, most_entries=None)
+        return _looked_at(table, namespace, now_ms, most_entries=None, viewed=True)
     except LakeError as error:
-        return _Alone(unreadable(namespace, name, error))
-    if found is None:
-        return _Alone(row)
-    return _Alone(row, view_of(found, row.metadata_bytes, costs_of(table.metadata.location)))
+        return _Measured(unreadable(namespace, name, error))
 
 
 def _several(
-    session: Session, patterns: Sequence[str], now_ms: int, paths: Sequence[str]
+    session: Session,
+    patterns: Sequence[str],
+    now_ms: int,
+    options: HealthOptions,
+    views: FirstViews,
 ) -> list[HealthFacts]:
+    """Return the rows of the selected tables; views are added if a page is written."""
     require_existing(session.catalog)
     names, rows = selected(session.catalog, patterns)
 
-    def row(item: tuple[str, str]) -> HealthFacts | None:
+    def one(item: tuple[str, str]) -> _Measured | None:
         namespace, name = item
         try:
             table = load_listed(session.catalog, name)
         except NotATableError:
             return None
         except LakeError as error:
-            return unreadable(namespace, name, error)
+            return _Measured(unreadable(namespace, name, error))
         if table is None:
             return None
-        for path in paths:
+        for path in options.paths:
             refuse_inside(path, table)
         try:
-            return measured(table, namespace, now_ms, most_entries=MOST_ENTRIES)[0]
+            viewed = options.html is not None
+            return _looked_at(table, namespace, now_ms, most_entries=MOST_ENTRIES, viewed=viewed)
         except LakeError as error:
-            return unreadable(namespace, name, error)
+            return _Measured(unreadable(namespace, name, error))
 
     meter = Meter("reading tables", tasks=len(names))
     with shown(session.progress, meter), ThreadPoolExecutor(_THREADS) as threads:
-        for found in ahead(threads, row, names, 2 * _THREADS):
+        for found in ahead(threads, one, names, 2 * _THREADS):
             meter.advance(tasks=1)
             if found is not None:
-                rows.append(found)
+                rows.append(found.row)
+                views.add(*found)
     return rows
+
+
+def _looked_at(
+    table: Table, namespace: str, now_ms: int, *, most_entries: int | None, viewed: bool
+) -> _Measured:
+    """Return the row of a table, and if asked for its view; its entries are released.
+
+    Raises:
+        LakeError: its manifests cannot be read, or a property has a value that is not allowed.
+    """
+    row, found = measured(table, namespace, now_ms, most_entries=most_entries)
+    if found is None or not viewed:
+        return _Measured(row)
+    return _Measured(row, view_of(found, row.metadata_bytes, costs_of(table.metadata.location)))
 
 
 def _status(rows: Sequence[HealthFacts], fail_on: str | None) -> Status:
@@ -164,26 +208,3 @@ def _status(rows: Sequence[HealthFacts], fail_on: str | None) -> Status:
         return Status.PARTIAL
     failing = {None: set(), DUE: {DUE, BAD}, BAD: {BAD}}[fail_on]
     return Status.SUSPECT if any(row.grade in failing for row in rows) else Status.DONE
-
-
-def _order(sort: HealthSort) -> Callable[[HealthFacts], tuple[object, ...]]:
-    """Return the key of the order; rows of equal measures are sorted by their names."""
-
-    def number(row: HealthFacts) -> float:
-        if sort is HealthSort.NEED:
-            return wasted(row)
-        measures = {
-            HealthSort.FILES: row.reading.files,
-            HealthSort.BYTES: row.reading.bytes,
-            HealthSort.GROWTH: row.growth_bytes,
-        }
-        return measures.get(sort) or 0
-
-    def key(row: HealthFacts) -> tuple[object, ...]:
-        name = row.table or row.namespace
-        if sort is HealthSort.NAME:
-            return (name,)
-        rank = _RANKS[row.grade] if sort is HealthSort.NEED else 0
-        return (rank, -number(row), name)
-
-    return key

@@ -13,7 +13,8 @@ from lake.core.maintain.health.facts import HealthFacts, ReadingFacts
 from lake.core.maintain.health.grade import grade_of
 from lake.core.maintain.health.history import history_of
 from lake.core.maintain.health.survey import MOST_ENTRIES, Survey, survey
-from lake.core.table.catalogs.names import matches, may_match, namespaces_of, unmatched
+from lake.core.table.catalogs.names import namespaces_of
+from lake.core.table.catalogs.patterns import matches, may_match, unmatched
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Catalog, Table

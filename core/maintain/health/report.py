@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from lake.core.base.outcome import Detail
+from lake.core.base.facts import ErrorFacts
+from lake.core.base.outcome import Detail, report
 from lake.core.base.units import parse_time_ms
 from lake.core.maintain.health.facts import HealthFacts, HealthResult
 from lake.core.maintain.health.grade import wasted
@@ -19,14 +20,14 @@ def details(result: HealthResult, now_ms: int, *, explain: bool) -> list[Detail]
     """Return a row for each table, and the measures of each beside the thresholds of other tools if asked for."""
     tables = result.tables
     columns: dict[str, list[Any]] = {
-        "table": [row.table or f"{row.namespace}.*".removeprefix(".") for row in tables],
+        "table": [shown_name(row) for row in tables],
         "grade": [row.error.kind if row.error else row.grade for row in tables],
         "needs": [", ".join(row.needs) or None for row in tables],
         "wasted_s": [round(wasted(row), 2) or None for row in tables],
         "files": [row.reading.files for row in tables],
-        "small": [_share(row.reading.small_files, row.reading.files) for row in tables],
-        "deleted_rows": [_deleted(row) for row in tables],
-        "delete_files": [_delete_files(row) for row in tables],
+        "small": [share(row.reading.small_files, row.reading.files) for row in tables],
+        "deleted_rows": [deleted(row) for row in tables],
+        "delete_files": [delete_files(row) for row in tables],
         "snapshots": [row.snapshots for row in tables],
         "oldest": [age(row.oldest_snapshot, now_ms) for row in tables],
         "manifests": [row.reading.manifests for row in tables],
@@ -40,14 +41,6 @@ def details(result: HealthResult, now_ms: int, *, explain: bool) -> list[Detail]
     return found
 
 
-def report(title: str, columns: Mapping[str, Sequence[Any]], first: Sequence[str] = ()) -> Detail:
-    """Return a table without the columns that only have zeros and missing values; the first one stays."""
-    (name, values), *others = columns.items()
-    kept = {name: values} | {key: column for key, column in others if any(column)}
-    rows = [list(row) for row in zip(*kept.values(), strict=True)]
-    return Detail(title, list(kept), rows, first=first)
-
-
 def _explained(tables: Sequence[HealthFacts]) -> list[list[str | None]]:
     return [[row.table, *line] for row in tables if row.error is None for line in explained(row)]
 
@@ -57,11 +50,20 @@ def notes(result: HealthResult, *, explain: bool) -> list[str]:
     found = []
     for row in result.tables:
         if row.error is not None:
-            hint = f" ({row.error.hint})" if row.error.hint else ""
-            found.append(f"{row.table or row.namespace}: {row.error.message}{hint}")
+            found.append(f"{row.table or row.namespace}: {reason(row.error)}")
         elif row.unknown and (explain or row.grade is None):
             found.append(f"{row.table}: not known: {', '.join(row.unknown)}")
     return found
+
+
+def reason(error: ErrorFacts) -> str:
+    """Return why a table could not be read, with what to do."""
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+def shown_name(row: HealthFacts) -> str:
+    """Return the name of a table, or of a namespace that could not be listed: ``db.*``."""
+    return row.table or f"{row.namespace}.*".removeprefix(".")
 
 
 def age(time: str | None, now_ms: int) -> str | None:
@@ -75,13 +77,15 @@ def age(time: str | None, now_ms: int) -> str | None:
     return "now"
 
 
-def _share(part: int | None, whole: int | None) -> str | None:
+def share(part: int | None, whole: int | None) -> str | None:
+    """Return a part with its percentage of the whole; None for no part."""
     if part is None or not whole:
         return None
     return f"{part:,} ({100 * part // whole}%)" if part else None
 
 
-def _deleted(row: HealthFacts) -> str | int | None:
+def deleted(row: HealthFacts) -> str | int | None:
+    """Return how many rows deletes hide, or the most that they may hide; None if they hide no row."""
     reading = row.reading
     if reading.deleted_rows is not None:
         return reading.deleted_rows or None
@@ -89,7 +93,8 @@ def _deleted(row: HealthFacts) -> str | int | None:
     return None if most is None else f"{most:,} or less"
 
 
-def _delete_files(row: HealthFacts) -> str | None:
+def delete_files(row: HealthFacts) -> str | None:
+    """Return the number of delete files of each kind; None without delete files."""
     reading = row.reading
     kinds = {
         "position": reading.position_delete_files,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from lake.core.base.facts import Facts
-from lake.core.base.outcome import Detail
+from lake.core.base.outcome import Detail, report
 from lake.core.base.units import format_size, iso_time, natural_number
 from lake.core.maintain.health.costs import Costs
 from lake.core.maintain.health.facts import (
@@ -22,9 +22,8 @@ from lake.core.maintain.health.facts import (
     ViewFacts,
     WriterFacts,
 )
-from lake.core.maintain.health.report import report
 from lake.core.maintain.health.survey import Survey
-from lake.core.table.flink.commits import job_commit
+from lake.core.table.flink.commits import writer_of
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.partition_names import partition_names
@@ -36,8 +35,6 @@ _MIB = 1024 * 1024
 _EDGES = tuple(size * _MIB for size in (1, 8, 32, 128, 512, 1024))
 _WORST, _DAYS, _WRITERS = 10, 10, 10
 _DATE = len("2026-01-31")
-# What writers call themselves in a summary, and the name that is shown for a writer that only has such an id.
-_NAME, _IDS = "engine-name", {"spark.app.id": "Spark", "trino_query_id": "Trino"}
 
 
 def view_of(found: Survey, metadata_bytes: int | None, costs: Costs) -> ViewFacts:
@@ -153,22 +150,13 @@ def _writers(history: list[Snapshot]) -> list[WriterFacts]:
     commits: Counter[str] = Counter()
     last: dict[str, str | None] = {}
     for snapshot in history:
-        writer = _writer(snapshot)
+        writer = writer_of(snapshot)
         commits[writer] += 1
         last.setdefault(writer, iso_time(snapshot.timestamp_ms))
     return [
         WriterFacts(writer=writer, commits=count, last_commit=last[writer])
         for writer, count in commits.most_common(_WRITERS)
     ]
-
-
-def _writer(snapshot: Snapshot) -> str:
-    summary = _summary(snapshot)
-    if name := summary.get(_NAME):
-        return f"{name} {summary.get('engine-version') or ''}".rstrip()
-    if job_commit(snapshot):
-        return "Flink"
-    return next((name for key, name in _IDS.items() if key in summary), "not named")
 
 
 def _layout(found: Survey, metadata_bytes: int | None, costs: Costs) -> LayoutFacts:
@@ -209,7 +197,7 @@ def view_details(view: ViewFacts) -> list[Detail]:
         named.append(["files without the table's sort order", f"{layout.old_order_files:,}"])
     sizes = [item for item in view.file_sizes if item.files]
     buckets: dict[str, list[Any]] = {
-        "size": [_bucket(item) for item in sizes],
+        "size": [bucket_name(item) for item in sizes],
         "files": [item.files for item in sizes],
         "bytes": [item.bytes for item in sizes],
     }
@@ -232,7 +220,8 @@ def _report(title: str, found: Sequence[Facts]) -> Detail:
     return report(title, {name: [row[name] for row in documents] for name in documents[0]})
 
 
-def _bucket(item: BucketFacts) -> str:
+def bucket_name(item: BucketFacts) -> str:
+    """Return a range of sizes, as people see it."""
     if item.below_bytes is None:
         return f"from {format_size(_EDGES[-1])}"
     return f"below {format_size(item.below_bytes)}"

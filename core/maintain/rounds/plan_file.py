@@ -8,7 +8,6 @@ JSON with ``format`` (1), ``catalog``, ``created_at`` and ``actions``: for each 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,7 @@ from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.trust.folders import FoundFile, read_file, require_closed
 from lake.core.base.units import iso_time
-from lake.core.io.storage import atomic_files
-from lake.core.io.storage.errors import translate_errors
+from lake.core.io.storage.atomic_files import replace_text
 from lake.core.maintain.policies.policy import ACTIONS, Given
 from lake.core.maintain.rounds.candidates import Base, Candidate, expected
 from lake.core.maintain.rounds.decisions import Decision
@@ -100,8 +98,7 @@ def write_plan(
         "actions": [item.document() for item in actions],
     }
     text = json.dumps(document, indent=1)
-    with translate_errors(path):
-        atomic_files.replace(os.path.abspath(path), f"{text}\n".encode(), ids=ids)
+    replace_text(path, f"{text}\n", ids=ids)
 
 
 def read_plan(path: str, catalog: str) -> list[PlannedAction]:

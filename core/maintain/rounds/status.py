@@ -8,17 +8,16 @@ It is JSON and replaced whole: ``at`` (the heartbeat), ``since``, ``host``, ``st
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from lake.core.base.errors import LakeError
 from lake.core.base.outcome import Outcome
 from lake.core.base.process_identity import host_name
 from lake.core.base.units import iso_time
-from lake.core.io.storage import atomic_files
-from lake.core.io.storage.errors import translate_errors
+from lake.core.io.storage.atomic_files import replace_text
 from lake.core.maintain.rounds.facts import RoundResult
 
 if TYPE_CHECKING:
@@ -62,8 +61,7 @@ class StatusFile:
         if self._path is None:
             yield
             return
-        with translate_errors(self._path):
-            self._write()
+        self._write()
         ended = threading.Event()
 
         def beat() -> None:
@@ -107,14 +105,12 @@ class StatusFile:
 
     def _write_if_possible(self) -> None:
         """Write the file; a full disk makes the heartbeat old, which the probe sees."""
-        try:
+        with suppress(LakeError):
             self._write()
-        except OSError:
-            return
 
     def _write(self) -> None:
         if self._path is None:
             return
         with self._lock:
             text = json.dumps({"at": iso_time(self._clock.now_ms()), **self._facts})
-            atomic_files.replace(os.path.abspath(self._path), f"{text}\n".encode(), ids=self._ids)
+            replace_text(self._path, f"{text}\n", ids=self._ids)

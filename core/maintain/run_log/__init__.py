@@ -1,6 +1,7 @@
 """The run log: one line for each action of `lake maintain`, with what it was expected to save and what it saved.
 
-Belongs here: the entries, the file that contains them, and what later rounds learn from them. Does not belong here:
+Belongs here: the entries, the file that contains them, what later rounds learn from them, and the report about them.
+Does not belong here:
 deciding what is due (`core/maintain/policies`) and doing it (`core/maintain/rounds`).
 
 Terms:
@@ -10,5 +11,5 @@ Terms:
 Example:
     log = RunLog(default_path())
     log.append(entry)
-    entries, problems = log.read()
+    entries = log.read().entries
 """

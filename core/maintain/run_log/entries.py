@@ -10,10 +10,12 @@ from typing import Any, Self, TypeVar
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.facts import ErrorFacts, Facts
 from lake.core.base.outcome import Status
-from lake.core.base.units import parse_time_ms
+from lake.core.base.units import iso_time, parse_time_ms
 
 T = TypeVar("T")
 _LONGEST_TEXT = 4096
+# An entry with the ids of some 40,000 commits. Longer lines are not parsed: values take more memory than their text.
+_LONGEST_LINE = 1024 * 1024
 _STATUSES = frozenset(map(str, Status))
 
 
@@ -109,41 +111,58 @@ class Entry(Facts):
         Raises:
             UnreadableEntryError: it is not one.
         """
+        if len(line) > _LONGEST_LINE:
+            raise UnreadableEntryError(f"more than {_LONGEST_LINE:,} characters")
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise UnreadableEntryError(str(error)) from error
         if not isinstance(found, dict):
             raise UnreadableEntryError("not an object")
-        known = {item.name: found.get(item.name) for item in fields(cls)}
-        texts = {name: _text(known, name) for name in _TEXTS}
-        try:
-            parse_time_ms(texts["at"])
-        except InvalidRequestError as error:
-            raise UnreadableEntryError(error.message) from error
+        texts = {name: _text(found, name) for name in _TEXTS}
+        texts["at"] = _time(texts["at"])
         if texts["status"] not in _STATUSES:
             raise UnreadableEntryError(f"the status is {texts['status']!r}")
         return cls(
             **texts,
-            seconds=_number(known["seconds"], float) or 0.0,
-            bytes=_number(known["bytes"], int),
-            forecast=_expected(known["forecast"]),
-            before=_measures(known["before"]),
-            after=_measures(known["after"]),
-            operation_id=known["operation_id"] if isinstance(known["operation_id"], str) else None,
-            snapshot_ids=_ids(known["snapshot_ids"]),
-            error=_error(known["error"]),
+            seconds=_number(found.get("seconds"), float) or 0.0,
+            bytes=_number(found.get("bytes"), int),
+            forecast=_expected(found.get("forecast")),
+            before=_measures(found.get("before")),
+            after=_measures(found.get("after")),
+            operation_id=_text_or_none(found.get("operation_id")),
+            snapshot_ids=_ids(found.get("snapshot_ids")),
+            error=_error(found.get("error")),
         )
 
 
+# The types of the measures. Each of tens of thousands of entries has them twice.
+_KINDS: Mapping[str, type[int | float]] = {
+    item.name: float if item.name.endswith("seconds") else int for item in fields(Measures)
+}
 _TEXTS = ("at", "run", "host", "catalog", "table", "table_uuid", "action", "status")
 
 
 def _text(found: Mapping[str, Any], name: str) -> str:
-    value = found[name]
+    value = found.get(name)
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
         raise UnreadableEntryError(f"{name} is missing, or not a text")
     return value
+
+
+def _text_or_none(value: Any) -> str | None:
+    return value[:_LONGEST_TEXT] if isinstance(value, str) else None
+
+
+def _time(text: str) -> str:
+    """Return a time as `iso_time` writes it, so that times can be compared as texts."""
+    try:
+        found = iso_time(parse_time_ms(text))
+    except InvalidRequestError as error:
+        raise UnreadableEntryError(error.message) from error
+    if found is None:
+        raise UnreadableEntryError(f"{text!r} is outside of the calendar")
+    return found
 
 
 def _number(value: Any, kind: type[T]) -> T | None:
@@ -159,8 +178,7 @@ def _measures(value: Any) -> Measures | None:
     if not isinstance(value, dict):
         return None
     numbers: dict[str, Any] = {
-        item.name: _number(value.get(item.name), float if "seconds" in item.name else int)
-        for item in fields(Measures)
+        name: _number(value.get(name), kind) for name, kind in _KINDS.items()
     }
     return Measures(**numbers)
 
@@ -184,9 +202,5 @@ def _ids(value: Any) -> tuple[str, ...]:
 def _error(value: Any) -> ErrorFacts | None:
     if not isinstance(value, dict):
         return None
-    kind, message, hint = (value.get(name) for name in ("kind", "message", "hint"))
-    return ErrorFacts(
-        kind=kind if isinstance(kind, str) else "failed",
-        message=message[:_LONGEST_TEXT] if isinstance(message, str) else "",
-        hint=hint[:_LONGEST_TEXT] if isinstance(hint, str) else None,
-    )
+    kind, message, hint = (_text_or_none(value.get(name)) for name in ("kind", "message", "hint"))
+    return ErrorFacts(kind=kind or "failed", message=message or "", hint=hint)

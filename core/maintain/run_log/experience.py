@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lake.core.base.outcome import Status
-from lake.core.maintain.run_log.entries import Entry, Measures
+from lake.core.maintain.run_log.entries import Entry, ExpectedFacts, Measures
 
-# This many failures in a row may be bad luck; after that the waits double.
+# Fewer failures in a row may be bad luck. The wait doubles with each failure after this number.
 PATIENCE = 3
 _FIRST_WAIT_MS, _LONGEST_WAIT_MS = 15 * 60_000, 24 * 3_600_000
 _MOST_DOUBLINGS = 16
@@ -23,7 +23,7 @@ class Experience:
 
     Args:
         done_ms: when it ended last without an error, in ms since 1970; None if it never did.
-        failures: how many times in a row it failed.
+        failures: how many times it failed since then.
         wait_until_ms: the time before which it is not tried again; None for now.
         reason: why.
     """
@@ -45,7 +45,7 @@ class Experiences:
 
     entries: Sequence[Entry]
     now_ms: int
-    _by_action: dict[tuple[str, str], list[Entry]] = field(default_factory=dict)
+    _by_action: dict[tuple[str, str], list[Entry]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         for entry in self.entries:
@@ -54,30 +54,54 @@ class Experiences:
 
     def of(self, table_uuid: str, action: str) -> Experience:
         """Return the experience of an action on a table."""
-        entries = self._by_action.get((table_uuid, action), [])
-        done = [entry for entry in entries if entry.error is None and entry.status in _ENDED]
-        done_ms = done[-1].at_ms if done else None
-        failures = 0
-        for entry in reversed(entries):
-            if not entry.is_failure:
-                break
-            failures += 1
-        if failures >= PATIENCE:
-            doublings = min(failures - PATIENCE, _MOST_DOUBLINGS)
-            wait = min(_FIRST_WAIT_MS * 2**doublings, _LONGEST_WAIT_MS)
-            return Experience(
-                done_ms=done_ms,
-                failures=failures,
-                wait_until_ms=entries[-1].at_ms + wait,
-                reason=f"it failed {failures:,} times in a row",
-            )
-        if not failures and done and bought_nothing(done[-1]):
-            return Experience(
-                done_ms=done_ms,
-                wait_until_ms=done[-1].at_ms + _COOL_DOWN_MS,
-                reason="it saved nothing last time",
-            )
-        return Experience(done_ms=done_ms, failures=failures)
+        return _experience(self._by_action.get((table_uuid, action), []))
+
+    def waiting(self) -> Iterator[tuple[Entry, Experience]]:
+        """Yield the last entry and the experience of each action that is not tried again now."""
+        for entries in self._by_action.values():
+            found = _experience(entries)
+            if found.wait_until_ms is not None and found.wait_until_ms > self.now_ms:
+                yield entries[-1], found
+
+
+def _experience(entries: Sequence[Entry]) -> Experience:
+    """Return the experience of the entries of one action on one table."""
+    done = next(filter(_is_done, reversed(entries)), None)
+    done_ms = None if done is None else done.at_ms
+    failed = list(_failed_since_done(entries))
+    failures = len(failed)
+    if failures >= PATIENCE:
+        doublings = min(failures - PATIENCE, _MOST_DOUBLINGS)
+        wait = min(_FIRST_WAIT_MS * 2**doublings, _LONGEST_WAIT_MS)
+        return Experience(
+            done_ms=done_ms,
+            failures=failures,
+            wait_until_ms=failed[0].at_ms + wait,
+            reason=f"it failed {failures:,} times in a row",
+        )
+    if not failures and done is not None and bought_nothing(done):
+        return Experience(
+            done_ms=done_ms,
+            wait_until_ms=done.at_ms + _COOL_DOWN_MS,
+            reason="it saved nothing last time",
+        )
+    return Experience(done_ms=done_ms, failures=failures)
+
+
+def _is_done(entry: Entry) -> bool:
+    return entry.error is None and entry.status in _ENDED
+
+
+def _failed_since_done(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Yield the failures after the last end without an error, the newest first.
+
+    An action that was stopped, or left to another run, says nothing about the next attempt.
+    """
+    for entry in reversed(entries):
+        if _is_done(entry):
+            return
+        if entry.is_failure:
+            yield entry
 
 
 def bought_nothing(entry: Entry) -> bool:
@@ -98,6 +122,11 @@ def saved_seconds(entry: Entry) -> float | None:
         if before is not None and after is not None
     ]
     return max(gains, default=None)
+
+
+def expected_seconds(forecast: ExpectedFacts) -> float:
+    """Return the seconds that a scan was expected to take less, of a full scan or of one partition."""
+    return max(forecast.seconds, forecast.partition_seconds or 0.0)
 
 
 _SCANS = ("scan_seconds", "partition_scan_seconds")

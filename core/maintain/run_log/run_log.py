@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from io import FileIO
 
 from lake.core.base.errors import BadInputError, StorageError
+from lake.core.base.options import Option
 from lake.core.io.storage.flock import locked
 from lake.core.maintain.run_log.entries import Entry, UnreadableEntryError
 
-# What is read of a log: its end, of some ten thousand entries.
-_MOST_BYTES = 32 * 1024 * 1024
-# A longer log is renamed, and a new one begins; the renamed one of before is replaced.
-_LARGEST = 64 * 1024 * 1024
+# A longer log is renamed, and a new one begins. The one that was renamed before is replaced. Both are read.
+_LARGEST = 16 * 1024 * 1024
+# What is read of the end of a file that another program made longer.
+_MOST_READ = 2 * _LARGEST
 # Entries contain names of tables, and errors of servers.
 _MODE, _FOLDER_MODE = 0o600, 0o700
+# A pipe would block.
+_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
+_NEW_LINE = b"\n"
+# How often the log may be renamed by other processes before this one has the lock.
+_ATTEMPTS = 10
+_ANOTHER_FILE = f"choose another file with {Option.LOG}"
 
 
 def default_path() -> str:
@@ -30,10 +39,17 @@ def default_path() -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRuns:
-    """The entries at the end of a log, the oldest first, and the number of lines that are not entries."""
+    """The entries at the end of a log, the oldest first.
+
+    Args:
+        entries: the entries.
+        unreadable: the number of lines that are not entries.
+        is_found: whether there is a log.
+    """
 
     entries: Sequence[Entry] = ()
     unreadable: int = 0
+    is_found: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +57,26 @@ class RunLog:
     """A log.
 
     Args:
-        path: the path of its file.
+        path: the path of its file. A link is followed.
     """
 
     path: str
 
     def append(self, entry: Entry) -> None:
-        """Add an entry at the end; creates the file and its folder.
+        """Add an entry, which contains no secrets, at the end; creates the file and its folder.
 
         Raises:
             StorageError: it cannot be written.
             BadInputError: it is not a regular file.
         """
         line = f"{entry.line()}\n".encode()
-        try:
-            os.makedirs(os.path.dirname(self.path), mode=_FOLDER_MODE, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
-            with open(os.open(self.path, flags, _MODE), "rb+", buffering=0) as file:
-                self._require_regular(file.fileno())
-                with locked(file.fileno()):
-                    size = file.seek(0, os.SEEK_END)
-                    if size:
-                        file.seek(size - 1)
-                        # A process that was killed may have left a part of a line.
-                        line = line if file.read(1) == b"\n" else b"\n" + line
-                    file.write(line)
-                    if size > _LARGEST:
-                        os.replace(self.path, f"{self.path}.1")
-        except OSError as error:
-            raise StorageError(
-                f"the run log {self.path} cannot be written: {error.strerror}"
-            ) from error
+        with self._translated("written"):
+            os.makedirs(os.path.dirname(self._real_path), mode=_FOLDER_MODE, exist_ok=True)
+            if not any(self._appended(line) for _ in range(_ATTEMPTS)):
+                raise StorageError(
+                    f"the run log {self.path} cannot be written: other processes rename it",
+                    hint=_ANOTHER_FILE,
+                )
 
     def read(self) -> LoggedRuns:
         """Return the last entries; none if there is no log.
@@ -80,24 +85,106 @@ class RunLog:
             StorageError: it cannot be read.
             BadInputError: it is not a regular file.
         """
+        with self._translated("read"), ExitStack() as opened:
+            # In this order: a log that is renamed meanwhile is found twice, and not missed.
+            found = (self._to_read(opened, path) for path in (self._real_path, self._renamed))
+            files = {_identity(file): file for file in found if file is not None}
+            lines = [line for file in reversed(files.values()) for line in _last_lines(file)]
+        return replace(_parsed(lines), is_found=bool(files))
+
+    @property
+    def _real_path(self) -> str:
+        return os.path.realpath(self.path)
+
+    @property
+    def _renamed(self) -> str:
+        return f"{self._real_path}.1"
+
+    def _appended(self, line: bytes) -> bool:
+        """Write a line, and return True; False if the log was renamed meanwhile, so that nothing was written."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        with self._opened(self._real_path, flags) as file, locked(file.fileno()):
+            if not self._is_current(file):
+                return False
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                # A process that was killed may have left a part of a line.
+                line = line if file.read(1) == _NEW_LINE else _NEW_LINE + line
+            _write(file, line, size)
+            if size + len(line) > _LARGEST:
+                os.replace(self._real_path, self._renamed)
+            return True
+
+    def _is_current(self, file: FileIO) -> bool:
+        """Whether the log still is a file; another process may have renamed the file before this one had the lock."""
         try:
-            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-            with open(os.open(self.path, flags), "rb") as file:
-                self._require_regular(file.fileno())
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(size - _MOST_BYTES, 0))
-                lines = file.read(_MOST_BYTES).split(b"\n")
+            return os.path.samestat(os.stat(self._real_path), os.fstat(file.fileno()))
         except FileNotFoundError:
-            return LoggedRuns()
+            return False
+
+    def _to_read(self, opened: ExitStack, path: str) -> FileIO | None:
+        try:
+            return opened.enter_context(self._opened(path, os.O_RDONLY))
+        except FileNotFoundError:
+            return None
+
+    @contextmanager
+    def _opened(self, path: str, flags: int) -> Iterator[FileIO]:
+        descriptor = os.open(path, flags | _FLAGS, _MODE)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise BadInputError(f"the run log {path} is not a regular file", hint=_ANOTHER_FILE)
+            yield FileIO(descriptor, "r" if flags == os.O_RDONLY else "r+", closefd=False)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _translated(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except IsADirectoryError as error:
+            raise BadInputError(
+                f"the run log {self.path} is a folder", hint=_ANOTHER_FILE
+            ) from error
         except OSError as error:
             raise StorageError(
-                f"the run log {self.path} cannot be read: {error.strerror}"
+                f"the run log {self.path} cannot be {done}: {error.strerror}", hint=_ANOTHER_FILE
             ) from error
-        return _parsed(lines if size <= _MOST_BYTES else lines[1:])
 
-    def _require_regular(self, descriptor: int) -> None:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise BadInputError(f"the run log {self.path} is not a regular file")
+
+def _write(file: FileIO, line: bytes, size: int) -> None:
+    """Write a line at the end of a file of `size` bytes; after an error the file is as before."""
+    rest = memoryview(line)
+    try:
+        while rest:
+            # A disk that becomes full takes a part, and reports the error for the next part.
+            rest = rest[file.write(rest) :]
+    except OSError:
+        with suppress(OSError):
+            file.truncate(size)
+        raise
+
+
+def _identity(file: FileIO) -> tuple[int, int]:
+    found = os.fstat(file.fileno())
+    return found.st_dev, found.st_ino
+
+
+def _last_lines(file: FileIO) -> Sequence[bytes]:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - _MOST_READ, 0))
+    lines = _read(file).split(_NEW_LINE)
+    # The first one is a part of a line.
+    return lines if size <= _MOST_READ else lines[1:]
+
+
+def _read(file: FileIO) -> bytes:
+    parts, missing = [], _MOST_READ
+    while missing > 0 and (part := file.read(missing)):
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
 
 
 def _parsed(lines: Sequence[bytes]) -> LoggedRuns:

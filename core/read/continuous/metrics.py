@@ -5,12 +5,7 @@ Source: Prometheus, Exposition formats (text-based format).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-
-from lake.core.base.clock import Ids
-from lake.core.io.storage import atomic_files
-from lake.core.io.storage.errors import translate_errors
 
 _PREFIX = "lake_follow_"
 _HELP: Mapping[str, str] = {
@@ -77,16 +72,6 @@ def series_text(
 
 def _braced(labels: Mapping[str, str]) -> str:
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
-
-
-def write_metrics(path: str, text: str, *, ids: Ids) -> None:
-    """Replace a metrics file.
-
-    Raises:
-        LakeError: the file cannot be written.
-    """
-    with translate_errors(path):
-        atomic_files.replace(os.path.abspath(path), text.encode(), ids=ids)
 
 
 def _escaped(value: str) -> str:

@@ -14,14 +14,8 @@ from lake.core.base.progress import Meter, shown
 from lake.core.base.units import iso_time
 from lake.core.read.inspection.facts import SizeFacts, TableFacts, TablesResult
 from lake.core.table.catalogs.configuration import read_configuration
-from lake.core.table.catalogs.names import (
-    load_listed,
-    matches,
-    may_match,
-    namespaces_of,
-    require_existing,
-    unmatched,
-)
+from lake.core.table.catalogs.names import load_listed, namespaces_of, require_existing
+from lake.core.table.catalogs.patterns import matches, may_match, unmatched
 from lake.core.table.catalogs.selection import open_catalog
 from lake.core.table.snapshots.summary import declared_totals
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
@@ -19,7 +18,6 @@ from lake.core.table.catalogs.errors import catalog_errors
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Catalog, Table
 
-_GLOB_SIGNS = "*?["
 # Deeper namespaces are not listed: a server might nest them without an end.
 _DEEPEST = 16
 # A table is searched by its UUID among this many: each of them is read.
@@ -51,34 +49,6 @@ class Namespace:
         if self.error is not None:
             raise self.error
         return self.tables
-
-
-def matches(name: str, namespace: str, pattern: str | None) -> bool:
-    """Whether a pattern selects a name: it is the name, a glob of it, or its namespace's name; None selects all."""
-    return pattern is None or pattern in {name, namespace} or fnmatchcase(name, pattern)
-
-
-def may_match(namespace: str, pattern: str | None) -> bool:
-    """Whether a namespace may contain names that a pattern selects."""
-    if pattern is None or pattern == namespace:
-        return True
-    fixed = pattern
-    for sign in _GLOB_SIGNS:
-        fixed = fixed.partition(sign)[0]
-    return f"{namespace}.".startswith(fixed) or fixed.startswith(f"{namespace}.")
-
-
-def is_glob(pattern: str) -> bool:
-    """Whether a text is a pattern of names such as ``db.*``, and not a name."""
-    return any(sign in pattern for sign in _GLOB_SIGNS)
-
-
-def unmatched(pattern: str) -> NotFoundError:
-    """Return the error for a pattern that selects nothing."""
-    return NotFoundError(
-        f"no namespace and no table {'matches' if is_glob(pattern) else 'is named'} {pattern}",
-        hint="list all tables without a pattern, or give a pattern such as 'db.*'",
-    )
 
 
 def load_listed(catalog: Catalog, name: str) -> Table | None:

@@ -232,6 +232,25 @@ def test_a_position_delete_meanwhile_is_found_however_many_commits_follow(
     harness.assert_no_data_file_is_left_over()
 
 
+def test_the_writer_that_was_faster_twice_is_named(harness: FragmentedTable) -> None:
+    first, second = harness.live_paths()[:2]
+
+    with pytest.raises(CommitConflictError):
+        harness.compact(
+            *(
+                after(lambda path=path: commit_position_delete(harness.warehouse, path, 0))
+                for path in (first, second)
+            )
+        )
+
+    (warning,) = [text for text in harness.session.warnings if "left for the next run" in text]
+    assert warning == (
+        "groups of files that are left for the next run: 1; lake 0.1.0 (2 commits) changed them meanwhile"
+    )
+    assert len(harness.ids) == 8
+    harness.assert_no_data_file_is_left_over()
+
+
 def test_a_position_delete_meanwhile_in_a_partition_of_nan_is_found(tmp_path: Path) -> None:
     lake = CommandLine(tmp_path / "wh")
     found = [pa.table({"id": [2 * n, 2 * n + 1], "x": [math.nan] * 2}) for n in range(2)]
