@@ -573,7 +573,7 @@ def test_a_log_that_cannot_be_written_is_a_warning_and_the_work_goes_on(
     lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unreadable = lake("--json", *MEND, "db.snapshots", "--log", tmp_path)
-    assert (unreadable.exit_code, unreadable.json()["error"]["kind"]) == (7, "storage")
+    assert (unreadable.exit_code, unreadable.json()["error"]["kind"]) == (7, "bad-input")
 
     def full(*_: Any) -> None:
         raise StorageError("the run log cannot be written: no space left on device")

@@ -11,7 +11,7 @@ from lake.core.base.errors import InvalidRequestError, RefusedError
 from lake.core.base.units import parse_duration_ms
 from lake.core.maintain.policies.conditions import parse_when
 from lake.core.maintain.policies.windows import Window, parse_window
-from lake.core.table.catalogs.names import matches
+from lake.core.table.catalogs.patterns import matches
 
 if TYPE_CHECKING:
     from lake.core.spec.expressions.conditions import Condition
