@@ -23,6 +23,7 @@ from support.tables.neglected_tables import (
     MENDED_BY,
     NAMES,
     Warehouse,
+    append,
     rows_of,
 )
 
@@ -525,6 +526,30 @@ def test_statistics_are_computed_again_if_a_fifth_of_the_rows_changed(lake: Comm
         assert actions(result) == done
     described = lake.table("db.healthy").metadata.statistics[-1]
     assert [blob.fields for blob in described.blob_metadata] == [[1]]
+
+
+def test_statistics_that_expire_with_their_snapshot_are_computed_again(lake: CommandLine) -> None:
+    lake.ok("stats", "db.snapshots", "--select", "id")
+    append(lake.warehouse, "db.snapshots", 1)
+
+    _, result = run(lake, *MEND, "db.snapshots")
+
+    assert [action for _, action in actions(result)] == ["expire", "stats"]
+    (found,) = lake.table("db.snapshots").metadata.statistics
+    assert found.snapshot_id == lake.table("db.snapshots").current_snapshot().snapshot_id
+    assert [blob.fields for blob in found.blob_metadata] == [[1]]
+
+
+def test_a_table_with_very_many_files_is_measured_alone(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lake.core.maintain.rounds.tables.MOST_ENTRIES", 10)
+
+    planned = lake.ok(*MEND, "--dry-run")["plan"]["due"]
+    _, result = run(lake, *MEND)
+
+    assert dict(actions(result)) == MENDED_BY
+    assert [(row["table"], row["action"]) for row in planned] == actions(result)
 
 
 def test_orphan_files_are_moved_to_the_trash_and_looked_for_again_after_a_week(

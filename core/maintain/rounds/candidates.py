@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lake.core.base.facts import Facts
@@ -76,6 +76,12 @@ class Candidate:
         paying = [item for item in self.row.forecasts if item.pays]
         saved = sum(max(item.seconds, item.partition_seconds or 0.0) for item in paying)
         return saved / work_seconds(sum(item.bytes for item in paying))
+
+    def following(self, before: Candidate) -> Candidate:
+        """Return the table after an action; statistics that expired with their snapshot are computed again."""
+        if self.statistics is not None or before.statistics is None:
+            return self
+        return replace(self, statistics=replace(before.statistics, has_expired=True))
 
     def measures(self) -> Measures:
         """Return the measures for the run log."""

@@ -99,6 +99,8 @@ def _need(
     if action == "stats":
         if seen.statistics is None:
             return False, "the table has no statistics of columns"
+        if seen.statistics.has_expired:
+            return True, "the last statistics expired with their snapshot"
         changed = f"{seen.statistics.changed:.0%} of the rows changed since the last statistics"
         return seen.statistics.changed >= _STALE, changed
     return _pays(seen, action)

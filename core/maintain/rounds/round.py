@@ -171,7 +171,7 @@ class Round:
     def _one(self, seen: Candidate) -> None:
         """Do what is due for a table; each decision uses the table as it is then."""
         is_changed = False
-        now: Candidate | None = self._complete(seen)
+        now: Candidate | None = seen
         for number, action in enumerate(_SEQUENCE):
             if now is None:
                 return
@@ -187,7 +187,8 @@ class Round:
                 self.result.rest.append(decision.facts(refusal))
                 continue
             done = self._act(now, decision)
-            now, is_changed = done.seen, is_changed or done.is_changed
+            now = done.seen and done.seen.following(now)
+            is_changed = is_changed or done.is_changed
 
     def _apply(self, actions: Sequence[PlannedAction], *, replan: bool) -> None:
         """Do what a plan contains for a table; what follows a commit of this run expects that commit."""
@@ -220,10 +221,6 @@ class Round:
             failure = FailureFacts(table=name, action=None, error=error.facts())
             self.result.failed.append(failure)
             return None
-
-    def _complete(self, seen: Candidate) -> Candidate | None:
-        """Return a table with its grade: one with very many files is measured alone."""
-        return seen if seen.row.grade is not None else self._seen(seen.table)
 
     def _act(self, seen: Candidate, decision: Decision) -> _Done:
         clock = self._session.clock

@@ -22,10 +22,12 @@ class StatisticsAge:
     Args:
         columns: the names of the columns that still exist.
         changed: the rows that were added or removed since, as a share of the rows at that time; 1 if unknown.
+        has_expired: whether they were removed together with their snapshot.
     """
 
     columns: Sequence[str]
     changed: float
+    has_expired: bool = False
 
 
 def statistics_age(metadata: TableMetadata) -> StatisticsAge | None:

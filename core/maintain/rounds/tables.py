@@ -128,6 +128,7 @@ class Tables:
                     self.failed.append(found)
                 elif found is not None:
                     candidates.append(found)
+        candidates = [seen for found in candidates if (seen := self._complete(found))]
         self.pending += [
             PendingFacts(table=seen.table, checkpoints=seen.pending)
             for seen in candidates
@@ -141,7 +142,22 @@ class Tables:
         candidates.sort(key=lambda seen: (-seen.gain_per_second, seen.table))
         return candidates
 
+    def _complete(self, seen: Candidate) -> Candidate | None:
+        """Return a table with its grade: one with very many files is measured alone; None if it cannot be read."""
+        if seen.row.grade is not None:
+            return seen
+        found = self._looked_at((seen.namespace, seen.table), None)
+        if isinstance(found, FailureFacts):
+            self.failed.append(found)
+            return None
+        return found
+
     def _one(self, item: tuple[str, str]) -> Candidate | FailureFacts | None:
+        return self._looked_at(item, MOST_ENTRIES)
+
+    def _looked_at(
+        self, item: tuple[str, str], most_entries: int | None
+    ) -> Candidate | FailureFacts | None:
         namespace, name = item
         try:
             table = load_listed(self._session.catalog, name)
@@ -154,15 +170,16 @@ class Tables:
         for path in self._options.paths:
             refuse_inside(path, table)
         try:
-            return self._with_pending(self._known(table, namespace), table)
+            return self._with_pending(self._known(table, namespace, most_entries), table)
         except LakeError as error:
             return FailureFacts(table=name, action=None, error=error.facts())
 
-    def _known(self, table: Table, namespace: str) -> Candidate:
+    def _known(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
         """Return a table as an earlier round saw it, if it has not changed since."""
         known = self._remembered.get(table.identifier)
-        if known is None or not known.is_of(table, self._now_ms):
-            seen = self.seen(table, namespace, MOST_ENTRIES)
+        is_partial = known is not None and known.seen.row.grade is None and most_entries is None
+        if known is None or is_partial or not known.is_of(table, self._now_ms):
+            seen = self.seen(table, namespace, most_entries)
             known = Known(seen, table.metadata_location, self._now_ms)
             self._remembered[table.identifier] = known
         return known.seen
