@@ -11,11 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import IdentityTransform
 from support.cli.command_line import CommandLine
 from support.tables.delete_files import (
     commit_deletes,
@@ -24,43 +20,18 @@ from support.tables.delete_files import (
     vectors,
 )
 from support.tables.iceberg_tables import (
-    SCHEMA,
     make_table,
     named_rows,
     open_session,
     pyiceberg_table,
 )
 from support.tables.metadata_edits import edit_metadata
+from support.tables.neglected_tables import BY_NAME, add_files, append
 
 from lake.core.base.errors import NotAuthorisedError
 from lake.core.maintain.health import costs
 from lake.core.maintain.health.costs import costs_of
 from lake.core.table.catalogs.sql import EmbeddedBackend
-
-_BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
-
-
-def _add_files(warehouse: Path, name: str, count: int, rows: int = 2) -> list[str]:
-    """Add many small Parquet files in one commit of PyIceberg."""
-    folder = warehouse / "small" / name
-    folder.mkdir(parents=True)
-    paths = []
-    for number in range(count):
-        ids = range(number * rows, number * rows + rows)
-        path = folder / f"{number}.parquet"
-        pq.write_table(
-            named_rows(*ids).cast(schema_to_pyarrow(SCHEMA, include_field_ids=False)), path
-        )
-        paths.append(f"file://{path}")
-    pyiceberg_table(warehouse, name).add_files(paths)
-    return paths
-
-
-def _append(warehouse: Path, name: str, count: int) -> None:
-    """Append rows in a commit each, by PyIceberg."""
-    table = pyiceberg_table(warehouse, name)
-    for number in range(count):
-        table.append(named_rows(number))
 
 
 def _rows(lake: CommandLine, *arguments: object) -> dict[str, dict[str, Any]]:
@@ -88,15 +59,15 @@ def neglected(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     pyiceberg_table(warehouse, "db.healthy").append(named_rows(*range(1000)))
     make_table(warehouse, "db.empty")
     make_table(warehouse, "db.small")
-    _add_files(warehouse, "db.small", 300)
+    add_files(warehouse, "db.small", 300)
     make_table(warehouse, "db.deletes")
-    (path,) = _add_files(warehouse, "db.deletes", 1, rows=1000)
+    (path,) = add_files(warehouse, "db.deletes", 1, rows=1000)
     table = open_session(warehouse).table("db.deletes")
     commit_deletes(table, *(position_file(table, [(path, number)]) for number in range(250)))
     make_table(warehouse, "db.snapshots", history__expire__max_snapshot_age_ms="1")
-    _append(warehouse, "db.snapshots", 12)
+    append(warehouse, "db.snapshots", 12)
     make_table(warehouse, "db.manifests", **unmerged)
-    _append(warehouse, "db.manifests", 80)
+    append(warehouse, "db.manifests", 80)
     return CommandLine(warehouse)
 
 
@@ -159,7 +130,7 @@ def test_a_forecast_is_what_the_command_then_does(neglected: CommandLine) -> Non
 
 def test_a_table_is_good_after_the_command_that_it_needs(lake: CommandLine) -> None:
     make_table(lake.warehouse)
-    _add_files(lake.warehouse, "db.t", 300)
+    add_files(lake.warehouse, "db.t", 300)
     (before,) = _rows(lake).values()
 
     lake.ok("compact", "db.t", "--engine", "inline")
@@ -192,7 +163,7 @@ def test_a_table_that_cannot_be_read_is_a_row_with_its_error(
     names = ("broken", "gone", "new", "secret", "unlisted", "whole")
     for name in names:
         make_table(lake.warehouse, f"db.{name}")
-        _append(lake.warehouse, f"db.{name}", 1)
+        append(lake.warehouse, f"db.{name}", 1)
     metadata = {name: _metadata_file(lake, f"db.{name}") for name in names}
     metadata["broken"].write_text("{")
     metadata["gone"].unlink()
@@ -279,7 +250,7 @@ def _first_path(lake: CommandLine, name: str) -> str:
 
 
 def test_a_scan_of_one_partition_reads_its_share_of_files_and_manifests(lake: CommandLine) -> None:
-    make_table(lake.warehouse, spec=_BY_NAME, commit__manifest_merge__enabled="false")
+    make_table(lake.warehouse, spec=BY_NAME, commit__manifest_merge__enabled="false")
     table = lake.table()
     for _ in range(6):
         table.append(pa.table({"id": pa.array(range(4), pa.int64()), "name": list("abcd")}))
@@ -383,7 +354,7 @@ def test_names_of_tables_are_one_line_of_printable_text(lake: CommandLine) -> No
 
 def test_a_table_with_many_snapshots_takes_seconds(lake: CommandLine) -> None:
     make_table(lake.warehouse)
-    _append(lake.warehouse, "db.t", 2)
+    append(lake.warehouse, "db.t", 2)
     edit_metadata(lake.warehouse, _lengthened(5000))
 
     (row,) = _rows(lake).values()

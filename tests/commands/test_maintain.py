@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -610,6 +613,32 @@ def test_a_log_that_cannot_be_written_is_a_warning_and_the_work_goes_on(
     assert actions(document["result"]) == [("db.small", "compact"), ("db.snapshots", "expire")]
     assert document["warnings"] == ["the run log cannot be written: no space left on device"]
     assert [row["warnings"] for row in document["result"]["actions"]] == [[], []]
+
+
+def test_the_program_after_a_commit_runs_for_each_action(lake: CommandLine, tmp_path: Path) -> None:
+    seen, program = tmp_path / "seen", tmp_path / "program.py"
+    program.write_text(
+        f"import sys\nwith open({str(seen)!r}, 'a') as file:\n    file.write(sys.stdin.read())\n"
+    )
+
+    _, result = run(lake, *MEND, "--on-commit", f"{sys.executable} {program}")
+
+    documents = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert [(document["table"], document["command"]) for document in documents] == actions(result)
+
+
+def test_names_of_tables_are_one_line_of_printable_text(lake: CommandLine) -> None:
+    with sqlite3.connect(lake.warehouse / "catalog.db") as database:
+        database.execute(
+            "UPDATE iceberg_tables SET table_name = ? WHERE table_name = 'small'",
+            ("a\x1b[31mb\nc",),
+        )
+
+    for words in (("maintain", "--dry-run", "-v"), MEND):
+        result = lake(*words)
+        assert result.exit_code in {0, 6}
+        assert "\x1b" not in result.stdout + result.stderr
+        assert "\nc" not in result.stdout + result.stderr
 
 
 def test_checkpoints_that_were_never_committed_are_reported(
