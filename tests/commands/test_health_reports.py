@@ -121,6 +121,23 @@ def test_commits_are_counted_by_day_and_by_writer(lake: CommandLine) -> None:
     assert own["last_commit"] == "2026-01-03T23:59:59.000Z"
 
 
+def test_the_last_rewrite_is_the_newest_snapshot_that_only_rewrites_files(
+    lake: CommandLine,
+) -> None:
+    for number in range(2):
+        lake.load(f"id,name\n{number},x\n", "--create")
+    (row,) = lake.ok("health", "db.t")["result"]["tables"]
+    assert row["last_rewrite"] is None
+
+    lake.ok("compact", "db.t", "--rewrite-all")
+    rewritten = lake.table().current_snapshot()
+    lake.load("id,name\n7,x\n")
+
+    (row,) = lake.ok("health", "db.t")["result"]["tables"]
+    assert _milliseconds(row["last_rewrite"][:19] + "Z") == rewritten.timestamp_ms // 1000 * 1000
+    assert row["last_commit"] > row["last_rewrite"]
+
+
 def _milliseconds(time: str) -> int:
     return int(pc.strptime(time, format="%Y-%m-%dT%H:%M:%SZ", unit="ms").value)
 

@@ -210,7 +210,7 @@ def test_a_table_gets_its_actions_in_order_and_old_snapshots_expire_again(
         *("expire", "compact", "manifests", "expire", "clean")
     ]
     assert code == 6
-    assert reasons(result["rest"]) == {("ill.t", "compact"): "2 files are left"}
+    assert reasons(result["rest"]) == {("ill.t", "compact"): "files are left: 2"}
     assert len(lake.table("ill.t").snapshots()) == 1
     assert rows_of(lake, ["ill.t"]) == rows
 
@@ -291,7 +291,9 @@ def test_the_budget_of_seconds_ends_a_compaction_between_groups(
 
     assert code == 6
     left = reasons(result["rest"])
-    assert left.pop(("db.small", "compact")) == "the time of the run has ended"
+    assert (
+        left.pop(("db.small", "compact")) == "the time has ended, and groups of files are left: 2"
+    )
     assert left.keys() == set(MENDED_BY.items()) - {("db.small", "compact")}
     assert set(left.values()) == {"the 15m 00s have passed"}
     # The group in hand when the time has ended is committed.

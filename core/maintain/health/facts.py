@@ -61,7 +61,8 @@ class ReadingFacts(Facts):
 class HealthFacts(Facts):
     """A table; without a grade if it could not be read, and without a name if its namespace could not be listed.
 
-    `rows` include those that deletes hide. `unknown` says what was not looked at in this table.
+    `rows` include those that deletes hide. `unknown` says what was not looked at in this table. `last_rewrite` is the
+    time of the newest retained snapshot that only rewrites files: the last maintenance, by any program.
     """
 
     namespace: str
@@ -73,6 +74,7 @@ class HealthFacts(Facts):
     oldest_snapshot: str | None = None
     metadata_bytes: int | None = None
     last_commit: str | None = None
+    last_rewrite: str | None = None
     growth_bytes: int | None = None
     scan: ScanFacts | None = None
     partition_scan: ScanFacts | None = None

@@ -51,6 +51,7 @@ _SECONDS: Mapping[str, str] = {
 _TIMES: Mapping[str, str] = {
     "oldest_snapshot": "Time of the oldest snapshot, in seconds since 1970.",
     "last_commit": "Time of the current snapshot, in seconds since 1970.",
+    "last_rewrite": "Time of the newest snapshot that only rewrites files, in seconds since 1970.",
 }
 _HELP: Mapping[str, str] = {
     "readable": "1 if the table could be read, else 0.",

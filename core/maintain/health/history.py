@@ -29,6 +29,7 @@ class History:
         metadata_bytes: the size of the metadata file; None if it is not known.
         snapshots: their number.
         expired: how many of them the table's own retention expires; None if `refused` says why none can be.
+        rewritten_ms: the time of the newest retained ``replace`` of the main branch; None if there is none.
         oldest_ms: the time of the oldest one, in ms since 1970; None without snapshots.
         growth_bytes: the bytes that the last day added to the data and delete files; None if it is not known.
         refused: why no snapshot can expire: the table forbids it, or a property has a value that is not allowed.
@@ -37,6 +38,7 @@ class History:
     metadata_bytes: int | None
     snapshots: int
     expired: int | None
+    rewritten_ms: int | None = None
     oldest_ms: int | None = None
     growth_bytes: int | None = None
     refused: str | None = None
@@ -65,10 +67,18 @@ def history_of(metadata: TableMetadata, metadata_bytes: int | None, now_ms: int)
         metadata_bytes=metadata_bytes,
         snapshots=len(metadata.snapshots),
         expired=expired,
+        rewritten_ms=_rewritten(metadata),
         oldest_ms=min((item.timestamp_ms for item in metadata.snapshots), default=None),
         growth_bytes=_growth(metadata, now_ms - _DAY_MS),
         refused=refused,
     )
+
+
+def _rewritten(metadata: TableMetadata) -> int | None:
+    """Return the time of the last rewrite: programs that maintain tables commit these."""
+    found = ancestry.ancestors(metadata, metadata.current_snapshot_id)
+    times = (item.timestamp_ms for item in found if ancestry.operation_of(item) == "replace")
+    return next(times, None)
 
 
 def _growth(metadata: TableMetadata, since_ms: int) -> int | None:

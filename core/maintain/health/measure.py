@@ -92,6 +92,7 @@ def measured(
         oldest_snapshot=None if history.oldest_ms is None else iso_time(history.oldest_ms),
         metadata_bytes=size,
         last_commit=None if head is None else iso_time(head.timestamp_ms),
+        last_rewrite=None if history.rewritten_ms is None else iso_time(history.rewritten_ms),
         growth_bytes=history.growth_bytes,
     )
     found = survey(table, most_entries=most_entries)

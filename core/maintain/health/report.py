@@ -33,6 +33,7 @@ def details(result: HealthResult, now_ms: int, *, explain: bool) -> list[Detail]
         "manifests": [row.reading.manifests for row in tables],
         "metadata_bytes": [row.metadata_bytes for row in tables],
         "last_commit": [age(row.last_commit, now_ms) for row in tables],
+        "last_rewrite": [age(row.last_rewrite, now_ms) for row in tables],
     }
     found = [report("tables", columns, first=_FIRST)]
     if explain:

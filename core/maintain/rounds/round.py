@@ -15,7 +15,7 @@ from lake.core.base.errors import (
     StoppedError,
 )
 from lake.core.base.outcome import Outcome, Status
-from lake.core.maintain.compaction.facts import CompactionFacts
+from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
 from lake.core.maintain.rounds.agenda import Agenda
 from lake.core.maintain.rounds.budget import Budget
 from lake.core.maintain.rounds.candidates import Candidate
@@ -249,10 +249,8 @@ class Round:
             reason = "another run of lake works on the table"
             self.result.left_alone.append(decision.facts(reason))
             return _Done(None)
-        if left := CompactionFacts.of(outcome.plan).remaining_files:
-            self.result.rest.append(decision.facts(f"{left:,} files are left"))
-        elif outcome.status is Status.PARTIAL and self._session.has_ended:
-            self.result.rest.append(decision.facts("the time of the run has ended"))
+        if left := _left(outcome, has_ended=self._session.has_ended):
+            self.result.rest.append(decision.facts(left))
         is_changed = outcome.status in {Status.DONE, Status.PARTIAL}
         after = self._seen(seen.table) if is_changed else seen
         self._add(seen, decision, outcome, seconds, after if is_changed else None)
@@ -287,3 +285,12 @@ class Round:
         done = self._records.add(seen, decision, ending, seconds, after)
         self._budget.spend(done.bytes)
         self.result.actions.append(done)
+
+
+def _left(outcome: Outcome, *, has_ended: bool) -> str:
+    """Return what a compaction left for the next run because of a budget; empty if it left nothing."""
+    files = CompactionFacts.of(outcome.plan).remaining_files
+    groups = CompactionResult.of(outcome.result).failed_groups if has_ended else 0
+    if groups:
+        return f"the time has ended, and groups of files are left: {groups:,}"
+    return f"files are left: {files:,}" if files else ""

@@ -223,6 +223,7 @@ def _facts(row: HealthFacts, view: ViewFacts, now_ms: int) -> Iterator[tuple[str
     yield "snapshots", _number(row.snapshots)
     yield "oldest snapshot", age(row.oldest_snapshot, now_ms)
     yield "last commit", age(row.last_commit, now_ms)
+    yield "last rewrite", age(row.last_rewrite, now_ms)
     yield "manifests", _number(reading.manifests)
     yield "bytes of manifests", _size(layout.manifest_bytes)
     if layout.manifests_per_partition is not None:
