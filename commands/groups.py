@@ -132,14 +132,14 @@ class _Option:
 
         Raises:
             KeyError: it is not a switch.
-            TypeError: it is a switch or a list, and the option takes none.
+            TypeError: it is a switch, a list or no value, and the option takes none.
             ValueError: it is not a number.
         """
         kinds = {self.kind, *get_args(self.kind)}
         if bool in kinds:
             return _SWITCHES[str(found).lower()]
         several = found if isinstance(found, list) else [found]
-        if any(isinstance(one, bool) for one in several):
+        if any(isinstance(one, bool) or not isinstance(one, str | int | float) for one in several):
             raise TypeError(found)
         if get_origin(self.kind) is tuple:
             return list(map(str, several))

@@ -27,10 +27,11 @@ class FoundFile:
 
     Args:
         path: its path.
-        data: its content, at most 1 MiB and a byte.
+        data: its content, or the beginning of it.
         owners: the ids of the users whose file it is: of a link, also the owner of the link.
         is_open_to_all: whether every user can change it.
         is_regular: whether it is a file, and not a pipe or a device, whose content may not be complete.
+        is_too_large: whether the content is not complete.
     """
 
     path: str
@@ -38,11 +39,7 @@ class FoundFile:
     owners: frozenset[int]
     is_open_to_all: bool
     is_regular: bool
-
-    @property
-    def is_too_large(self) -> bool:
-        """Whether the content is not complete."""
-        return len(self.data) > _LARGEST
+    is_too_large: bool
 
     @property
     def folder(self) -> str:
@@ -50,8 +47,12 @@ class FoundFile:
         return os.path.dirname(self.path)
 
 
-def read_file(path: str) -> FoundFile:
+def read_file(path: str, largest: int = _LARGEST) -> FoundFile:
     """Read a file once, with its owners.
+
+    Args:
+        path: its path.
+        largest: the most bytes that are read.
 
     Raises:
         OSError: it cannot be read.
@@ -59,9 +60,10 @@ def read_file(path: str) -> FoundFile:
     # A pipe would block.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
-        data = file.read(_LARGEST + 1)
+        data = file.read(largest + 1)
     owners = frozenset({found.st_uid, os.lstat(path).st_uid})
-    return FoundFile(path, data, owners, _is_open(found), stat.S_ISREG(found.st_mode))
+    is_regular = stat.S_ISREG(found.st_mode)
+    return FoundFile(path, data, owners, _is_open(found), is_regular, len(data) > largest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,9 +183,6 @@ def _given(name: str, value: Any, place: str) -> Given:
 def _given_to(action: str, name: str, value: Any, place: str, choices: Choices) -> Given:
     if name in _OF_ACTIONS:
         return _given(name, value, place)
-    items = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str | int | float) for item in items):
-        raise InvalidRequestError(f"{place} is not a text, a number, or a list of these")
     choices.check(action, name, value, place)
     return Given(value, place)
 

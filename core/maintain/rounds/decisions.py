@@ -72,8 +72,8 @@ def decide(
     is_needed, reason = _need(seen, action, policy, experience, now_ms)
     if only and action not in only:
         is_needed, reason = False, "it was not asked for"
-    elif policy.forbidden_by:
-        is_needed, reason = False, f"{policy.forbidden_by} is false"
+    elif no := forbidden(seen, action):
+        is_needed, reason = False, no
     elif (kinds := _KINDS.get(action)) and not any(_is_on(options, kind) for kind in kinds):
         is_needed, reason = False, f"its policy chooses neither {' nor '.join(kinds)}"
     elif is_needed and (hindrance := _hindrance(policy, experience, now_ms)):
@@ -86,6 +86,12 @@ def decide(
         options=options,
         forecast=seen.forecast(action),
     )
+
+
+def forbidden(seen: Candidate, action: str) -> str:
+    """Return why the policy of a table forbids an action; empty if it does not."""
+    place = seen.policy.actions[action].forbidden_by
+    return place and f"{place} is false"
 
 
 def _need(

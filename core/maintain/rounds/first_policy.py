@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from glob import escape
 from typing import TYPE_CHECKING
 
 from lake.core.base.errors import RefusedError
@@ -73,7 +74,12 @@ def _text(plan: RoundFacts, names: Sequence[str]) -> str:
         inside = [name for name in names if name.rpartition(".")[0] == namespace]
         due = Counter(item.action for item in plan.due if item.table in set(inside))
         needs = ", ".join(f"{action} {due[action]:,}" for action in ACTIONS if due[action])
-        pattern = json.dumps(f"{namespace}.*")
+        pattern = _text_of_toml(f"{escape(namespace)}.*")
         comment = one_line(f"# {len(inside):,} tables; due now: {needs or 'nothing'}.")
         sections.append(f"\n{comment}\n[{pattern}]\n# enabled = true\n")
     return "".join([*sections, _DEFAULTS])
+
+
+def _text_of_toml(text: str) -> str:
+    """Return a text in TOML, whose escapes are those of JSON but for pairs of surrogates and DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

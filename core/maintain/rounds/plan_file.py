@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lake.core.base.clock import Ids
 
 _FORMAT, _PLACE = 1, "the plan"
+# The plan of a hundred thousand actions.
+_LARGEST = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,7 @@ def read_plan(path: str, catalog: str) -> list[PlannedAction]:
         RefusedError: every user can change it.
     """
     try:
-        file = read_file(path)
+        file = read_file(path, _LARGEST)
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
     require_closed(file)
@@ -126,7 +128,7 @@ def read_plan(path: str, catalog: str) -> list[PlannedAction]:
 
 def _document(path: str, file: FoundFile) -> Mapping[str, Any]:
     if file.is_too_large:
-        raise BadInputError(f"{path} is larger than 1 MB")
+        raise BadInputError(f"{path} is larger than 64 MB")
     try:
         document = json.loads(file.data)
     except (ValueError, RecursionError) as error:

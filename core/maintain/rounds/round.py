@@ -19,7 +19,7 @@ from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResul
 from lake.core.maintain.rounds.agenda import Agenda
 from lake.core.maintain.rounds.budget import Budget
 from lake.core.maintain.rounds.candidates import Candidate
-from lake.core.maintain.rounds.decisions import Decision
+from lake.core.maintain.rounds.decisions import Decision, forbidden
 from lake.core.maintain.rounds.facts import FailureFacts, RoundResult
 from lake.core.maintain.rounds.options import Call, RoundOptions, RunVerb
 from lake.core.maintain.rounds.records import Records
@@ -200,7 +200,8 @@ class Round:
                 return
             drift = planned.drift(now, None if replan else base or planned.base)
             decision = planned.decision(now)
-            if refusal := drift or self._budget.refusal(decision):
+            refusal = drift or forbidden(now, planned.action) or self._budget.refusal(decision)
+            if refusal:
                 self.result.rest.append(decision.facts(refusal))
             else:
                 done = self._act(now, decision)

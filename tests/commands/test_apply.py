@@ -1,0 +1,168 @@
+"""`lake maintain --plan` and `lake apply`, and the first policy that `lake maintain --init` writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import make_table, named_rows, pyiceberg_catalog
+from support.tables.neglected_tables import MENDED_BY, Warehouse, rows_of
+
+from lake.core.maintain.health import costs
+
+
+@pytest.fixture(scope="module")
+def neglected(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """Tables that need maintenance, made once."""
+    return Warehouse(tmp_path_factory.mktemp("neglected"))
+
+
+@pytest.fixture
+def lake(neglected: Warehouse) -> CommandLine:
+    """`lake` on tables that need maintenance."""
+    return neglected.restored()
+
+
+@pytest.fixture(autouse=True)
+def _as_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few files be worth an action."""
+    monkeypatch.setattr("lake.core.maintain.health.measure.costs_of", lambda _: costs.OBJECT_STORE)
+
+
+def planned(lake: CommandLine, path: Path, *words: object) -> dict[str, Any]:
+    """Write a plan without the search for orphan files; return it."""
+    lake.ok("maintain", *words, "--only", "expire,compact,deletes,manifests", "--plan", path)
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def test_a_plan_is_applied_as_it_was_written_and_then_nothing_is_left(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    rows, path = rows_of(lake), tmp_path / "plan.json"
+    heads = {name: lake.table(name).metadata_location for name in rows}
+
+    plan = planned(lake, path)
+
+    assert {row["table"]: row["action"] for row in plan["actions"]} == MENDED_BY
+    assert {name: lake.table(name).metadata_location for name in rows} == heads
+    result = lake.ok("apply", path)["result"]
+    assert [(row["table"], row["action"], row["status"]) for row in result["actions"]] == [
+        (row["table"], row["action"], "done") for row in plan["actions"]
+    ]
+    assert rows_of(lake) == rows
+    assert planned(lake, path)["actions"] == []
+    assert lake.ok("apply", path)["status"] == "nothing-to-do"
+
+
+def test_a_table_that_has_changed_since_the_plan_is_left_alone(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.json"
+    planned(lake, path, "db.small", "db.snapshots")
+    lake.table("db.small").append(named_rows(1000))
+
+    result = lake("--json", "apply", path)
+
+    document = result.json()["result"]
+    assert result.exit_code == 6
+    (row,) = document["rest"]
+    assert row["table"] == "db.small"
+    assert "the table has changed since the plan" in row["reason"]
+    assert [row["table"] for row in document["actions"]] == ["db.snapshots"]
+    assert lake.ok("apply", path, "--replan")["result"]["actions"][0]["status"] == "done"
+    assert len(lake.table("db.small").inspect.data_files()) == 1
+
+
+def test_what_the_owner_forbids_after_the_plan_is_not_done(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.json"
+    planned(lake, path, "db.small")
+    with lake.table("db.small").transaction() as change:
+        change.set_properties({"lake.maintain.enabled": "false"})
+
+    for words in (("apply", path), ("apply", path, "--replan")):
+        result = lake("--json", *words)
+        assert result.exit_code == 6
+        (row,) = result.json()["result"]["rest"]
+        assert row["reason"] == "property lake.maintain.enabled is false"
+    assert len(lake.table("db.small").inspect.data_files()) == 20
+
+
+def test_a_plan_for_very_many_tables_can_be_applied(lake: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    document = planned(lake, path, "db.small")
+    (action,) = document["actions"]
+    others = [{**action, "table": f"db.gone_{number}"} for number in range(4000)]
+    path.write_text(json.dumps({**document, "actions": [action, *others]}, indent=1))
+
+    result = lake("--json", "apply", path, "--max-bytes", "1GB")
+
+    assert result.exit_code == 6
+    assert [row["status"] for row in result.json()["result"]["actions"]] == ["done"]
+    assert len(result.json()["result"]["rest"]) == 4000
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda row: row.update(action="drop"), "is not a plan"),
+        (lambda row: row.update(table=None), "is not a plan"),
+        (lambda row: row.update(base=[]), "is not a plan"),
+        (lambda row: row["base"].update(schema_id="0"), "is not a plan"),
+        (lambda row: row["options"].update({"on-commit": "rm"}), "is not an option of plans"),
+        (lambda row: row["options"].update({"branch": "b"}), "is not an option of plans"),
+        (lambda row: row["options"].update({"target-size": "many"}), "target-size of compact"),
+        (lambda row: row["options"].update({"target-size": None}), "target-size of compact"),
+        (lambda row: row["options"].update({"where": {"a": 1}}), "where of compact"),
+        (lambda row: row["options"].update({"where": None}), "where of compact"),
+    ],
+)
+def test_a_plan_that_was_changed_by_hand_is_checked(
+    lake: CommandLine, tmp_path: Path, change: Callable[[Any], object], message: str
+) -> None:
+    path = tmp_path / "plan.json"
+    document = planned(lake, path, "db.small")
+    change(document["actions"][0])
+    path.write_text(json.dumps(document))
+
+    result = lake("--json", "apply", path)
+
+    assert result.exit_code in {2, 7}
+    assert message in result.json()["error"]["message"]
+    assert len(lake.table("db.small").inspect.data_files()) == 20
+
+
+def test_hostile_plans_end_with_an_error(lake: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    for text in ("", "[]", "{", "[" * 100_000, '{"format": 2}', '{"format": 1, "catalog": "lake"}'):
+        path.write_text(text)
+        assert lake("apply", path).exit_code == 7, text[:40]
+    path.write_text('{"format": 1, "catalog": "other", "actions": []}')
+    assert "for the catalog 'other'" in lake("--json", "apply", path).json()["error"]["message"]
+    path.chmod(0o666)
+    assert lake("apply", path).exit_code == 3
+
+
+def test_the_first_policy_changes_nothing_whatever_the_names_are(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    catalog = pyiceberg_catalog(lake.warehouse)
+    for namespace in ("😀", 'a"b', "c[1]", "d\\e", "f\x7fg"):
+        catalog.create_namespace((namespace,))
+        make_table(lake.warehouse, f"{namespace}.t")
+    path = tmp_path / "policy.toml"
+    plain = lake.ok("maintain", "--dry-run")["plan"]
+
+    lake.ok("maintain", "--init", path)
+
+    assert lake.ok("maintain", "--dry-run", "--policy", path)["plan"] == plain
+    assert lake("maintain", "--init", path).exit_code == 3
+    path.write_text(path.read_text().replace("# enabled = true", "enabled = false"))
+    due = lake.ok("maintain", "--dry-run", "--policy", path)["plan"]["due"]
+    assert due == []
