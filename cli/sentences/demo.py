@@ -15,7 +15,7 @@ def sentence(outcome: Outcome) -> str:
     result = outcome.result
     if isinstance(result, WarehouseDemoResult):
         return (
-            f"the tour made {counted(result.tables, 'table')} ({result.before.text}) and maintained them "
+            f"the tour made {counted(result.before.tables, 'table')} ({result.before.text}) and maintained them "
             f"({result.after.text}); they are in {result.folder}"
         )
     flights = DemoResult.of(result)

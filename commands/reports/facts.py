@@ -157,6 +157,11 @@ class GradeCounts(Facts):
     unreadable: int = 0
 
     @property
+    def tables(self) -> int:
+        """The number of all tables."""
+        return self.bad + self.due + self.good + self.unreadable
+
+    @property
     def text(self) -> str:
         """The counts above zero."""
         return ", ".join(f"{count} {name}" for name, count in self.values().items() if count)
@@ -181,7 +186,6 @@ class WarehouseDemoResult(Facts):
     """What the tour of many tables did, and their grades before and after it."""
 
     folder: str
-    tables: int
     before: GradeCounts
     after: GradeCounts
     steps: Sequence[MaintenanceStep]

@@ -15,7 +15,7 @@ Make = Callable[[TableMaker], None]
 # Each commit leaves manifests of its own, as those of Flink's sink do.
 UNMERGED = {"commit.manifest-merge.enabled": "false"}
 VECTORS = {"format-version": "3"}
-_FEW_MINUTES = 0.01
+_LATELY = 0.06
 
 
 def tidy(files: int = 2, rows: int = 2000) -> Make:
@@ -23,7 +23,7 @@ def tidy(files: int = 2, rows: int = 2000) -> Make:
 
     def make(table: TableMaker) -> None:
         operations = [AppendFiles(added=[table.file(rows, 1)]) for _ in range(files)]
-        table.commit(*operations, since=3, until=_FEW_MINUTES)
+        table.commit(*operations, since=3, until=_LATELY)
 
     return make
 
@@ -35,7 +35,7 @@ def small_files(files: int, *, commits: int, days: int = 1, since: float = 4) ->
         written = [table.file(20, 1 + number % days) for number in range(files)]
         each = -(-files // commits)
         operations = [AppendFiles(added=written[at : at + each]) for at in range(0, files, each)]
-        table.commit(*operations, since=since, until=_FEW_MINUTES)
+        table.commit(*operations, since=since, until=_LATELY)
 
     return make
 
@@ -56,7 +56,7 @@ def streamed_upserts(commits: int, *, since: float) -> Make:
                     validates=False,
                 )
             )
-        table.commit(*operations, since=since, until=_FEW_MINUTES)
+        table.commit(*operations, since=since, until=_LATELY)
 
     return make
 
@@ -71,7 +71,7 @@ def many_equality_deletes(deletes: int) -> Make:
             for first in range(0, deletes, 10)
         ]
         operations = [RowDelta(added=[], deletes=group, validates=False) for group in groups]
-        table.commit(*operations, since=3, until=_FEW_MINUTES)
+        table.commit(*operations, since=3, until=_LATELY)
 
     return make
 
@@ -91,7 +91,7 @@ def many_position_deletes(deletes: int) -> Make:
             )
             for at in range(0, deletes, 10)
         ]
-        table.commit(*operations, since=3, until=_FEW_MINUTES)
+        table.commit(*operations, since=3, until=_LATELY)
 
     return make
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from lake.core.table.manifests.data_files import DataFile
     from lake.core.transaction.session import Session
 
-DAY_MS = 86_400_000
+_DAY_MS = 86_400_000
+_CUT_AT = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,16 +122,15 @@ class TableMaker:
 
     def file(self, rows: int, days: float = 0) -> DataFile:
         """Write rows with new keys, all with times on one day, to a file; it is not committed."""
-        keys = np.arange(self._keys, self._keys + rows)
-        self._keys += rows
-        return self.file_of(keys, days)
+        return self.file_of(range(self._keys, self._keys + rows), days)
 
-    def file_of(self, keys: Iterable[int], days: float = 0) -> DataFile:
+    def file_of(self, keys: range, days: float = 0) -> DataFile:
         """Write rows with the given keys to a file."""
+        self._keys = max(self._keys, keys.stop)
         with open_writer(
             self.table.storage, self._settings(), task=self._next_task(), attempt="0"
         ) as writer:
-            writer.write(self._rows(np.fromiter(keys, np.int64), days))
+            writer.write(self._rows(np.array(keys), days))
             (file,) = writer.close()
         return file
 
@@ -203,11 +203,10 @@ class TableMaker:
             os.utime(_local(self.file(20, days).path), (moment, moment))
 
     def cut_manifest_list(self) -> None:
-        """Cut the manifest list of the current snapshot in half, as a full disk does."""
+        """Cut the manifest list of the current snapshot after its first bytes, as a full disk does."""
         head = self.table.metadata.current_snapshot()
         assert head is not None  # noqa: S101 - the table has a commit
-        path = _local(head.manifest_list)
-        os.truncate(path, os.path.getsize(path) // 2)
+        os.truncate(_local(head.manifest_list), _CUT_AT)
 
     def _settings(self) -> WriteSettings:
         return WriteSettings.of(self.table, self._session.ids.uuid())
@@ -217,19 +216,19 @@ class TableMaker:
         return self._tasks
 
     def _ms(self, days: float) -> int:
-        return self._now_ms - round(days * DAY_MS)
+        return self._now_ms - round(days * _DAY_MS)
 
     def _rows(self, keys: np.ndarray, days: float) -> pa.RecordBatch:
         rows = len(keys)
         words = np.array(self._spec.words)
         # From midnight in UTC of that day on, so that they have one day.
-        day = self._ms(days) // DAY_MS * DAY_MS
+        day = self._ms(days) // _DAY_MS * _DAY_MS
         values = (
             keys,
             self._values.integers(1, 10_000, rows),
             words[self._values.integers(0, len(words), rows)],
             self._values.integers(100, 100_000, rows) / 100,
-            (day + np.sort(self._values.integers(0, DAY_MS, rows))) * 1000,
+            (day + np.sort(self._values.integers(0, _DAY_MS, rows))) * 1000,
         )
         columns = [
             pa.array(each).cast(kind) for each, kind in zip(values, _ARROW_TYPES, strict=True)

@@ -45,32 +45,32 @@ def _spec(
 
 TABLES: Sequence[TableSpec] = (
     _spec(
-        "prod.orders", _ORDERS, neglect.streamed_upserts(220, since=12), properties=neglect.UNMERGED
+        "prod.orders", _ORDERS, neglect.streamed_upserts(200, since=12), properties=neglect.UNMERGED
     ),
     _spec("prod.order_items", _ORDERS, neglect.small_files(300, commits=3)),
     _spec(
         "prod.customers",
         _ORDERS,
-        neglect.streamed_upserts(205, since=4),
+        neglect.streamed_upserts(60, since=4),
         properties=neglect.UNMERGED,
     ),
-    _spec("prod.payments", _ORDERS, neglect.many_position_deletes(250)),
-    _spec("prod.refunds", _ORDERS, neglect.many_equality_deletes(220)),
+    _spec("prod.payments", _ORDERS, neglect.many_position_deletes(300)),
+    _spec("prod.refunds", _ORDERS, neglect.many_equality_deletes(240)),
     _spec("prod.shipments", _ORDERS, neglect.new_partitioning(240, "day(placed_at)")),
     _spec(
         "prod.inventory", _PRODUCTS, neglect.vectors_on_small_files(230), properties=neglect.VECTORS
     ),
-    _spec("prod.products", _PRODUCTS, neglect.nightly_replacement(40)),
-    _spec("prod.prices", _PRODUCTS, neglect.nightly_replacement(60)),
+    _spec("prod.products", _PRODUCTS, neglect.nightly_replacement(30)),
+    _spec("prod.prices", _PRODUCTS, neglect.nightly_replacement(45)),
     _spec(
         "prod.page_views",
         _EVENTS,
-        neglect.small_files(90, commits=90, days=5),
+        neglect.small_files(100, commits=100, days=5),
         by_day=True,
         properties=neglect.UNMERGED,
     ),
-    _spec("prod.invoices", _ORDERS, neglect.tidy(3)),
-    _spec("prod.returns", _ORDERS, neglect.tidy()),
+    _spec("prod.invoices", _ORDERS, neglect.tidy(4)),
+    _spec("prod.erp_export", _ORDERS, neglect.unreadable),
     _spec("prod.suppliers", _PRODUCTS, neglect.tidy(1, rows=300)),
     _spec(
         "staging.clickstream",
@@ -79,18 +79,18 @@ TABLES: Sequence[TableSpec] = (
         by_day=True,
     ),
     _spec("staging.web_logs", _EVENTS, neglect.small_files(240, commits=60, since=25)),
-    _spec("staging.crm_contacts", _ORDERS, neglect.nightly_replacement(30)),
+    _spec("staging.crm_contacts", _ORDERS, neglect.nightly_replacement(20)),
     _spec("staging.imports", _PRODUCTS, neglect.with_orphans(neglect.tidy(), 40)),
-    _spec("staging.erp_export", _ORDERS, neglect.unreadable),
+    _spec("staging.returns", _ORDERS, neglect.tidy()),
     _spec("staging.api_audit", _EVENTS, neglect.tidy(4)),
     _spec("staging.retries", _EVENTS, neglect.empty),
     _spec(
         "analytics.sessions",
         _EVENTS,
-        neglect.streamed_upserts(200, since=9),
+        neglect.streamed_upserts(190, since=9),
         properties=neglect.UNMERGED,
     ),
-    _spec("analytics.daily_revenue", _ORDERS, neglect.nightly_replacement(45)),
+    _spec("analytics.daily_revenue", _ORDERS, neglect.nightly_replacement(25)),
     _spec("analytics.cohorts", _EVENTS, neglect.tidy(1)),
     _spec("analytics.funnels", _EVENTS, neglect.tidy()),
     _spec(
@@ -104,7 +104,7 @@ TABLES: Sequence[TableSpec] = (
     _spec(
         "sensors.alerts",
         _READINGS,
-        neglect.small_files(100, commits=100, since=4),
+        neglect.small_files(90, commits=90, since=4),
         properties=neglect.UNMERGED,
     ),
     _spec("sensors.devices", _READINGS, neglect.tidy(1)),
@@ -112,7 +112,7 @@ TABLES: Sequence[TableSpec] = (
 )
 
 
-def make_tables(session: Session, specs: Sequence[TableSpec] = TABLES) -> None:
+def make_tables(session: Session, specs: Sequence[TableSpec]) -> None:
     """Make tables, one after the other, in the catalog of a session; a stop takes effect after a table.
 
     Raises:
