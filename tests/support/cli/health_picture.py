@@ -8,6 +8,7 @@ The picture refers to nothing outside it. Its description is the session as plai
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 import tempfile
@@ -36,12 +37,10 @@ _ESTIMATE = re.compile(r"(?<= )\d\.\d{1,2}(?= )|(?<=at byte )\d+")
 
 
 class HealthSession(Terminal):
-    """Makes the tables in a folder, and shows their health."""
+    """Shows the health of the tables in a folder's warehouse."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, processes=True)
-        with_names = [spec for spec in TABLES if spec.name.startswith(f"{_NAMESPACE}.")]
-        make_tables(open_session(Settings(warehouse=str(folder / FOLDER))), with_names)
 
     def printed(self) -> str:
         """Return the command and what a terminal shows, with its styles."""
@@ -82,4 +81,6 @@ def is_described(picture: str) -> bool:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="lake-session-") as made:
+        wanted = [spec for spec in TABLES if spec.name.startswith(f"{_NAMESPACE}.")]
+        make_tables(open_session(Settings(warehouse=os.path.join(made, FOLDER))), wanted)
         Path(sys.argv[1]).write_text(drawn(HealthSession(Path(made)).printed()))
