@@ -45,7 +45,7 @@ def _spec(
 
 TABLES: Sequence[TableSpec] = (
     _spec(
-        "prod.orders", _ORDERS, neglect.streamed_upserts(200, since=12), properties=neglect.UNMERGED
+        "prod.orders", _ORDERS, neglect.streamed_upserts(190, since=12), properties=neglect.UNMERGED
     ),
     _spec("prod.order_items", _ORDERS, neglect.small_files(300, commits=3)),
     _spec(
@@ -87,7 +87,7 @@ TABLES: Sequence[TableSpec] = (
     _spec(
         "analytics.sessions",
         _EVENTS,
-        neglect.streamed_upserts(190, since=9),
+        neglect.streamed_upserts(60, since=9),
         properties=neglect.UNMERGED,
     ),
     _spec("analytics.daily_revenue", _ORDERS, neglect.nightly_replacement(25)),

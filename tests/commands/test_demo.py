@@ -88,17 +88,22 @@ def test_it_compacts_on_spark(
     assert document["result"]["steps"][3]["command"].startswith("lake --engine spark compact")
 
 
+@pytest.mark.parametrize("foreign", ["mine.txt", "nyc/own_table/mine.txt"])
 def test_it_takes_an_earlier_demo_away_but_nothing_else(
-    lake: CommandLine, few_days: int, tmp_path: Path
+    lake: CommandLine, few_days: int, tmp_path: Path, foreign: str
 ) -> None:
     lake.engine = "inline"
     lake.ok("demo")
-    (tmp_path / "lake-demo/mine.txt").write_text("precious")
+    mine = tmp_path / "lake-demo" / foreign
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("precious")
     before = sorted((tmp_path / "lake-demo").rglob("*"))
 
     refused = lake("--json", "demo")
     kept = sorted((tmp_path / "lake-demo").rglob("*"))
-    (tmp_path / "lake-demo/mine.txt").unlink()
+    mine.unlink()
+    if mine.parent.name == "own_table":
+        mine.parent.rmdir()
     again = lake("--json", "demo")
 
     assert (refused.exit_code, refused.json()["status"]) == (3, "refused")
