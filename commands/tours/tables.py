@@ -45,7 +45,7 @@ def _spec(
 
 TABLES: Sequence[TableSpec] = (
     _spec(
-        "prod.orders", _ORDERS, neglect.streamed_upserts(190, since=12), properties=neglect.UNMERGED
+        "prod.orders", _ORDERS, neglect.streamed_upserts(200, since=12), properties=neglect.UNMERGED
     ),
     _spec("prod.order_items", _ORDERS, neglect.small_files(300, commits=3)),
     _spec(
