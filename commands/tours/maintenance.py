@@ -6,7 +6,7 @@ Each step calls the functions that its command calls.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -64,6 +64,7 @@ def run_maintenance_demo(session: Session, folder: Path) -> Outcome:
             steps=tour.steps,
         ),
         details=tour.details,
+        notes=tour.notes,
     )
 
 
@@ -130,6 +131,7 @@ class _Tour:
         self._session = session
         self.steps: list[MaintenanceStep] = []
         self.details: list[Detail] = []
+        self.notes: Sequence[str] = ()
 
     def grade(self) -> GradeCounts:
         """Grade the tables."""
@@ -141,6 +143,7 @@ class _Tour:
                 **{name: grades[name] for name in ("bad", "due", "good", "unreadable")}
             )
             said.append(counts.text)
+        self.notes = outcome.notes
         self.details += [
             item._replace(title=self.steps[-1].title) for item in outcome.details if item.rows
         ]

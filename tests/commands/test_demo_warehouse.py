@@ -344,14 +344,15 @@ def test_a_demo_replaces_what_a_killed_one_left(
     assert not (half / "00001.parquet").exists()
 
 
-def test_a_step_says_how_many_tables_failed(
+def test_a_step_says_how_many_tables_failed_and_the_end_says_why(
     lake: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damaged = [spec for spec in TABLES if spec.name == DAMAGED]
     monkeypatch.setattr(maintenance, "TABLES", damaged)
 
-    document = lake.ok("demo", "--lake")
+    document, printed = lake.ok("demo", "--lake"), lake("demo", "--lake")
 
+    assert f"{DAMAGED}: file://" in printed.stderr
     said = {step["command"]: step["did"] for step in document["result"]["steps"]}
     assert said["lake health"] == "1 unreadable"
     assert said["lake compact '*'"] == "0 of 1 tables changed, 1 failed"
