@@ -214,8 +214,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "demo": (
         "lake demo",
-        "lake demo --quiet",
-        "lake --warehouse lake-demo snapshots nyc.flights",
+        "lake demo --lake",
+        "lake --warehouse lake-demo-warehouse health",
     ),
 }
 

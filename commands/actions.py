@@ -77,10 +77,8 @@ def run_action(context: typer.Context, call: Call) -> Outcome:
     """
     state, command = context.obj, context.obj.command
     state.begin_action(call.action, call.table)
-    options = {name: (value, f"{name} of {call.action}") for name, value in call.options.items()}
-    verb = verb_of(call.action)
     try:
-        outcome = verb(context, call.table, **arguments_of(verb, options))
+        outcome = call_verb(context, call)
         state.table_ended(call.table, outcome)
     except LakeError as error:
         state.table_ended(call.table, error)
@@ -88,6 +86,17 @@ def run_action(context: typer.Context, call: Call) -> Outcome:
     finally:
         state.begin_action(command, None)
     return outcome
+
+
+def call_verb(context: typer.Context, call: Call) -> Outcome:
+    """Run a verb on a table.
+
+    Raises:
+        LakeError: it fails.
+    """
+    verb = verb_of(call.action)
+    options = {name: (value, f"{name} of {call.action}") for name, value in call.options.items()}
+    return verb(context, call.table, **arguments_of(verb, options))
 
 
 def pending_checkpoints(context: typer.Context, table: Table) -> int:

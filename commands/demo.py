@@ -1,22 +1,34 @@
-"""`lake demo`: a tour of the commands on real data."""
+"""`lake demo`: tours of the commands, on real data and on tables that need maintenance."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from lake.commands.context import session_of
+from lake.commands.groups import Flag
 from lake.core.base.interrupts import Interrupts
 from lake.core.base.outcome import Outcome
 
 
-def demo(context: typer.Context) -> Outcome:
+def demo(
+    context: typer.Context,
+    *,
+    lake: Annotated[
+        bool, Flag("Maintain 30 tables in ./lake-demo-warehouse instead, without Java.")
+    ] = False,
+) -> Outcome:
     """Try the commands on real flights in ./lake-demo."""
-    from lake.commands.reports.demo_tour import FOLDER, run_demo
+    from lake.commands.actions import call_verb
+    from lake.commands.tours import flights, maintenance
 
-    folder = Path(FOLDER).absolute()
+    folder = Path(maintenance.FOLDER if lake else flights.FOLDER).absolute()
     session = session_of(context, warehouse=str(folder), catalog=None, catalog_type="sql")
-    # The tour makes several commits; a stop signal must be able to end it after any of them.
+    # A tour makes several commits; a stop signal must be able to end it after any of them.
     session.interrupts = Interrupts()
-    return run_demo(session, folder)
+    if lake:
+        return maintenance.run_maintenance_demo(session, folder, partial(call_verb, context))
+    return flights.run_demo(session, folder)

@@ -158,6 +158,7 @@ complete -c lake -n '__fish_seen_subcommand_from replay' -l branch -x -a '(__lak
 complete -c lake -n '__fish_seen_subcommand_from replay' -l on-commit -r -F -d 'Run a program after the commit, with the JSON document on its standard input'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l dry-run -d 'Show the plan; change nothing'
 complete -c lake -n '__fish_seen_subcommand_from replay' -l help -s h -d 'Show this message and exit'
+complete -c lake -n '__fish_seen_subcommand_from demo' -l lake -d 'Maintain 30 tables in ./lake-demo-warehouse instead, without Java'
 complete -c lake -n '__fish_seen_subcommand_from demo' -l help -s h -d 'Show this message and exit'
 complete -c lake -n '__fish_seen_subcommand_from scan' -a '(__lake_names tables)'
 complete -c lake -n '__fish_seen_subcommand_from scan' -l where -x -a '(__lake_names columns)' -d 'Row filter, e.g. "id > 5 and name = \'x\'"'

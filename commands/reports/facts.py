@@ -145,3 +145,48 @@ class DemoResult(Facts):
     commits: int = 0
     folder: str = ""
     steps: Sequence[Step] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradeCounts(Facts):
+    """How many tables have each grade, and how many could not be read."""
+
+    bad: int = 0
+    due: int = 0
+    good: int = 0
+    unreadable: int = 0
+
+    @property
+    def tables(self) -> int:
+        """The number of all tables."""
+        return self.bad + self.due + self.good + self.unreadable
+
+    @property
+    def text(self) -> str:
+        """The counts above zero."""
+        return ", ".join(f"{count} {name}" for name, count in self.values().items() if count)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceStep(Facts):
+    """One command for all tables of a warehouse: what it did, and the seconds that it took."""
+
+    command: str
+    did: str
+    seconds: float
+
+    @property
+    def title(self) -> str:
+        """The command line and what it did."""
+        return f"$ {self.command}: {self.did} in {format_duration(self.seconds)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarehouseDemoResult(Facts):
+    """What the tour of many tables did, and their grades before and after it."""
+
+    folder: str
+    before: GradeCounts
+    after: GradeCounts
+    page: str
+    steps: Sequence[MaintenanceStep]

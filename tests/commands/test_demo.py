@@ -14,7 +14,7 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_catalog
 
 from lake.cli.app import VERBS
-from lake.commands.reports import demo_tour
+from lake.commands.tours import flights
 from lake.core.base.settings import Settings
 from lake.core.engine.inline import InlineEngine
 from lake.core.table.catalogs.catalog import Table
@@ -28,13 +28,13 @@ DAYS = 24
 @pytest.fixture
 def few_days(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let the demo load some days only; return their rows."""
-    days = demo_tour.read_days()[:DAYS]
-    monkeypatch.setattr(demo_tour, "read_days", lambda: days)
+    days = flights.read_days()[:DAYS]
+    monkeypatch.setattr(flights, "read_days", lambda: days)
     return sum(day.num_rows for day in days)
 
 
 def test_the_data_is_a_year_of_flights_a_day_at_a_time() -> None:
-    days = demo_tour.read_days()
+    days = flights.read_days()
 
     assert (len(days), sum(day.num_rows for day in days)) == (365, 336_776)
     assert all(len(set(day["day"].to_pylist())) == 1 for day in days)
@@ -88,17 +88,22 @@ def test_it_compacts_on_spark(
     assert document["result"]["steps"][3]["command"].startswith("lake --engine spark compact")
 
 
+@pytest.mark.parametrize("foreign", ["mine.txt", "nyc/own_table/mine.txt"])
 def test_it_takes_an_earlier_demo_away_but_nothing_else(
-    lake: CommandLine, few_days: int, tmp_path: Path
+    lake: CommandLine, few_days: int, tmp_path: Path, foreign: str
 ) -> None:
     lake.engine = "inline"
     lake.ok("demo")
-    (tmp_path / "lake-demo/mine.txt").write_text("precious")
+    mine = tmp_path / "lake-demo" / foreign
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("precious")
     before = sorted((tmp_path / "lake-demo").rglob("*"))
 
     refused = lake("--json", "demo")
     kept = sorted((tmp_path / "lake-demo").rglob("*"))
-    (tmp_path / "lake-demo/mine.txt").unlink()
+    mine.unlink()
+    if mine.parent.name == "own_table":
+        mine.parent.rmdir()
     again = lake("--json", "demo")
 
     assert (refused.exit_code, refused.json()["status"]) == (3, "refused")

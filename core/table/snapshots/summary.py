@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,8 @@ _OF_PARTITIONS = (
 )
 
 
-def engine_marks() -> dict[str, str]:
+@cache
+def engine_marks() -> Mapping[str, str]:
     """Return the summary keys that identify the software that wrote a snapshot.
 
     Lake writes the manifests and the summary, PyIceberg sends the commit: ``iceberg-version`` names both.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -20,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.commands.reports.facts import DemoResult, Size, Step
-from lake.core.base.errors import NotFoundError, RefusedError
+from lake.commands.tours.folder import clear_folder
+from lake.core.base.errors import NotFoundError
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.progress import Meter, Silent, shown
 from lake.core.base.units import format_size
@@ -50,8 +50,7 @@ FOLDER = "lake-demo"
 _WEEK = 7
 # Identifies a flight of 2013.
 _KEY = ("time_hour", "carrier", "flight")
-# The files that a demo creates in its folder; the next demo may delete them.
-_OWN = {"catalog.db", "catalog.db-journal", "nyc", "week.csv"}
+_OWN = frozenset({"nyc/flights", "week.csv"})
 
 
 def run_demo(session: Session, folder: Path) -> Outcome:
@@ -62,7 +61,7 @@ def run_demo(session: Session, folder: Path) -> Outcome:
         RefusedError: the folder contains files that a demo does not create.
     """
     days = read_days()
-    _clear(folder)
+    clear_folder(folder, _OWN)
     tour = _Tour(session, folder)
     snapshots = tour.ingest(days)
     tour.scan(snapshots)
@@ -243,21 +242,6 @@ def _load_day(session: Session, day: pa.Table, path: str, *, creating: bool) -> 
     outcome = ingest.execute(session, plan)
     os.unlink(path)
     return list(outcome.snapshot_ids)
-
-
-def _clear(folder: Path) -> None:
-    """Delete the files of an earlier demo, and nothing else."""
-    if not folder.exists():
-        return
-    other = sorted(set(os.listdir(folder)) - _OWN)
-    if folder.is_symlink() or other:
-        raise RefusedError(
-            f"{folder} contains files that lake did not create: {', '.join(other[:5])}"
-            if other
-            else f"{folder} is a symbolic link",
-            hint="run the demo in another folder",
-        )
-    shutil.rmtree(folder)
 
 
 def _shown(step: Step) -> Detail:
