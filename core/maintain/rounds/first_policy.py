@@ -81,5 +81,5 @@ def _text(plan: RoundFacts, names: Sequence[str]) -> str:
 
 
 def _text_of_toml(text: str) -> str:
-    """Return a text in TOML, whose escapes are those of JSON but for pairs of surrogates and DEL."""
+    """Return a text in TOML, whose escapes are those of JSON, except for pairs of surrogates and DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
