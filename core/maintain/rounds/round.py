@@ -155,7 +155,8 @@ class Round:
         finally:
             self._session.until = None
             self._session.progress.step = None
-            self._session.warnings[:] = [*self._general, *self._records.problems]
+            kept = dict.fromkeys([*self._general, *self._records.problems])
+            self._session.warnings[:] = kept
 
     def _outcome(self) -> Outcome:
         return Outcome(status=self._status(), result=self.result)
