@@ -90,7 +90,7 @@ def maintain(
     from lake.core.maintain.rounds.first_policy import write_first_policy
     from lake.core.maintain.rounds.plan_file import write_plan
     from lake.core.maintain.rounds.repeated import maintain_repeatedly
-    from lake.core.maintain.rounds.report import dry_run_outcome, with_details
+    from lake.core.maintain.rounds.report import preview_outcome, with_details
     from lake.core.maintain.rounds.round import maintain as maintain_tables
     from lake.core.maintain.rounds.status import StatusFile
     from lake.core.maintain.rounds.tables import preview
@@ -109,7 +109,8 @@ def maintain(
             )
         if run.init is not None:
             write_first_policy(run.init, found.facts, found.names, session.ids)
-        return dry_run_outcome(found.facts, verbose=verbose)
+        is_written = run.plan is not None or run.init is not None
+        return preview_outcome(found.facts, verbose=verbose, is_written=is_written)
     announce_warnings(context, session)
 
     run_verb = partial(run_action, context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lake.cli.sentences.line import Line
 from lake.cli.sentences.words import counted, listed
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.rounds.facts import RoundFacts, RoundResult
@@ -12,7 +13,8 @@ from lake.core.maintain.rounds.facts import RoundFacts, RoundResult
 def sentence(outcome: Outcome) -> str:
     """Return how many actions were done, and what is left."""
     if isinstance(outcome.plan, RoundFacts):
-        return _planned(outcome.plan)
+        is_dry = outcome.status is Status.DRY_RUN
+        return f"{'dry run: ' if is_dry else ''}{_planned(outcome.plan)}"
     result = RoundResult.of(outcome.result)
     done = [item for item in result.actions if item.status in {Status.DONE, Status.PARTIAL}]
     tables = len({item.table for item in done})
@@ -27,6 +29,25 @@ def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
     return () if RoundFacts.of(outcome.plan).due else None
 
 
+def next_step(outcome: Outcome, line: Line) -> str | None:
+    """Return the line that uses a file that was written, or that goes on with what is left."""
+    if file := _value(line.rest, "--plan"):
+        return line.of("apply", file)
+    if file := _value(line.rest, "--init"):
+        return line.of("maintain", "--policy", file, "--dry-run")
+    return line.again("maintain") if outcome.status is Status.PARTIAL and line.rest else None
+
+
+def _value(arguments: Sequence[str], flag: str) -> str | None:
+    """Return the value of an option; None if it was not given."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument == flag:
+            return following
+        if argument.startswith(f"{flag}="):
+            return argument.partition("=")[2]
+    return None
+
+
 def _planned(plan: RoundFacts) -> str:
     tables = len({item.table for item in plan.due})
     parts = (
@@ -35,4 +56,4 @@ def _planned(plan: RoundFacts) -> str:
         else ["nothing is due"]
     )
     parts += [f"{counted(len(plan.failed), 'table')} could not be read"] if plan.failed else []
-    return f"dry run: {listed(plan.tables, 'table')}: {'; '.join(parts)}; nothing was changed"
+    return f"{listed(plan.tables, 'table')}: {'; '.join(parts)}; nothing was changed"

@@ -17,17 +17,20 @@ _SHOWN = 50
 _DUE = ("table", "action", "before", "after", "bytes", "reason")
 
 
-def dry_run_outcome(plan: RoundFacts, *, verbose: bool) -> Outcome:
-    """Return the outcome of a dry run.
+def preview_outcome(plan: RoundFacts, *, verbose: bool, is_written: bool) -> Outcome:
+    """Return the outcome of a dry run, or of a run that wrote its plan or a policy to a file.
 
     Args:
         plan: what is due.
         verbose: also list each action that is left alone.
+        is_written: whether a file was written.
     """
     due, more = first_rows([_due(item) for item in plan.due], _SHOWN, "actions", every=verbose)
     details = [Detail("what is due", _DUE, due, first=("table", "action", "reason"))]
     details += _left_alone(plan.left_alone, verbose=verbose)
-    status = Status.PARTIAL if plan.failed else Status.DRY_RUN
+    status = Status.DONE if is_written else Status.DRY_RUN
+    if plan.failed:
+        status = Status.PARTIAL
     notes = [*more, *_failures(plan.failed), *_pending(plan.pending)]
     return Outcome(status=status, plan=plan, details=details, notes=notes)
 
