@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from lake.cli.sentences.line import Line
 from lake.cli.sentences.words import counted, listed
@@ -40,7 +41,7 @@ def next_step(outcome: Outcome, line: Line) -> str | None:
 
 def _value(arguments: Sequence[str], flag: str) -> str | None:
     """Return the value of an option; None if it was not given."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in pairwise([*arguments, ""]):
         if argument == flag:
             return following
         if argument.startswith(f"{flag}="):

@@ -55,6 +55,7 @@ def test_a_plan_is_applied_as_it_was_written_and_then_nothing_is_left(
         (row["table"], row["action"], "done") for row in plan["actions"]
     ]
     assert rows_of(lake) == rows
+    assert f"apply {path}\n" in lake("maintain", "--plan", path, "--only", "stats").stderr
     assert planned(lake, path)["actions"] == []
     assert lake.ok("apply", path)["status"] == "nothing-to-do"
 
