@@ -398,6 +398,16 @@ def test_a_table_that_another_run_works_on_is_left_alone(lake: CommandLine, held
     assert [row["table"] for row in result["actions"]] == ["db.snapshots", "db.snapshots"]
 
 
+def test_what_another_run_did_meanwhile_is_not_due_any_more(lake: CommandLine) -> None:
+    fault = after(lambda: lake.ok("deletes", "db.deletes", "--rewrite"))
+
+    code, result = run(lake.with_faults(fault), *MEND, "db.small", "db.deletes")
+
+    assert (code, actions(result)) == (0, [("db.small", "compact")])
+    assert len(result["actions"]) == 1
+    assert reasons(result["left_alone"])["db.deletes", "deletes"] == "nothing to do"
+
+
 def test_a_conflict_is_a_failure_and_the_other_actions_go_on(
     lake: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

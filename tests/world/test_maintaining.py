@@ -20,7 +20,7 @@ _POLICY = """
 ["*"]
 expire.when = "snapshots > 10"
 compact.when = "small_files > 9"
-compact.max-group-files = 8
+compact.max-group-files = 9
 deletes.when = "delete_files > 5"
 manifests.when = "manifests > 15"
 """

@@ -155,8 +155,7 @@ class Round:
         finally:
             self._session.until = None
             self._session.progress.step = None
-            kept = dict.fromkeys([*self._general, *self._records.problems])
-            self._session.warnings[:] = kept
+            self._session.warnings[:] = dict.fromkeys([*self._general, *self._records.problems])
 
     def _outcome(self) -> Outcome:
         return Outcome(status=self._status(), result=self.result)
@@ -173,6 +172,9 @@ class Round:
         """Do what is due for a table; each decision uses the table as it is then."""
         is_changed = False
         now: Candidate | None = seen
+        # It may have been seen hours ago, and another run may have done the work.
+        if self._tables.due([seen]) and not self._tables.is_current(seen):
+            now = self._seen(seen.table)
         for number, action in enumerate(_SEQUENCE):
             if now is None:
                 return

@@ -184,6 +184,15 @@ class Tables:
             self._remembered[table.identifier] = known
         return known.seen
 
+    def is_current(self, seen: Candidate) -> bool:
+        """Whether a table is as it was seen; False also if it cannot be read."""
+        known = self._remembered.get(seen.table)
+        try:
+            table = load_listed(self._session.catalog, seen.table)
+        except LakeError:
+            return False
+        return bool(known and table and known.metadata_location == table.metadata_location)
+
     def seen(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
         """Look at a table.
 
