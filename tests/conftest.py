@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from support import seconds, tiers
 from support.cli.command_line import CommandLine
 from support.cli.lasting_engine import end_shared_spark
 from support.peers import flink_peer, java_peer
-from support.tables import flink_fixtures
+from support.tables import flink_fixtures, sql_engines
 
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.transaction.garbage import other_histories
@@ -65,6 +66,14 @@ def _no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _commits_of_others_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands in this process not wait long for commits that no test makes at the same time."""
     monkeypatch.setattr(other_histories, "_WAITS", (0.2, 0.8))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _sql_statements_are_compiled_once() -> Iterator[None]:
+    """Let the SQLite catalogs that tests open share what does not depend on the database."""
+    with pytest.MonkeyPatch.context() as patched:
+        sql_engines.share_statements(patched)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -170,6 +179,10 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         # One file runs in this process, so that --pdb and -s work.
         distributed = tiers.is_whole_run(config) and not config.option.usepdb
         config.option.numprocesses = 2 if distributed else 0
+    if tiers.is_whole_run(config):
+        # Containers often set this. Each of the hundreds of processes would compile lake and its tests again.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
