@@ -23,7 +23,12 @@ from lake.core.engine.spark.engine import SparkEngine
 from lake.core.transaction.garbage import other_histories
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("lake", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "lake",
+    deadline=None,
+    max_examples=tiers.examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("lake")
 
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
