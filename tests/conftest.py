@@ -18,6 +18,7 @@ from support.cli.command_line import CommandLine
 from support.cli.lasting_engine import end_shared_spark
 from support.peers import flink_peer, java_peer
 from support.tables import flink_fixtures, sql_engines
+from support.tables.built_once import BuiltOnce
 
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.transaction.garbage import other_histories
@@ -94,6 +95,12 @@ def _shared_spark_ends() -> Iterator[None]:
         patched.setattr(SparkEngine, "__init__", started)
         yield
     end_shared_spark()
+
+
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> BuiltOnce:
+    """Folders that the tests of a file share: each is built once and put back for each test."""
+    return BuiltOnce(tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture
