@@ -100,7 +100,7 @@ def _shared_spark_ends() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def built_once(tmp_path_factory: pytest.TempPathFactory) -> BuiltOnce:
     """Folders that the tests of a file share: each is built once and put back for each test."""
-    return BuiltOnce(tmp_path_factory.mktemp("built"))
+    return BuiltOnce(tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("kept"))
 
 
 @pytest.fixture
