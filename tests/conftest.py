@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
@@ -208,6 +209,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     tiers.mark(items)
     yield
     seconds.longest_first(items, seconds.recorded())
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections pass by the collected tests, which live until the process ends."""
+    gc.freeze()
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
