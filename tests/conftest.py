@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,13 +18,19 @@ from support import seconds, tiers
 from support.cli.command_line import CommandLine
 from support.cli.lasting_engine import end_shared_spark
 from support.peers import flink_peer, java_peer
-from support.tables import flink_fixtures
+from support.tables import flink_fixtures, sql_engines
+from support.tables.built_once import BuiltOnce
 
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.transaction.garbage import other_histories
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("lake", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "lake",
+    deadline=None,
+    max_examples=tiers.examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("lake")
 
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
@@ -77,6 +85,14 @@ def _commits_of_others_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _sql_statements_are_compiled_once() -> Iterator[None]:
+    """Let the SQLite catalogs that tests open share what does not depend on the database."""
+    with pytest.MonkeyPatch.context() as patched:
+        sql_engines.share_statements(patched)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _shared_spark_ends() -> Iterator[None]:
     """Let the Spark that commands share end before another one starts, and with the last test."""
     start = SparkEngine.__init__
@@ -89,6 +105,12 @@ def _shared_spark_ends() -> Iterator[None]:
         patched.setattr(SparkEngine, "__init__", started)
         yield
     end_shared_spark()
+
+
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> BuiltOnce:
+    """Folders that the tests of a file share: each is built once and put back for each test."""
+    return BuiltOnce(tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("kept"))
 
 
 @pytest.fixture
@@ -179,6 +201,10 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         # One file runs in this process, so that --pdb and -s work.
         distributed = tiers.is_whole_run(config) and not config.option.usepdb
         config.option.numprocesses = 2 if distributed else 0
+    if tiers.is_whole_run(config):
+        # Containers often set this. Each of the hundreds of processes would compile lake and its tests again.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -192,6 +218,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     tiers.mark(items)
     yield
     seconds.longest_first(items, seconds.recorded())
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections pass by the collected tests, which live until the process ends."""
+    gc.freeze()
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

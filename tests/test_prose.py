@@ -6,9 +6,7 @@ Judged are phrases that a reader has to decode. Each has the words to write inst
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +46,11 @@ PHRASES = {
     r"\bbe it\b": "'either ... or ...'",
 }
 _ANY = re.compile("|".join(PHRASES), re.IGNORECASE)
+# A string, which may contain the character of a comment, or a comment.
+_TOKENS = re.compile(
+    r"""(?s:\"{3}(?:\\.|.)*?\"{3}|'{3}(?:\\.|.)*?'{3})"""
+    r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(?P<comment>\#[^\n]*)""",
+)
 _DESCRIBED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 PATTERNS = {re.compile(phrase, re.IGNORECASE): instead for phrase, instead in PHRASES.items()}
 
@@ -108,14 +111,18 @@ def _literal(part: ast.expr) -> str:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
+    """Return blocks of comments; a line of code, or an empty one, ends a block."""
     first, lines = 0, [""]
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type != tokenize.COMMENT:
+    line, at = 1, 0
+    for token in _TOKENS.finditer(source):
+        if token["comment"] is None:
             continue
-        if token.start[0] != first + len(lines):
+        line += source.count("\n", at, token.start())
+        at = token.start()
+        if line != first + len(lines):
             yield first, "\n".join(lines)
-            first, lines = token.start[0], []
-        lines.append(token.string.lstrip("#").strip())
+            first, lines = line, []
+        lines.append(token["comment"].lstrip("#").strip())
     yield first, "\n".join(lines)
 
 

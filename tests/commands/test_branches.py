@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_line import CommandLine
+from support.tables.built_once import BuiltOnce
 from support.tables.iceberg_tables import (
     after,
     files_below,
@@ -118,8 +119,11 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Diverged:
 
 
 @pytest.fixture
-def diverged(tmp_path: Path) -> Diverged:
-    return Diverged(tmp_path / "warehouse", tmp_path).make()
+def diverged(built_once: BuiltOnce) -> Diverged:
+    folder = built_once.folder(
+        "diverged", lambda folder: Diverged(folder / "warehouse", folder).make()
+    )
+    return Diverged(folder / "warehouse", folder)
 
 
 Change = Callable[[Diverged, str], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.tables import flink_fixtures, pyiceberg_tables
 from support.tables.flink_fixtures import FlinkFixture
+from support.tiers import chosen
 
 from lake.core.io.storage.storage import Storage
 from lake.core.maintain.checking import surroundings
@@ -69,12 +71,19 @@ def _unharmed(lake: CommandLine) -> None:
     assert [item for item in found["findings"] if item["severity"] != "note"] == []
 
 
+_TRANSFORMS = [name for name in pyiceberg_tables.SPECS if name != "unpartitioned"]
+_UPGRADED = ("1", "2 to 3")
+
+
 @pytest.mark.parametrize(
     ("version", "transform"),
     [
         *((version, "unpartitioned") for version in pyiceberg_tables.VERSIONS),
-        *(("1", transform) for transform in pyiceberg_tables.SPECS),
-        *(("2 to 3", transform) for transform in pyiceberg_tables.SPECS),
+        *chosen(
+            # A night tries all of them (tests/soak/nights.py).
+            list(zip(cycle(_UPGRADED), _TRANSFORMS)),
+            list(product(_UPGRADED, _TRANSFORMS)),
+        ),
     ],
 )
 def test_tables_that_pyiceberg_wrote_have_no_findings(
@@ -87,13 +96,19 @@ def test_tables_that_pyiceberg_wrote_have_no_findings(
     assert lake.ok("check", "db.t", "--deep")["result"]["findings"] == []
 
 
-@pytest.mark.parametrize("deletes", ["position", "equality", "copy-on-write"])
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("version", "deletes"),
+    [
+        (1, "copy-on-write"),
+        *chosen(
+            [(2, "equality"), (2, "position"), (3, "position")],
+            list(product((2, 3), ("position", "equality", "copy-on-write"))),
+        ),
+    ],
+)
 def test_the_life_of_a_table_leaves_no_findings(
     lake: CommandLine, tmp_path: Path, version: int, deletes: str
 ) -> None:
-    if version == 1:
-        deletes = "copy-on-write"
     rows = tmp_path / "rows.csv"
     upsert = ("--upsert", "--key", "id,part", "--deletes", deletes)
     rows.write_text("id,part,n\n1,a,1\n2,b,2\n3,a,3\n")

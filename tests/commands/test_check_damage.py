@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables import damage as by_hand
+from support.tables.built_once import BuiltOnce
 from support.tables.damage import (
     Damage,
     Plain,
@@ -651,10 +652,16 @@ def _codes(lake: CommandLine, level: str) -> tuple[dict[str, str], Any, int]:
     return codes, document, found.exit_code
 
 
+def _table(built_once: BuiltOnce, name: str) -> CommandLine:
+    """Return a warehouse with one of the `TABLES`."""
+    folder = built_once.folder(name, lambda folder: TABLES[name](CommandLine(folder / "warehouse")))
+    return CommandLine(folder / "warehouse")
+
+
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_named_by_its_code(lake: CommandLine, name: str) -> None:
+def test_damage_is_named_by_its_code(built_once: BuiltOnce, name: str) -> None:
     kind, level = DAMAGES[name]
-    TABLES[kind.table](lake)
+    lake = _table(built_once, kind.table)
     kind.damage(lake)
 
     codes, document, exit_code = _codes(lake, level)
@@ -669,15 +676,14 @@ def test_damage_is_named_by_its_code(lake: CommandLine, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_without_damage_have_no_findings(lake: CommandLine, name: str) -> None:
-    TABLES[name](lake)
-    assert _codes(lake, "deep")[0] == {}
+def test_tables_without_damage_have_no_findings(built_once: BuiltOnce, name: str) -> None:
+    assert _codes(_table(built_once, name), "deep")[0] == {}
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_damage_of_files_is_not_looked_for_in_metadata(lake: CommandLine, name: str) -> None:
+def test_damage_of_files_is_not_looked_for_in_metadata(built_once: BuiltOnce, name: str) -> None:
     kind = FILES[name]
-    TABLES[kind.table](lake)
+    lake = _table(built_once, kind.table)
     kind.damage(lake)
     assert kind.code not in _codes(lake, "metadata")[0]
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
+from support.tables.built_once import BuiltOnce
 from support.tables.delete_files import commit_deletes, equality_file, position_file
 from support.tables.iceberg_tables import open_session
 from support.tiers import examples
@@ -345,8 +346,15 @@ def test_no_commit_of_a_conversion_changes_a_row(
         assert by_pyiceberg(lake) == before
 
 
-def with_position_deletes(lake: CommandLine, kind: str) -> None:
-    """Delete rows of three data files by delete files of each and of all of them."""
+def position_deletes(built_once: BuiltOnce, kind: str) -> CommandLine:
+    """Return a table of which rows of three data files are deleted by delete files of each and of all of them."""
+    folder = built_once.folder(
+        kind, lambda folder: _delete_positions(CommandLine(folder / "warehouse"), kind)
+    )
+    return CommandLine(folder / "warehouse")
+
+
+def _delete_positions(lake: CommandLine, kind: str) -> None:
     scope = "file" if kind == "vector" else kind
     create(lake, "--property", f"write.delete.granularity={scope}")
     for start in (0, 10, 20):
@@ -363,8 +371,8 @@ def with_position_deletes(lake: CommandLine, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "partition", "vector"])
-def test_later_runs_continue_a_rewrite(lake: CommandLine, kind: str) -> None:
-    with_position_deletes(lake, kind)
+def test_later_runs_continue_a_rewrite(built_once: BuiltOnce, kind: str) -> None:
+    lake = position_deletes(built_once, kind)
     before = by_pyiceberg(lake)
     runs = []
     while not runs or is_unfinished(runs[-1]):
@@ -379,8 +387,8 @@ def test_later_runs_continue_a_rewrite(lake: CommandLine, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "partition", "vector"])
-def test_partial_progress_commits_a_rewrite_in_parts(lake: CommandLine, kind: str) -> None:
-    with_position_deletes(lake, kind)
+def test_partial_progress_commits_a_rewrite_in_parts(built_once: BuiltOnce, kind: str) -> None:
+    lake = position_deletes(built_once, kind)
     before = by_pyiceberg(lake)
     done = limited(lake, "--rewrite", "--partial-progress", "--max-commits", 3)
     assert done["status"] == "done"

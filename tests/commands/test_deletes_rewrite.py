@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
+from support.tables.built_once import BuiltOnce
 from support.tables.delete_files import commit_deletes, position_file
 from support.tables.iceberg_tables import open_session
 from support.tiers import examples
@@ -220,7 +221,7 @@ def test_no_row_changes(moves: list[Any], scope: str, partitioned: bool, upgrade
         count = 4
         for move, *values in [*moves, ("upgrade",) * upgraded or ("rewrite",), ("rewrite",)]:
             if move == "append":
-                load(lake, "".join(f"{count + n},{values[0]}\n" for n in range(4)))
+                load(lake, "".join(f"{count + n},{values[0]}\n" for n in range(1, 5)))
                 count += 4
             elif move == "delete":
                 delete_some(lake, values[0], named=values[1])
@@ -267,15 +268,19 @@ def delete_some(lake: CommandLine, chosen: list[tuple[int, int]], *, named: bool
 @pytest.mark.parametrize("version", ["2", "3"])
 @pytest.mark.parametrize("other", ["append", "upsert", "equality", "compaction", "rewrite"])
 def test_a_concurrent_writer_loses_nothing(
-    lake: CommandLine, other: str, version: str, monkeypatch: pytest.MonkeyPatch
+    built_once: BuiltOnce, other: str, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create(lake, *granularity("partition"))
-    load(lake, "1,a\n2,a\n3,a\n")
-    load(lake, "4,a\n5,a\n6,a\n")
-    for path, _ in data_files(lake):
-        delete(lake, [(path, 0)])
-        delete(lake, [(path, 1)])
-    lake.ok("alter", "db.t", "--format-version", version) if version == "3" else None
+    def build(folder: Path) -> None:
+        lake = CommandLine(folder / "warehouse")
+        create(lake, *granularity("partition"))
+        load(lake, "1,a\n2,a\n3,a\n")
+        load(lake, "4,a\n5,a\n6,a\n")
+        for path, _ in data_files(lake):
+            delete(lake, [(path, 0)])
+            delete(lake, [(path, 1)])
+        lake.ok("alter", "db.t", "--format-version", version) if version == "3" else None
+
+    lake = CommandLine(built_once.folder(f"version {version}", build) / "warehouse")
     left = [row[0] for row in rows(lake)]
     real = conversion._commit
     calls: list[int] = []

@@ -18,6 +18,7 @@ from pyiceberg.types import LongType, NestedField, TimestampType
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import ids_in, pyiceberg_catalog
 from support.tables.partitioned_tables import add, backdate
+from support.tiers import examples
 
 NOW = dt.datetime.now(dt.UTC).replace(tzinfo=None)
 TODAY = NOW.date()
@@ -58,7 +59,7 @@ def test_partitions_whose_whole_range_is_old_go_and_the_others_stay(lake: Comman
     assert expire(lake, *wanted)["status"] == "nothing-to-do"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_no_row_that_is_young_enough_ever_goes(
     data: Any, tmp_path_factory: pytest.TempPathFactory

@@ -29,6 +29,7 @@ from support.faults.killed_runs import (
     killed,
     temporary_manifests,
 )
+from support.tables.built_once import BuiltOnce
 from support.tables.change_logs import Model, shown, write_log
 from support.tables.iceberg_tables import (
     after,
@@ -78,13 +79,16 @@ def source(tmp_path: Path, mode: tuple[str, ...], suffix: str = ".parquet") -> P
     return path
 
 
-@pytest.fixture
-def table(lake: CommandLine) -> CommandLine:
-    """An unpartitioned table with two rows."""
-    made = make_table(lake.warehouse, schema=SCHEMA)
+def _build(folder: Path) -> None:
+    made = make_table(folder / "warehouse", schema=SCHEMA)
     rows = [{"id": 1, "part": "x", "value": 0}, {"id": 9, "part": "x", "value": 90}]
     made.append(pa.Table.from_pylist(rows, made.schema().as_arrow()))
-    return lake
+
+
+@pytest.fixture
+def table(built_once: BuiltOnce) -> CommandLine:
+    """An unpartitioned table with two rows."""
+    return CommandLine(built_once.folder("table", _build) / "warehouse")
 
 
 def heads(lake: CommandLine) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cli.command_line import CommandLine
+from support.tables.built_once import BuiltOnce
 from support.tables.iceberg_tables import (
     after,
     inject,
@@ -28,9 +29,11 @@ from lake.core.table.manifests.clusters import by_partition, even_pieces
 class Spread:
     """A partitioned table of several loads, each with its own manifest."""
 
-    def __init__(self, folder: Path, version: int = 2) -> None:
+    def __init__(self, folder: Path) -> None:
         self.warehouse, self.folder = folder / "warehouse", folder
         self.lake = CommandLine(self.warehouse, engine="inline")
+
+    def create(self, version: int) -> None:
         for number in range(4):
             new = ("--create", "--partition-by", "day", "--property", f"format-version={version}")
             self.load(number, *new)
@@ -65,14 +68,19 @@ class Spread:
         return list(table.current_snapshot().manifests(table.io))
 
 
+def in_version(built_once: BuiltOnce, version: int) -> Spread:
+    name = f"version {version}"
+    return Spread(built_once.folder(name, lambda folder: Spread(folder).create(version)))
+
+
 @pytest.fixture
-def spread(tmp_path: Path) -> Spread:
-    return Spread(tmp_path)
+def spread(built_once: BuiltOnce) -> Spread:
+    return in_version(built_once, 2)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_the_same_entries_are_in_fewer_manifests(tmp_path: Path, version: int) -> None:
-    spread = Spread(tmp_path, version)
+def test_the_same_entries_are_in_fewer_manifests(built_once: BuiltOnce, version: int) -> None:
+    spread = in_version(built_once, version)
     before, rows = spread.entries(), spread.lake.ok("scan", "db.t")["result"]["preview"]
 
     planned = spread.lake.ok("manifests", "db.t", "--dry-run")

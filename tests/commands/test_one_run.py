@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
+from support.tables.built_once import BuiltOnce
 from support.tables.iceberg_tables import (
     FixedClock,
     files_below,
@@ -33,13 +34,22 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture
-def table(lake: CommandLine) -> Path:
-    """A table of three files in three snapshots; its lock's path."""
-    made = make_table(lake.warehouse)
+def _build(folder: Path) -> None:
+    made = make_table(folder / "warehouse")
     for number in range(3):
         made.append(pa.table({"id": pa.array([number], pa.int64()), "name": [f"n{number}"]}))
-    return lake.warehouse / "db" / "t" / "metadata" / "lake.lock"
+
+
+@pytest.fixture
+def warehouse(built_once: BuiltOnce) -> Path:
+    """The folder of a catalog with the table db.t: three files in three snapshots."""
+    return built_once.folder("table", _build) / "warehouse"
+
+
+@pytest.fixture
+def table(warehouse: Path) -> Path:
+    """The path of the table's lock."""
+    return warehouse / "db" / "t" / "metadata" / "lake.lock"
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from support.cli.command_line import CommandLine, Result
+from support.tables.built_once import BuiltOnce
 from support.tables.delete_files import (
     commit_deletes,
     commit_equality_delete,
@@ -40,13 +41,14 @@ _ERRORS = [(TimedOutError, 10), (NotAuthorisedError, 9), (StorageError, 7)]
 class Damaged:
     """A table with the partitions x and y, and three rows in each of them, one a load."""
 
-    def __init__(self, folder: Path, version: int = 2, *, partitioned: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         self.warehouse, self.folder = folder / "warehouse", folder
         self.lake = CommandLine(self.warehouse, engine="inline")
-        create = ("--create", "--property", f"format-version={version}")
-        by = ("--partition-by", "p") if partitioned else ()
+
+    def create(self, version: int, *options: str) -> None:
+        create = ("--create", "--property", f"format-version={version}", *options)
         for number in range(3):
-            self.load((number, "x"), (10 + number, "y"), more=() if number else (*create, *by))
+            self.load((number, "x"), (10 + number, "y"), more=() if number else create)
 
     def load(self, *rows: tuple[int, str], more: tuple[str, ...] = ()) -> dict[str, Any]:
         file = self.folder / "rows.csv"
@@ -118,9 +120,16 @@ class Damaged:
             append.append_data_file(file)
 
 
+def in_version(built_once: BuiltOnce, version: int) -> Damaged:
+    folder = built_once.folder(
+        f"version {version}", lambda folder: Damaged(folder).create(version, "--partition-by", "p")
+    )
+    return Damaged(folder)
+
+
 @pytest.fixture
-def damaged(tmp_path: Path) -> Damaged:
-    return Damaged(tmp_path)
+def damaged(built_once: BuiltOnce) -> Damaged:
+    return in_version(built_once, 2)
 
 
 def _state(damaged: Damaged) -> tuple[Path, set[str]]:
@@ -132,9 +141,9 @@ def _state(damaged: Damaged) -> tuple[Path, set[str]]:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_the_rows_of_missing_files_are_shown_first_and_then_dropped(
-    tmp_path: Path, version: int
+    built_once: BuiltOnce, version: int
 ) -> None:
-    damaged = Damaged(tmp_path, version)
+    damaged = in_version(built_once, version)
     damaged.lake.ok("tag", "db.t", "old")
     damaged.load((20, "x"))
     files = damaged.files()
@@ -183,9 +192,9 @@ def test_nothing_is_changed_without_consent(damaged: Damaged, agreed: tuple[str,
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_deletes_that_applied_to_missing_files_only_go_with_them(
-    tmp_path: Path, version: int
+    built_once: BuiltOnce, version: int
 ) -> None:
-    damaged = Damaged(tmp_path, version)
+    damaged = in_version(built_once, version)
     damaged.load((3, "x"), (4, "x"), (13, "y"), (14, "y"))
     files = damaged.files()
     damaged.upsert((3, "x"), (13, "y"))
@@ -218,9 +227,9 @@ def _lose_equality_deletes(damaged: Damaged) -> None:
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("lose", [_lose_position_deletes, _lose_equality_deletes])
 def test_a_missing_delete_file_is_not_dropped_if_deleted_rows_would_come_back(
-    tmp_path: Path, version: int, lose: Callable[[Damaged], None]
+    built_once: BuiltOnce, version: int, lose: Callable[[Damaged], None]
 ) -> None:
-    damaged = Damaged(tmp_path, version)
+    damaged = in_version(built_once, version)
     lose(damaged)
     damaged.files()[11].unlink()
     before = _state(damaged)
@@ -445,8 +454,8 @@ def _total(key: str, value: str) -> Callable[[Plain], None]:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_totals_are_counted_from_the_manifests(tmp_path: Path, version: int) -> None:
-    damaged = Damaged(tmp_path, version)
+def test_totals_are_counted_from_the_manifests(built_once: BuiltOnce, version: int) -> None:
+    damaged = in_version(built_once, version)
     if version > 1:
         damaged.upsert((1, "x"), deletes="position")
         if version == 2:
@@ -489,8 +498,10 @@ def test_totals_are_not_counted_from_a_list_that_may_be_cut(damaged: Damaged) ->
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_delete_files_that_apply_to_nothing_are_removed(tmp_path: Path, version: int) -> None:
-    damaged = Damaged(tmp_path, version)
+def test_delete_files_that_apply_to_nothing_are_removed(
+    built_once: BuiltOnce, version: int
+) -> None:
+    damaged = in_version(built_once, version)
     damaged.upsert((1, "x"), deletes="equality")
     damaged.lake.ok(*("compact", "db.t", "--rewrite-all", "--no-starting-sequence-number"))
     damaged.load((5, "y"), (15, "y"))
@@ -512,9 +523,9 @@ def test_delete_files_that_apply_to_nothing_are_removed(tmp_path: Path, version:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_one_of_two_entries_of_a_file_is_dropped_and_the_file_stays(
-    tmp_path: Path, version: int
+    built_once: BuiltOnce, version: int
 ) -> None:
-    damaged = Damaged(tmp_path, version)
+    damaged = in_version(built_once, version)
     path = damaged.files()[1]
     damaged.append_again(path)
     damaged.append_again(damaged.files()[12])
@@ -553,8 +564,8 @@ def test_no_manifest_marks_a_file_as_deleted_whose_second_entry_was_dropped(
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_deletes_apply_to_the_entry_that_stays(tmp_path: Path, version: int) -> None:
-    damaged = Damaged(tmp_path, version)
+def test_deletes_apply_to_the_entry_that_stays(built_once: BuiltOnce, version: int) -> None:
+    damaged = in_version(built_once, version)
     damaged.load((3, "x"), (4, "x"))
     path = damaged.files()[3]
     damaged.append_again(path)
@@ -575,7 +586,8 @@ def test_deletes_apply_to_the_entry_that_stays(tmp_path: Path, version: int) -> 
 
 @pytest.mark.parametrize("kind", ["equality", "position"])
 def test_entries_to_which_different_deletes_apply_are_refused(tmp_path: Path, kind: str) -> None:
-    damaged = Damaged(tmp_path, partitioned=False)
+    damaged = Damaged(tmp_path)
+    damaged.create(2)
     path = damaged.files()[1]
     if kind == "equality":
         commit_equality_delete(damaged.warehouse, [1])

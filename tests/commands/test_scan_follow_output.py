@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
-from support.tables.iceberg_tables import make_table
+from support.tables.built_once import BuiltOnce
+from support.tables.iceberg_tables import make_table, pyiceberg_table
 
 from lake.core.base.clock import SystemClock, SystemIds
 from lake.core.base.errors import CorruptFileError, StorageError, TimedOutError
@@ -35,12 +36,21 @@ from lake.core.read.continuous.handover.work import WorkHeader, WorkItem
 from lake.core.read.continuous.position import Position
 
 
-@pytest.fixture
-def table(warehouse: Path) -> Any:
-    made = make_table(warehouse)
+def _build(folder: Path) -> None:
+    made = make_table(folder / "warehouse")
     for number in range(3):
         append(made, number)
-    return made
+
+
+@pytest.fixture
+def warehouse(built_once: BuiltOnce) -> Path:
+    """The folder of a catalog with the table db.t: three files in three snapshots."""
+    return built_once.folder("table", _build) / "warehouse"
+
+
+@pytest.fixture
+def table(warehouse: Path) -> Any:
+    return pyiceberg_table(warehouse)
 
 
 def append(table: Any, number: int) -> None:

@@ -12,7 +12,7 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 Edit = Callable[["MarkedCode"], str]
 _MARKER = re.compile(r"# check: ([a-z0-9-]+(?:, [a-z0-9-]+)*)")
@@ -33,16 +33,15 @@ class MarkedCode:
     @cached_property
     def node(self) -> ast.AST:
         """The largest statement, or else the largest part of one, that is the first one to begin on the line."""
-        spans = {node: self._span(node) for node in self._parents if hasattr(node, "lineno")}
-        found = [node for node in spans if node.lineno == self.line]
+        found = [node for node in self._parents if getattr(node, "lineno", None) == self.line]
         if not found:
             raise ValueError(f"nothing begins on line {self.line}")
+        spans = {node: self._span(node) for node in found}
         return min(found, key=lambda node: (spans[node][0], -spans[node][1]))
 
-    @cached_property
+    @property
     def _parents(self) -> dict[ast.AST, ast.AST]:
-        tree = ast.parse(self.text)
-        return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        return _parents_in(self.text)
 
     @cached_property
     def _lines(self) -> list[int]:
@@ -112,6 +111,13 @@ class MarkedCode:
         if isinstance(self.node, ast.expr):
             return self.with_code(self.node, value)
         raise ValueError(f"{type(self.node).__name__} has no condition, at line {self.line}")
+
+
+@cache
+def _parents_in(text: str) -> dict[ast.AST, ast.AST]:
+    """Return the parent of each node of a file, which may have several markers."""
+    tree = ast.parse(text)
+    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:

@@ -28,8 +28,10 @@ CPU_SECONDS, CPU_SECONDS_ALLOWED = "cpu_seconds", "cpu_seconds_allowed"
 # A test of the quick tier with more of them is named at the end of a run. It does not fail: even this time doubles
 # on a busy machine.
 _QUICK_CPU_SECONDS = 6.0
-# Long searches, and CI, try this many times the examples that a property test tries elsewhere.
-_MORE_EXAMPLES, _MORE_ON_CI = 5, 2
+# Long searches, and CI, try this many times the examples that a property test tries elsewhere, and CI no fewer than
+# the second of these numbers, elsewhere the first.
+_MORE_EXAMPLES, _MORE_ON_CI = 10, 4
+_FEWEST_EXAMPLES, _FEWEST_ON_CI = 5, 10
 
 _TESTS = Path(__file__).parents[1]
 _FOLDERS = {
@@ -43,7 +45,8 @@ _FOLDERS = {
 
 def examples(count: int) -> int:
     """Return how many examples a property test tries: ``count`` in long searches, less on CI and least elsewhere."""
-    return max(min(count, 10), count * _times_the_examples() // _MORE_EXAMPLES)
+    fewest = _FEWEST_ON_CI if ON_CI else _FEWEST_EXAMPLES
+    return max(min(count, fewest), count * _times_the_examples() // _MORE_EXAMPLES)
 
 
 def _times_the_examples() -> int:

@@ -86,12 +86,18 @@ def engine_marks() -> Mapping[str, str]:
 
     Lake writes the manifests and the summary, PyIceberg sends the commit: ``iceberg-version`` names both.
     """
-    own = version("lake-iceberg")
+    own = _version("lake-iceberg")
     return {
         "engine-name": "lake",
         "engine-version": own,
-        "iceberg-version": f"lake {own}, PyIceberg {version('pyiceberg')}",
+        "iceberg-version": f"lake {own}, PyIceberg {_version('pyiceberg')}",
     }
+
+
+@cache
+def _version(distribution: str) -> str:
+    """Return the version of an installed distribution; its metadata is parsed once per process."""
+    return version(distribution)
 
 
 def declared_totals(snapshot: Snapshot | None) -> dict[str, int | None]:

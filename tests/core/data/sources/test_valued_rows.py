@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
+from support.tiers import examples
 
 from lake.core.data.sources.acceptance import Acceptance, RejectedRows
 from lake.core.data.sources.batches import source_batches
@@ -93,7 +94,9 @@ def divided(source: Source) -> tuple[Counter[Any], list[tuple[Any, str, str]]]:
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.json", "array.json"])
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(rows=ROWS)
 def test_divided_rows_and_rejects_are_those_of_the_whole_file(
