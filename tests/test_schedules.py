@@ -339,7 +339,7 @@ class Scheduler:
         def plain(function: Any) -> Any:
             return function
 
-        yield module("airflow.exceptions", AirflowFailException=FailedForGoodError)
+        yield module("airflow.sdk.exceptions", AirflowFailException=FailedForGoodError)
         yield module("airflow.sdk", dag=lambda **_: plain, task=self.task)
         yield module(
             "dagster",

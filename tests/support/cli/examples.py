@@ -21,6 +21,6 @@ def complaint(words: Sequence[str]) -> str:
         raise NotFoundError(_REACHED)
 
     said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+    with contextlib.redirect_stderr(said):
         main(list(words), open_session=reached)
     return "" if _REACHED in said.getvalue() else said.getvalue() or "the command opened no catalog"
