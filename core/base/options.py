@@ -88,6 +88,7 @@ class Option(Enum):
     PRUNE_LIMIT = auto()
     LOCAL_MERGE = auto()
     LOCATION = auto()
+    LOG = auto()
     MASTER = auto()
     MAX_COMMITS = auto()
     MAX_EPOCHS = auto()

@@ -7,7 +7,8 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lake.core.base.errors import BadInputError, StorageError
+from lake.core.base.errors import BadInputError, InvalidRequestError, StorageError
+from lake.core.base.options import Option
 from lake.core.io.storage.flock import locked
 from lake.core.maintain.run_log.entries import Entry, UnreadableEntryError
 
@@ -20,11 +21,20 @@ _MODE, _FOLDER_MODE = 0o600, 0o700
 
 
 def default_path() -> str:
-    """Return the log in the state folder of the user, as the XDG Base Directory Specification names it."""
+    """Return the log in the state folder of the user, as the XDG Base Directory Specification names it.
+
+    Raises:
+        InvalidRequestError: neither the environment nor the system names a home folder.
+    """
     folder = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(folder):
         # The specification says that relative paths are ignored.
         folder = os.path.join(os.path.expanduser("~"), ".local", "state")
+        if not os.path.isabs(folder):
+            raise InvalidRequestError(
+                "the run log has no folder: the user has no home folder",
+                hint=f"set XDG_STATE_HOME, or name the file with {Option.LOG}",
+            )
     return os.path.join(folder, "lake", "runs.jsonl")
 
 
