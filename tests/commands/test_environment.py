@@ -173,3 +173,25 @@ def test_messages_that_cannot_be_written_do_not_change_how_a_command_ends(
     assert ended("scan") == 2
     assert CommandLine(tmp_path / "w").ok("scan", "db.t")["result"]["rows"] == 1
     os.close(left)
+
+
+def test_without_a_home_folder_the_run_log_needs_a_name(
+    lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    lake.load("id\n1\n", "--create")
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+
+    # A container's user that the system does not know.
+    with patch("pwd.getpwuid", side_effect=KeyError):
+        refused = lake("--json", "maintain")
+        done = lake("maintain", "--log", work / "runs.jsonl")
+
+    assert refused.exit_code == 2
+    assert refused.json()["error"]["hint"] == "set XDG_STATE_HOME, or name the file with --log"
+    assert done.exit_code == 0
+    # Not a folder named ~.
+    assert [path.name for path in work.iterdir()] == ["runs.jsonl"]

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from io import FileIO
 
-from lake.core.base.errors import BadInputError, StorageError
+from lake.core.base.errors import BadInputError, InvalidRequestError, StorageError
 from lake.core.base.options import Option
 from lake.core.io.storage.flock import locked
 from lake.core.maintain.run_log.entries import Entry, UnreadableEntryError
@@ -29,11 +29,20 @@ _ANOTHER_FILE = f"choose another file with {Option.LOG}"
 
 
 def default_path() -> str:
-    """Return the log in the state folder of the user, as the XDG Base Directory Specification names it."""
+    """Return the log in the state folder of the user, as the XDG Base Directory Specification names it.
+
+    Raises:
+        InvalidRequestError: neither the environment nor the system names a home folder.
+    """
     folder = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(folder):
         # The specification says that relative paths are ignored.
         folder = os.path.join(os.path.expanduser("~"), ".local", "state")
+        if not os.path.isabs(folder):
+            raise InvalidRequestError(
+                "the run log has no folder: the user has no home folder",
+                hint=f"set XDG_STATE_HOME, or name the file with {Option.LOG}",
+            )
     return os.path.join(folder, "lake", "runs.jsonl")
 
 
