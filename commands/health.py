@@ -8,6 +8,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.groups import Flag, require
+from lake.commands.options import PatternsArgument
 from lake.commands.outputs import OutputOptions, output_of
 from lake.commands.parsing import parse_choice
 from lake.core.base.choices import FAILING_GRADES, HealthSort
@@ -19,14 +20,7 @@ if TYPE_CHECKING:
 
 def health(
     context: typer.Context,
-    patterns: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PATTERN",
-            help="Names such as 'db.*', namespaces, or one table.",
-            show_default=False,
-        ),
-    ] = None,
+    patterns: PatternsArgument = None,
     *,
     sort: Annotated[HealthSort, Flag("Order of the tables.")] = HealthSort.NEED,
     fail_on: Annotated[

@@ -13,7 +13,7 @@ from lake.commands.actions import choices, pending_checkpoints, run_action
 from lake.commands.context import announce_warnings, report_commits, report_ends, session_of
 from lake.commands.defaults import policy_file, project_policy, working_folder
 from lake.commands.groups import Flag
-from lake.commands.options import DryRun, OnCommit, duration, size
+from lake.commands.options import DryRun, OnCommit, PatternsArgument, duration, size
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 
@@ -68,14 +68,7 @@ class MaintenanceRun:
 
 def maintain(
     context: typer.Context,
-    patterns: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PATTERN",
-            help="Names such as 'db.*', namespaces, or one table.",
-            show_default=False,
-        ),
-    ] = None,
+    patterns: PatternsArgument = None,
     *,
     what: WhatIsDone,
     repetition: Repetition,

@@ -45,6 +45,14 @@ def names(text: str, metavar: str) -> Flag:
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="namespace.table", show_default=False)
 ]
+PatternsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PATTERN",
+        help="Names such as 'db.*', namespaces, or one table.",
+        show_default=False,
+    ),
+]
 DryRun = Annotated[bool, Flag("Show the plan; change nothing.")]
 Wait = Annotated[int | None, duration("Wait this long for another run to end.")]
 IgnoreUnreadable = Annotated[
