@@ -49,6 +49,8 @@ def maintain_repeatedly(
             try:
                 ending = Round(session, run_verb, options, remembered, status).run()
             except (InvalidRequestError, RefusedError):
+                # It may be in the folder of a table.
+                status.remove()
                 raise
             except LakeError as error:
                 ending = error

@@ -8,16 +8,18 @@ It is JSON and replaced whole: ``at`` (the heartbeat), ``since``, ``host``, ``st
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from lake.core.base.errors import LakeError
+from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.base.outcome import Outcome
 from lake.core.base.process_identity import host_name
 from lake.core.base.units import iso_time
 from lake.core.io.storage.atomic_files import replace_text
+from lake.core.io.storage.errors import translate_errors
 from lake.core.maintain.rounds.facts import RoundResult
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from lake.core.base.errors import ReportedError
 
 _HEARTBEAT_SECONDS = 5.0
+# A longer file is not one of these.
+_LARGEST = 65_536
+_OWN_KEYS = frozenset({"at", "since", "state"})
 
 
 class StatusFile:
@@ -56,11 +61,14 @@ class StatusFile:
         """Write the file at once and then every few seconds, until the block ends.
 
         Raises:
+            InvalidRequestError: another file has this name.
             LakeError: it cannot be written at the beginning.
         """
         if self._path is None:
             yield
             return
+        with translate_errors(self._path):
+            _require_own(self._path)
         self._write()
         ended = threading.Event()
 
@@ -75,6 +83,14 @@ class StatusFile:
         finally:
             ended.set()
             thread.join()
+
+    def remove(self) -> None:
+        """Remove the file: it has a name that is refused."""
+        if self._path is None:
+            return
+        with self._lock, suppress(OSError):
+            os.unlink(self._path)
+            self._path = None
 
     def begin_round(self) -> None:
         """Note that a round begins."""
@@ -114,3 +130,21 @@ class StatusFile:
         with self._lock:
             text = json.dumps({"at": iso_time(self._clock.now_ms()), **self._facts})
             replace_text(self._path, f"{text}\n", ids=self._ids)
+
+
+def _require_own(path: str) -> None:
+    """Refuse to replace a file that is not a status file; one without contents may be replaced."""
+    if not os.path.lexists(path) or os.path.isdir(path):
+        return
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST)
+        if not data:
+            return
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and found.keys() >= _OWN_KEYS:
+            return
+    raise InvalidRequestError(f"{path} is not a status file", hint="name another file")
