@@ -41,6 +41,10 @@ class WhichFiles:
         float | None, Flag("Rewrite files with this share of deleted rows [0.3].", "R")
     ] = None
     rewrite_all: Annotated[bool, Flag("Rewrite every file.")] = False
+    old_specs: Annotated[bool, Flag("Rewrite the files of older partition specs only.")] = False
+    old_sort_orders: Annotated[
+        bool, Flag("Rewrite the files without the table's sort order only, and sort them.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

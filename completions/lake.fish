@@ -403,6 +403,8 @@ complete -c lake -n '__fish_seen_subcommand_from compact' -l min-input-files -r 
 complete -c lake -n '__fish_seen_subcommand_from compact' -l delete-file-threshold -r -F -d 'Rewrite files with at least N delete files'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l delete-ratio -r -F -d 'Rewrite files with this share of deleted rows [0.3]'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l rewrite-all -d 'Rewrite every file'
+complete -c lake -n '__fish_seen_subcommand_from compact' -l old-specs -d 'Rewrite the files of older partition specs only'
+complete -c lake -n '__fish_seen_subcommand_from compact' -l old-sort-orders -d 'Rewrite the files without the table\'s sort order only, and sort them'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l strategy -x -a 'binpack sort zorder' -d 'How rows are arranged in the new files'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l by -x -a '(__lake_names columns)' -d 'Sort order or Z-order columns'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l target-size -r -F -d 'Size of the new files [the table\'s, else 512MB]'

@@ -487,6 +487,80 @@ def test_files_of_older_specs_move_to_the_current_one(lake_on: CommandLine) -> N
         assert all(task.file.partition[0] == number for task in tasks)
 
 
+def test_old_specs_are_rewritten_exactly_and_once(lake: CommandLine, tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    for first in (0, 4):
+        source.write_text(
+            "id,part\n" + "".join(f"{row},{row % 4}\n" for row in range(first, first + 4))
+        )
+        lake.ok("ingest", "db.t", source, "--create")
+    lake.ok("alter", "db.t", "--partition-by", "part")
+    source.write_text("id,part\n8,0\n9,1\n")
+    lake.ok("ingest", "db.t", source)
+    new = {
+        file["file_path"]
+        for file in lake.table().inspect.files().to_pylist()[:]
+        if file["spec_id"] == 1
+    }
+
+    document = lake.ok("compact", "db.t", "--old-specs")
+
+    files = lake.table().inspect.files().to_pylist()
+    assert (document["result"]["rewritten_files"], document["result"]["added_files"]) == (2, 4)
+    assert document["plan"]["left_alone"]["current"]["files"] == 2
+    assert {file["spec_id"] for file in files} == {1}
+    assert new < {file["file_path"] for file in files}
+    assert sorted(ids_in(lake.warehouse)) == list(range(10))
+    assert lake.ok("compact", "db.t", "--old-specs")["status"] == "nothing-to-do"
+
+
+def test_files_without_the_sort_order_are_sorted_exactly_and_once(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id,part\n3,0\n1,1\n2,0\n")
+    lake.ok("ingest", "db.t", source, "--create")
+    lake.ok("alter", "db.t", "--sort-by", "id")
+    source.write_text("id,part\n7,0\n5,1\n")
+    lake.ok("ingest", "db.t", source)
+
+    own = lake.table().sort_order().order_id
+    before = lake.table().inspect.files()["sort_order_id"].to_pylist()
+    unsorted = sum(order_id != own for order_id in before)
+
+    document = lake.ok("compact", "db.t", "--old-sort-orders")
+
+    files = lake.table().inspect.files().to_pylist()
+    orders = {file["sort_order_id"] for file in files}
+    assert orders == {own}
+    assert document["plan"]["sorted_by"] == ["id asc nulls first"]
+    assert document["result"]["rewritten_files"] == unsorted
+    assert sorted(ids_in(lake.warehouse)) == [1, 2, 3, 5, 7]
+    for file in files:
+        ids = pq.read_table(file["file_path"].removeprefix("file://"))["id"].to_pylist()
+        assert ids == sorted(ids)
+    assert lake.ok("compact", "db.t", "--old-sort-orders")["status"] == "nothing-to-do"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--old-sort-orders", "--by", "id"), "sort without --by"),
+        (("--old-sort-orders", "--strategy", "zorder", "--by", "id"), "--strategy sort"),
+        (("--old-specs", "--rewrite-all"), "contradicts --old-specs"),
+        (("--old-sort-orders",), "has no sort order"),
+    ],
+)
+def test_old_files_are_chosen_by_options_that_agree(
+    lake: CommandLine, options: tuple[str, ...], problem: str
+) -> None:
+    lake.load("id\n1\n", "--create")
+
+    result = lake("compact", "db.t", *options)
+
+    assert (result.exit_code, problem in result.stderr) == (2, True), result
+
+
 def test_files_that_a_new_spec_would_turn_into_more_are_left_alone_with_the_reason(
     lake: CommandLine, tmp_path: Path
 ) -> None:

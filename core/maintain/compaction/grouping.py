@@ -32,6 +32,8 @@ _TOLERATED_EXCESS = 1.1
 # partitions for their rows than there are files.
 RIGHT_SIZE, ONLY_FILE, FEW_FILES, MORE_FILES = "right-size", "only-file", "few-files", "more-files"
 MORE_PARTITIONS = "more-partitions"
+# Files of the table's spec and sort order, if those are rewritten that are not.
+CURRENT = "current"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,9 @@ class FileGroup:
             "large-files": (sizes > options.max_size).any(),
             "deletes": _has_many_deletes(self.files, options).any(),
         }
+        if options.chooses_old:
+            kinds = {"old-specs": options.old_specs, "old-sort-orders": options.old_sort_orders}
+            return [name for name, is_chosen in kinds.items() if is_chosen]
         # Every file is rewritten, so its size is not the reason.
         if options.takes_every_file:
             return ["rewrite-all"]
@@ -167,6 +172,7 @@ def plan_groups(
     output_spec: PartitionSpec,
     least_bytes: int = 0,
     expected_partitions: Callable[[Integers], int] | None = None,
+    sort_order_id: int | None = None,
 ) -> Grouping:
     """Choose files and group them, the oldest first.
 
@@ -182,6 +188,7 @@ def plan_groups(
         least_bytes: the minimal size of a written file, see `least_file_bytes`.
         expected_partitions: returns the number of partitions of ``output_spec`` for the rows of some files, by
             their index among all files; None if it is 1.
+        sort_order_id: the id of the table's sort order.
     """
     if not by_spec:
         return Grouping([], 0, {})
@@ -190,13 +197,16 @@ def plan_groups(
     order = np.argsort(_column(files, "sequence_number"), kind="stable")
     sizes, has_many_deletes = _sizes(files)[order], _has_many_deletes(files, options)[order]
     alone: dict[str, list[Integers]] = {
-        reason: [] for reason in (RIGHT_SIZE, ONLY_FILE, FEW_FILES, MORE_FILES, MORE_PARTITIONS)
+        reason: []
+        for reason in (CURRENT, RIGHT_SIZE, ONLY_FILE, FEW_FILES, MORE_FILES, MORE_PARTITIONS)
     }
     more_files = 0
-    if not options.takes_every_file:
-        chosen = _wrong_size(sizes, options) | has_many_deletes
-        alone[RIGHT_SIZE].append(order[~chosen])
-        order, sizes, has_many_deletes = order[chosen], sizes[chosen], has_many_deletes[chosen]
+    reason, chosen = RIGHT_SIZE, _wrong_size(sizes, options) | has_many_deletes
+    if options.chooses_old:
+        reason, chosen = CURRENT, _is_old(files, options, output_spec, sort_order_id)[order]
+    chosen |= options.takes_every_file and not options.chooses_old
+    alone[reason].append(order[~chosen])
+    order, sizes, has_many_deletes = order[chosen], sizes[chosen], has_many_deletes[chosen]
     gains = _gains(files, options, output_spec, least_bytes)[order]
     groups: list[Integers] = []
     partitions_of = _counted(expected_partitions, order, _moves(files, output_spec)[order])
@@ -207,15 +217,15 @@ def plan_groups(
         for packed in pack(sizes[rows].tolist(), options.max_group_size, options.max_group_files):
             group = rows[packed]
             outputs = _output_files(sizes[group], options)
-            reason = None
+            why_not = None
             if not options.takes_every_file:
                 if not _worth_it(sizes[group], has_many_deletes[group], options):
-                    reason = ONLY_FILE if len(group) == 1 else FEW_FILES
+                    why_not = ONLY_FILE if len(group) == 1 else FEW_FILES
                 elif not gains[group].any():
-                    reason = _becomes_more(outputs, partitions_of(group), len(group))
-            if reason is not None:
-                alone[reason].append(order[group])
-                if reason == MORE_PARTITIONS:
+                    why_not = _becomes_more(outputs, partitions_of(group), len(group))
+            if why_not is not None:
+                alone[why_not].append(order[group])
+                if why_not == MORE_PARTITIONS:
                     more_files += outputs + partitions_of(group) - 1
                 continue
             taken = _that_fit(group[:remaining], sizes, bytes_left)
@@ -360,6 +370,22 @@ def _by_partition(partitions: Integers) -> Iterator[Integers]:
 
 def _wrong_size(sizes: Integers, options: CompactionOptions) -> npt.NDArray[np.bool_]:
     return (sizes < options.min_size) | (sizes > options.max_size)
+
+
+def _is_old(
+    files: pa.Table,
+    options: CompactionOptions,
+    output_spec: PartitionSpec,
+    sort_order_id: int | None,
+) -> npt.NDArray[np.bool_]:
+    """Return which files a change of the spec or of the sort order left behind."""
+    found = np.zeros(files.num_rows, np.bool_)
+    if options.old_specs:
+        found |= _moves(files, output_spec)
+    if options.old_sort_orders:
+        same = pc.fill_null(pc.equal(files["sort_order_id"], sort_order_id), fill_value=False)
+        found |= ~same.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _has_many_deletes(files: pa.Table, options: CompactionOptions) -> npt.NDArray[np.bool_]:

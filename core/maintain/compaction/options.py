@@ -41,6 +41,9 @@ class CompactionOptions:
         delete_file_threshold: a file with this many delete files is rewritten; 0 rewrites every file.
         delete_ratio: a file with this ratio of deleted rows is rewritten.
         rewrite_all: rewrite every file.
+        old_specs: rewrite the files of older partition specs, and no others.
+        old_sort_orders: rewrite the files without the table's sort order, and no others; with `old_specs` those of
+            older specs too.
         max_files: maximum number of files that are rewritten in total.
         max_bytes: maximum bytes of files that are rewritten in total.
         job_order: which groups come first, one of `JOB_ORDERS`.
@@ -73,6 +76,8 @@ class CompactionOptions:
     delete_file_threshold: int = 2**31 - 1
     delete_ratio: float = 0.3
     rewrite_all: bool = False
+    old_specs: bool = False
+    old_sort_orders: bool = False
     max_files: int | None = None
     max_bytes: int | None = None
     job_order: str = "none"
@@ -123,6 +128,15 @@ class CompactionOptions:
             )
         if self.strategy == BINPACK and self.by is not None:
             raise InvalidRequestError(f"{Option.BY} requires {Option.STRATEGY} sort or zorder")
+        if self.old_sort_orders and (self.strategy != SORT or self.by is not None):
+            raise InvalidRequestError(
+                f"{Option.OLD_SORT_ORDERS} sorts by the table's order: it takes {Option.STRATEGY} sort without "
+                f"{Option.BY}"
+            )
+        if self.chooses_old and self.rewrite_all:
+            raise InvalidRequestError(
+                f"{Option.REWRITE_ALL} contradicts {Option.OLD_SPECS} and {Option.OLD_SORT_ORDERS}"
+            )
         if self.strategy == ZORDER and self.by is None:
             raise InvalidRequestError(
                 f"{Option.STRATEGY} zorder requires columns",
@@ -152,9 +166,14 @@ class CompactionOptions:
         return self.max_files is not None or self.max_bytes is not None
 
     @property
+    def chooses_old(self) -> bool:
+        """Whether the files are chosen that a change of the spec or of the sort order left behind."""
+        return self.old_specs or self.old_sort_orders
+
+    @property
     def takes_every_file(self) -> bool:
-        """Whether every file and group is rewritten regardless of its size."""
-        return self.rewrite_all or self.delete_file_threshold == 0
+        """Whether every file and group that is chosen is rewritten regardless of its size."""
+        return self.rewrite_all or self.chooses_old or self.delete_file_threshold == 0
 
     @property
     def write_max_bytes(self) -> int:
@@ -226,7 +245,8 @@ def compaction_options(
         InvalidRequestError: an unknown name, a value of another type, or contradicting sizes.
     """
     values: dict[str, object] = {}
-    known = {**_SPARK, **_OWN.get(str(chosen.get("strategy") or BINPACK), {})}
+    implied = SORT if chosen.get("old_sort_orders") else BINPACK
+    known = {**_SPARK, **_OWN.get(str(chosen.get("strategy") or implied), {})}
     for name, text in spark.items():
         if name not in known:
             names = ", ".join(sorted(known))
@@ -239,6 +259,8 @@ def compaction_options(
         if field is not None:
             values[field] = value
     values.update({name: value for name, value in chosen.items() if value is not None})
+    if values.get("old_sort_orders"):
+        values.setdefault("strategy", SORT)
     if "target_size" not in values:
         values["target_size"] = DATA_FILE_BYTES.of(properties)
     target = values["target_size"]

@@ -64,6 +64,7 @@ _COLUMNS = (
     "record_count",
     "file_size_in_bytes",
     "first_row_id",
+    "sort_order_id",
 )
 
 
@@ -360,6 +361,7 @@ def choose_files(
         output_spec=spec,
         least_bytes=_least_file_bytes(table),
         expected_partitions=_expected_partitions(table, entries, spec),
+        sort_order_id=table.metadata.default_sort_order_id,
     )
 
 

@@ -15,6 +15,7 @@ from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import natural_number
 from lake.core.maintain.compaction.facts import CompactionFacts
 from lake.core.maintain.compaction.grouping import (
+    CURRENT,
     FEW_FILES,
     MORE_FILES,
     MORE_PARTITIONS,
@@ -47,6 +48,7 @@ _ADDED = {
 }
 # Why files are left alone, before their number.
 _ALONE = {
+    CURRENT: "of the current spec and order",
     RIGHT_SIZE: "of the right size",
     ONLY_FILE: "the only one to rewrite in its partition",
     FEW_FILES: "too few in their partition",
