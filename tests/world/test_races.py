@@ -39,3 +39,5 @@ def test_a_table_that_is_dropped_renamed_or_registered_meanwhile_is_not_changed(
         races.race(command, phase, others)
     for command in ("compact", "expire partitions"):
         races.race(command, "before commit", ("tag", "purge", "another table"))
+    # What another writer writes inside of a commit is not a file of this commit.
+    races.race("overwrite", "before commit", ("roll back", "drop"))
