@@ -30,5 +30,7 @@ def demo(
     # A tour makes several commits; a stop signal must be able to end it after any of them.
     session.interrupts = Interrupts()
     if lake:
-        return maintenance.run_maintenance_demo(session, folder, partial(call_verb, context))
+        return maintenance.run_maintenance_demo(
+            session, folder, partial(call_verb, context), context.obj.clean
+        )
     return flights.run_demo(session, folder)

@@ -6,7 +6,7 @@ Each step calls the functions that its command calls.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +32,9 @@ _PAGE, _LOG = "health.html", "runs.jsonl"
 _OWN = frozenset({_PAGE, _LOG, *(spec.name.replace(".", "/") for spec in TABLES)})
 
 
-def run_maintenance_demo(session: Session, folder: Path, run_verb: RunVerb) -> Outcome:
+def run_maintenance_demo(
+    session: Session, folder: Path, run_verb: RunVerb, clean: Callable[[str], str]
+) -> Outcome:
     """Make the tables in the folder's catalog, and maintain them.
 
     Raises:
@@ -49,7 +51,7 @@ def run_maintenance_demo(session: Session, folder: Path, run_verb: RunVerb) -> O
             choices=choices(),
             log=str(folder / _LOG),
             pending=lambda _table: 0,
-            clean=str,
+            clean=clean,
         ),
     )
     page = str(folder / _PAGE)

@@ -299,6 +299,7 @@ CHECKS = (
     # Staged runs.
     _check("claimed-run", removed, _STAGES, _STAGED_RUN),
     _check("run-still-staged", removed, _STAGES, _STAGED_RUN),
+    _check("run-not-written-again", never, _STAGED_RUN),
     _check("committed-files-of-discard", removed, _STAGES, _STAGED_RUN),
     _check("base-snapshot-retained", never, _STAGES),
     _check("run-held-by-snapshots", never, _STAGES),

@@ -231,7 +231,7 @@ def _commit(session: Session, plan: IngestPlan, run: StagedRun, operation_id: st
         requirements=same_spec(plan.table, run.deletes[0].spec_id) if run.deletes else (),
     )
     with (
-        claim_for_commit(session, plan.table, [run.marks.name]),
+        claim_for_commit(session, plan.table, [run.marks]),
         session.interrupts.last_commit(),
     ):
         operation = _operation(plan.table, run)

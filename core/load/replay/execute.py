@@ -43,7 +43,7 @@ from lake.core.transaction.staging.claims import (
     remove_leftovers,
 )
 from lake.core.transaction.staging.manifest_files import manifest_roots
-from lake.core.transaction.staging.staged_run import RunName, StagedRun, find_run, guard_of
+from lake.core.transaction.staging.staged_run import RunMarks, StagedRun, find_run, guard_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement
@@ -64,7 +64,7 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
     if not plan.jobs:
         return _outcome(plan, Status.NOTHING_TO_DO, ())
     operation_id = session.ids.uuid()
-    runs = {item.run for job in plan.jobs for item in job.checkpoints if item.run}
+    runs = [item.marks for job in plan.jobs for item in job.checkpoints if item.marks]
     try:
         with _claimed(session, plan, runs) as claimed, session.interrupts.last_commit():
             committed = commit_snapshots(
@@ -79,7 +79,7 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
             )
     except CommitConflictError:
         now = plan.table.refreshed()
-        if runs and all(guard_of(run).is_held(now, plan.branch) for run in runs):
+        if runs and all(run.guard.is_held(now, plan.branch) for run in runs):
             return _outcome(_after(plan, now, ()), Status.NOTHING_TO_DO, ())
         raise
     steps = [step for step in committed.steps if isinstance(step, ReplayStep)]
@@ -112,7 +112,9 @@ def _after(plan: ReplayPlan, table: Table, done: Sequence[FoundCheckpoint]) -> R
 
 
 @contextmanager
-def _claimed(session: Session, plan: ReplayPlan, runs: Collection[RunName]) -> Iterator[ReplayPlan]:
+def _claimed(
+    session: Session, plan: ReplayPlan, runs: Collection[RunMarks]
+) -> Iterator[ReplayPlan]:
     """Claim the staged runs of a plan; yield the plan without those of all staged runs that others have finished.
 
     Raises:

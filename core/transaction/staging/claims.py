@@ -5,8 +5,9 @@ a user's request, and by the process that wrote it if that fails. A snapshot mus
 file. There is no lock common to all storages, so each side writes its marker before it checks for the other's; in
 any order, at least one of them sees the conflict.
 
-- A commit writes a claim, checks for a discard marker and for the manifests, and commits. The process that
-  wrote the run has its claim in the manifests from the beginning, as their `lake.writer`.
+- A commit writes a claim, checks for a discard marker and that the manifests are those that it has read, and commits:
+  a run that was discarded may have been written again, with other files. The process that wrote the run has its claim
+  in the manifests from the beginning, as their `lake.writer`.
 - A discard writes its marker, checks for claims, loads the table, keeps every file that is referenced by a retained
   snapshot of any branch, deletes the other files, then the manifests, then its marker.
 
@@ -44,6 +45,7 @@ from lake.core.transaction.staging.staged_run import (
     RunMarks,
     RunName,
     StagedRun,
+    find_marks,
     find_run,
     job_and_checkpoint,
     manifest_locations,
@@ -81,31 +83,40 @@ class Discarded:
 
 
 @contextmanager
-def claim_for_commit(session: Session, table: Table, names: Collection[RunName]) -> Iterator[None]:
+def claim_for_commit(session: Session, table: Table, runs: Collection[RunMarks]) -> Iterator[None]:
     """Prevent staged runs from being discarded while the block commits them.
 
+    Args:
+        session: makes the claims.
+        table: the table.
+        runs: the marks of the runs as they were read.
+
     Raises:
-        CommitConflictError: one of them is being discarded, or no longer exists.
+        CommitConflictError: one of them is being discarded, no longer exists, or was written again.
+        CorruptFileError: the manifest of one is damaged.
     """
-    with _claimed(session, table, names):
-        for name in names:
-            _require_there(table, name)  # check: run-still-staged
+    with _claimed(session, table, [marks.name for marks in runs]):
+        for marks in runs:
+            _require_there(table, marks)  # check: run-still-staged
         yield
 
 
 @contextmanager
 def claim_available(
-    session: Session, table: Table, names: Collection[RunName]
+    session: Session, table: Table, runs: Collection[RunMarks]
 ) -> Iterator[frozenset[RunName]]:
-    """Prevent staged runs from being discarded while the block commits them; yield those that still exist."""
-    with _claimed(session, table, names):
-        markers = {name: _discard_marker(table, name) for name in names}
-        manifests = {name: manifest_locations(table, name)[0] for name in names}
-        found = table.storage.look_up([*markers.values(), *manifests.values()])
+    """Prevent staged runs from being discarded while the block commits them; yield those that are as they were read.
+
+    Raises:
+        CorruptFileError: the manifest of one is damaged.
+    """
+    with _claimed(session, table, [marks.name for marks in runs]):
+        markers = {marks.name: _discard_marker(table, marks.name) for marks in runs}
+        found = table.storage.look_up(list(markers.values()))
         yield frozenset(
-            name
-            for name in names
-            if found[manifests[name]] is not None and found[markers[name]] is None
+            marks.name
+            for marks in runs
+            if found[markers[marks.name]] is None and _is_same(find_marks(table, marks.name), marks)
         )
 
 
@@ -128,11 +139,23 @@ def _claimed(session: Session, table: Table, names: Collection[RunName]) -> Iter
                 session.warn(f"{location} could not be deleted: it delays a discard of the run")
 
 
-def _require_there(table: Table, name: RunName) -> None:
+def _require_there(table: Table, marks: RunMarks) -> None:
+    name = marks.name
     if table.storage.exists(_discard_marker(table, name)):
         raise CommitConflictError(f"{shown_run(name)} is being discarded", hint=_completing(name))
-    if not table.storage.exists(manifest_locations(table, name)[0]):
+    now = find_marks(table, name)
+    if now is None:
         raise CommitConflictError(f"{shown_run(name)} was committed or discarded meanwhile")
+    if not _is_same(now, marks):  # check: run-not-written-again
+        raise CommitConflictError(
+            f"{shown_run(name)} was discarded and written again meanwhile",
+            hint="run the command again: it will read the new files",
+        )
+
+
+def _is_same(now: RunMarks | None, marks: RunMarks) -> bool:
+    """Whether manifests are those of a run as it was read: the names of its files contain the operation id."""
+    return now is not None and now.operation_id == marks.operation_id
 
 
 def _completing(name: RunName) -> str:

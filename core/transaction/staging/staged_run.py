@@ -219,6 +219,20 @@ def _encoded(
     )
 
 
+def find_marks(table: Table, name: RunName) -> RunMarks | None:
+    """Return the marks in the first manifest of a run, without which it cannot be committed; None if it is missing.
+
+    Raises:
+        CorruptFileError: the manifest is damaged.
+    """
+    location = manifest_locations(table, name)[0]
+    try:
+        container = read_container(table.storage.read(location), name=location)
+    except NotFoundError:
+        return None
+    return RunMarks.of_header(_header(container), RunMarks.of(name).run_id)
+
+
 def find_run(table: Table, name: RunName) -> StagedRun | None:
     """Return the staged run with this name; None if there is none."""
     found: list[Container] = []

@@ -27,6 +27,7 @@ from lake.core.table.flink.commits import job_id_of
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
 from lake.core.table.snapshots.run_ids import OPERATION_ID
 from lake.core.transaction.staging.claims import (
+    claim_available,
     claim_for_commit,
     discard_run,
     find_staged_run,
@@ -159,7 +160,7 @@ def test_a_claim_holds_a_withdrawal_back_until_its_block_ends(session: Any) -> N
     table = session.table("db.t")
     publish_manifests(table, run_of(table))
 
-    with claim_for_commit(session, table, ["r"]):
+    with claim_for_commit(session, table, [MARKS]):
         with pytest.raises(RefusedError):
             discard_run(session, table, MARKS)
     gone = discard_run(session, table, MARKS)
@@ -170,7 +171,7 @@ def test_a_claim_holds_a_withdrawal_back_until_its_block_ends(session: Any) -> N
 def test_a_claim_whose_outcome_is_unknown_holds_it_back_for_ten_minutes(session: Any) -> None:
     table = session.table("db.t")
     publish_manifests(table, run_of(table))
-    with pytest.raises(CommitUnknownError), claim_for_commit(session, table, ["r"]):
+    with pytest.raises(CommitUnknownError), claim_for_commit(session, table, [MARKS]):
         raise CommitUnknownError("504")
 
     with pytest.raises(RefusedError):
@@ -212,17 +213,38 @@ def test_the_last_request_of_a_dead_writer_may_be_on_its_way_to_a_server(
 
 def test_a_run_that_is_withdrawn_or_being_withdrawn_is_not_committed(session: Any) -> None:
     table = session.table("db.t")
-    with pytest.raises(CommitConflictError), claim_for_commit(session, table, ["r"]):
+    with pytest.raises(CommitConflictError), claim_for_commit(session, table, [MARKS]):
         pytest.fail("there is nothing to commit")
     publish_manifests(table, run_of(table))
     table.storage.write(f"{table.metadata_folder}/lake-withdrawal-{job_id_of('r')}", b"")
 
-    with pytest.raises(CommitConflictError), claim_for_commit(session, table, ["r"]):
+    with pytest.raises(CommitConflictError), claim_for_commit(session, table, [MARKS]):
         pytest.fail("it is being withdrawn")
 
     found = find_staged_run(table, "r")
     assert found is not None
     assert found.problem is not None
+
+
+def test_a_run_that_was_discarded_and_written_again_is_not_the_one_that_was_read(
+    session: Any,
+) -> None:
+    table = session.table("db.t")
+    publish_manifests(table, run_of(table))
+    discard_run(session, table, MARKS)
+    again = replace(MARKS, operation_id="00000000-0000-4000-8000-000000000002")
+    publish_manifests(table, run_of(table, marks=again))
+
+    with pytest.raises(CommitConflictError, match="written again"):
+        with claim_for_commit(session, table, [MARKS]):
+            pytest.fail("its files are deleted")
+    with claim_available(session, table, [MARKS]) as there:
+        assert there == frozenset()
+
+    with claim_available(session, table, [again]) as there:
+        assert there == {"r"}
+    with claim_for_commit(session, table, [again]):
+        pass
 
 
 def test_what_a_snapshot_holds_is_spared(session: Any) -> None:
