@@ -64,7 +64,6 @@ _COLUMNS = (
     "record_count",
     "file_size_in_bytes",
     "first_row_id",
-    "sort_order_id",
 )
 
 
@@ -259,7 +258,11 @@ def plan_compaction(
         condition = bind_filter(parse_filter(options.where), table.schema)
     moves = len(table.metadata.specs()) > 1 and not spec.is_unpartitioned()
     needs_bounds = not shown or condition is not None or moves
-    columns = (*_COLUMNS, *FILTER_COLUMNS) if needs_bounds else _COLUMNS
+    columns = (
+        *_COLUMNS,
+        *(FILTER_COLUMNS if needs_bounds else ()),
+        *(("sort_order_id",) if options.old_sort_orders else ()),
+    )
     found = None if head is None else live_files(table, head, condition, columns=columns)
     busy = None if options.changed_before_ms is None else 0
     if found is not None and options.changed_before_ms is not None:
@@ -348,8 +351,8 @@ def choose_files(
 
     Args:
         table: the table.
-        found: its live files, with the columns ``record_count``, ``file_size_in_bytes`` and `DATA_COLUMNS`, and with
-            `FILTER_COLUMNS` if the table has several specs.
+        found: its live files, with the columns ``record_count``, ``file_size_in_bytes`` and `DATA_COLUMNS`, with
+            `FILTER_COLUMNS` if the table has several specs, and with ``sort_order_id`` if old sort orders are chosen.
         options: thresholds.
         spec: the spec that files are written with.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lake.core.base.units import format_duration, format_size
@@ -22,21 +22,18 @@ class Budget:
     Args:
         clock: the clock.
         max_ms: the time after which nothing begins; None for no limit.
-        max_bytes: the most bytes to rewrite; None for no limit.
-        until: the end of the time, as the clock's monotonic time; None for no limit.
         bytes_left: the bytes that may still be rewritten; None for no limit.
+        until: the end of the time, as the clock's monotonic time; None for no limit.
     """
 
     clock: Clock
     max_ms: int | None
-    max_bytes: int | None
-    until: float | None = None
-    bytes_left: int | None = None
+    bytes_left: int | None
+    until: float | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.max_ms is not None:
             self.until = self.clock.monotonic() + self.max_ms / 1000
-        self.bytes_left = self.max_bytes
 
     def refusal(self, decision: Decision) -> str:
         """Return why an action does not begin; empty if it may."""

@@ -173,7 +173,7 @@ class Round:
         is_changed = False
         now: Candidate | None = seen
         # It may have been seen hours ago, and another run may have done the work.
-        if self._tables.due([seen]) and not self._tables.is_current(seen):
+        if self._tables.due([seen]):
             now = self._seen(seen.table)
         for number, action in enumerate(_SEQUENCE):
             if now is None:
@@ -212,7 +212,7 @@ class Round:
                 base = now.base if now and done.is_changed else base
 
     def _seen(self, name: str) -> Candidate | None:
-        """Look at a table; None if it is gone or cannot be read."""
+        """Return a table as it is now; None if it is gone or cannot be read."""
         namespace = name.rpartition(".")[0]
         try:
             table = load_listed(self._session.catalog, name)
@@ -220,7 +220,7 @@ class Round:
                 return None
             for path in self._options.paths:
                 refuse_inside(path, table)
-            return self._tables.seen(table, namespace, None)
+            return self._tables.known(table, namespace, None)
         except LakeError as error:
             failure = FailureFacts(table=name, action=None, error=error.facts())
             self.result.failed.append(failure)

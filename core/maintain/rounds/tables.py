@@ -170,35 +170,25 @@ class Tables:
         for path in self._options.paths:
             refuse_inside(path, table)
         try:
-            return self._with_pending(self._known(table, namespace, most_entries), table)
+            return self._with_pending(self.known(table, namespace, most_entries), table)
         except LakeError as error:
             return FailureFacts(table=name, action=None, error=error.facts())
 
-    def _known(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
-        """Return a table as an earlier round saw it, if it has not changed since."""
-        known = self._remembered.get(table.identifier)
-        is_partial = known is not None and known.seen.row.grade is None and most_entries is None
-        if known is None or is_partial or not known.is_of(table, self._now_ms):
-            seen = self.seen(table, namespace, most_entries)
-            known = Known(seen, table.metadata_location, self._now_ms)
-            self._remembered[table.identifier] = known
-        return known.seen
-
-    def is_current(self, seen: Candidate) -> bool:
-        """Whether a table is as it was seen; False also if it cannot be read."""
-        known = self._remembered.get(seen.table)
-        try:
-            table = load_listed(self._session.catalog, seen.table)
-        except LakeError:
-            return False
-        return bool(known and table and known.metadata_location == table.metadata_location)
-
-    def seen(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
-        """Look at a table.
+    def known(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
+        """Return a table as it was seen before, if it has not changed since; else look at it.
 
         Raises:
             LakeError: it cannot be read, or a property has a value that is not allowed.
         """
+        known = self._remembered.get(table.identifier)
+        is_partial = known is not None and known.seen.row.grade is None and most_entries is None
+        if known is None or is_partial or not known.is_of(table, self._now_ms):
+            seen = self._seen(table, namespace, most_entries)
+            known = Known(seen, table.metadata_location, self._now_ms)
+            self._remembered[table.identifier] = known
+        return known.seen
+
+    def _seen(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
         policy = self._options.policy.of(table.identifier, table.properties, self._options.choices)
         return look(table, namespace, policy, self._now_ms, most_entries=most_entries)
 

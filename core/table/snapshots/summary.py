@@ -84,20 +84,16 @@ _OF_PARTITIONS = (
 def engine_marks() -> Mapping[str, str]:
     """Return the summary keys that identify the software that wrote a snapshot.
 
+    The metadata of the installed distributions is parsed once per process.
+
     Lake writes the manifests and the summary, PyIceberg sends the commit: ``iceberg-version`` names both.
     """
-    own = _version("lake-iceberg")
+    own = version("lake-iceberg")
     return {
         "engine-name": "lake",
         "engine-version": own,
-        "iceberg-version": f"lake {own}, PyIceberg {_version('pyiceberg')}",
+        "iceberg-version": f"lake {own}, PyIceberg {version('pyiceberg')}",
     }
-
-
-@cache
-def _version(distribution: str) -> str:
-    """Return the version of an installed distribution; its metadata is parsed once per process."""
-    return version(distribution)
 
 
 def declared_totals(snapshot: Snapshot | None) -> dict[str, int | None]:
