@@ -11,7 +11,7 @@ import typer
 from lake.commands.actions import choices, pending_checkpoints, run_action, verb_of
 from lake.commands.context import announce_warnings, report_commits, session_of
 from lake.commands.groups import Flag, arguments_of
-from lake.commands.options import OnCommit, duration, size
+from lake.commands.options import MaxRewritten, MaxSeconds, OnCommit, RunLogFile
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 
@@ -25,11 +25,9 @@ class PlanRun:
     """This run."""
 
     replan: Annotated[bool, Flag("Also work on tables that have changed since the plan.")] = False
-    max_seconds: Annotated[
-        int | None, duration("Begin nothing after this time; compactions end between groups.")
-    ] = None
-    max_bytes: Annotated[int | None, size("Maximum size of the files to rewrite.")] = None
-    log: Annotated[str | None, Flag("Append a line for each action to this file.", "FILE")] = None
+    max_seconds: MaxSeconds = None
+    max_bytes: MaxRewritten = None
+    log: RunLogFile = None
     on_commit: OnCommit = None
 
 

@@ -19,7 +19,7 @@ from lake.core.base.errors import BadInputError, InvalidRequestError, RefusedErr
 from lake.core.base.options import Option
 from lake.core.base.redaction import is_secret
 from lake.core.base.settings import Settings
-from lake.core.base.trust.folders import FoundFile, read_file, require_closed, trusted_folders
+from lake.core.base.trust.folders import FoundFile, read_file, read_named, trusted_folders
 from lake.core.base.trust.project_settings import (
     SPARK_CONF,
     withheld_setting,
@@ -193,17 +193,8 @@ def policy_file(path: str) -> Mapping[str, Any]:
         BadInputError: it cannot be read.
         RefusedError: every user can change it.
     """
-    try:
-        file = read_file(path)
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
-    if not file.is_regular:
-        # Without its rules, tables that they exclude would change.
-        raise BadInputError(f"{path} is not a regular file")
-    require_closed(file)
-    if file.is_too_large:
-        raise BadInputError(f"{path} is larger than 1 MB")
-    document = _parsed(path, file.data)
+    # Without its rules, tables that they exclude would change.
+    document = _parsed(path, read_named(path))
     rules = document.get(POLICY, {}) if os.path.basename(path) == _OWN_FILE else document
     if not isinstance(rules, dict):
         raise BadInputError(f"{POLICY} in {path} is not a table")

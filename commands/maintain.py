@@ -13,7 +13,15 @@ from lake.commands.actions import choices, pending_checkpoints, run_action
 from lake.commands.context import announce_warnings, report_commits, report_ends, session_of
 from lake.commands.defaults import policy_file, project_policy, working_folder
 from lake.commands.groups import Flag
-from lake.commands.options import DryRun, OnCommit, PatternsArgument, duration, size
+from lake.commands.options import (
+    DryRun,
+    MaxRewritten,
+    MaxSeconds,
+    OnCommit,
+    PatternsArgument,
+    RunLogFile,
+    duration,
+)
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 
@@ -31,10 +39,8 @@ class WhatIsDone:
         Flag("File with rules for tables; repeatable, the last one wins.", "FILE"),
     ] = ()
     only: Annotated[str | None, Flag("Do these actions only.", "ACTIONS")] = None
-    max_seconds: Annotated[
-        int | None, duration("Begin nothing after this time; compactions end between groups.")
-    ] = None
-    max_bytes: Annotated[int | None, size("Maximum size of the files to rewrite.")] = None
+    max_seconds: MaxSeconds = None
+    max_bytes: MaxRewritten = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +57,7 @@ class Repetition:
 class MaintenanceRun:
     """This run."""
 
-    log: Annotated[str | None, Flag("Append a line for each action to this file.", "FILE")] = None
+    log: RunLogFile = None
     on_commit: OnCommit = None
     on_done: Annotated[str | None, Flag("Run a program after a run without failures.", "CMD")] = (
         None

@@ -59,6 +59,11 @@ IgnoreUnreadable = Annotated[
     bool, Flag("Go on although another table that may own files there cannot be read.")
 ]
 UnsafeRetention = Annotated[bool, Flag("Allow --older-than of less than 24 hours.")]
+MaxSeconds = Annotated[
+    int | None, duration("Begin nothing after this time; compactions end between groups.")
+]
+MaxRewritten = Annotated[int | None, size("Maximum size of the files to rewrite.")]
+RunLogFile = Annotated[str | None, Flag("Append a line for each action to this file.", "FILE")]
 OnCommit = Annotated[
     str | None,
     Flag("Run a program after the commit, with the JSON document on its standard input.", "CMD"),

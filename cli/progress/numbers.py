@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from lake.cli.sentences.words import counted
 from lake.core.base.clock import Clock
 from lake.core.base.progress import Step, Work
 from lake.core.base.redaction import one_line
-from lake.core.base.units import format_duration, format_size
+from lake.core.base.units import counted, format_duration, format_size
 
 # The speed is that of the last minute; the time left is not shown before it means something.
 _WINDOW_SECONDS = 60.0

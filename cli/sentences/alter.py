@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted
+from lake.cli.sentences.words import NOTHING_WRITTEN
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 from lake.core.maintain.definition.facts import AlterationFacts
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lake.cli.sentences.line import Line
-from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 from lake.core.maintain.checking.facts import CheckResult
 from lake.core.maintain.repair.facts import (
     DanglingDeletesFacts,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome, Status
-from lake.core.base.units import format_size
+from lake.core.base.units import counted, format_size
 from lake.core.maintain.orphans.facts import (
     CleaningFacts,
     CleaningResult,

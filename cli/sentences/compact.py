@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lake.cli.sentences.conditions import conditions, due
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted, remaining
+from lake.cli.sentences.words import NOTHING_WRITTEN, remaining
 from lake.core.base.outcome import Outcome, Status
-from lake.core.base.units import format_size
+from lake.core.base.units import counted, format_size
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
 from lake.core.spec.expressions.conditions import ConditionFacts
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import counted
 from lake.commands.reports.facts import ConfigResult, TrustResult
 from lake.core.base.outcome import Outcome
+from lake.core.base.units import counted
 
 
 def sentence(outcome: Outcome) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lake.cli.sentences.line import Line, branch_option
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted, earlier_run
+from lake.cli.sentences.words import NOTHING_WRITTEN, earlier_run
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 from lake.core.maintain.row_deletion.facts import DeletionFacts, DeletionResult
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted, listed, remaining
+from lake.cli.sentences.words import NOTHING_WRITTEN, listed, remaining
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 from lake.core.maintain.delete_conversion.facts import (
     ConversionFacts,
     ConversionResult,

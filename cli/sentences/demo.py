@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from lake.cli.sentences.line import Line
-from lake.cli.sentences.words import counted
 from lake.commands.reports.facts import DemoResult, WarehouseDemoResult
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 
 
 def sentence(outcome: Outcome) -> str:

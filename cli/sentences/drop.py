@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lake.cli.sentences.line import Line
-from lake.cli.sentences.words import counted, dry_or_done
+from lake.cli.sentences.words import dry_or_done
 from lake.core.base.outcome import Outcome, Status
-from lake.core.base.units import format_size
+from lake.core.base.units import counted, format_size
 from lake.core.maintain.definition.facts import DropFacts, DropResult
 
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from lake.cli.sentences.modules import found_nothing
-from lake.cli.sentences.words import counted
 from lake.core.base.facts import EachTableResult, TableRunFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 
 # The status of a dry run that found work.
 WITH_WORK = Status.DRY_RUN

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted
+from lake.cli.sentences.words import NOTHING_WRITTEN
 from lake.core.base.outcome import Outcome, Status
-from lake.core.base.units import format_size, readable_time
+from lake.core.base.units import counted, format_size, readable_time
 from lake.core.maintain.partitions.facts import PartitionExpirationFacts
 
 

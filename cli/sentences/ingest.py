@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from lake.cli.sentences.line import Line
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted, earlier_run, place
+from lake.cli.sentences.words import NOTHING_WRITTEN, earlier_run, place
 from lake.core.base.facts import Facts
 from lake.core.base.outcome import Outcome, Status
-from lake.core.base.units import format_size
+from lake.core.base.units import counted, format_size
 from lake.core.load.continuous.facts import (
     CopyFacts,
     CopyResult,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome
+from lake.core.base.units import counted
 from lake.core.read.exports.facts import ReadResult
 from lake.core.read.inspection.facts import InspectFacts
 

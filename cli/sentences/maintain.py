@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from lake.cli.sentences.line import Line
-from lake.cli.sentences.words import counted, listed
+from lake.cli.sentences.words import listed
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 from lake.core.maintain.rounds.facts import RoundFacts, RoundResult
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lake.cli.sentences.conditions import conditions, due
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted
+from lake.cli.sentences.words import NOTHING_WRITTEN
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 from lake.core.maintain.manifest_rewrite.facts import (
     ManifestRewriteFacts,
     ManifestRewriteResult,

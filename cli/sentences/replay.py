@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lake.cli.sentences.line import Line, branch_option
-from lake.cli.sentences.words import counted
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 from lake.core.load.replay.facts import JobsResult, PendingFacts, ReplayResult
 from lake.core.table.flink.commits import LAKE_OPERATOR_ID
 

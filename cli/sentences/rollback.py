@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import counted, dry_or_done, rows_or_at_most
+from lake.cli.sentences.words import dry_or_done, rows_or_at_most
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 from lake.core.maintain.branching.facts import RollbackFacts
 
 

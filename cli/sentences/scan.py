@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lake.cli.sentences.line import Line
-from lake.cli.sentences.words import counted, place
+from lake.cli.sentences.words import place
 from lake.core.base.outcome import MOST_SHOWN, PREVIEW_ROWS, Outcome, Status
-from lake.core.base.units import format_size
+from lake.core.base.units import counted, format_size
 from lake.core.read.continuous.facts import (
     FollowFacts,
     FollowResult,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from lake.cli.sentences.words import NOTHING_WRITTEN, counted
+from lake.cli.sentences.words import NOTHING_WRITTEN
 from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 from lake.core.maintain.statistics.facts import PartitionStatisticsFacts, StatisticsFacts
 
 

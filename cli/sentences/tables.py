@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from lake.cli.sentences.line import Line
-from lake.cli.sentences.words import counted, listed
+from lake.cli.sentences.words import listed
 from lake.core.base.outcome import Outcome
+from lake.core.base.units import counted
 from lake.core.read.inspection.facts import TablesResult
 
 

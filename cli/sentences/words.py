@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lake.core.base.units import readable_time
+from lake.core.base.units import counted, readable_time
 
 if TYPE_CHECKING:
     from lake.core.base.facts import EarlierRunFacts
@@ -16,11 +16,6 @@ NOTHING_WRITTEN = "; nothing was written"
 def dry_or_done(text: str, *, dry: bool) -> str:
     """Return a sentence about a change; that of a dry run says that it is one."""
     return f"dry run: {text}{NOTHING_WRITTEN}" if dry else text
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 row``, ``1,000 rows``."""
-    return f"{number:,} {noun + 's' * (number != 1)}"
 
 
 def listed(number: int, noun: str) -> str:

@@ -123,18 +123,24 @@ class Size(Facts):
 
 @dataclass(frozen=True, slots=True)
 class Step(Facts):
-    """One command of the tour: its result, and the table before and after."""
+    """One command of a tour: what it did, and the seconds that it took."""
 
     command: str
     did: str
     seconds: float
-    before: Size
-    after: Size
 
     @property
     def title(self) -> str:
         """The command line and what it did."""
         return f"$ {self.command}: {self.did} in {format_duration(self.seconds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SizedStep(Step):
+    """One command of the tour of one table, with the table before and after it."""
+
+    before: Size
+    after: Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +150,7 @@ class DemoResult(Facts):
     rows: int = 0
     commits: int = 0
     folder: str = ""
-    steps: Sequence[Step] = ()
+    steps: Sequence[SizedStep] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,20 +173,6 @@ class GradeCounts(Facts):
         return ", ".join(f"{count} {name}" for name, count in self.values().items() if count)
 
 
-@dataclass(frozen=True, slots=True)
-class MaintenanceStep(Facts):
-    """One command for all tables of a warehouse: what it did, and the seconds that it took."""
-
-    command: str
-    did: str
-    seconds: float
-
-    @property
-    def title(self) -> str:
-        """The command line and what it did."""
-        return f"$ {self.command}: {self.did} in {format_duration(self.seconds)}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarehouseDemoResult(Facts):
     """What the tour of many tables did, and their grades before and after it."""
@@ -189,4 +181,4 @@ class WarehouseDemoResult(Facts):
     before: GradeCounts
     after: GradeCounts
     page: str
-    steps: Sequence[MaintenanceStep]
+    steps: Sequence[Step]

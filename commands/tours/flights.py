@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.commands.reports.facts import DemoResult, Size, Step
+from lake.commands.reports.facts import DemoResult, Size, SizedStep
 from lake.commands.tours.folder import clear_folder
 from lake.core.base.errors import NotFoundError
 from lake.core.base.outcome import Detail, Outcome, Status
@@ -112,7 +112,7 @@ class _Tour:
     def __init__(self, session: Session, folder: Path) -> None:
         self.session = session
         self.folder = folder
-        self.steps: list[Step] = []
+        self.steps: list[SizedStep] = []
 
     def ingest(self, days: list[pa.Table]) -> list[int]:
         """Append day by day; return the snapshots in order."""
@@ -210,7 +210,7 @@ class _Tour:
         yield messages.append
         self.session.interrupts.checkpoint()
         seconds = round(self.session.clock.monotonic() - started, 3)
-        step = Step(command, "; ".join(messages), seconds, before, self._size())
+        step = SizedStep(command, "; ".join(messages), seconds, before, self._size())
         self.steps.append(step)
         # The tour takes a minute; its tables are printed at its end.
         self.session.note(step.title, {"step": step.command})
@@ -244,7 +244,7 @@ def _load_day(session: Session, day: pa.Table, path: str, *, creating: bool) -> 
     return list(outcome.snapshot_ids)
 
 
-def _shown(step: Step) -> Detail:
+def _shown(step: SizedStep) -> Detail:
     """Return a step as a table with the command line as its title."""
     before, after = step.before, step.after
     rows = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lake.commands.actions import choices
-from lake.commands.reports.facts import GradeCounts, MaintenanceStep, WarehouseDemoResult
+from lake.commands.reports.facts import GradeCounts, Step, WarehouseDemoResult
 from lake.commands.tours.folder import clear_folder
 from lake.commands.tours.tables import TABLES, make_tables
 from lake.core.base.outcome import Detail, Outcome, Status
@@ -75,7 +75,7 @@ class _Tour:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self.steps: list[MaintenanceStep] = []
+        self.steps: list[Step] = []
         self.details: list[Detail] = []
         self.notes: Sequence[str] = ()
 
@@ -114,7 +114,7 @@ class _Tour:
         yield said
         self._session.next_command()
         seconds = round(clock.monotonic() - started, 3)
-        step = MaintenanceStep(command, ", ".join(said), seconds)
+        step = Step(command, ", ".join(said), seconds)
         self.steps.append(step)
         # The tables are printed at the end of the tour.
         self._session.note(step.title, {"step": step.command})

@@ -88,6 +88,11 @@ def parse_duration_ms(text: str) -> int:
     return _scaled(found[1], _MILLISECONDS[found[2].lower()])
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 row``, ``1,000 rows``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def format_duration(seconds: float) -> str:
     """Return seconds in readable form, e.g. ``3m 05s``."""
     if round(seconds, 1) < 60:  # noqa: PLR2004 - seconds of a minute

@@ -13,10 +13,10 @@ from lake.cli import sentences
 from lake.cli.app import VERBS
 from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
-from lake.cli.sentences.words import counted
 from lake.commands.reports.facts import DemoResult
 from lake.core.base.facts import AlreadyRunning, EarlierRunFacts, RunFacts
 from lake.core.base.outcome import Outcome, Status
+from lake.core.base.units import counted
 from lake.core.load.ingest.facts import (
     IngestFacts,
     IngestResult,

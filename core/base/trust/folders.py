@@ -66,6 +66,25 @@ def read_file(path: str, largest: int = _LARGEST) -> FoundFile:
     return FoundFile(path, data, owners, _is_open(found), is_regular, len(data) > largest)
 
 
+def read_named(path: str, largest: int = _LARGEST) -> bytes:
+    """Return the contents of a file that the user named, of which all must be known: a policy, or a plan.
+
+    Raises:
+        BadInputError: it cannot be read, is not a regular file, or is larger than `largest` bytes.
+        RefusedError: every user can change it.
+    """
+    try:
+        file = read_file(path, largest)
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
+    if not file.is_regular:
+        raise BadInputError(f"{path} is not a regular file")
+    require_closed(file)
+    if file.is_too_large:
+        raise BadInputError(f"{path} is larger than {largest >> 20} MB")
+    return file.data
+
+
 @dataclass(frozen=True, slots=True)
 class TrustedFolders:
     """The folders that the user trusts: their owners by their paths."""

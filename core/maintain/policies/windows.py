@@ -51,7 +51,7 @@ def parse_window(text: str, place: str) -> Window:
         place: what contains it, for messages.
 
     Raises:
-        InvalidRequestError: it is not a window, or there is no such time zone.
+        InvalidRequestError: it is not a window, or its time zone is not known.
     """
     found = _WINDOW.fullmatch(text.strip())
     if found is None:

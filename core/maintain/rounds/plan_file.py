@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lake.core.base.errors import BadInputError
 from lake.core.base.facts import Facts
 from lake.core.base.options import Option
-from lake.core.base.trust.folders import FoundFile, read_file, require_closed
+from lake.core.base.trust.folders import read_named
 from lake.core.base.units import iso_time
 from lake.core.io.storage.atomic_files import replace_text
 from lake.core.maintain.policies.policy import ACTIONS, Given
@@ -110,12 +110,7 @@ def read_plan(path: str, catalog: str) -> list[PlannedAction]:
         BadInputError: it cannot be read, is not a plan, or is one for another catalog.
         RefusedError: every user can change it.
     """
-    try:
-        file = read_file(path, _LARGEST)
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
-    require_closed(file)
-    document = _document(path, file)
+    document = _document(path, read_named(path, _LARGEST))
     if document.get("catalog") != catalog:
         raise BadInputError(
             f"{path} is a plan for the catalog {document.get('catalog')!r}, and this is {catalog}"
@@ -126,11 +121,9 @@ def read_plan(path: str, catalog: str) -> list[PlannedAction]:
     return [_action(path, item) for item in actions]
 
 
-def _document(path: str, file: FoundFile) -> Mapping[str, Any]:
-    if file.is_too_large:
-        raise BadInputError(f"{path} is larger than 64 MB")
+def _document(path: str, data: bytes) -> Mapping[str, Any]:
     try:
-        document = json.loads(file.data)
+        document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise _not_a_plan(path) from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:

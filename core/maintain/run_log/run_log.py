@@ -88,7 +88,7 @@ class RunLog:
                 )
 
     def read(self) -> LoggedRuns:
-        """Return the last entries; none if there is no log.
+        """Return the last entries; an empty list if the log does not exist.
 
         Raises:
             StorageError: it cannot be read.

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lake.core.base.units import whole_number
+from lake.core.base.units import counted, whole_number
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
@@ -116,8 +116,7 @@ def commits_by_writer(snapshots: Iterable[Snapshot]) -> str:
     """Return the writers of snapshots, those with the most commits first: ``Flink job 5f3a… (3 commits)``."""
     counts = Counter(_with_job(snapshot) for snapshot in snapshots)
     shown = [
-        f"{name} ({count:,} commit{'s' * (count != 1)})"
-        for name, count in counts.most_common(_SHOWN_WRITERS)
+        f"{name} ({counted(count, 'commit')})" for name, count in counts.most_common(_SHOWN_WRITERS)
     ]
     more = len(counts) - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more else "")

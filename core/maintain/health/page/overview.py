@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from lake.core.base.units import format_size, parse_time_ms
+from lake.core.base.units import counted, format_size, parse_time_ms
 from lake.core.maintain.health.facts import HealthFacts
 from lake.core.maintain.health.grade import BAD, DUE, GOOD, wasted
 from lake.core.maintain.health.page.treemap import Rectangle, squarified
@@ -79,11 +79,6 @@ class Line(NamedTuple):
     rank: int
     values: Sequence[tuple[str, object]]
     reason: str | None
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 table``, ``1,000 tables``."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def grade_name(row: HealthFacts) -> str:

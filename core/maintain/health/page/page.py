@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.base.options import quote_options
 from lake.core.base.redaction import Redactor, one_line
-from lake.core.base.units import format_size, format_time
+from lake.core.base.units import counted, format_size, format_time
 from lake.core.io.storage.atomic_files import replace_text
 from lake.core.maintain.health.facts import HealthFacts
 from lake.core.maintain.health.order import Viewed
-from lake.core.maintain.health.page.overview import columns, counted, counts, lines_of, maps
+from lake.core.maintain.health.page.overview import columns, counts, lines_of, maps
 from lake.core.maintain.health.page.sections import section_of
 
 if TYPE_CHECKING:

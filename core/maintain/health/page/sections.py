@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
-from lake.core.base.units import format_size
+from lake.core.base.units import counted, format_size
 from lake.core.maintain.health.facts import (
     DayFacts,
     ForecastFacts,
@@ -14,7 +14,6 @@ from lake.core.maintain.health.facts import (
     ScanFacts,
     ViewFacts,
 )
-from lake.core.maintain.health.page.overview import counted
 from lake.core.maintain.health.report import age, delete_files, deleted, share, shown_name
 from lake.core.maintain.health.table_view import bucket_name
 
