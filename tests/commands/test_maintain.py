@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sqlite3
 import sys
@@ -666,3 +667,12 @@ def test_checkpoints_that_were_never_committed_are_reported(
     assert count
     assert document["plan"]["pending"] == [{"table": fixture.table, "checkpoints": count}]
     assert f"lake replay {fixture.table}" in lake(*MEND, "--dry-run").stderr
+
+
+def test_the_reasons_of_a_dry_run_are_counted_with_their_times(lake: CommandLine) -> None:
+    assert lake("maintain", "--only", "clean").exit_code == 0
+
+    shown = lake("maintain", "--dry-run", "--only", "clean").stdout
+
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert re.search(rf"^clean\t\d+\tlast done at {time}, due every 168h 00m$", shown, re.MULTILINE)

@@ -56,7 +56,7 @@ def _left_alone(found: Sequence[DecisionFacts], *, verbose: bool) -> list[Detail
     if verbose:
         rows: list[tuple[object, ...]] = [(item.table, item.action, item.reason) for item in found]
         return [Detail("left alone", ("table", "action", "reason"), rows)]
-    counts = Counter((item.action, item.reason.partition(":")[0]) for item in found)
+    counts = Counter((item.action, item.reason.partition(": ")[0]) for item in found)
     rows = [(action, count, reason) for (action, reason), count in counts.most_common(_SHOWN)]
     return [Detail("left alone", ("action", "tables", "reason"), rows)]
 
