@@ -15,13 +15,15 @@ from lake.commands.options import (
     Replace,
     UnsafeRetention,
     WholeTableRun,
+    moment,
 )
 from lake.commands.outputs import OutputOptions, output_of
-from lake.commands.parsing import moment_ms, parse_prefixes, parse_share
+from lake.commands.parsing import Moment, parse_prefixes, parse_share
 from lake.core.base.errors import InvalidRequestError, NotFoundError
 from lake.core.base.outcome import Outcome
 from lake.core.maintain.orphans.options import (
     DEFAULT_AGE_MS,
+    DEFAULT_SHARE,
     CleanOptions,
     Mode,
     PrefixMismatch,
@@ -30,6 +32,9 @@ from lake.core.maintain.orphans.options import (
 if TYPE_CHECKING:
     from lake.core.read.exports.destinations import Output
     from lake.core.table.catalogs.catalog import Table
+
+
+_DEFAULT_AGE = Moment(age_ms=DEFAULT_AGE_MS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +48,7 @@ class WhatToDo:
     restore: Annotated[str | None, Flag("Move the files of this run back.", "RUN")] = None
     purge: Annotated[str | None, Flag("Delete the files that this run moved away.", "RUN")] = None
     purge_older_than: Annotated[
-        str | None, Flag("Delete the files that were moved away before this.", "14d|TIME")
+        Moment | None, moment("Delete the files that were moved away before this.", "14d|TIME")
     ] = None
 
 
@@ -51,7 +56,9 @@ class WhatToDo:
 class WhichFiles:
     """Which files."""
 
-    older_than: Annotated[str, Flag("Keep files that are younger than this.", "7d|TIME")] = "7d"
+    older_than: Annotated[
+        Moment, moment("Keep files that are younger than this [7d].", "7d|TIME")
+    ] = _DEFAULT_AGE
     location: Annotated[
         tuple[str, ...], Flag("Also list this earlier folder of the table; repeatable.", "FOLDER")
     ] = ()
@@ -87,8 +94,13 @@ class Safety:
     """Safety."""
 
     max_share: Annotated[
-        str, Flag("Refuse to remove more of the files or bytes than this.", "PERCENT")
-    ] = "50%"
+        float,
+        Flag(
+            "Refuse to remove more of the files or bytes than this [50%].",
+            "PERCENT",
+            parse=parse_share,
+        ),
+    ] = DEFAULT_SHARE
     unsafe_retention: UnsafeRetention = False
     ignore_unreadable: IgnoreUnreadable = False
 
@@ -136,19 +148,19 @@ def clean(
     session = session_of(context)
     now_ms = session.clock.now_ms()
     options = CleanOptions(
-        older_than=moment_ms(which.older_than, now_ms) or now_ms - DEFAULT_AGE_MS,
+        older_than=which.older_than.at(now_ms),
         mode=Mode.QUARANTINE if what.quarantine else Mode.DELETE if what.delete else Mode.LIST,
         location=which.location,
         inventory=which.inventory,
         exclude=which.exclude,
-        max_share=parse_share(safety.max_share, "--max-share"),
+        max_share=safety.max_share,
         prefix_mismatch=equal.prefix_mismatch,
         equal_schemes=parse_prefixes(equal.equal_schemes, "--equal-schemes"),
         equal_authorities=parse_prefixes(equal.equal_authorities, "--equal-authorities"),
         unsafe_retention=safety.unsafe_retention,
         ignore_unreadable=safety.ignore_unreadable,
     )
-    purge_ms = moment_ms(what.purge_older_than, now_ms, "--purge-older-than")
+    purge_ms = what.purge_older_than.at(now_ms) if what.purge_older_than else None
     removing = [what.purge] if what.purge is not None else None
     try:
         loaded = session.table(table)

@@ -16,10 +16,11 @@ from lake.commands.options import (
     UnsafeRetention,
     WholeTableRun,
     absolute_time,
+    duration,
+    moment,
 )
-from lake.commands.parsing import moment_ms
+from lake.commands.parsing import Moment
 from lake.core.base.outcome import Outcome
-from lake.core.base.units import parse_duration_ms
 from lake.core.maintain.expiration.retention import RetentionOptions
 from lake.core.table.snapshots.ancestry import resolve
 
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 class WhichSnapshots:
     """Which snapshots."""
 
-    older_than: Annotated[str | None, Flag("Expire snapshots older than this.", "5d|TIME")] = None
+    older_than: Annotated[Moment | None, moment("Expire snapshots older than this.", "5d|TIME")] = (
+        None
+    )
     retain_last: Annotated[int | None, Flag("Keep at least N snapshots of each branch.", "N")] = (
         None
     )
@@ -41,12 +44,11 @@ class WhichSnapshots:
     ] = ()
     branch: Annotated[str | None, Flag("Expire snapshots of this branch only.", "NAME")] = None
     keep_checkpoints: Annotated[
-        str,
-        Flag(
-            "Keep the snapshots that Flink jobs with a commit in this period need to restore.",
-            "DURATION",
+        int,
+        duration(
+            "Keep the snapshots that Flink jobs with a commit in this period need to restore [7d]."
         ),
-    ] = "7d"
+    ] = 7 * 24 * 3_600_000
     unsafe_retention: UnsafeRetention = False
 
 
@@ -80,11 +82,11 @@ def expire(
     session = session_of(context)
     now_ms = session.clock.now_ms()
     requested = RetentionOptions(
-        older_than=moment_ms(which.older_than, now_ms),
+        older_than=which.older_than.at(now_ms) if which.older_than else None,
         retain_last=which.retain_last,
         unsafe_retention=which.unsafe_retention,
         branch=which.branch,
-        keep_checkpoints=parse_duration_ms(which.keep_checkpoints),
+        keep_checkpoints=which.keep_checkpoints,
     )
     loaded = session.table(table)
 

@@ -9,8 +9,8 @@ import typer
 
 from lake.commands.context import report_commits, session_of
 from lake.commands.groups import Flag
-from lake.commands.options import TableArgument, ThisRun, UnsafeRetention
-from lake.commands.parsing import moment_ms
+from lake.commands.options import TableArgument, ThisRun, UnsafeRetention, moment
+from lake.commands.parsing import Moment
 from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class WhichPartitions:
     """Which partitions."""
 
-    older_than: Annotated[str, Flag("Remove partitions whose rows are all older.", "90d|TIME")]
+    older_than: Annotated[Moment, moment("Remove partitions whose rows are all older.", "90d|TIME")]
     by: Annotated[
         str | None, Flag("Partition field, or its column, that gives the time.", "NAME")
     ] = None
@@ -61,7 +61,7 @@ def expire_partitions(
     report_commits(context, run.on_commit)
     session = session_of(context)
     options = PartitionExpirationOptions(
-        older_than=moment_ms(which.older_than, session.clock.now_ms()) or 0,
+        older_than=which.older_than.at(session.clock.now_ms()),
         by=which.by,
         strategy=which.strategy,
         format=which.format,

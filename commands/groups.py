@@ -28,7 +28,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from lake.commands.parsing import parse_choice, written_names
-from lake.core.base.errors import InvalidRequestError
+from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.base.outcome import Outcome
 
 
@@ -120,11 +120,12 @@ class _Option:
         found, place = options[self.key]
         try:
             typed = self._typed(found)
-            self.value({self.name: typed})
-        except InvalidRequestError as error:
-            raise InvalidRequestError(f"{place}: {error.message}", hint=error.hint) from error
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidRequestError(f"{place} cannot be {found!r}") from error
+        try:
+            self._checked(typed, place)
+        except BadInputError as error:
+            raise InvalidRequestError(error.message, hint=error.hint) from error
         return typed
 
     def _typed(self, found: Any) -> Any:
@@ -152,14 +153,29 @@ class _Option:
 
     def value(self, values: Mapping[str, Any]) -> Any:
         """Return the value of what Typer found on the command line."""
-        given = values[self.name]
+        return self._checked(values[self.name], self.spelled)
+
+    def _checked(self, found: Any, place: str) -> Any:
+        """Return the value of what Typer found; an error names what contains it.
+
+        Raises:
+            BadInputError: it is a filter that cannot be read.
+            InvalidRequestError: it is not allowed.
+        """
         if get_origin(self.kind) is tuple:
-            return tuple(given or ())
-        if given is None:
+            return tuple(found or ())
+        if found is None:
             return self.default
         if self.words:
-            return self.words(parse_choice(given, self.spelled, tuple(self.words)))
-        return self.flag.parse(given) if self.flag.parse else given
+            return self.words(parse_choice(found, place, tuple(self.words)))
+        if self.flag.parse is None:
+            return found
+        try:
+            return self.flag.parse(found)
+        except (BadInputError, InvalidRequestError) as error:
+            if place in error.message:
+                raise
+            raise type(error)(f"{place}: {error.message}", hint=error.hint) from error
 
 
 def of_typer(verb: Callable[..., Outcome | None]) -> Callable[..., Outcome | None]:

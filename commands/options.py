@@ -9,7 +9,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.groups import Flag
-from lake.commands.parsing import absolute_ref, parse_names
+from lake.commands.parsing import absolute_ref, checked_filter, parse_moment, parse_names
 from lake.core.base.units import parse_duration_ms, parse_size
 
 
@@ -35,6 +35,11 @@ def size(text: str) -> Flag:
 def duration(text: str) -> Flag:
     """Return the flag of an option whose value is a duration in milliseconds."""
     return Flag(text, "DURATION", parse=parse_duration_ms)
+
+
+def moment(text: str, metavar: str) -> Flag:
+    """Return the flag of an option whose value is a `Moment`: an age or a time."""
+    return Flag(text, metavar, parse=parse_moment)
 
 
 def names(text: str, metavar: str) -> Flag:
@@ -70,7 +75,10 @@ OnCommit = Annotated[
 ]
 Branch = Annotated[str, Flag("Branch to work on.", "NAME")]
 Replace = Annotated[bool, Flag("Replace an existing output.")]
-Where = Annotated[str | None, Flag("Row filter, e.g. \"id > 5 and name = 'x'\".", "EXPR")]
+Where = Annotated[
+    str | None,
+    Flag("Row filter, e.g. \"id > 5 and name = 'x'\".", "EXPR", parse=checked_filter),
+]
 PartialProgress = Annotated[bool, Flag("Commit parts of the work as they finish.")]
 MaxCommits = Annotated[int | None, Flag("Maximum commits of --partial-progress [10].", "N")]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.units import is_duration, iso_time, parse_duration_ms, parse_time_ms
@@ -88,7 +89,7 @@ def _unquoted(name: str) -> str:
     return name
 
 
-def parse_share(text: str, option: str) -> float:
+def parse_share(text: str) -> float:
     """Return a percentage such as ``50%`` as a number between 0 and 1.
 
     Raises:
@@ -96,7 +97,7 @@ def parse_share(text: str, option: str) -> float:
     """
     found = re.fullmatch(r"(\d{1,2}(?:\.\d+)?|100)%", text.strip())
     if found is None:
-        raise InvalidRequestError(f"{option} takes a percentage such as 50%, not {text!r}")
+        raise InvalidRequestError(f"not a percentage: {text!r}", hint="write it as 50%")
     return float(found[1]) / 100
 
 
@@ -124,20 +125,41 @@ def absolute_ref(text: str, now_ms: Callable[[], int]) -> str:
     return f"@{iso_time(now_ms() - parse_duration_ms(word))}" if is_duration(word) else text
 
 
-def moment_ms(text: str | None, now_ms: int, option: str = "--older-than") -> int | None:
-    """Return an age or a time as milliseconds since 1970; None for no text.
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time: in ms since 1970, or in ms before the present; exactly one of them is given."""
+
+    time_ms: int | None = None
+    age_ms: int = 0
+
+    def at(self, now_ms: int) -> int:
+        """Return the time in ms since 1970."""
+        return now_ms - self.age_ms if self.time_ms is None else self.time_ms
+
+
+def parse_moment(text: str) -> Moment:
+    """Return the time that an age or a time means.
 
     Raises:
         InvalidRequestError: it is neither.
     """
-    if text is None:
-        return None
     if is_duration(text):
-        return now_ms - parse_duration_ms(text)
+        return Moment(age_ms=parse_duration_ms(text))
     try:
-        return parse_time_ms(text)
+        return Moment(parse_time_ms(text))
     except InvalidRequestError as error:
         raise InvalidRequestError(
-            f"{option} {text!r} is neither an age nor a time",
-            hint="use 7d, 12h, or 2026-01-31T12:00Z",
+            f"{text!r} is neither an age nor a time", hint="use 7d, 12h, or 2026-01-31T12:00Z"
         ) from error
+
+
+def checked_filter(text: str) -> str:
+    """Return the text of a filter that can be read; its columns are not known yet.
+
+    Raises:
+        BadInputError: it is not a filter.
+    """
+    from lake.core.spec.expressions.parser import parse_filter
+
+    parse_filter(text)
+    return text

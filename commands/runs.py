@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from lake.commands.groups import Flag
-from lake.commands.options import names
-from lake.commands.parsing import moment_ms
+from lake.commands.options import moment, names
+from lake.commands.parsing import Moment
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 
@@ -20,7 +20,7 @@ class WhichRuns:
     """Which runs."""
 
     since: Annotated[
-        str | None, Flag("Runs that ended since a time, or an age such as 7d.", "TIME")
+        Moment | None, moment("Runs that ended since a time, or an age such as 7d.", "TIME")
     ] = None
     action: Annotated[
         list[str] | None, names("Runs of these actions, e.g. compact,expire.", "A,B")
@@ -63,7 +63,7 @@ def runs(
         log=default_path() if log is None else os.path.abspath(log),
         pattern=table,
         catalog=state.given.get("catalog"),
-        since_ms=moment_ms(which.since, now_ms, "--since"),
+        since_ms=which.since.at(now_ms) if which.since else None,
         actions=which.action or (),
         failed=which.failed,
         limit=0 if state.verbose else which.limit,

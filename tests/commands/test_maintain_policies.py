@@ -251,6 +251,9 @@ def test_a_property_that_is_not_allowed_is_a_failure_and_nothing_is_done_to_the_
         ('["*"]\nclean.exclude = [["a"]]', "exclude of clean", ""),
         ('["*"]\nclean.exclude = 2020-01-01', "exclude of clean", ""),
         ('["*"]\ncompact.where = {a = 1}', "where of compact", ""),
+        ('["*"]\ncompact.where = "a ="', "where of compact", "amount >= 10.5"),
+        ('["*"]\nexpire.older-than = "long ago"', "older-than of expire", "7d, 12h"),
+        ('["*"]\nclean.max-share = "200%"', "max-share of clean", "50%"),
     ],
 )
 def test_a_mistake_in_a_file_ends_the_run_before_it_begins(

@@ -50,7 +50,7 @@ def test_a_misspelt_option_or_command_is_suggested(lake: CommandLine) -> None:
 def test_an_age_or_a_time_is_asked_for(lake: CommandLine) -> None:
     assert told(lake("--json", "expire", "db.t", "--older-than", "7 days")) == (
         2,
-        "--older-than '7 days' is neither an age nor a time",
+        "--older-than: '7 days' is neither an age nor a time",
         "use 7d, 12h, or 2026-01-31T12:00Z",
     )
 

@@ -278,7 +278,7 @@ def test_errors_are_printed_with_flags_and_without_secrets(lake: CommandLine, lo
     ("options", "named"),
     [
         (("--limit", "-1"), "--limit must not be negative"),
-        (("--since", "soon"), "--since 'soon' is neither an age nor a time"),
+        (("--since", "soon"), "--since: 'soon' is neither an age nor a time"),
         (("--action", "compact,,expire"), "empty name"),
     ],
 )
