@@ -1,11 +1,13 @@
 """Execute a compaction: rewrite groups on the engine, check the new files, commit them as `replace`.
 
-A group whose files another writer changed in the meantime is planned again; it does not delay the other groups.
+A group whose files another writer changed in the meantime is planned again, up to three times in all; it does not
+delay the other groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from lake.core.base.errors import (
@@ -26,12 +28,12 @@ from lake.core.maintain.compaction import dangling_deletes as dangling
 from lake.core.maintain.compaction.dangling_deletes import dangling_deletes
 from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
 from lake.core.maintain.compaction.grouping import FileGroup
+from lake.core.maintain.compaction.losses import Losses, described, others_since
 from lake.core.maintain.compaction.plan import CompactionPlan, plan_compaction
 from lake.core.maintain.compaction.rewrite import Rewriter, Rewritten
 from lake.core.maintain.compaction.tasks import CompareTask, compare
 from lake.core.maintain.compaction.verify import Disagreement, check_rows, metric_differences
 from lake.core.spec.properties.table_properties import Use, warnings
-from lake.core.table.flink.commits import commits_by_writer
 from lake.core.table.manifests.api import entries_of
 from lake.core.table.manifests.data_files import DataFile
 from lake.core.table.snapshots import ancestry
@@ -42,7 +44,8 @@ from lake.core.transaction.session import Session
 from lake.core.transaction.staging.failed_attempts import remove_lost_attempts
 from lake.core.transaction.staging.operation_files import staged
 
-_ROUNDS = 2
+# A group that was lost this often in one run is left for the next one: its writer is not likely to pause.
+_ROUNDS = 3
 # With a busy concurrent writer the head often changes before the commit; rewritten files are worth more attempts.
 _COMMIT_TRIES = 3
 _SHOWN_GROUPS = 50
@@ -53,7 +56,7 @@ _LEFT_COLUMNS = ("reason", "partition", "files", "bytes")
 
 @dataclass(slots=True)
 class _Tally:
-    """What was committed in both rounds."""
+    """What was committed in all rounds."""
 
     totals: CompactionResult = field(default_factory=CompactionResult)
     groups: int = 0
@@ -121,7 +124,7 @@ def preview(plan: CompactionPlan, *, verbose: bool = False, explain: bool = Fals
 
 
 def execute(session: Session, plan: CompactionPlan, operation_id: str | None = None) -> Outcome:
-    """Rewrite and commit; groups that conflict with other writers are planned once more.
+    """Rewrite and commit; groups that conflict with other writers are planned again, up to three times in all.
 
     Args:
         session: the invocation's.
@@ -159,7 +162,7 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
 
 
 class _Run:
-    """One execution: up to two rounds of rewriting and committing.
+    """One execution: up to three rounds of rewriting and committing.
 
     The names of all files that it writes contain one id, which is also the operation id of the first commit.
     """
@@ -171,7 +174,7 @@ class _Run:
         self.tally = _Tally()
         self.next_step = "all groups were committed"
         self._table = plan.table
-        self._base = plan.base
+        self._losses = Losses()
         self._conflict: CommitConflictError | None = None
         self._wrong: list[Disagreement] = []
         self._failed: list[FileGroup] = []
@@ -184,12 +187,16 @@ class _Run:
         Raises:
             CommitConflictError: nothing could be committed.
         """
-        for _ in range(_ROUNDS):
+        gone: list[FileGroup] = []
+        for rounds_left in reversed(range(_ROUNDS)):
             self.session.interrupts.checkpoint()
-            conflicting = self._round()
-            self.tally.totals.failed_groups = len(conflicting)
-            if not conflicting or not self._plan_again(conflicting):
+            lost = self._round()
+            self._failed = gone + lost
+            self.tally.totals.failed_groups = len(self._failed)
+            if not lost or not rounds_left or self.session.has_ended or not self._plan_again(lost):
                 break
+            planned = {path for group in self.plan.groups for path in group.paths}
+            gone += [group for group in lost if not planned & set(group.paths)]
         if self._conflict is not None:
             self._name_writers()
             if not self.tally.snapshot_ids:
@@ -203,23 +210,11 @@ class _Run:
             self._remove_dangling()
 
     def _name_writers(self) -> None:
-        """Warn of the writers whose commits were in conflict with groups that are left for the next run."""
-        if not self._failed:
-            return
-        metadata = self._table.metadata
-        head, base = ancestry.head_id(metadata, self.plan.branch), self._base
-        commits, _ = ancestry.since(metadata, head, base.snapshot_id if base else None)
-        others = [
-            item
-            for item in commits
-            if item.snapshot_id not in self.tally.snapshot_ids
-            and ancestry.operation_of(item) != "append"
-        ]
-        count = len(self._failed)
-        writers = commits_by_writer(others) or "another writer"
-        self.session.warn(
-            f"groups of files that are left for the next run: {count:,}; {writers} changed them meanwhile"
-        )
+        """Name the groups that are left for the next run, and the writers that changed their files."""
+        lost = self._losses.of(self._failed)
+        if lost:
+            self.tally.totals.lost_groups = lost
+            self.session.warn(described(lost))
 
     def _round(self) -> list[FileGroup]:
         """Rewrite and commit all groups of the plan; return those that conflicted.
@@ -367,9 +362,26 @@ class _Run:
             else:
                 return
             self._discard(failed)
-            self._failed += [item.group for item in failed]
+            self._lose([item.group for item in failed])
             numbers = {item.group.number for item in failed}
             remaining = [item for item in remaining if item.group.number not in numbers]
+
+    def _lose(self, groups: Sequence[FileGroup]) -> None:
+        """Note the groups that are lost in this round, and the commits since the plan that may be the reason."""
+        self._failed += groups
+        if groups:
+            with suppress(LakeError):
+                # What is not known only lacks in the warning.
+                self._table = self._table.refreshed()
+            base = self.plan.base
+            writers = others_since(
+                self._table.metadata,
+                self.plan.branch,
+                base.snapshot_id if base else None,
+                own=self.tally.snapshot_ids,
+                files_changed=isinstance(self._conflict, ConflictingFilesError),
+            )
+            self._losses.add([(group, self.plan.partition_of(group)) for group in groups], writers)
 
     def _commit_once(self, groups: Sequence[Rewritten]) -> None:
         # The operation id identifies a commit, so every further commit needs a new one.

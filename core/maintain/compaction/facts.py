@@ -51,6 +51,19 @@ class CompactionFacts(Facts):
     total_files_size: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostGroup(Facts):
+    """A group of files that other writers changed each time, and that is left for the next run.
+
+    `partition` is None if they are in several; `lost_to` is how often it was lost to each writer.
+    """
+
+    partition: str | None
+    files: int
+    times: int
+    lost_to: Mapping[str, int]
+
+
 @dataclass(slots=True, kw_only=True)
 class CompactionResult(Facts):
     """What a compaction committed, over all its commits."""
@@ -64,3 +77,4 @@ class CompactionResult(Facts):
     rows_out: int = 0
     rows_dropped_by_deletes: int = 0
     failed_groups: int = 0
+    lost_groups: Sequence[LostGroup] | None = omitted()

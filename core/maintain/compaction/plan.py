@@ -208,6 +208,10 @@ class CompactionPlan:
                 ]
         return found
 
+    def partition_of(self, group: FileGroup) -> str | None:
+        """Return the partition of a group's files; None if they are in several."""
+        return _common_partition(group, self._partitions())
+
     def _partitions(self) -> dict[int, PartitionNames]:
         """Return the names of the live files' partitions, by spec id."""
         metadata = self.table.metadata

@@ -114,7 +114,7 @@ def writer_of(snapshot: Snapshot) -> str:
 
 def commits_by_writer(snapshots: Iterable[Snapshot]) -> str:
     """Return the writers of snapshots, those with the most commits first: ``Flink job 5f3a… (3 commits)``."""
-    counts = Counter(_with_job(snapshot) for snapshot in snapshots)
+    counts = Counter(writer_with_job(snapshot) for snapshot in snapshots)
     shown = [
         f"{name} ({counted(count, 'commit')})" for name, count in counts.most_common(_SHOWN_WRITERS)
     ]
@@ -122,7 +122,8 @@ def commits_by_writer(snapshots: Iterable[Snapshot]) -> str:
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
-def _with_job(snapshot: Snapshot) -> str:
+def writer_with_job(snapshot: Snapshot) -> str:
+    """Return the name of the program that committed a snapshot, with its Flink job if it has one."""
     job = job_commit(snapshot)
     name = writer_of(snapshot)
     name = "a writer without a name" if name == "not named" else name

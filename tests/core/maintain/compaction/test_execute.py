@@ -232,23 +232,67 @@ def test_a_position_delete_meanwhile_is_found_however_many_commits_follow(
     harness.assert_no_data_file_is_left_over()
 
 
-def test_the_writer_that_was_faster_twice_is_named(harness: FragmentedTable) -> None:
-    first, second = harness.live_paths()[:2]
+def deletes_before_each(harness: FragmentedTable, times: int) -> list[Fault]:
+    """Another writer deletes the first row of one more file before each of some commits."""
+    return [
+        after(lambda path=path: commit_position_delete(harness.warehouse, path, 0))
+        for path in harness.live_paths()[:times]
+    ]
 
+
+def test_a_group_that_is_lost_twice_is_committed_by_the_third_plan(
+    harness: FragmentedTable,
+) -> None:
+    done = harness.compact(*deletes_before_each(harness, 2))
+
+    assert (done.status, done.result.failed_groups) == (Status.DONE, 0)
+    assert (done.result.lost_groups, done.result.rows_dropped_by_deletes) == (None, 2)
+    assert not harness.session.warnings
+    assert len(harness.ids) == 8
+    harness.assert_no_data_file_is_left_over()
+
+
+def test_the_writer_that_was_faster_three_times_is_named(harness: FragmentedTable) -> None:
+    commits = len(harness.pyiceberg.history())
     with pytest.raises(CommitConflictError):
-        harness.compact(
-            *(
-                after(lambda path=path: commit_position_delete(harness.warehouse, path, 0))
-                for path in (first, second)
-            )
-        )
+        harness.compact(*deletes_before_each(harness, 3))
 
     (warning,) = [text for text in harness.session.warnings if "left for the next run" in text]
     assert warning == (
-        "groups of files that are left for the next run: 1; lake 0.1.0 (2 commits) changed them meanwhile"
+        "groups of files that are left for the next run: 1; lost to lake 0.1.0, 3 times"
     )
-    assert len(harness.ids) == 8
+    assert len(harness.ids) == 7
+    assert len(harness.pyiceberg.refresh().history()) == commits + 3
     harness.assert_no_data_file_is_left_over()
+
+
+def test_only_the_partition_that_is_lost_three_times_is_left_and_named(
+    parts: FragmentedTable,
+) -> None:
+    paths = [path for path in parts.live_paths() if "id=2" in path]
+    # The first commit is without the lost group at once, so two faults are those of the next two rounds.
+    faults = [after(lambda path=path: drop_file(parts, path)) for path in paths[:3]]
+    done = parts.compact(faults[0], None, *faults[1:])
+
+    assert (done.status, done.exit_code, done.result.failed_groups) == (Status.PARTIAL, 6, 1)
+    (lost,) = done.result.lost_groups
+    assert (lost.partition, lost.files, lost.times) == ("id=2", 3, 3)
+    assert lost.lost_to == {"lake 0.1.0": 3}
+    assert "id=2 was lost to lake 0.1.0, 3 times" in parts.session.warnings[-1]
+    assert parts.ids == [1] * 5 + [2] * 2
+    parts.assert_no_data_file_is_left_over()
+
+
+def test_a_lost_group_is_not_planned_again_when_the_time_has_ended(parts: FragmentedTable) -> None:
+    path = next(path for path in parts.live_paths() if "id=2" in path)
+    parts.session.until = parts.session.clock.monotonic() - 1
+
+    done = parts.compact(after(lambda: drop_file(parts, path)))
+
+    assert (done.status, done.result.failed_groups) == (Status.PARTIAL, 1)
+    assert [item.times for item in done.result.lost_groups] == [1]
+    assert parts.ids == [1] * 5 + [2] * 4
+    parts.assert_no_data_file_is_left_over()
 
 
 def test_a_position_delete_meanwhile_in_a_partition_of_nan_is_found(tmp_path: Path) -> None:
