@@ -54,7 +54,7 @@ class NewFiles:
     strategy: Annotated[
         str, Flag("How rows are arranged in the new files.", "|".join(STRATEGIES))
     ] = "binpack"
-    by: Annotated[str | None, Flag("Sort order or Z-order columns.", "TERMS")] = None
+    by: Annotated[str | None, Flag("Sort order, or columns of the curve.", "TERMS")] = None
     target_size: Annotated[int | None, size("Size of the new files [the table's, else 512MB].")] = (
         None
     )

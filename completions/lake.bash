@@ -92,7 +92,7 @@ _lake() {
         "drop --wait") return ;;
         "maintain --policy"|"maintain --only"|"maintain --max-seconds"|"maintain --max-bytes"|"maintain --every"|"maintain --status"|"maintain --log"|"maintain --on-commit"|"maintain --on-done"|"maintain --on-failure"|"maintain --plan"|"maintain --init") return ;;
         "apply --max-seconds"|"apply --max-bytes"|"apply --log"|"apply --on-commit") return ;;
-        "compact --strategy") words="binpack sort zorder" ;;
+        "compact --strategy") words="binpack sort zorder hilbert" ;;
         "compact --job-order") words="none bytes-asc bytes-desc files-asc files-desc" ;;
         "compact --where"|"compact --by") _lake_names columns; return ;;
         "compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --target-size"|"compact --spec-id"|"compact --max-files"|"compact --max-bytes"|"compact --max-group-size"|"compact --max-group-files"|"compact --max-commits"|"compact --wait"|"compact --on-commit"|"compact --when"|"compact --idle"|"compact --option") return ;;

@@ -10,7 +10,7 @@ DELETE_MODES = ("position", "copy-on-write")
 MERGES = ("deduplicate", "first-row", "partial-update")
 CHANGE_MODES = ("upsert", "retract")
 # How a compaction arranges rows, and which groups of files it rewrites first.
-STRATEGIES = ("binpack", "sort", "zorder")
+STRATEGIES = ("binpack", "sort", "zorder", "hilbert")
 JOB_ORDERS = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
 FORMAT_VERSIONS = ("1", "2", "3")
 # Where a continuous scan or load starts; a snapshot and a time are chosen by options of their own.

@@ -800,6 +800,7 @@ def test_rows_are_found_by_their_partition_of_any_type_afterwards(
         (["db.t", "--strategy", "sort", "--by", "id sideways"], 2),
         (["db.t", "--strategy", "sort", "--by", "day(id)"], 2),
         (["db.t", "--strategy", "zorder"], 2),
+        (["db.t", "--strategy", "hilbert"], 2),
         (["db.t", "--strategy", "zorder", "--by", "id, missing"], 7),
         (["db.t", "--strategy", "zorder", "--by", "id, id"], 2),
         (["db.t", "--strategy", "sort", "--by", "id", "--option", "max-output-size=1"], 2),

@@ -1,4 +1,4 @@
-"""Files in the order of their table: by `lake ingest` and by `lake compact --strategy sort` and `zorder`."""
+"""Files in the order of their table: by `lake ingest` and by `lake compact` with the strategies that sort."""
 
 from __future__ import annotations
 
@@ -379,8 +379,9 @@ def test_rows_go_to_the_partitions_of_another_spec_in_order(
     assert all(found == sorted(found, key=descending) for found, _ in files)
 
 
-def test_a_z_order_lets_filters_on_each_column_skip_files(
-    sending: CommandLine, tmp_path: Path
+@pytest.mark.parametrize("curve", ["zorder", "hilbert"])
+def test_a_curve_lets_filters_on_each_column_skip_files(
+    sending: CommandLine, tmp_path: Path, curve: str
 ) -> None:
     source = random.Random(3)
     rows = [
@@ -390,8 +391,9 @@ def test_a_z_order_lets_filters_on_each_column_skip_files(
     unsorted_files(sending, tmp_path / "in", rows)
     sizes = ["--target-size", "5KB", "--rewrite-all"]
 
-    sending.ok("compact", "db.t", "--strategy", "zorder", "--by", "id, number", *sizes)
+    done = sending.ok("compact", "db.t", "--strategy", curve, "--by", "id, number", *sizes)
 
+    assert done["plan"]["sorted_by"] == [f"{curve}(id, number)"]
     files = live_files(sending.warehouse)
     assert {order_id for _, order_id in files} == {None}
     assert sorted(map(str, all_rows(files))) == sorted(map(str, rows))

@@ -125,6 +125,20 @@ def test_files_along_a_z_order_are_ordered_as_javas(java: JavaPeer, tmp_path: Pa
     assert [str(row) for row in java.sql(lake.warehouse, listed)] == [str(row) for row in ours]
 
 
+def test_files_along_a_hilbert_curve_have_the_rows_that_java_read_before(
+    java: JavaPeer, tmp_path: Path
+) -> None:
+    lake = CommandLine(tmp_path / "w", engine="inline")
+    ingest(lake, tmp_path / "in", 6, "--create", "--partition-by", "truncate(500, id)")
+    before = java.checksum(lake.warehouse, "db.t")
+    columns = ("--strategy", "hilbert", "--by", "id, name, d, price, day")
+
+    lake.ok("compact", "db.t", *columns, "--rewrite-all", "--verify")
+
+    assert java.checksum(lake.warehouse, "db.t") == before
+    assert claimed(java, lake) <= {0, None}
+
+
 def _one(folder: Path) -> Path:
     pq.write_table(rows(1), folder / "one.parquet")
     return folder / "one.parquet"

@@ -1,8 +1,8 @@
 """Encode a row's sort order as bytes: two keys compare, byte by byte, as their rows do.
 
 Each field is a null byte followed by its value: numbers are big-endian with the sign bit flipped, texts end
-with a terminator that no text contains. Descending fields are inverted. A Z-order
-interleaves the bits of its columns.
+with a terminator that no text contains. Descending fields are inverted. A Z-order interleaves the bits of its
+columns, and a Hilbert order those of the place along the curve.
 Source: https://iceberg.apache.org/spec/#sorting (the order of floats, of NULL, of fixed and uuid); Iceberg's
 ZOrderByteUtils.
 """
@@ -21,6 +21,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 
 from lake.core.base.plain import Codec, PlainData
+from lake.core.data.sorting.hilbert import along_curve
 from lake.core.data.sorting.key_bytes import prefixes
 from lake.core.spec.types.transforms import source_column, transformed
 
@@ -44,17 +45,19 @@ _ONE_WORD_DIGITS = 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOrder(PlainData):
-    """The order of rows: by fields, and among equal rows by a Z-order.
+    """The order of rows: by fields, and among equal rows along a curve.
 
     Args:
         fields: each with a column's id, a transform, a direction and the null order.
-        curve: ids of the Z-order's columns.
-        text_bytes: the number of bytes of a text that the Z-order uses.
-        most_bytes: the maximum length of a Z-order value.
+        curve: ids of the curve's columns.
+        is_hilbert: whether it is a Hilbert curve; otherwise it is a Z-order.
+        text_bytes: the number of bytes of a text that the curve uses.
+        most_bytes: the maximum length of a place along the curve.
     """
 
     fields: tuple[_PlainSortField, ...] = ()
     curve: tuple[int, ...] = ()
+    is_hilbert: bool = False
     text_bytes: int = TEXT_BYTES
     most_bytes: int = MOST_BYTES
 
@@ -72,7 +75,10 @@ class RowOrder(PlainData):
                 parts += _field_parts(values, item)
         if self.curve:
             columns = [source_column(batch, schema, column) for column in self.curve]
-            parts.append(self._interleaved([self._curve_bytes(column) for column in columns]))
+            places = [self._curve_bytes(column) for column in columns]
+            if self.is_hilbert:
+                places = along_curve(places, self.most_bytes)
+            parts.append(self._interleaved(places))
         return _joined(parts, batch.num_rows)
 
     def _curve_bytes(self, column: pa.Array) -> Bytes:
@@ -105,7 +111,8 @@ def described_order(order: RowOrder | None, schema: Schema) -> list[str]:
     if order is None:
         return []
     columns = [schema.find_column_name(column) for column in order.curve]
-    curve = [f"zorder({', '.join(str(column) for column in columns)})"] if columns else []
+    name = "hilbert" if order.is_hilbert else "zorder"
+    curve = [f"{name}({', '.join(str(column) for column in columns)})"] if columns else []
     return [*(_term(item, schema) for item in order.fields), *curve]
 
 

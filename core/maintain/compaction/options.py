@@ -18,7 +18,8 @@ from lake.core.transaction.commit.work_limits import WorkLimits
 
 _MIN_PART, _MAX_PART = 0.75, 1.80
 _UNLIMITED = 2**63 - 1
-BINPACK, SORT, ZORDER = STRATEGIES
+BINPACK, SORT, ZORDER, HILBERT = STRATEGIES
+CURVES = (ZORDER, HILBERT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +28,11 @@ class CompactionOptions:
 
     Args:
         strategy: how rows are arranged, one of `STRATEGIES`.
-        by: the order for sort (None: the table's) or the columns for zorder.
-        compression_factor: expected ratio of written bytes to read bytes; for sort and zorder.
+        by: the order for sort (None: the table's) or the columns for zorder and hilbert.
+        compression_factor: expected ratio of written bytes to read bytes; for sort, zorder and hilbert.
         partitions_per_file: the number of Spark's shuffle partitions per output file; lake sorts any file in parts.
-        text_bytes: the number of leading bytes of a text that zorder uses.
-        most_curve_bytes: maximum length of zorder's interleaved value.
+        text_bytes: the number of leading bytes of a text that zorder and hilbert use.
+        most_curve_bytes: maximum length of the interleaved value of zorder and hilbert.
         target_size: size of the files to write.
         min_size: smaller files are rewritten.
         max_size: larger files are rewritten.
@@ -127,7 +128,9 @@ class CompactionOptions:
                 f"{Option.STRATEGY} {self.strategy!r} is not one of {', '.join(STRATEGIES)}"
             )
         if self.strategy == BINPACK and self.by is not None:
-            raise InvalidRequestError(f"{Option.BY} requires {Option.STRATEGY} sort or zorder")
+            raise InvalidRequestError(
+                f"{Option.BY} requires {Option.STRATEGY} sort, zorder or hilbert"
+            )
         if self.old_sort_orders and (self.strategy != SORT or self.by is not None):
             raise InvalidRequestError(
                 f"{Option.OLD_SORT_ORDERS} sorts by the table's order: it takes {Option.STRATEGY} sort without "
@@ -137,9 +140,9 @@ class CompactionOptions:
             raise InvalidRequestError(
                 f"{Option.REWRITE_ALL} contradicts {Option.OLD_SPECS} and {Option.OLD_SORT_ORDERS}"
             )
-        if self.strategy == ZORDER and self.by is None:
+        if self.strategy in CURVES and self.by is None:
             raise InvalidRequestError(
-                f"{Option.STRATEGY} zorder requires columns",
+                f"{Option.STRATEGY} {self.strategy} requires columns",
                 hint=f'name them, for example {Option.BY} "a, b"',
             )
         positive = {
@@ -233,7 +236,8 @@ _CURVE: Mapping[str, tuple[str | None, Callable[[str], object]]] = {
     "max-output-size": ("most_curve_bytes", _whole),
 }
 # Additional options of each strategy.
-_OWN = {BINPACK: {}, SORT: _SORTING, ZORDER: {**_SORTING, **_CURVE}}
+_ALONG_CURVE = {**_SORTING, **_CURVE}
+_OWN = {BINPACK: {}, SORT: _SORTING, ZORDER: _ALONG_CURVE, HILBERT: _ALONG_CURVE}
 
 
 def compaction_options(

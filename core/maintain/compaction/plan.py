@@ -27,7 +27,7 @@ from lake.core.maintain.compaction.grouping import (
     least_file_bytes,
     plan_groups,
 )
-from lake.core.maintain.compaction.options import BINPACK, ZORDER, CompactionOptions
+from lake.core.maintain.compaction.options import BINPACK, CURVES, HILBERT, CompactionOptions
 from lake.core.maintain.compaction.partition_counts import Integers, PartitionCounts
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.parser import parse_filter
@@ -322,9 +322,10 @@ def _order(table: Table, options: CompactionOptions) -> RowOrder | None:
     """
     if options.strategy == BINPACK:
         return None
-    if options.strategy == ZORDER:
+    if options.strategy in CURVES:
         return RowOrder(
             curve=curve_columns(options.by or "", table.schema),
+            is_hilbert=options.strategy == HILBERT,
             text_bytes=options.text_bytes,
             most_bytes=options.most_curve_bytes,
         )

@@ -183,7 +183,7 @@ def _sort_field(term: str, schema: Schema) -> SortField:
 
 
 def curve_columns(text: str, schema: Schema) -> tuple[int, ...]:
-    """Parse ``a, b`` for a Z-order; return the columns' ids.
+    """Parse ``a, b`` for a curve; return the columns' ids.
 
     Raises:
         InvalidRequestError: there is no column, a column is repeated, or its values have no order.
@@ -191,9 +191,7 @@ def curve_columns(text: str, schema: Schema) -> tuple[int, ...]:
     """
     found = tuple(_sortable(schema, name).field_id for name in _terms(text))
     if not found or len(set(found)) < len(found):
-        raise InvalidRequestError(
-            f"not the columns of a Z-order: {text!r}", hint="write it as: a, b"
-        )
+        raise InvalidRequestError(f"not the columns of a curve: {text!r}", hint="write it as: a, b")
     return found
 
 

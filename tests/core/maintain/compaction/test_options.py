@@ -125,6 +125,7 @@ def test_values_out_of_range_are_refused(name: str, text: str) -> None:
         ("zorder", "shuffle-partitions-per-file=4", "partitions_per_file", 4),
         ("zorder", "var-length-contribution=16", "text_bytes", 16),
         ("zorder", "max-output-size=12", "most_curve_bytes", 12),
+        ("hilbert", "max-output-size=12", "most_curve_bytes", 12),
     ],
 )
 def test_each_strategy_takes_its_own_options(
