@@ -15,13 +15,13 @@ from lake.commands.options import (
     PartialProgress,
     ThisRun,
     Where,
-    duration,
     size,
 )
 from lake.commands.parsing import parse_pairs
 from lake.core.base.choices import JOB_ORDERS, STRATEGIES
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
+from lake.core.base.units import parse_duration_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +81,15 @@ class Work:
     max_commits: MaxCommits = None
 
 
+def parse_idle(text: str) -> int | None:
+    """Return a duration in milliseconds; None for ``auto``.
+
+    Raises:
+        InvalidRequestError: it is neither.
+    """
+    return None if text.strip() == "auto" else parse_duration_ms(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompactionRun(ThisRun):
     """This run."""
@@ -90,7 +99,11 @@ class CompactionRun(ThisRun):
     ] = None
     idle: Annotated[
         int | None,
-        duration("Leave out partitions that changed within this time."),
+        Flag(
+            "Leave out partitions that changed within this time [by the writers' commits].",
+            "DURATION|auto",
+            parse=parse_idle,
+        ),
     ] = None
     option: Annotated[
         tuple[str, ...], Flag("Option of Spark's rewrite_data_files.", "NAME=VALUE")
@@ -117,14 +130,12 @@ def compact(
         raise InvalidRequestError("--explain needs --dry-run")
     report_commits(context, run.on_commit)
     session = session_of(context)
-    chosen = given(which, new, amount)
-    if run.idle is not None:
-        chosen["changed_before_ms"] = session.clock.now_ms() - run.idle
     compaction = Compaction(
         session=session,
         branch=run.branch,
-        chosen=chosen,
+        chosen=given(which, new, amount),
         spark=parse_pairs(run.option, "--option"),
+        idle_ms=run.idle,
         condition=None if run.when is None else parse_trigger(run.when),
         wait_ms=run.wait,
     )

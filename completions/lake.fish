@@ -424,7 +424,7 @@ complete -c lake -n '__fish_seen_subcommand_from compact' -l wait -r -F -d 'Wait
 complete -c lake -n '__fish_seen_subcommand_from compact' -l on-commit -r -F -d 'Run a program after the commit, with the JSON document on its standard input'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l dry-run -d 'Show the plan; change nothing'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l when -r -F -d 'Compact only if enough was committed, e.g. \'files >= 1000\''
-complete -c lake -n '__fish_seen_subcommand_from compact' -l idle -r -F -d 'Leave out partitions that changed within this time'
+complete -c lake -n '__fish_seen_subcommand_from compact' -l idle -r -F -d 'Leave out partitions that changed within this time [by the writers\' commits]'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l option -r -F -d 'Option of Spark\'s rewrite_data_files'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l explain -d 'With --dry-run: list the files that are left alone, and why'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l help -s h -d 'Show this message and exit'

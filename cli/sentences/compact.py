@@ -24,6 +24,8 @@ def sentence(outcome: Outcome) -> str:
         groups = counted(plan.groups, "group")
         outputs = counted(plan.expected_output_files, "file")
         rest = remaining(plan.remaining_files, "file")
+        if plan.busy_partitions:
+            rest += f"; {plan.busy_text}"
         return (
             f"dry run: would rewrite {files} in {groups} into about {outputs}{rest}{NOTHING_WRITTEN}"
             f"{due(plan.condition)}"
@@ -49,12 +51,14 @@ def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
     return () if CompactionFacts.of(outcome.plan).groups else None
 
 
+def _them(plan: CompactionFacts) -> str:
+    return "it" if plan.busy_partitions == 1 else "them"
+
+
 def _already_compact(plan: CompactionFacts) -> str:
     files = plan.total_data_files
     if plan.busy_partitions:
-        return (
-            f"nothing to compact: {counted(plan.busy_partitions, 'partition')} changed too recently"
-        )
+        return f"nothing to compact: {plan.busy_text}; --idle 0s compacts {_them(plan)}"
     if not files:
         return "nothing to compact"
     average = format_size(plan.total_files_size // files)

@@ -131,6 +131,51 @@ def test_a_compaction_leaves_partitions_alone_that_changed_recently(lake: Comman
     assert lake.ok(*compact, "--idle", "2h", "--rewrite-all")["plan"]["busy_partitions"] == 1
 
 
+def change_rows(lake: CommandLine, times: int) -> None:
+    """Let a writer that lake does not know delete rows of the second day, one a commit."""
+    table = lake.table()
+    for number in range(times):
+        table.delete(f"id = {100 + number}")
+
+
+def test_partitions_of_a_writer_that_changes_rows_are_left_alone_by_its_rhythm(
+    lake: CommandLine,
+) -> None:
+    for number in range(3):
+        add(lake, f"{number},2026-01-01", f"1{number},2026-01-02")
+    add(lake, *(f"{100 + number},2026-01-02" for number in range(12)))
+    compact = ("compact", "db.t", "--min-input-files", "2")
+    change_rows(lake, 11)
+    # What has just been loaded is compacted at once: nothing shows that the writer goes on.
+    assert lake.ok(*compact, "--dry-run")["plan"].get("busy_partitions") is None
+
+    minutes = [200, 199, 198, 197, *(22 - 2 * number for number in range(11))]
+    backdate(lake.warehouse, *(number / 60 for number in minutes))
+    plan = lake.ok(*compact, "--dry-run")["plan"]
+    assert (plan["busy_partitions"], plan["left_alone"]["busy"]["files"]) == (1, 4)
+    rhythm = plan["rhythm"]
+    assert (rhythm["commits"], rhythm["interval_ms"], rhythm["idle_ms"]) == (11, 120_000, 360_000)
+    assert [group["partition"] for group in plan["file_groups"]] == ["day=2026-01-01"]
+    told = lake(*compact, "--dry-run", "--explain")
+    assert "busy\tday=2026-01-02\t4" in told.stdout
+    assert (
+        "1 partition is left to a writer without a name (a change of rows every 2m 00s)"
+        in told.stderr
+    )
+
+    every = lake.ok(*compact, "--dry-run", "--idle", "0s")["plan"]
+    assert (every["groups"], "busy_partitions" in every, "rhythm" in every) == (2, False, False)
+    assert "rhythm" not in lake.ok(*compact, "--dry-run", "--rewrite-all")["plan"]
+    auto = lake.ok(*compact, "--idle", "auto")
+    assert (auto["result"]["rewritten_files"], auto["plan"]["busy_partitions"]) == (3, 1)
+    assert lake.ok(*compact)["status"] == "nothing-to-do"
+
+    minutes = [number + 30 for number in [*minutes, 1]]
+    backdate(lake.warehouse, *(number / 60 for number in minutes))
+    assert lake.ok(*compact)["result"]["rewritten_files"] == 4
+    assert sorted(lake.table().scan().to_arrow()["id"].to_pylist()) == [*range(3), 10, 11, 12, 111]
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_delete_without_a_partition_changes_all_of_them(lake: CommandLine, version: int) -> None:
     add(lake, "1,2026-01-01", "2,2026-01-02", version=version)

@@ -839,7 +839,7 @@ class World:
     def come_to_rest(self) -> None:
         """Run the maintenance once, then again: the second time changes nothing, and no file is left over."""
         self.stop_faults()
-        compact = ["--min-input-files", "2", "--delete-file-threshold", "1"]
+        compact = ["--min-input-files", "2", "--delete-file-threshold", "1", "--idle", "0s"]
         expire = ["--older-than", "0s", "--unsafe-retention", "--keep-checkpoints", "0s"]
         self._compact_until_done(compact)
         for verb, options in (("compact", compact), ("expire", expire), ("expire", expire)):

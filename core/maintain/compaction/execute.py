@@ -244,9 +244,10 @@ class _Run:
         """Plan the files of conflicting groups on the refreshed table; False if there is nothing to do."""
         before = {path for group in conflicting for path in group.paths}
         try:
-            fresh = plan_compaction(
-                self._table.refreshed(), self.plan.options, branch=self.plan.branch
-            )
+            options = self.plan.options
+            if options.idle_learned_at_ms is not None:
+                options = replace(options, idle_learned_at_ms=self.session.clock.now_ms())
+            fresh = plan_compaction(self._table.refreshed(), options, branch=self.plan.branch)
         except RefusedError as error:
             self.session.warn(f"conflicting groups were not planned again: {error.message}")
             return False

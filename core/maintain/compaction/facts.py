@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lake.core.base.facts import Facts, inlined, omitted
+from lake.core.base.units import counted, format_duration
 from lake.core.spec.expressions.conditions import ConditionFacts
 
 
@@ -33,6 +34,20 @@ class LeftAlone(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RhythmFacts(Facts):
+    """How often writers change rows of the branch.
+
+    `interval_ms` is measured on the last `commits`; a partition without a change for `idle_ms` is idle.
+    """
+
+    writers: Sequence[str]
+    commits: int
+    interval_ms: int
+    idle_ms: int
+    last_commit: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionFacts(Facts):
     """The plan of a compaction that is due."""
 
@@ -45,10 +60,25 @@ class CompactionFacts(Facts):
     sorted_by: Sequence[str] | None = omitted()
     remaining_files: int | None = omitted()
     busy_partitions: int | None = omitted()
+    rhythm: RhythmFacts | None = omitted()
     file_groups: Sequence[GroupFacts] = ()
     left_alone: Mapping[str, LeftAlone] = field(default_factory=dict)
     total_data_files: int = 0
     total_files_size: int = 0
+
+    @property
+    def busy_text(self) -> str:
+        """Why partitions are left alone, for people; empty if none are."""
+        if not self.busy_partitions:
+            return ""
+        count = counted(self.busy_partitions, "partition")
+        if self.rhythm is None:
+            return f"{count} changed too recently"
+        return (
+            f"{count} {'is' if self.busy_partitions == 1 else 'are'} left to {' and '.join(self.rhythm.writers)} "
+            f"(a change of rows every {format_duration(self.rhythm.interval_ms / 1000)}) until nothing has changed "
+            f"for {format_duration(self.rhythm.idle_ms / 1000)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,8 @@ _TOLERATED_EXCESS = 1.1
 # partitions for their rows than there are files.
 RIGHT_SIZE, ONLY_FILE, FEW_FILES, MORE_FILES = "right-size", "only-file", "few-files", "more-files"
 MORE_PARTITIONS = "more-partitions"
+# Files of partitions that other writers changed lately.
+BUSY = "busy"
 # Files of the table's spec and sort order, if those are rewritten that are not.
 CURRENT = "current"
 
@@ -181,7 +183,7 @@ def plan_groups(
 
     Args:
         by_spec: live data files by spec id, canonical entry columns in planning order, with
-            ``delete_files`` and ``deleted_rows``.
+            ``delete_files`` and ``deleted_rows``; with ``busy``, the files for which it is true are left alone.
         options: thresholds.
         table_spec_id: the table's spec. Its files are grouped by partition; files of other specs form one group.
         output_spec: the spec that files are written with.
@@ -195,11 +197,14 @@ def plan_groups(
     files, partitions = _numbered(by_spec, table_spec_id)
     # Sorted by the order of their commits. Columns are copied once, after all groups are known.
     order = np.argsort(_column(files, "sequence_number"), kind="stable")
+    is_busy = _is_busy(files)[order]
+    busy_files, order = order[is_busy], order[~is_busy]
     sizes, has_many_deletes = _sizes(files)[order], _has_many_deletes(files, options)[order]
     alone: dict[str, list[Integers]] = {
         reason: []
-        for reason in (CURRENT, RIGHT_SIZE, ONLY_FILE, FEW_FILES, MORE_FILES, MORE_PARTITIONS)
+        for reason in (BUSY, CURRENT, RIGHT_SIZE, ONLY_FILE, FEW_FILES, MORE_FILES, MORE_PARTITIONS)
     }
+    alone[BUSY].append(busy_files)
     more_files = 0
     reason, chosen = RIGHT_SIZE, _wrong_size(sizes, options) | has_many_deletes
     if options.chooses_old:
@@ -366,6 +371,12 @@ def _by_partition(partitions: Integers) -> Iterator[Integers]:
     order = np.argsort(partitions, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(partitions[order])) + 1)
     yield from sorted(groups, key=lambda rows: int(rows[0]))
+
+
+def _is_busy(files: pa.Table) -> npt.NDArray[np.bool_]:
+    if "busy" not in files.column_names:
+        return np.zeros(files.num_rows, np.bool_)
+    return np.asarray(files["busy"].to_numpy(), np.bool_)
 
 
 def _wrong_size(sizes: Integers, options: CompactionOptions) -> npt.NDArray[np.bool_]:

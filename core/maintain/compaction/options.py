@@ -55,6 +55,8 @@ class CompactionOptions:
         where: row filter; only files that may hold matching rows are rewritten.
         changed_before_ms: only files of partitions that did not change after this time, in ms since 1970; rewrites
             are not changes. None for all partitions.
+        idle_learned_at_ms: only files of partitions that no writer is changing at this time, in ms since 1970, by the
+            rhythm of its commits; see `lake.core.maintain.compaction.rhythm`. None for all partitions.
         verify: compare every value before the commit.
         remove_dangling_deletes: afterwards remove delete files that no longer apply to any data file.
 
@@ -88,6 +90,7 @@ class CompactionOptions:
     spec_id: int | None = None
     where: str | None = None
     changed_before_ms: int | None = None
+    idle_learned_at_ms: int | None = None
     verify: bool = False
     remove_dangling_deletes: bool = False
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,10 +30,12 @@ from lake.core.maintain.compaction.grouping import (
 )
 from lake.core.maintain.compaction.options import BINPACK, CURVES, HILBERT, CompactionOptions
 from lake.core.maintain.compaction.partition_counts import Integers, PartitionCounts
+from lake.core.maintain.compaction.rhythm import Rhythm, learned
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.properties.table_properties import DATA_FORMAT
 from lake.core.spec.types.arrow_schema import moved_schema
+from lake.core.spec.types.partition_codes import partition_codes
 from lake.core.spec.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.spec.types.transform_syntax import curve_columns, sort_order
 from lake.core.table.catalogs.catalog import Table
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 _SIZE = "file_size_in_bytes"
 _BY = f'specify a sort order, for example {Option.BY} "a desc, b"'
 _NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
+_Marked = Mapping[int, npt.NDArray[np.bool_]]
 _COLUMNS = (
     "status",
     "snapshot_id",
@@ -84,8 +88,9 @@ class CompactionPlan:
         sort_order_id: the id of the table's sort order that equals ``order``, if any.
         left_alone: the live files that are not in a group, by the reason; see `Grouping`.
         more_partitions: the expected number of files that files left alone for this reason would become.
-        busy_partitions: the partitions that are left out because they changed too recently; None if that is not
+        busy_partitions: the partitions that are left alone because they changed too recently; None if that is not
             a condition.
+        rhythm: the rhythm of the writers that change rows now, which decides that; None if there are none.
     """
 
     table: Table
@@ -101,6 +106,7 @@ class CompactionPlan:
     left_alone: Mapping[str, pa.Table] = field(default_factory=dict)
     more_partitions: int = 0
     busy_partitions: int | None = None
+    rhythm: Rhythm | None = None
 
     @property
     def input_bytes(self) -> int:
@@ -171,6 +177,7 @@ class CompactionPlan:
             sorted_by=described_order(self.order, self.table.schema) if self.order else None,
             remaining_files=self.remaining_files if self.options.is_limited else None,
             busy_partitions=self.busy_partitions,
+            rhythm=self.rhythm.facts() if self.rhythm else None,
             file_groups=self._groups(),
             left_alone={
                 reason: self._left_alone(reason, files) for reason, files in self.left_alone.items()
@@ -268,11 +275,10 @@ def plan_compaction(
         *(("sort_order_id",) if options.old_sort_orders else ()),
     )
     found = None if head is None else live_files(table, head, condition, columns=columns)
-    busy = None if options.changed_before_ms is None else 0
-    if found is not None and options.changed_before_ms is not None:
-        found, busy = _without_busy(found, options.changed_before_ms)
+    rhythm = _rhythm(table, options, branch)
+    busy = None if found is None else _busy(found, options, rhythm)
     groups, remaining_files, left_alone, more_partitions = (
-        Grouping([], 0, {}) if found is None else choose_files(table, found, options, spec)
+        Grouping([], 0, {}) if found is None else choose_files(table, found, options, spec, busy)
     )
     plan = CompactionPlan(
         table=table,
@@ -287,7 +293,8 @@ def plan_compaction(
         sort_order_id=order_id_of(table.metadata, order.fields) if order else None,
         left_alone=left_alone,
         more_partitions=more_partitions,
-        busy_partitions=busy,
+        busy_partitions=_busy_partitions(found, busy),
+        rhythm=rhythm,
     )
     if groups:
         plan.writing("").check_data_files()
@@ -350,7 +357,11 @@ def _output_spec(table: Table, options: CompactionOptions) -> PartitionSpec:
 
 
 def choose_files(
-    table: Table, found: LiveFiles, options: CompactionOptions, spec: PartitionSpec
+    table: Table,
+    found: LiveFiles,
+    options: CompactionOptions,
+    spec: PartitionSpec,
+    busy: _Marked | None = None,
 ) -> Grouping:
     """Choose the live files that are rewritten.
 
@@ -360,8 +371,14 @@ def choose_files(
             `FILTER_COLUMNS` if the table has several specs, and with ``sort_order_id`` if old sort orders are chosen.
         options: thresholds.
         spec: the spec that files are written with.
+        busy: which files are in partitions that are left alone, by spec id; None for none.
     """
     entries = _with_delete_counts(found, options)
+    if busy is not None:
+        entries = {
+            spec_id: files.append_column("busy", pa.array(busy[spec_id]))
+            for spec_id, files in entries.items()
+        }
     return plan_groups(
         entries,
         options,
@@ -390,14 +407,35 @@ def _with_delete_counts(found: LiveFiles, options: CompactionOptions) -> dict[in
     return tables
 
 
-def _without_busy(found: LiveFiles, before_ms: int) -> tuple[LiveFiles, int]:
-    """Leave out the files of partitions that changed after a time; return how many partitions those are."""
-    kept, busy = {}, 0
-    for spec_id, activity in activity_of(found).items():
-        idle = activity.changed_ms <= before_ms
-        kept[spec_id] = found.by_spec[spec_id].filter(pa.array(idle[activity.codes]))
-        busy += int(np.count_nonzero(~idle))
-    return replace(found, by_spec=kept), busy
+def _rhythm(table: Table, options: CompactionOptions, branch: str) -> Rhythm | None:
+    # What is asked for expressly is done.
+    if options.idle_learned_at_ms is None or options.rewrite_all:
+        return None
+    keeps = table.metadata.format_version > 1 and not options.no_starting_sequence_number
+    return learned(table.metadata, branch, options.idle_learned_at_ms, keeps_sequence=keeps)
+
+
+def _busy(found: LiveFiles, options: CompactionOptions, rhythm: Rhythm | None) -> _Marked | None:
+    """Return which files are in partitions that changed too recently; None if that is not a condition."""
+    if rhythm is not None:
+        return rhythm.busy(found)
+    before_ms = options.changed_before_ms
+    if before_ms is None:
+        return None
+    return {
+        spec_id: (activity.changed_ms > before_ms)[activity.codes]
+        for spec_id, activity in activity_of(found).items()
+    }
+
+
+def _busy_partitions(found: LiveFiles | None, busy: _Marked | None) -> int | None:
+    if found is None or busy is None:
+        return None
+    codes = (
+        partition_codes([entries["partition"].filter(pa.array(busy[spec_id]))])[0]
+        for spec_id, entries in found.by_spec.items()
+    )
+    return sum(len(np.unique(own)) for own in codes)
 
 
 def _least_file_bytes(table: Table) -> int:

@@ -38,6 +38,8 @@ class Compaction:
         branch: the branch.
         chosen: lake's options that were given, see `compaction_options`.
         spark: options by the names of Spark's rewrite_data_files.
+        idle_ms: leave partitions alone that changed within this time; 0 for none; None for the rhythm of the writers
+            that change rows.
         condition: compact only if it is true; None to compact always.
         wait_ms: how long to wait for another run that holds the table's lock; None not to wait.
     """
@@ -46,6 +48,7 @@ class Compaction:
     branch: str
     chosen: Mapping[str, object] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
+    idle_ms: int | None = 0
     condition: Condition | None = None
     wait_ms: int | None = None
 
@@ -99,7 +102,14 @@ class Compaction:
         compaction_options(self.chosen, self.spark, table.properties)
 
     def _plan(self, table: Table, *, shown: bool) -> CompactionPlan:
-        options = compaction_options(self.chosen, self.spark, table.properties)
+        # The time is read when the lock is held: other runs may have worked for long.
+        now_ms, idle_ms = self.session.clock.now_ms(), self.idle_ms
+        chosen = {
+            **self.chosen,
+            "changed_before_ms": now_ms - idle_ms if idle_ms else None,
+            "idle_learned_at_ms": now_ms if idle_ms is None else None,
+        }
+        options = compaction_options(chosen, self.spark, table.properties)
         return plan_compaction(table, options, branch=self.branch, shown=shown)
 
     def _when_due(self, table: Table, compact: Callable[[], Outcome]) -> Outcome:

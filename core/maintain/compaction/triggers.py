@@ -15,6 +15,7 @@ from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import natural_number
 from lake.core.maintain.compaction.facts import CompactionFacts
 from lake.core.maintain.compaction.grouping import (
+    BUSY,
     CURRENT,
     FEW_FILES,
     MORE_FILES,
@@ -48,6 +49,7 @@ _ADDED = {
 }
 # Why files are left alone, before their number.
 _ALONE = {
+    BUSY: "in partitions that changed too recently",
     CURRENT: "of the current spec and order",
     RIGHT_SIZE: "of the right size",
     ONLY_FILE: "the only one to rewrite in its partition",

@@ -255,6 +255,8 @@ class Round:
             return _Done(None)
         if left := _left(outcome, has_ended=self._session.has_ended):
             self.result.rest.append(decision.facts(left))
+        if busy := CompactionFacts.of(outcome.plan).busy_text:
+            self.result.left_alone.append(decision.facts(busy))
         is_changed = outcome.status in {Status.DONE, Status.PARTIAL}
         after = self._seen(seen.table) if is_changed else seen
         self._add(seen, decision, outcome, seconds, after if is_changed else None)

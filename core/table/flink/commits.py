@@ -32,8 +32,10 @@ LAKE_OPERATOR_ID = b"lake-staged-rows".hex()
 _HEX = re.compile(r"[0-9a-f]{32}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What writers call themselves, and the name that is shown for a writer that only has such an id.
-_NAME, _IDS = "engine-name", {"spark.app.id": "Spark", "trino_query_id": "Trino"}
+ENGINE_NAME = "engine-name"
+_IDS = {"spark.app.id": "Spark", "trino_query_id": "Trino"}
 _SHOWN_WRITERS = 3
+_LONGEST_NAME = 120
 
 
 def job_id_of(name: str) -> str:
@@ -105,7 +107,7 @@ def max_committed(metadata: TableMetadata, branch: str, job_id: str, operator_id
 def writer_of(snapshot: Snapshot) -> str:
     """Return the name of the program that committed a snapshot; ``not named`` if it did not say."""
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    if name := summary.get(_NAME):
+    if name := summary.get(ENGINE_NAME):
         return f"{name} {summary.get('engine-version') or ''}".rstrip()
     if job_commit(snapshot):
         return "Flink"
@@ -127,4 +129,4 @@ def writer_with_job(snapshot: Snapshot) -> str:
     job = job_commit(snapshot)
     name = writer_of(snapshot)
     name = "a writer without a name" if name == "not named" else name
-    return f"{name} job {job.job_id}" if job else name
+    return (f"{name} job {job.job_id}" if job else name)[:_LONGEST_NAME]

@@ -102,6 +102,59 @@ def _activity(
     return PartitionActivity(codes, first, changed, bound, counts)
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionCommits:
+    """The commits that the entries of one spec name, by partition.
+
+    Args:
+        codes: the partition of each data file, a number below ``partitions``.
+        partitions: the number of distinct partitions.
+        pairs: the partition of each commit, sorted.
+        times: the time of each commit in ms since 1970, sorted within the partition; each once.
+    """
+
+    codes: Int64s
+    partitions: int
+    pairs: Int64s
+    times: Int64s
+
+
+def commit_times(found: LiveFiles, times: Mapping[int, int]) -> dict[int, PartitionCommits]:
+    """Return when some snapshots changed each partition, by spec id, as far as live entries show it.
+
+    Args:
+        found: with the columns `ACTIVITY_COLUMNS`.
+        times: the time of each snapshot that counts.
+
+    Raises:
+        CorruptFileError: a delete manifest does not match its list.
+    """
+    deletes = found.delete_index.by_spec if found.delete_manifests.num_rows else {}
+    return {
+        spec_id: _commit_times(entries, deletes.get(spec_id), times)
+        for spec_id, entries in found.by_spec.items()
+    }
+
+
+def _commit_times(
+    data: pa.Table, deletes: pa.Table | None, times: Mapping[int, int]
+) -> PartitionCommits:
+    others = data.slice(0, 0) if deletes is None else deletes
+    data_codes, delete_codes = partition_codes([data["partition"], others["partition"]])
+    known, codes = np.unique(data_codes, return_inverse=True)
+    places = np.searchsorted(known, delete_codes)
+    own = places < len(known)
+    own[own] = known[places[own]] == delete_codes[own]
+    pairs = np.stack(
+        [
+            np.concatenate([codes, places[own]]),
+            np.concatenate([_looked_up(data, times), _looked_up(others, times)[own]]),
+        ]
+    )
+    unique = np.unique(pairs[:, pairs[1] != _UNKNOWN], axis=1)
+    return PartitionCommits(codes, len(known), unique[0], unique[1])
+
+
 class _Times:
     """The commit times of retained snapshots."""
 
