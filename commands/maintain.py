@@ -20,8 +20,10 @@ from lake.commands.options import (
     OnCommit,
     PatternsArgument,
     RunLogFile,
+    RunsTable,
     duration,
 )
+from lake.commands.runs_tables import catalog_runs_table, split_runs_table
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 
@@ -58,6 +60,7 @@ class MaintenanceRun:
     """This run."""
 
     log: RunLogFile = None
+    runs_table: RunsTable = None
     on_commit: OnCommit = None
     on_done: Annotated[str | None, Flag("Run a program after a run without failures.", "CMD")] = (
         None
@@ -146,14 +149,16 @@ def _options(
     from lake.core.maintain.run_log.run_log import default_path
 
     known = choices()
+    policy, in_files = _policy(what.policy, known)
     return RoundOptions(
         patterns=tuple(dict.fromkeys(patterns)),
-        policy=_policy(what.policy, known),
+        policy=policy,
         choices=known,
         only=_actions(what.only),
         max_ms=what.max_seconds,
         max_bytes=what.max_bytes,
         log=run.log or default_path(),
+        runs_table=run.runs_table or in_files or catalog_runs_table(session_of(context)),
         status=repetition.status,
         plan=run.plan,
         pending=partial(pending_checkpoints, context),
@@ -161,8 +166,8 @@ def _options(
     )
 
 
-def _policy(paths: Sequence[str], known: Choices) -> Policy:
-    """Return the rules of policy files, and of the project file before them.
+def _policy(paths: Sequence[str], known: Choices) -> tuple[Policy, str | None]:
+    """Return the rules of policy files, and of the project file before them; and the table of runs that they name.
 
     Raises:
         InvalidRequestError: a file contains an unknown name or a value that is not allowed.
@@ -174,8 +179,12 @@ def _policy(paths: Sequence[str], known: Choices) -> Policy:
     found = [(path, policy_file(path)) for path in reversed(paths)]
     if (project := project_policy(working_folder())) is not None:
         found.append(project)
-    rules = [rule for path, document in found for rule in policy_rules(document, path, known)]
-    return Policy(rules)
+    named, rules = [], []
+    for path, document in found:
+        table, patterns = split_runs_table(document, path)
+        named += [table] if table else []
+        rules += policy_rules(patterns, path, known)
+    return Policy(rules), next(iter(named), None)
 
 
 def _actions(text: str | None) -> tuple[str, ...]:

@@ -9,7 +9,13 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.groups import Flag
-from lake.commands.parsing import absolute_ref, checked_filter, parse_moment, parse_names
+from lake.commands.parsing import (
+    absolute_ref,
+    checked_filter,
+    parse_moment,
+    parse_names,
+    parse_table,
+)
 from lake.core.base.units import parse_duration_ms, parse_size
 
 
@@ -69,6 +75,9 @@ MaxSeconds = Annotated[
 ]
 MaxRewritten = Annotated[int | None, size("Maximum size of the files to rewrite.")]
 RunLogFile = Annotated[str | None, Flag("Append a line for each action to this file.", "FILE")]
+RunsTable = Annotated[
+    str | None, Flag("Also append the runs to this Iceberg table.", "TABLE", parse=parse_table)
+]
 OnCommit = Annotated[
     str | None,
     Flag("Run a program after the commit, with the JSON document on its standard input.", "CMD"),

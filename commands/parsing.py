@@ -58,6 +58,18 @@ def parse_prefixes(texts: Iterable[str], option: str) -> dict[str, str]:
     return pairs
 
 
+def parse_table(text: str) -> str:
+    """Return the name of a table.
+
+    Raises:
+        InvalidRequestError: it is not one.
+    """
+    from lake.core.table.catalogs.catalog import split_identifier
+
+    split_identifier(text)
+    return text
+
+
 def parse_names(text: str | None) -> list[str] | None:
     """Parse comma-separated names and remove their quotes; return None for no text.
 

@@ -16,9 +16,10 @@ def sentence(outcome: Outcome) -> str:
     """Return how many runs there are, and what their work saved; without a run, where they were looked for."""
     result = RunsResult.of(outcome.result)
     if not result.found:
-        return f"no runs; there is no log {result.log}"
+        what = f"log {result.log}" if result.log else f"table {result.runs_table}"
+        return f"no runs; there is no {what}"
     if not result.matching:
-        return f"no runs in {result.log}"
+        return f"no runs in {result.log or result.runs_table}"
     text = listed(result.matching, "run")
     if failed := sum(row.failed for row in result.actions):
         text += f", {failed:,} failed"

@@ -35,6 +35,7 @@ class RoundOptions:
         max_ms: the time after which no action and no group of files begins; None for no limit.
         max_bytes: the most bytes of data files to rewrite; None for no limit.
         log: the path of the run log.
+        runs_table: the name of the table to which the runs are appended; None for none.
         status: the path of the status file; None for none.
         plan: the path of the plan file; None for none.
         pending: counts the checkpoints of a table that were never committed.
@@ -48,6 +49,7 @@ class RoundOptions:
     max_ms: int | None = None
     max_bytes: int | None = None
     log: str
+    runs_table: str | None = None
     status: str | None = None
     plan: str | None = None
     pending: Callable[[Table], int]

@@ -37,12 +37,14 @@ class Records:
         options: the options of the round.
         run: the id of the run.
         problems: why actions could not be appended to the log.
+        entries: the entries of the run, for the table of runs.
     """
 
     session: Session
     options: RoundOptions
     run: str
     problems: list[str] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
 
     def add(
         self,
@@ -94,12 +96,30 @@ class Records:
             error=error,
             **{name: getattr(facts, name) for name in _LOGGED},
         )
+        self.entries.append(entry)
         try:
             RunLog(self.options.log).append(entry)
         except LakeError as problem:
             # The work is done; without its entry, the next round knows less.
             self.session.warn(problem.message)
             self.problems.append(problem.message)
+
+    def publish(self) -> None:
+        """Append the entries of the run to the table of runs, if there is one; a failure becomes a warning."""
+        name, entries = self.options.runs_table, list(self.entries)
+        self.entries.clear()
+        if name is None or not entries:
+            return
+        # Rounds that do not write such a table need no writer of rows.
+        from lake.core.maintain.run_log.runs_table import append_runs  # noqa: PLC0415
+
+        try:
+            append_runs(self.session, name, entries)
+        except LakeError as problem:
+            hint = f" ({problem.hint})" if problem.hint else ""
+            text = f"the runs were not appended to the table {name}: {problem.message}{hint}"
+            self.session.warn(text)
+            self.problems.append(text)
 
 
 def _rewritten_bytes(outcome: Outcome) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -149,13 +149,24 @@ class Round:
         self._session.until = self._budget.until
         try:
             yield
+            self._publish()
         except StoppedError as stop:
             stop.result = self.result
+            with suppress(StoppedError):
+                self._publish()
             raise
         finally:
-            self._session.until = None
-            self._session.progress.step = None
+            self._end_limits()
             self._session.warnings[:] = dict.fromkeys([*self._general, *self._records.problems])
+
+    def _end_limits(self) -> None:
+        self._session.until = None
+        self._session.progress.step = None
+
+    def _publish(self) -> None:
+        """Append the runs to their table, which is not one of the actions: no limit applies."""
+        self._end_limits()
+        self._records.publish()
 
     def _outcome(self) -> Outcome:
         return Outcome(status=self._status(), result=self.result)

@@ -119,6 +119,15 @@ class Entry(Facts):
             raise UnreadableEntryError(str(error)) from error
         if not isinstance(found, dict):
             raise UnreadableEntryError("not an object")
+        return cls.of_values(found)
+
+    @classmethod
+    def of_values(cls, found: Mapping[str, Any]) -> Self:
+        """Return the entry with these members; unknown ones are ignored.
+
+        Raises:
+            UnreadableEntryError: it is not one.
+        """
         texts = {name: _text(found, name) for name in _TEXTS}
         texts["at"] = _time(texts["at"])
         if texts["status"] not in _STATUSES:

@@ -13,7 +13,7 @@ from lake.core.base.units import iso_time, readable_time
 from lake.core.maintain.run_log.entries import Entry, Measures
 from lake.core.maintain.run_log.experience import Experiences, expected_seconds, saved_seconds
 from lake.core.maintain.run_log.facts import ActionFacts, LoggedRunFacts, RunsResult, WaitFacts
-from lake.core.maintain.run_log.run_log import RunLog
+from lake.core.maintain.run_log.run_log import LoggedRuns
 from lake.core.table.catalogs.patterns import matches
 
 _GB = 1 << 30
@@ -28,7 +28,8 @@ class RunsOptions:
     """Which runs are shown.
 
     Args:
-        log: the path of the log.
+        log: the path of the log; None if a table is read.
+        runs_table: the name of the table that is read instead; None for the log.
         pattern: a glob of the tables' names, a namespace, or a table; None for all.
         catalog: the name of the tables' catalog; None for all.
         since_ms: only runs that ended at this time or later, in ms since 1970; None for all.
@@ -37,7 +38,8 @@ class RunsOptions:
         limit: the most runs that are listed; 0 for all.
     """
 
-    log: str
+    log: str | None = None
+    runs_table: str | None = None
     pattern: str | None = None
     catalog: str | None = None
     since_ms: int | None = None
@@ -62,14 +64,14 @@ class RunsOptions:
         return self.concerns(entry)
 
 
-def runs(options: RunsOptions, now_ms: int) -> Outcome:
-    """Return what a log says about runs of `lake maintain`. Only the log is read.
+def runs(options: RunsOptions, logged: LoggedRuns, now_ms: int) -> Outcome:
+    """Return what entries say about runs of `lake maintain`.
 
-    Raises:
-        StorageError: it cannot be read.
-        BadInputError: it is not a regular file.
+    Args:
+        options: which runs are shown.
+        logged: the entries of the log or of the table of runs.
+        now_ms: the time, in ms since 1970.
     """
-    logged = RunLog(options.log).read()
     selected = [entry for entry in logged.entries if options.selects(entry)]
     # Clocks of machines differ, so the order of the log is not that of the times.
     selected.sort(key=attrgetter("at"))
@@ -77,11 +79,15 @@ def runs(options: RunsOptions, now_ms: int) -> Outcome:
     shown = selected[: options.limit or None]
     result = RunsResult(
         log=options.log,
+        runs_table=options.runs_table,
         found=logged.is_found,
         matching=len(selected),
         runs=[LoggedRunFacts(entry=entry, saved_seconds=saved_seconds(entry)) for entry in shown],
         actions=list(_actions(selected)),
-        waiting=_waiting(Experiences(logged.entries, now_ms), options),
+        # The table decides nothing: each host has learned from its own log.
+        waiting=[]
+        if options.runs_table
+        else _waiting(Experiences(logged.entries, now_ms), options),
         unreadable=logged.unreadable,
     )
     return Outcome(
@@ -228,4 +234,4 @@ def _warnings(result: RunsResult) -> list[str]:
     if not result.unreadable:
         return []
     lines = "line is not a run" if result.unreadable == 1 else "lines are not runs"
-    return [f"{result.unreadable:,} {lines} in {result.log}"]
+    return [f"{result.unreadable:,} {lines} in {result.log or result.runs_table}"]

@@ -410,6 +410,12 @@ class HadoopCatalog(NoopCatalog):
 
     # Names
 
+    def namespace_exists(self, namespace: str | Identifier) -> bool:
+        """Whether a namespace has a folder."""
+        names = self.identifier_to_tuple(namespace)
+        folder = self._storage.is_folder(locations.join(self._warehouse, *names))
+        return folder and not self._is_table(*names)
+
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         """Return the child namespaces of a namespace."""
         names = self.identifier_to_tuple(namespace)

@@ -163,6 +163,16 @@ def is_listed(catalog: Catalog, name: str) -> bool:
         return bool(catalog.handle.table_exists(tuple(name.split("."))))
 
 
+def has_namespace(catalog: Catalog, name: str) -> bool:
+    """Whether a namespace exists.
+
+    Raises:
+        LakeError: the catalog cannot be read.
+    """
+    with catalog_errors(f"namespace {name}", catalog):
+        return bool(catalog.handle.namespace_exists(tuple(name.split("."))))
+
+
 def name_of(catalog: Catalog, uuid: str) -> str | None:
     """Return the name of the table with a UUID; None if it is not found among a few tables that the catalog lists."""
     try:
