@@ -11,10 +11,11 @@ import pyarrow.fs as pafs
 import pytest
 from support.cli.service_line import Service
 from support.servers import browser as browser_program
-from support.servers import maven, postgres_server, s3_server
+from support.servers import maven, postgres_server, s3_gateway, s3_server
 from support.servers.browser import Browser
 from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
+from support.servers.s3_gateway import Gateway
 from support.servers.s3_server import S3
 
 _ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
@@ -38,6 +39,17 @@ def s3() -> Iterator[S3]:
     """An S3 server."""
     _need(s3_server.missing())
     server = S3(S3_KEY, S3_SECRET)
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="session")
+def gateway(request: pytest.FixtureRequest) -> Iterator[S3]:
+    """An S3 server on files where there is Go, else the other one: requests are the same, answers more like S3's."""
+    if s3_gateway.missing():
+        yield request.getfixturevalue("s3")
+        return
+    server = Gateway(S3_KEY, S3_SECRET)
     yield server
     server.end()
 

@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,10 +55,19 @@ Fault = Callable[[Asked, Forward], Answer]
 
 
 class Proxy:
-    """Forwards to a server; ends with the block."""
+    """Forwards to a server; ends with the block.
 
-    def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
+    Args:
+        target: the server's URI.
+        tls: encrypts the connections to the proxy.
+        delay_seconds: how long each answer is held back, as by a network.
+    """
+
+    def __init__(
+        self, target: str, tls: ssl.SSLContext | None = None, *, delay_seconds: float = 0.0
+    ) -> None:
         self.target = urlsplit(target)
+        self._delay_seconds = delay_seconds
         self.asked: list[Asked] = []
         self.changes: list[Callable[[Asked, Answer], Answer]] = []
         # Answers instead of the server where it gives an answer.
@@ -123,6 +133,8 @@ class Proxy:
 
     def answer(self, asked: Asked) -> Answer:
         """Answer a request, through its fault if it has one."""
+        if self._delay_seconds:
+            time.sleep(self._delay_seconds)
         with self._lock:
             self.asked.append(asked)
             fault = next((item for item in self._faults if _fits(item, asked)), None)
@@ -156,6 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
     """One connection; its class knows the proxy."""
 
     protocol_version = "HTTP/1.1"
+    # Otherwise an answer's body waits 40 ms until the client has acknowledged the headers.
+    disable_nagle_algorithm = True
     proxy: Proxy
 
     def handle_one_request(self) -> None:

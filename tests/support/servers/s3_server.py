@@ -28,10 +28,14 @@ class S3:
         self._key, self._secret = key, secret
         self._folder = tempfile.TemporaryDirectory(prefix="lake-s3-")
         self._buckets = 0
+        self.server = self._start(Path(self._folder.name))
+        self.endpoint = f"http://{HOST}:{self.server.port}"
+
+    def _start(self, folder: Path) -> Server:
+        """Start the server; its files go to a folder."""
         port = free_port()
         command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
-        self.server = Server(command, port, Path(self._folder.name) / "log")
-        self.endpoint = f"http://{HOST}:{port}"
+        return Server(command, port, folder / "log")
 
     def properties(self, endpoint: str | None = None) -> dict[str, str]:
         """Return the storage properties with which PyIceberg reaches it."""

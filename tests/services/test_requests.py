@@ -1,0 +1,20 @@
+"""How many requests commands make to a store; each takes 20 to 50 ms where tables are in S3."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.faults.request_counts import counted
+from support.servers.s3_server import S3
+
+
+def test_commands_make_these_requests_to_a_store(gateway: S3, tmp_path: Path) -> None:
+    assert {one.name: one.requests for one in counted(gateway, tmp_path)} == {
+        "first ingest": 14,
+        "second ingest": 22,
+        "snapshots": 2,
+        "scan --plan": 8,
+        "scan": 12,
+        "compact": 390,
+        "expire": 283,
+    }
