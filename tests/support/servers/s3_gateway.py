@@ -15,12 +15,19 @@ from support.servers.s3_server import REGION, S3
 from support.servers.server_process import HOST, Server, free_port
 
 _VERSION = "v1.8.0"
+_LONGEST_BUILD = 600
 _PACKAGE = f"github.com/versity/versitygw/cmd/versitygw@{_VERSION}"
 
 
 def missing() -> str | None:
-    """Return what this machine lacks, or None."""
-    return None if shutil.which("go") or _program().exists() else "Go"
+    """Return what this machine lacks, or None; the program is built if it is not there, which takes minutes."""
+    if not shutil.which("go") and not _program().exists():
+        return "Go"
+    try:
+        _build()
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        return f"a program that Go builds: {error}"
+    return None
 
 
 class Gateway(S3):
@@ -31,7 +38,7 @@ class Gateway(S3):
         (folder / "objects").mkdir()
         address = f"{HOST}:{port}"
         keys = {"ROOT_ACCESS_KEY": self._key, "ROOT_SECRET_KEY": self._secret}
-        command = [_built(), "--port", address, "--region", REGION, "--quiet", "posix"]
+        command = [_program(), "--port", address, "--region", REGION, "--quiet", "posix"]
         environment = {**os.environ, **keys}
         return Server([*command, folder / "objects"], port, folder / "log", env=environment)
 
@@ -40,8 +47,7 @@ def _program() -> Path:
     return CACHE / f"versitygw-{_VERSION}"
 
 
-def _built() -> Path:
-    """Return the program; it is built if it is not there, which takes minutes."""
+def _build() -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     program = _program()
     with (CACHE / "versitygw.lock").open("w") as lock:
@@ -50,6 +56,7 @@ def _built() -> Path:
             with tempfile.TemporaryDirectory(dir=CACHE) as folder:
                 environment = {**os.environ, "GOBIN": folder, "GOFLAGS": "-mod=mod"}
                 command = ["go", "install", _PACKAGE]
-                subprocess.run(command, check=True, env=environment, stdout=sys.stderr)
+                subprocess.run(
+                    command, check=True, env=environment, stdout=sys.stderr, timeout=_LONGEST_BUILD
+                )
                 (Path(folder) / "versitygw").rename(program)
-    return program
