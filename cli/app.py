@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -117,6 +119,8 @@ class State:
         note: prints at once what must be known if the process is killed, and its facts.
         ignore_stops: called when stop signals must no longer interrupt the command.
         accept_stops: called when they may interrupt it again, because it goes on with another table.
+        bind: lets the functions that print use a state.
+        printing: held while something is printed, or a program of the user runs: several tables may end at a time.
     """
 
     open_session: OpenSession
@@ -149,6 +153,8 @@ class State:
     clean: Callable[[str], str] = str
     note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     opened: Session | None = None
+    bind: Callable[[State], None] = lambda _: None
+    printing: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def session(self) -> Session:
@@ -173,6 +179,16 @@ class State:
                     "set it in Spark's configuration files instead"
                 )
         return self.opened
+
+    def of_session(self, session: Session) -> State:
+        """Return the state of a thread that works on another table with a session of its own."""
+        found = copy(self)
+        found.opened = session
+        self.bind(found)
+        session.note = found.note
+        if session.announce is not None:
+            session.announce = found.announce
+        return found
 
     @property
     def warnings(self) -> Sequence[str]:

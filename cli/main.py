@@ -100,12 +100,10 @@ def main(
         options=line.options,
         rest=line.rest,
     )
-    state.landed = partial(_report, state, renderer)
-    state.announce = partial(_announce, state, renderer)
-    state.note = partial(_note, state, renderer)
     state.clean = lambda text: renderer.clean(text, state.command)
     state.run_ended = partial(_run_ended, state, renderer)
-    state.table_ended = partial(_table_ended, state, renderer)
+    state.bind = partial(_bind, renderer)
+    state.bind(state)
     if argv is None:
         _own_the_process(redact)
         state.before_verb = partial(_prepare_imports, state)
@@ -114,6 +112,14 @@ def main(
         _run_programs(state, renderer, ending)
         handlers.release(_exit_code(ending))
         return _print_ending(ending, state, renderer)
+
+
+def _bind(renderer: Renderer, state: State) -> None:
+    """Let the functions that print while the command works use a state."""
+    state.landed = partial(_report, state, renderer)
+    state.announce = partial(_announce, state, renderer)
+    state.note = partial(_note, state, renderer)
+    state.table_ended = partial(_table_ended, state, renderer)
 
 
 def _work(
@@ -275,6 +281,11 @@ def _report(state: State, renderer: Renderer, outcome: Outcome) -> None:
     """Run the user's program after a commit; its failure is a warning, because the commit remains."""
     if not state.on_commit:
         return
+    with state.printing:
+        _run_after_commit(state, renderer, outcome)
+
+
+def _run_after_commit(state: State, renderer: Renderer, outcome: Outcome) -> None:
     from lake.commands.commit_hook import has_commit, run_hook  # noqa: PLC0415 - rarely needed
 
     outcome = _named(outcome, state)
@@ -293,10 +304,11 @@ def _table_ended(state: State, renderer: Renderer, table: str, ending: Outcome |
         ending = _named(ending, state)
         if not state.has_reported:
             _report(state, renderer, ending)
-    state.hide_progress()
-    renderer.table(
-        ending, command=state.command, table=table, quiet=state.quiet, display=state.display
-    )
+    with state.printing:
+        state.hide_progress()
+        renderer.table(
+            ending, command=state.command, table=table, quiet=state.quiet, display=state.display
+        )
 
 
 def _run_ended(state: State, renderer: Renderer, ending: Outcome | LakeError) -> None:
@@ -330,8 +342,9 @@ def _run_programs(state: State, renderer: Renderer, ending: _Ending) -> None:
 
 def _note(state: State, renderer: Renderer, text: str, facts: Mapping[str, str]) -> None:
     """Print at once what must be known if the process is killed: it prints nothing then."""
-    state.hide_progress()
-    renderer.note(text, facts, command=state.command, table=state.table, display=state.display)
+    with state.printing:
+        state.hide_progress()
+        renderer.note(text, facts, command=state.command, table=state.table, display=state.display)
 
 
 def _announce(state: State, renderer: Renderer, text: str) -> None:
@@ -339,8 +352,9 @@ def _announce(state: State, renderer: Renderer, text: str) -> None:
     if renderer.as_json:
         return
     state.announced.add(text)
-    state.hide_progress()
-    renderer.warning(text, command=state.command, table=state.table, display=state.display)
+    with state.printing:
+        state.hide_progress()
+        renderer.warning(text, command=state.command, table=state.table, display=state.display)
 
 
 def _as_error(ending: ReportedError | Exception, state: State, renderer: Renderer) -> ReportedError:

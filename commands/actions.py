@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from lake.commands.context import session_of
+from lake.commands.context import session_of, with_session
 from lake.commands.groups import arguments_of, option_names
 from lake.core.base.errors import LakeError
 from lake.core.base.outcome import Outcome
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lake.core.maintain.policies.policy import Choices
     from lake.core.maintain.rounds.options import Call
     from lake.core.table.catalogs.catalog import Table
+    from lake.core.transaction.session import Session
 
 # Options of a verb that a policy does not set: they belong to one run, to one table, or to the round.
 _OF_A_RUN = frozenset(
@@ -69,12 +70,13 @@ def choices() -> Choices:
     )
 
 
-def run_action(context: typer.Context, call: Call) -> Outcome:
-    """Run a verb on a table, and print how it ended.
+def run_action(context: typer.Context, session: Session, call: Call) -> Outcome:
+    """Run a verb on a table with the session of a thread, and print how it ended.
 
     Raises:
         LakeError: it fails.
     """
+    context = with_session(context, session)
     state, command = context.obj, context.obj.command
     state.begin_action(call.action, call.table)
     try:

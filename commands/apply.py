@@ -11,7 +11,7 @@ import typer
 from lake.commands.actions import choices, pending_checkpoints, run_action, verb_of
 from lake.commands.context import announce_warnings, report_commits, session_of
 from lake.commands.groups import Flag, arguments_of
-from lake.commands.options import MaxRewritten, MaxSeconds, OnCommit, RunLogFile, RunsTable
+from lake.commands.options import Jobs, MaxRewritten, MaxSeconds, OnCommit, RunLogFile, RunsTable
 from lake.commands.runs_tables import configured_runs_table
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
@@ -28,6 +28,7 @@ class PlanRun:
     replan: Annotated[bool, Flag("Also work on tables that have changed since the plan.")] = False
     max_seconds: MaxSeconds = None
     max_bytes: MaxRewritten = None
+    jobs: Jobs = None
     log: RunLogFile = None
     runs_table: RunsTable = None
     on_commit: OnCommit = None
@@ -64,6 +65,7 @@ def apply(
             choices=known,
             max_ms=run.max_seconds,
             max_bytes=run.max_bytes,
+            jobs=run.jobs,
             log=run.log or default_path(),
             runs_table=run.runs_table or configured_runs_table(session),
             pending=partial(pending_checkpoints, context),

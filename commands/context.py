@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +28,15 @@ def session_of(context: typer.Context, **changes: Any) -> Session:
     if changes:
         state.settings = replace(state.settings, **changes)
     return cast("Session", state.session)
+
+
+def with_session(context: typer.Context, session: Session) -> typer.Context:
+    """Return a context whose verbs use a session of another thread, and print what concerns it."""
+    if session is context.obj.session:
+        return context
+    found = copy(context)
+    found.obj = context.obj.of_session(session)
+    return found
 
 
 def announce_warnings(context: typer.Context, session: Session) -> None:

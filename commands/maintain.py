@@ -15,6 +15,7 @@ from lake.commands.defaults import policy_file, project_policy, working_folder
 from lake.commands.groups import Flag
 from lake.commands.options import (
     DryRun,
+    Jobs,
     MaxRewritten,
     MaxSeconds,
     OnCommit,
@@ -43,6 +44,7 @@ class WhatIsDone:
     only: Annotated[str | None, Flag("Do these actions only.", "ACTIONS")] = None
     max_seconds: MaxSeconds = None
     max_bytes: MaxRewritten = None
+    jobs: Jobs = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +159,7 @@ def _options(
         only=_actions(what.only),
         max_ms=what.max_seconds,
         max_bytes=what.max_bytes,
+        jobs=what.jobs,
         log=run.log or default_path(),
         runs_table=run.runs_table or in_files or catalog_runs_table(session_of(context)),
         status=repetition.status,

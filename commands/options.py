@@ -73,6 +73,9 @@ UnsafeRetention = Annotated[bool, Flag("Allow --older-than of less than 24 hours
 MaxSeconds = Annotated[
     int | None, duration("Begin nothing after this time; compactions end between groups.")
 ]
+Jobs = Annotated[
+    int | None, Flag("Small tables to work on at a time [default: 1, or 4 for remote ones].", "N")
+]
 MaxRewritten = Annotated[int | None, size("Maximum size of the files to rewrite.")]
 RunLogFile = Annotated[str | None, Flag("Append a line for each action to this file.", "FILE")]
 RunsTable = Annotated[

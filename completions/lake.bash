@@ -90,8 +90,8 @@ _lake() {
         "publish --branch") _lake_names branches; return ;;
         "rename --wait") return ;;
         "drop --wait") return ;;
-        "maintain --policy"|"maintain --only"|"maintain --max-seconds"|"maintain --max-bytes"|"maintain --every"|"maintain --status"|"maintain --log"|"maintain --runs-table"|"maintain --on-commit"|"maintain --on-done"|"maintain --on-failure"|"maintain --plan"|"maintain --init") return ;;
-        "apply --max-seconds"|"apply --max-bytes"|"apply --log"|"apply --runs-table"|"apply --on-commit") return ;;
+        "maintain --policy"|"maintain --only"|"maintain --max-seconds"|"maintain --max-bytes"|"maintain --jobs"|"maintain --every"|"maintain --status"|"maintain --log"|"maintain --runs-table"|"maintain --on-commit"|"maintain --on-done"|"maintain --on-failure"|"maintain --plan"|"maintain --init") return ;;
+        "apply --max-seconds"|"apply --max-bytes"|"apply --jobs"|"apply --log"|"apply --runs-table"|"apply --on-commit") return ;;
         "compact --strategy") words="binpack sort zorder hilbert" ;;
         "compact --job-order") words="none bytes-asc bytes-desc files-asc files-desc" ;;
         "compact --where"|"compact --by") _lake_names columns; return ;;
@@ -142,8 +142,8 @@ _lake() {
             rename) words="--wait --dry-run --help -h" ;;
             register) words="--keep-files-forever --dry-run --help -h" ;;
             drop) words="--purge --yes --ignore-unreadable --wait --dry-run --help -h" ;;
-            maintain) words="--policy --only --max-seconds --max-bytes --every --status --log --runs-table --on-commit --on-done --on-failure --plan --init --dry-run --help -h" ;;
-            apply) words="--replan --max-seconds --max-bytes --log --runs-table --on-commit --help -h" ;;
+            maintain) words="--policy --only --max-seconds --max-bytes --jobs --every --status --log --runs-table --on-commit --on-done --on-failure --plan --init --dry-run --help -h" ;;
+            apply) words="--replan --max-seconds --max-bytes --jobs --log --runs-table --on-commit --help -h" ;;
             compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --old-specs --old-sort-orders --strategy --by --target-size --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-bytes --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --branch --keep-checkpoints --unsafe-retention --keep-files --clean-metadata --wait --dry-run --on-commit --help -h" ;;
             clean) words="--quarantine --delete --restore --purge --purge-older-than --older-than --location --inventory --exclude --prefix-mismatch --equal-schemes --equal-authorities --max-share --unsafe-retention --ignore-unreadable --output --replace --wait --dry-run --help -h" ;;

@@ -92,6 +92,10 @@ class Interrupts:
         self._pending = stop
         self.hold()
 
+    def request(self, stop: StoppedError) -> None:
+        """Stop a command of another thread, which gets no signals, at its next checkpoint."""
+        self._pending = stop
+
     def next_command(self) -> None:
         """Let stops have an effect again: another command begins.
 

@@ -76,6 +76,7 @@ class Option(Enum):
     IF_NOT_EXISTS = auto()
     INCLUSIVE = auto()
     JOB = auto()
+    JOBS = auto()
     KEEP = auto()
     KAFKA_METADATA = auto()
     KEEP_CHECKPOINTS = auto()

@@ -43,19 +43,27 @@ class Session(RunContext):
     def engine(self, input_bytes: int) -> Engine:
         """Return the engine for a plan that reads `input_bytes`; the first call of a command starts it."""
         if self._engine is None:
-            from lake.core.engine.selection import choose_engine, engine_name  # noqa: PLC0415 - no JVM before a plan
-
-            kind = self.settings.engine
-            name = engine_name(kind, input_bytes, self.settings)
-            if name not in self._started:
-                self._started[name] = choose_engine(kind, input_bytes, self.settings)
-            self._engine = self._started[name]
+            self._engine = self.started(input_bytes)
         return self._engine
+
+    def started(self, input_bytes: int) -> Engine:
+        """Return the engine for a plan that reads `input_bytes`; it is started unless it runs already."""
+        from lake.core.engine.selection import choose_engine, engine_name  # noqa: PLC0415 - no JVM before a plan
+
+        kind = self.settings.engine
+        name = engine_name(kind, input_bytes, self.settings)
+        if name not in self._started:
+            self._started[name] = choose_engine(kind, input_bytes, self.settings)
+        return self._started[name]
 
     def next_command(self) -> None:
         """Begin another command: its plan chooses the engine, among those that run already if it is one of them."""
-        self._engine = None
+        self.end_command()
         self.interrupts.next_command()
+
+    def end_command(self) -> None:
+        """End a command of several: it needs its engine no more."""
+        self._engine = None
 
     @property
     def may_have_lost_attempts(self) -> bool:

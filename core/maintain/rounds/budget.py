@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lake.core.base.units import format_duration, format_size
+from lake.core.transaction.shares import Shares
 
 if TYPE_CHECKING:
     from lake.core.base.clock import Clock
@@ -15,6 +18,19 @@ if TYPE_CHECKING:
 _REWRITES, _DIVISIBLE = frozenset({"compact", "deletes"}), "compact"
 
 
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What an action may do.
+
+    Args:
+        refusal: why it does not begin; empty if it may.
+        most_bytes: the most bytes that it may rewrite; None if it has no limit, or cannot do a part.
+    """
+
+    refusal: str = ""
+    most_bytes: int | None = None
+
+
 @dataclass(slots=True)
 class Budget:
     """What is left of the limits.
@@ -22,35 +38,58 @@ class Budget:
     Args:
         clock: the clock.
         max_ms: the time after which nothing begins; None for no limit.
-        bytes_left: the bytes that may still be rewritten; None for no limit.
+        max_bytes: the bytes that may be rewritten; None for no limit.
         until: the end of the time, as the clock's monotonic time; None for no limit.
     """
 
     clock: Clock
     max_ms: int | None
-    bytes_left: int | None
+    max_bytes: int | None
     until: float | None = field(init=False, default=None)
+    _bytes: Shares = field(init=False)
 
     def __post_init__(self) -> None:
         if self.max_ms is not None:
             self.until = self.clock.monotonic() + self.max_ms / 1000
+        self._bytes = Shares(self.max_bytes or 0)
 
-    def refusal(self, decision: Decision) -> str:
-        """Return why an action does not begin; empty if it may."""
-        if self.until is not None and self.clock.monotonic() >= self.until:
-            return f"the {format_duration((self.max_ms or 0) / 1000)} have passed"
-        if self.bytes_left is None or decision.action not in _REWRITES:
-            return ""
-        needed = decision.forecast.bytes if decision.forecast else 0
-        if self.bytes_left <= 0 or (decision.action != _DIVISIBLE and needed > self.bytes_left):
-            return f"it reads {format_size(needed)}, and {format_size(self.bytes_left)} are left"
-        return ""
+    @contextmanager
+    def granted(
+        self, decision: Decision, most: int | None, check: Callable[[], None]
+    ) -> Iterator[Grant]:
+        """Give an action its part of the bytes while the block runs, in which `spend` counts what it rewrote.
 
-    def limit(self, action: str) -> int | None:
-        """Return the most bytes that an action may rewrite; None if it has no limit, or cannot do a part."""
-        return self.bytes_left if action == _DIVISIBLE else None
+        Waits until the parts of other threads leave enough, so that all together keep the limit and none has less
+        than it would have alone.
+
+        Args:
+            decision: the action.
+            most: the most bytes that it could rewrite; None if that is not known.
+            check: called while it waits; raises what ends the wait.
+        """
+        if self.max_bytes is None or decision.action not in _REWRITES:
+            yield Grant(self._lateness())
+            return
+        part = self._bytes.take(most, check)
+        try:
+            yield self._grant(decision, part)
+        finally:
+            self._bytes.give_back(part)
 
     def spend(self, rewritten: int | None) -> None:
         """Count what an action rewrote."""
-        if self.bytes_left is not None:
-            self.bytes_left = max(self.bytes_left - (rewritten or 0), 0)
+        self._bytes.spend(rewritten or 0)
+
+    def _lateness(self) -> str:
+        if self.until is not None and self.clock.monotonic() >= self.until:
+            return f"the {format_duration((self.max_ms or 0) / 1000)} have passed"
+        return ""
+
+    def _grant(self, decision: Decision, part: int) -> Grant:
+        if late := self._lateness():
+            return Grant(late)
+        needed = decision.forecast.bytes if decision.forecast else 0
+        if part <= 0 or (decision.action != _DIVISIBLE and needed > part):
+            left = format_size(self._bytes.limit)
+            return Grant(f"it reads {format_size(needed)}, and {left} are left")
+        return Grant(most_bytes=part if decision.action == _DIVISIBLE else None)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from lake.core.base.errors import InvalidRequestError
+from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome
 from lake.core.maintain.policies.policy import Choices, Policy
 from lake.core.table.catalogs.catalog import Table
+
+if TYPE_CHECKING:
+    from lake.core.transaction.session import Session
+
+# More would wait for one another, and each has the entries of a table in memory.
+_MOST_JOBS = 64
 
 
 class Call(NamedTuple):
@@ -19,8 +27,8 @@ class Call(NamedTuple):
     options: Mapping[str, Any]
 
 
-# Runs a verb on a table.
-RunVerb: TypeAlias = Callable[[Call], Outcome]
+# Runs a verb on a table, with the session of the thread.
+RunVerb: TypeAlias = Callable[["Session", Call], Outcome]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +42,16 @@ class RoundOptions:
         only: the actions to do; empty for all.
         max_ms: the time after which no action and no group of files begins; None for no limit.
         max_bytes: the most bytes of data files to rewrite; None for no limit.
+        jobs: how many small tables get their actions at a time; None to choose it by where they are.
         log: the path of the run log.
         runs_table: the name of the table to which the runs are appended; None for none.
         status: the path of the status file; None for none.
         plan: the path of the plan file; None for none.
         pending: counts the checkpoints of a table that were never committed.
         clean: returns a text without secrets, for the run log.
+
+    Raises:
+        InvalidRequestError: the number of jobs is not allowed.
     """
 
     patterns: Sequence[str] = ()
@@ -48,12 +60,19 @@ class RoundOptions:
     only: Sequence[str] = ()
     max_ms: int | None = None
     max_bytes: int | None = None
+    jobs: int | None = None
     log: str
     runs_table: str | None = None
     status: str | None = None
     plan: str | None = None
     pending: Callable[[Table], int]
     clean: Callable[[str], str]
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and not 1 <= self.jobs <= _MOST_JOBS:
+            raise InvalidRequestError(
+                f"{Option.JOBS} {self.jobs} is not between 1 and {_MOST_JOBS}"
+            )
 
     @property
     def paths(self) -> list[str]:

@@ -33,14 +33,12 @@ class Records:
     """Where actions are recorded.
 
     Args:
-        session: the session, whose warnings belong to the action that ended.
         options: the options of the round.
         run: the id of the run.
         problems: why actions could not be appended to the log.
         entries: the entries of the run, for the table of runs.
     """
 
-    session: Session
     options: RoundOptions
     run: str
     problems: list[str] = field(default_factory=list)
@@ -48,6 +46,7 @@ class Records:
 
     def add(
         self,
+        session: Session,
         seen: Candidate,
         decision: Decision,
         ending: Outcome | ReportedError,
@@ -57,6 +56,7 @@ class Records:
         """Append an action to the log and return it.
 
         Args:
+            session: the session of the action, whose warnings belong to it.
             seen: the table before.
             decision: the action and why it was due.
             ending: how it ended.
@@ -76,22 +76,22 @@ class Records:
             bytes=None if outcome is None else _rewritten_bytes(outcome),
             operation_id=ending.operation_id,
             snapshot_ids=[str(item) for item in outcome.snapshot_ids] if outcome else (),
-            warnings=[*(outcome.warnings if outcome else ()), *self.session.warnings],
+            warnings=[*(outcome.warnings if outcome else ()), *session.warnings],
             error=None if isinstance(ending, Outcome) else ending.facts(),
         )
-        self._append(seen, facts)
+        self._append(session, seen, facts)
         return facts
 
-    def _append(self, seen: Candidate, facts: ActionFacts) -> None:
+    def _append(self, session: Session, seen: Candidate, facts: ActionFacts) -> None:
         error, clean = facts.error, self.options.clean
         if error is not None:
             hint = error.hint and clean(error.hint)
             error = replace(error, message=clean(error.message), hint=hint)
         entry = Entry(
-            at=iso_time(self.session.clock.now_ms()) or "",
+            at=iso_time(session.clock.now_ms()) or "",
             run=self.run,
             host=host_name(),
-            catalog=self.session.catalog.name,
+            catalog=session.catalog.name,
             table_uuid=seen.uuid,
             error=error,
             **{name: getattr(facts, name) for name in _LOGGED},
@@ -101,10 +101,10 @@ class Records:
             RunLog(self.options.log).append(entry)
         except LakeError as problem:
             # The work is done; without its entry, the next round knows less.
-            self.session.warn(problem.message)
+            session.warn(problem.message)
             self.problems.append(problem.message)
 
-    def publish(self) -> None:
+    def publish(self, session: Session) -> None:
         """Append the entries of the run to the table of runs, if there is one; a failure becomes a warning."""
         name, entries = self.options.runs_table, list(self.entries)
         self.entries.clear()
@@ -114,11 +114,11 @@ class Records:
         from lake.core.maintain.run_log.runs_table import append_runs  # noqa: PLC0415
 
         try:
-            append_runs(self.session, name, entries)
+            append_runs(session, name, entries)
         except LakeError as problem:
             hint = f" ({problem.hint})" if problem.hint else ""
             text = f"the runs were not appended to the table {name}: {problem.message}{hint}"
-            self.session.warn(text)
+            session.warn(text)
             self.problems.append(text)
 
 

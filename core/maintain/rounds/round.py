@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lake.core.base.errors import (
     EngineError,
@@ -27,16 +27,20 @@ from lake.core.maintain.rounds.status import StatusFile
 from lake.core.maintain.rounds.tables import Remembered, Tables
 from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import is_listed, load_listed
+from lake.core.transaction.lanes import needs_spark, usual_jobs, work_on_each
 
 if TYPE_CHECKING:
     from lake.core.maintain.rounds.candidates import Base
     from lake.core.maintain.rounds.plan_file import PlannedAction
     from lake.core.transaction.session import Session
 
+T = TypeVar("T")
 # Snapshots that an action replaced may be old enough for the second expiry.
 _SEQUENCE = ("expire", "compact", "deletes", "manifests", "expire", "clean", "stats")
 # Nothing else is done to a table after these: its state is not known, or belongs to another run.
 _ENDS_TABLE = frozenset({"unknown", "locked"})
+# What the result has of each table.
+_OF_A_TABLE = ("actions", "left_alone", "rest", "failed")
 
 
 def maintain(session: Session, run_verb: RunVerb, options: RoundOptions) -> Outcome:
@@ -108,29 +112,40 @@ class Round:
         remembered: Remembered | None = None,
         status: StatusFile | None = None,
     ) -> None:
-        self._session = session
-        self._run_verb = run_verb
-        self._options = options
-        self._tables = Tables(session, options, remembered)
-        self._status_file = status or StatusFile(None, session.clock, session.ids)
-        self._budget = Budget(session.clock, options.max_ms, options.max_bytes)
+        self.session = session
+        self.run_verb = run_verb
+        self.options = options
+        self.tables = Tables(session, options, remembered)
+        self.budget = Budget(session.clock, options.max_ms, options.max_bytes)
         self.result = RoundResult(run=session.ids.uuid())
-        self._records = Records(session, options, self.result.run)
+        self.records = Records(options, self.result.run)
+        self.jobs = options.jobs or usual_jobs(session.catalog)
+        self._status_file = status or StatusFile(None, session.clock, session.ids)
         # The warnings of the run as a whole; each action has its own.
         self._general = session.warnings.copy()
         self._agenda = Agenda(session.clock, [])
+        # What was done to each table: the result is in the order of the tables, whichever ends first.
+        self._parts: list[RoundResult] = []
 
     def run(self) -> Outcome:
         """Do what is due, see `maintain`."""
         with self._running():
-            candidates = self._tables.ordered()
-            self._general = self._session.warnings.copy()
+            candidates = self.tables.ordered()
+            self._general = self.session.warnings.copy()
             self.result.tables = len(candidates)
-            self.result.pending += self._tables.pending
-            self.result.failed += self._tables.failed
-            self._agenda = Agenda(self._session.clock, self._tables.due(candidates))
-            for seen in candidates:
-                self._one(seen)
+            self.result.pending += self.tables.pending
+            self.result.failed += self.tables.failed
+            due = self.tables.due(candidates)
+            self._agenda = Agenda(self.session.clock, due)
+            largest: dict[str, int] = {}
+            for item in due:
+                size = (item.forecast and item.forecast.bytes) or 0
+                largest[item.table] = max(largest.get(item.table, 0), size)
+
+            def one(work: _TableWork, seen: Candidate) -> None:
+                work.maintain(seen, is_due=seen.table in largest)
+
+            self._each(candidates, one, lambda seen: largest.get(seen.table, 0))
         return self._outcome()
 
     def apply(self, planned: Sequence[PlannedAction], *, replan: bool) -> Outcome:
@@ -140,13 +155,56 @@ class Round:
             by_table.setdefault(item.table, []).append(item)
         self.result.tables = len(by_table)
         with self._running():
-            for actions in by_table.values():
-                self._apply(actions, replan=replan)
+            self._each(
+                list(by_table.values()),
+                lambda work, actions: work.apply(actions, replan=replan),
+                lambda actions: max(
+                    item.forecast.bytes if item.forecast else 0 for item in actions
+                ),
+            )
         return self._outcome()
+
+    def begin(self, decision: Decision) -> None:
+        """Show that an action begins."""
+        self.session.progress.step = self._agenda.begin(decision)
+        self._status_file.set_running(self._agenda.running)
+
+    def end(self, decision: Decision) -> None:
+        """Show that an action has ended."""
+        step = self._agenda.end(decision)
+        if step is not None:
+            self.session.progress.step = step
+            self._status_file.set_running(self._agenda.running)
+
+    def leave(self, table: str) -> None:
+        """Note that nothing else is done to a table."""
+        self._agenda.leave(table)
+
+    def _each(
+        self,
+        items: Sequence[T],
+        do: Callable[[_TableWork, T], None],
+        bytes_of: Callable[[T], int],
+    ) -> None:
+        """Do what there is to do for each table, several small ones at a time."""
+        settings = self.session.settings
+        self._parts = [RoundResult() for _ in items]
+
+        def one(session: Session, numbered: tuple[RoundResult, T]) -> None:
+            part, item = numbered
+            do(_TableWork(self, session, part), item)
+
+        work_on_each(
+            self.session,
+            self.jobs,
+            list(zip(self._parts, items, strict=True)),
+            one,
+            is_large=lambda numbered: needs_spark(bytes_of(numbered[1]), settings),
+        )
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        self._session.until = self._budget.until
+        self.session.until = self.budget.until
         try:
             yield
             self._publish()
@@ -156,17 +214,20 @@ class Round:
                 self._publish()
             raise
         finally:
+            for part in self._parts:
+                for name in _OF_A_TABLE:
+                    getattr(self.result, name).extend(getattr(part, name))
             self._end_limits()
-            self._session.warnings[:] = dict.fromkeys([*self._general, *self._records.problems])
+            self.session.warnings[:] = dict.fromkeys([*self._general, *self.records.problems])
 
     def _end_limits(self) -> None:
-        self._session.until = None
-        self._session.progress.step = None
+        self.session.until = None
+        self.session.progress.step = None
 
     def _publish(self) -> None:
         """Append the runs to their table, which is not one of the actions: no limit applies."""
         self._end_limits()
-        self._records.publish()
+        self.records.publish(self.session)
 
     def _outcome(self) -> Outcome:
         return Outcome(status=self._status(), result=self.result)
@@ -179,32 +240,45 @@ class Round:
         done = any(item.status == Status.DONE for item in result.actions)
         return Status.DONE if done else Status.NOTHING_TO_DO
 
-    def _one(self, seen: Candidate) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _TableWork:
+    """The work on one table.
+
+    Args:
+        round: the round.
+        session: the session of the thread.
+        result: what is done.
+    """
+
+    round: Round
+    session: Session
+    result: RoundResult
+
+    def maintain(self, seen: Candidate, *, is_due: bool) -> None:
         """Do what is due for a table; each decision uses the table as it is then."""
-        is_changed = False
+        tables, is_changed = self.round.tables, False
         now: Candidate | None = seen
         # It may have been seen hours ago, and another run may have done the work.
-        if self._tables.due([seen]):
+        if is_due:
             now = self._seen(seen.table)
         for number, action in enumerate(_SEQUENCE):
             if now is None:
-                return
+                break
             is_second = action in _SEQUENCE[:number]
             if is_second and not is_changed:
                 continue
-            decision = self._tables.decide(now, action)
+            decision = tables.decide(now, action)
             if not decision.is_due:
                 if not is_second:
                     self.result.left_alone.append(decision.facts())
                 continue
-            if refusal := self._budget.refusal(decision):
-                self.result.rest.append(decision.facts(refusal))
-                continue
             done = self._act(now, decision)
             now = done.seen and done.seen.following(now)
             is_changed = is_changed or done.is_changed
+        self.round.leave(seen.table)
 
-    def _apply(self, actions: Sequence[PlannedAction], *, replan: bool) -> None:
+    def apply(self, actions: Sequence[PlannedAction], *, replan: bool) -> None:
         """Do what a plan contains for a table; what follows a commit of this run expects that commit."""
         base: Base | None = None
         now: Candidate | None = self._seen(actions[0].table)
@@ -214,8 +288,7 @@ class Round:
                 return
             drift = planned.drift(now, None if replan else base or planned.base)
             decision = planned.decision(now)
-            refusal = drift or forbidden(now, planned.action) or self._budget.refusal(decision)
-            if refusal:
+            if refusal := drift or forbidden(now, planned.action):
                 self.result.rest.append(decision.facts(refusal))
             else:
                 done = self._act(now, decision)
@@ -226,30 +299,50 @@ class Round:
         """Return a table as it is now; None if it is gone or cannot be read."""
         namespace = name.rpartition(".")[0]
         try:
-            table = load_listed(self._session.catalog, name)
+            table = load_listed(self.session.catalog, name)
             if table is None:
                 return None
-            for path in self._options.paths:
+            for path in self.round.options.paths:
                 refuse_inside(path, table)
-            return self._tables.known(table, namespace, None)
+            return self.round.tables.known(table, namespace, None)
         except LakeError as error:
             failure = FailureFacts(table=name, action=None, error=error.facts())
             self.result.failed.append(failure)
             return None
 
     def _act(self, seen: Candidate, decision: Decision) -> _Done:
-        clock = self._session.clock
-        self._session.next_command()
-        self._session.warnings.clear()
+        """Do an action, unless the budget is too small for it."""
+        most = self._most_bytes(seen)
+        with self.round.budget.granted(
+            decision, most, self.session.interrupts.checkpoint
+        ) as granted:
+            if granted.refusal:
+                self.result.rest.append(decision.facts(granted.refusal))
+                return _Done(seen)
+            self.session.next_command()
+            self.session.warnings.clear()
+            self.round.begin(decision)
+            try:
+                return self._done(seen, decision, granted.most_bytes)
+            finally:
+                self.round.end(decision)
+                self.session.end_command()
+
+    def _most_bytes(self, seen: Candidate) -> int | None:
+        """Return the most bytes of data files that an action could rewrite; None if it is not known."""
+        reading = seen.row.reading
+        if self.round.jobs == 1 or reading.delete_files != 0:
+            return None
+        return reading.bytes
+
+    def _done(self, seen: Candidate, decision: Decision, most_bytes: int | None) -> _Done:
+        clock = self.session.clock
         options = {name: given.value for name, given in decision.options.items()}
-        limit = self._budget.limit(decision.action)
-        if limit is not None:
-            options["max-bytes"] = f"{limit}B"
-        self._status_file.begin_action(seen.table, decision.action)
-        self._session.progress.step = self._agenda.step(decision)
+        if most_bytes is not None:
+            options["max-bytes"] = f"{most_bytes}B"
         begun = clock.monotonic()
         try:
-            outcome = self._run_verb(Call(decision.action, seen.table, options))
+            outcome = self.round.run_verb(self.session, Call(decision.action, seen.table, options))
         except NotFoundError as error:
             if self._is_gone(seen.table):
                 return _Done(None)
@@ -264,7 +357,7 @@ class Round:
             reason = "another run of lake works on the table"
             self.result.left_alone.append(decision.facts(reason))
             return _Done(None)
-        if left := _left(outcome, has_ended=self._session.has_ended):
+        if left := _left(outcome, has_ended=self.session.has_ended):
             self.result.rest.append(decision.facts(left))
         if busy := CompactionFacts.of(outcome.plan).busy_text:
             self.result.left_alone.append(decision.facts(busy))
@@ -276,7 +369,7 @@ class Round:
     def _is_gone(self, name: str) -> bool:
         """Whether a table was dropped or renamed since the round began."""
         try:
-            return not is_listed(self._session.catalog, name)
+            return not is_listed(self.session.catalog, name)
         except LakeError:
             return False
 
@@ -285,7 +378,7 @@ class Round:
     ) -> _Done:
         if isinstance(error, EngineError):
             # Its process may have ended; the next action starts another one.
-            self._session.close()
+            self.session.close()
         self._add(seen, decision, error, seconds, None)
         failure = FailureFacts(table=seen.table, action=decision.action, error=error.facts())
         self.result.failed.append(failure)
@@ -299,8 +392,8 @@ class Round:
         seconds: float,
         after: Candidate | None,
     ) -> None:
-        done = self._records.add(seen, decision, ending, seconds, after)
-        self._budget.spend(done.bytes)
+        done = self.round.records.add(self.session, seen, decision, ending, seconds, after)
+        self.round.budget.spend(done.bytes)
         self.result.actions.append(done)
 
 

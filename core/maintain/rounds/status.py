@@ -2,7 +2,8 @@
 
 It is JSON and replaced whole: ``at`` (the heartbeat), ``since``, ``host``, ``state`` (``working`` or ``waiting``),
 ``rounds``, ``next_round`` (null while one works), ``last`` (the end of the last round: ``at``, ``status``,
-``actions``, ``failed``, ``rest`` and ``error``; null before) and ``action`` (``table`` and ``action``, null between).
+``actions``, ``failed``, ``rest`` and ``error``; null before), ``running`` (``table`` and ``action`` of each action
+that runs) and ``action`` (the first one of them, null between).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ class StatusFile:
             "rounds": 0,
             "next_round": None,
             "action": None,
+            "running": [],
             "last": None,
         }
 
@@ -96,9 +98,10 @@ class StatusFile:
         """Note that a round begins."""
         self._set({"state": "working", "next_round": None})
 
-    def begin_action(self, table: str, action: str) -> None:
-        """Note which action begins."""
-        self._set({"action": {"table": table, "action": action}})
+    def set_running(self, running: Sequence[tuple[str, str]]) -> None:
+        """Note the tables and actions that run."""
+        found = [{"table": table, "action": action} for table, action in running]
+        self._set({"action": found[0] if found else None, "running": found})
 
     def end_round(self, ending: Outcome | ReportedError, next_ms: int) -> None:
         """Note how a round ended, and when the next one begins, in ms since 1970."""
@@ -112,11 +115,12 @@ class StatusFile:
             "error": None if isinstance(ending, Outcome) else ending.kind,
         }
         rounds = self._facts["rounds"] + 1
-        waiting = {"state": "waiting", "action": None, "rounds": rounds, "last": last}
-        self._set({**waiting, "next_round": iso_time(next_ms)})
+        waiting = {"state": "waiting", "action": None, "running": [], "rounds": rounds}
+        self._set({**waiting, "last": last, "next_round": iso_time(next_ms)})
 
     def _set(self, facts: Mapping[str, Any]) -> None:
-        self._facts |= facts
+        with self._lock:
+            self._facts |= facts
         self._write_if_possible()
 
     def _write_if_possible(self) -> None:

@@ -86,7 +86,7 @@ class Catalog(Protocol):
 
     @property
     def written_metadata(self) -> Sequence[str]:
-        """The metadata files that the last commit wrote in this process."""
+        """The metadata files that the last commit of this thread wrote in this process."""
 
     def load(self, identifier: str) -> Table:
         """Load a table by ``namespace.table``.

@@ -27,7 +27,7 @@ class OtherBackend(PyIcebergBackend):
             pyiceberg_patches.build_metadata(
                 handle,
                 self._now_ms,
-                self.written_metadata,
+                self._record,
                 lambda: mark_of(self.name, self.configured, self.database),
             )
         return handle

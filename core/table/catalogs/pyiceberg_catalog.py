@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -50,6 +51,13 @@ _Names = tuple[str, ...]
 _Begin = Callable[[], CreateTableTransaction]
 
 
+class _Written(threading.local):
+    """The metadata files of a commit. Several threads may commit at a time, each to another table."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+
+
 class PyIcebergBackend(ABC):
     """A `lake.core.table.catalogs.catalog.Catalog` that sends its requests to a PyIceberg catalog.
 
@@ -69,8 +77,7 @@ class PyIcebergBackend(ABC):
     ) -> None:
         self.name = name
         self.configured = properties
-        # Metadata files that PyIceberg wrote for the last commit, in this process.
-        self.written_metadata: list[str] = []
+        self._written = _Written()
         # Properties that came with tables, such as vended credentials: output must not contain them.
         self.vended: list[Mapping[str, object]] = []
         # Also the time of commits, if metadata is written in this process.
@@ -103,6 +110,15 @@ class PyIcebergBackend(ABC):
     def database(self) -> str | None:
         """The file of a catalog in SQLite; None for any other catalog."""
         return None
+
+    @property
+    def written_metadata(self) -> list[str]:
+        """The metadata files that PyIceberg wrote for the last commit of this thread."""
+        return self._written.files
+
+    def _record(self, location: str) -> None:
+        """Record a metadata file that PyIceberg wrote for the commit of this thread."""
+        self._written.files.append(location)
 
     def metadata_locations(self) -> list[tuple[str, str]]:
         """Return names and metadata files of all tables; nothing if the catalog cannot list them in one request."""

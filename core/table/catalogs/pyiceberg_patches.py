@@ -229,7 +229,7 @@ def _with_patience(io: FileIO | None) -> FileIO | None:
 def build_metadata(
     handle: MetastoreCatalog,
     now_ms: Callable[[], int],
-    written: list[str],
+    written: Callable[[str], None],
     mark: Callable[[], str],
 ) -> None:
     """Make a catalog that builds metadata in this process follow the specification and write durable files.
@@ -237,7 +237,7 @@ def build_metadata(
     Args:
         handle: the catalog.
         now_ms: returns the time of a commit, in milliseconds since 1970.
-        written: receives the location of each metadata file that a commit writes.
+        written: called with the location of each metadata file that a commit writes.
         mark: returns the mark in the names of these files.
     """
     _keep_times_and_members(handle, now_ms, mark)
@@ -266,13 +266,13 @@ def _keep_times_and_members(
     vars(handle)["_update_and_stage_table"] = staging
 
 
-def _record_metadata(handle: MetastoreCatalog, written: list[str]) -> None:
+def _record_metadata(handle: MetastoreCatalog, written: Callable[[str], None]) -> None:
     """Record each metadata file, and flush it to disk before the swap: PyIceberg does not call fsync."""
     write = handle._write_metadata  # noqa: SLF001
 
     def recording(metadata: metadata.TableMetadata, io: FileIO, metadata_path: str) -> None:
         refuse_truncated_name(metadata_path)
-        written.append(metadata_path)
+        written(metadata_path)
         try:
             with translate_errors(metadata_path):
                 write(metadata, io, metadata_path)

@@ -209,7 +209,7 @@ class SqlBackend(PyIcebergBackend):
         pyiceberg_patches.build_metadata(
             opened,
             self._now_ms,
-            self.written_metadata,
+            self._record,
             lambda: mark_of(self.name, self.configured, self.database),
         )
         return opened

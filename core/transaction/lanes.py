@@ -1,0 +1,267 @@
+"""Work on several tables at a time: each thread has a session of its own, and all share one catalog and one Spark."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from lake.core.base import locations
+from lake.core.base.errors import StoppedError
+from lake.core.base.interrupts import Interrupts
+from lake.core.base.progress import Meter, shown
+from lake.core.engine.inline import InlineEngine, usable_cores
+from lake.core.engine.selection import INLINE_BYTES, engine_name
+from lake.core.transaction.session import Session
+from lake.core.transaction.shares import Shares
+
+if TYPE_CHECKING:
+    from lake.core.base.progress import Progress, Step
+    from lake.core.base.settings import Settings
+    from lake.core.engine.tasks import Engine
+    from lake.core.table.catalogs.catalog import Catalog
+
+T = TypeVar("T")
+# The main thread waits in steps, so that a signal's exception reaches it on every platform.
+_WAIT_SECONDS = 0.2
+# Tables at a time on a local disk with a local catalog, and in a store or behind a server.
+_NEAR_JOBS, _FAR_JOBS = 1, 4
+_PHASE = "working on tables"
+
+
+def usual_jobs(catalog: Catalog) -> int:
+    """Return how many tables to work on at a time: several if most of the time goes into waiting for answers."""
+    warehouse = str(catalog.configured.get("warehouse", ""))
+    is_near = not catalog.is_served and (not warehouse or locations.parse(warehouse).is_local)
+    return _NEAR_JOBS if is_near else _FAR_JOBS
+
+
+def needs_spark(input_bytes: int, settings: Settings) -> bool:
+    """Return whether Spark does a plan that reads `input_bytes`."""
+    return engine_name(settings.engine, input_bytes, settings) != InlineEngine.name
+
+
+def work_on_each(
+    session: Session,
+    jobs: int,
+    items: Sequence[T],
+    work: Callable[[Session, T], None],
+    *,
+    is_large: Callable[[T], bool],
+) -> None:
+    """Work on items, several at a time; with one job in their order, and with the session itself.
+
+    Large items are done one after the other in this thread, beside the others. A stop signal ends all threads, each
+    after the part in hand; it is raised when they have ended.
+
+    Args:
+        session: the session. Each thread has another one with its catalog, clock and protected files.
+        jobs: how many small items are done at a time.
+        items: the items; each thread takes the next one.
+        work: does an item. After an exception nothing else begins.
+        is_large: whether an item needs Spark.
+
+    Raises:
+        StoppedError: the user stopped the run.
+    """
+    if jobs == 1:
+        for item in items:
+            work(session, item)
+        return
+    _Lanes(session, jobs, items, work, is_large).run()
+
+
+class _Lanes(Generic[T]):
+    """The threads of one run."""
+
+    def __init__(
+        self,
+        session: Session,
+        jobs: int,
+        items: Sequence[T],
+        work: Callable[[Session, T], None],
+        is_large: Callable[[T], bool],
+    ) -> None:
+        self._session = session
+        self._work = work
+        self._large = [item for item in items if is_large(item)]
+        self._small = deque(item for item in items if not is_large(item))
+        self._meter = Meter(_PHASE, tasks=len(items))
+        shared = _Shared(session, min(jobs, max(len(self._small), 1)))
+        # The main thread gets the signals, and shows the phases of its items.
+        self._main = _lane(session, shared, session.progress, session.interrupts)
+        self._sessions = [
+            _lane(session, shared, _LaneProgress(session.progress, self._meter), Interrupts())
+            for _ in range(min(jobs, len(self._small)))
+        ]
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Do all items."""
+        threads = [
+            threading.Thread(target=self._do_small, args=(lane,), name="lane", daemon=True)
+            for lane in self._sessions
+        ]
+        with shown(self._session.progress, self._meter):
+            started = []
+            try:
+                for thread in threads:
+                    thread.start()
+                    started.append(thread)
+                self._do_large()
+                _wait_for(started)
+            except StoppedError as stop:
+                self._stop(stop.signal_number)
+                raise
+            except BaseException:
+                self._stop(signal.SIGTERM)
+                raise
+            finally:
+                self._small.clear()
+                _wait_for(started)
+                for lane in (*self._sessions, self._main):
+                    lane.close_own()
+        if self._failure is not None:
+            raise self._failure
+
+    def _do_large(self) -> None:
+        for item in self._large:
+            if self._failure is not None:
+                return
+            self._do(self._main, item)
+        # A stop had no effect after the last commit of an item.
+        self._main.next_command()
+
+    def _do_small(self, lane: _Lane) -> None:
+        try:
+            while True:
+                try:
+                    item = self._small.popleft()
+                except IndexError:
+                    return
+                self._do(lane, item)
+        except StoppedError as stop:
+            # The main thread raises it, unless it comes from a task that another program stopped.
+            self._fail(stop)
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
+            self._fail(error)
+
+    def _do(self, lane: _Lane, item: T) -> None:
+        try:
+            self._work(lane, item)
+        finally:
+            lane.end_command()
+        self._meter.advance(tasks=1)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._stop(error.signal_number if isinstance(error, StoppedError) else signal.SIGTERM)
+
+    def _stop(self, number: int) -> None:
+        """Let each thread stop at its next checkpoint, and take nothing new."""
+        self._small.clear()
+        for lane in self._sessions:
+            lane.interrupts.request(StoppedError(number))
+
+
+def _wait_for(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(_WAIT_SECONDS)
+
+
+class _Shared:
+    """What the threads share.
+
+    Args:
+        session: the session whose Spark they use.
+        lanes: the number of threads that use engines in this process.
+    """
+
+    def __init__(self, session: Session, lanes: int) -> None:
+        self.session = session
+        # All threads together have in memory what one command has without them.
+        self.memory = Shares(INLINE_BYTES)
+        self.spark = Shares(1)
+        self.parallelism = max(usable_cores() // lanes, 1)
+
+
+@dataclass(kw_only=True)
+class _Lane(Session):
+    """The session of a thread: its engine is given back at the end of each command."""
+
+    shared: _Shared
+    _given: Callable[[], None] | None = field(default=None, init=False)
+
+    def engine(self, input_bytes: int) -> Engine:
+        """Return the engine for a plan; wait until there is memory for it, or until no other thread uses Spark."""
+        if self._engine is None:
+            is_inline = not needs_spark(input_bytes, self.settings)
+            shares = self.shared.memory if is_inline else self.shared.spark
+            part = shares.take(input_bytes if is_inline else 1, self.interrupts.checkpoint)
+            self._given = lambda: shares.give_back(part)
+            if not is_inline:
+                self._engine = self.shared.session.started(input_bytes)
+            else:
+                self._engine = self._started.setdefault(
+                    InlineEngine.name, InlineEngine(self.shared.parallelism, ids=self.ids)
+                )
+        return self._engine
+
+    def end_command(self) -> None:
+        """Give the engine back."""
+        given, self._given = self._given, None
+        self._engine = None
+        if given is not None:
+            given()
+
+    def close(self) -> None:
+        """Stop the engine of the command, which failed; other threads use engines of their own."""
+        if self._engine is not None and self._engine not in self._started.values():
+            self.shared.session.close()
+        self.close_own()
+
+    def close_own(self) -> None:
+        """Stop the engines of this thread."""
+        super().close()
+        self.end_command()
+
+
+def _lane(session: Session, shared: _Shared, progress: Progress, interrupts: Interrupts) -> _Lane:
+    return _Lane(
+        settings=session.settings,
+        catalog=session.catalog,
+        clock=session.clock,
+        ids=session.ids,
+        progress=progress,
+        interrupts=interrupts,
+        announce=session.announce,
+        note=session.note,
+        # The same set: what one thread protects, no other one deletes.
+        protected_files=session.protected_files,
+        until=session.until,
+        secrets=session.secrets,
+        shared=shared,
+    )
+
+
+class _LaneProgress:
+    """The progress of one of several threads: how many items are done is shown, and not the phases of each."""
+
+    def __init__(self, display: Progress, overall: Meter) -> None:
+        self.meter: Meter | None = None
+        self.step: Step | None = None
+        self._display = display
+        self._overall = overall
+
+    def show(self, meter: Meter | None) -> None:
+        """Hide the display for None; show it again with the next phase."""
+        self.meter = meter
+        if meter is None:
+            self._display.show(None)
+        elif self._display.meter is None:
+            self._display.show(self._overall)

@@ -1,0 +1,116 @@
+"""The limits of a round, for one thread and for several."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.tables.iceberg_tables import FixedClock
+
+from lake.core.maintain.health.facts import ForecastFacts
+from lake.core.maintain.rounds.budget import Budget
+from lake.core.maintain.rounds.decisions import Decision
+
+
+def decision(size: int, action: str = "compact") -> Decision:
+    """Return an action that reads some bytes."""
+    forecast = ForecastFacts(
+        command=action,
+        pays=True,
+        before=2,
+        after=1,
+        bytes=size,
+        seconds=1.0,
+        partition_seconds=None,
+    )
+    return Decision(
+        table="db.t", action=action, is_due=True, reason="", options={}, forecast=forecast
+    )
+
+
+def nothing() -> None:
+    """Let the wait go on."""
+
+
+def test_without_limits_nothing_is_refused() -> None:
+    budget = Budget(FixedClock(), None, None)
+
+    with budget.granted(decision(10**15), None, nothing) as granted:
+        assert (granted.refusal, granted.most_bytes) == ("", None)
+
+
+def test_what_an_action_rewrote_is_not_left_for_the_next() -> None:
+    budget = Budget(FixedClock(), None, 100)
+
+    with budget.granted(decision(60), None, nothing) as granted:
+        assert granted.most_bytes == 100
+        budget.spend(60)
+    with budget.granted(decision(60), None, nothing) as granted:
+        assert (granted.refusal, granted.most_bytes) == ("", 40)
+        budget.spend(40)
+    with budget.granted(decision(1), None, nothing) as granted:
+        assert granted.refusal == "it reads 1 B, and 0 B are left"
+    with budget.granted(decision(1, "expire"), None, nothing) as granted:
+        assert granted.refusal == ""
+
+
+def test_an_action_that_cannot_do_a_part_needs_bytes_for_the_whole() -> None:
+    budget = Budget(FixedClock(), None, 100)
+
+    with budget.granted(decision(101, "deletes"), None, nothing) as granted:
+        assert granted.refusal == "it reads 101 B, and 100 B are left"
+    with budget.granted(decision(100, "deletes"), None, nothing) as granted:
+        assert (granted.refusal, granted.most_bytes) == ("", None)
+
+
+@pytest.mark.parametrize("action", ["compact", "expire"])
+def test_nothing_begins_after_the_time(action: str) -> None:
+    clock = FixedClock()
+    budget = Budget(clock, 60_000, 100)
+    clock.sleep(59.9)
+
+    with budget.granted(decision(1, action), 1, nothing) as granted:
+        assert granted.refusal == ""
+        clock.sleep(0.2)
+    with budget.granted(decision(1, action), 1, nothing) as granted:
+        assert granted.refusal == "the 1m 00s have passed"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 50), max_size=8),
+    limit=st.integers(1, 200),
+    threads=st.integers(1, 4),
+)
+def test_all_threads_together_keep_the_limit_and_none_has_less_than_alone(
+    sizes: list[int], limit: int, threads: int
+) -> None:
+    budget, lock, left = Budget(FixedClock(), None, limit), threading.Lock(), list(sizes)
+    rewritten: list[int] = []
+
+    def work() -> None:
+        while True:
+            with lock:
+                if not left:
+                    return
+                size = left.pop(0)
+            with budget.granted(decision(size), size, nothing) as granted:
+                if granted.refusal:
+                    done = 0
+                else:
+                    assert granted.most_bytes is not None
+                    done = min(size, granted.most_bytes)
+                budget.spend(done)
+                with lock:
+                    rewritten.append(done)
+
+    running = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(10)
+    assert len(rewritten) == len(sizes)
+    # As one thread alone: all that there is to rewrite, or all of the limit.
+    assert sum(rewritten) == min(sum(sizes), limit)
