@@ -62,7 +62,7 @@ def ref(
         plan_drop,
         plan_fast_forward,
     )
-    from lake.core.maintain.branching.commit import BRANCH, TAG
+    from lake.core.transaction.commit.refs import BRANCH, TAG
 
     chosen = flags_given(what)
     if len(chosen) > 1:

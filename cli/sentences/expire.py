@@ -49,6 +49,7 @@ def after_dry_run(outcome: Outcome) -> Sequence[str] | None:
 # What keeps snapshots, by the reason in the plan: for one snapshot and for several.
 _KEPT = {
     "referenced": ("is the head of a branch or tag", "are heads of branches and tags"),
+    "run": ("is kept by the tag of a run", "are kept by tags of runs"),
     "recent": ("is younger than {age}", "are younger than {age}"),
     "last-n": ("is among the newest to keep", "are among the newest to keep"),
     "unreferenced-recent": (

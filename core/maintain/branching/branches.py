@@ -11,12 +11,12 @@ from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import iso_time
-from lake.core.maintain.branching.commit import BRANCH, RefChange, commit_refs
 from lake.core.maintain.branching.descent import require_contents
 from lake.core.maintain.branching.facts import RefChangeFacts, RefFacts, RefsResult
 from lake.core.maintain.branching.tags import check_name, retention_text
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.snapshots import ancestry
+from lake.core.transaction.commit.refs import BRANCH, RefChange, commit_refs
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

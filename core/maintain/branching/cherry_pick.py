@@ -17,7 +17,6 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 from lake.core.base.errors import CorruptFileError, NotFoundError, RefusedError
 from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Outcome, Status
-from lake.core.maintain.branching.commit import BRANCH, TAG, RefChange, commit_refs
 from lake.core.maintain.branching.descent import require_contents
 from lake.core.maintain.branching.facts import PickFacts
 from lake.core.maintain.branching.pick_checks import (
@@ -44,6 +43,7 @@ from lake.core.transaction.commit.operations import (
     SnapshotStep,
 )
 from lake.core.transaction.commit.preconditions import require_writable
+from lake.core.transaction.commit.refs import BRANCH, TAG, RefChange, commit_refs
 from lake.core.transaction.commit.removed_files import refuse_live
 
 if TYPE_CHECKING:

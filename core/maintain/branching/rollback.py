@@ -12,7 +12,6 @@ from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import format_time, iso_time
-from lake.core.maintain.branching.commit import BRANCH, RefChange, commit_refs
 from lake.core.maintain.branching.facts import RollbackFacts
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.flink.commits import JOB_ID
@@ -21,6 +20,7 @@ from lake.core.table.snapshots.completeness import read_list
 from lake.core.table.snapshots.run_ids import RUN_ID
 from lake.core.table.snapshots.streams import STREAM, StreamEpoch
 from lake.core.table.snapshots.summary import declared_totals
+from lake.core.transaction.commit.refs import BRANCH, RefChange, commit_refs
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from lake.core.base.errors import InvalidRequestError, LakeError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
-from lake.core.maintain.branching.commit import TAG
 from lake.core.maintain.branching.facts import TagsFacts
 from lake.core.maintain.branching.tags import execute, plan_tags
 from lake.core.table.flink.commits import job_commits
 from lake.core.table.snapshots import ancestry
+from lake.core.transaction.commit.refs import TAG
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

@@ -15,12 +15,12 @@ from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import format_duration, iso_time
-from lake.core.maintain.branching.commit import TAG, RefChange, commit_refs
 from lake.core.maintain.branching.facts import TagsFacts
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.refs.facts import TagFacts
 from lake.core.table.refs.periods import Calendar, Period
 from lake.core.table.snapshots import ancestry
+from lake.core.transaction.commit.refs import TAG, RefChange, commit_refs
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -330,7 +330,8 @@ def check_name(name: str, kind: str) -> None:
     """Refuse names of new branches and tags that other options could not refer to.
 
     Raises:
-        InvalidRequestError: the name is empty, begins with ``@``, contains only digits, or is a consumer's.
+        InvalidRequestError: the name is empty, begins with ``@``, contains only digits, or is that of a consumer or a
+            run.
     """
     if not name.strip() or name.startswith("@") or name.isdigit() or not name.isprintable():
         raise InvalidRequestError(
@@ -338,3 +339,5 @@ def check_name(name: str, kind: str) -> None:
         )
     if name == ancestry.MAIN or ancestry.is_consumer(name):
         raise InvalidRequestError(f"{name} is the name of a branch")
+    if ancestry.is_run(name):
+        raise InvalidRequestError(f"{name} is the name of a tag of a run of lake")

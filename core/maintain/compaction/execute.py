@@ -7,8 +7,8 @@ delay the other groups.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import closing, suppress
+from dataclasses import replace
 
 from lake.core.base.errors import (
     CommitConflictError,
@@ -25,12 +25,13 @@ from lake.core.base.units import format_size
 from lake.core.data.rows.reader import FileSlice
 from lake.core.engine.tasks import Task
 from lake.core.maintain.compaction import dangling_deletes as dangling
+from lake.core.maintain.compaction.base_keeper import BaseKeeper
 from lake.core.maintain.compaction.dangling_deletes import dangling_deletes
-from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
+from lake.core.maintain.compaction.facts import CompactionFacts
 from lake.core.maintain.compaction.grouping import FileGroup
-from lake.core.maintain.compaction.losses import Losses, described, others_since
 from lake.core.maintain.compaction.plan import CompactionPlan, plan_compaction
 from lake.core.maintain.compaction.rewrite import Rewriter, Rewritten
+from lake.core.maintain.compaction.tally import Losses, Tally, described, others_since
 from lake.core.maintain.compaction.tasks import CompareTask, compare
 from lake.core.maintain.compaction.verify import Disagreement, check_rows, metric_differences
 from lake.core.spec.properties.table_properties import Use, warnings
@@ -38,7 +39,7 @@ from lake.core.table.manifests.api import entries_of
 from lake.core.table.manifests.data_files import DataFile
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import live_files
-from lake.core.transaction.commit.commit import CommitRequest, Committed, commit_snapshot
+from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
 from lake.core.transaction.commit.operations import RewriteFiles
 from lake.core.transaction.session import Session
 from lake.core.transaction.staging.failed_attempts import remove_lost_attempts
@@ -52,39 +53,6 @@ _SHOWN_GROUPS = 50
 # The columns of a dry run's tables.
 _COLUMNS = ("group", "partition", "files", "bytes", "rows", "output files", "reason")
 _LEFT_COLUMNS = ("reason", "partition", "files", "bytes")
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What was committed in all rounds."""
-
-    totals: CompactionResult = field(default_factory=CompactionResult)
-    groups: int = 0
-    snapshot_ids: list[int] = field(default_factory=list)
-    operation_id: str | None = None
-
-    def add(self, groups: Sequence[Rewritten], committed: Committed, operation_id: str) -> None:
-        """Add the groups of a successful commit."""
-        self.snapshot_ids.append(committed.snapshot_id)
-        self.operation_id = self.operation_id or operation_id
-        self.groups += len(groups)
-        totals = self.totals
-        totals.removed_delete_files += _removed_deletes(committed)
-        for item in groups:
-            totals.rewritten_files += item.group.files.num_rows
-            totals.rewritten_bytes += item.group.bytes
-            totals.added_files += len(item.files)
-            totals.added_bytes += sum(file.size_bytes for file in item.files)
-            totals.rows_in += item.rows + item.dropped
-            totals.rows_dropped_by_deletes += item.dropped
-            totals.rows_out += sum(file.record_count for file in item.files)
-
-
-def _removed_deletes(committed: Committed) -> int:
-    """Return the number of delete files that a commit removed, from its summary."""
-    snapshot = committed.table.metadata.snapshot_by_id(committed.snapshot_id)
-    counters = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-    return int(counters.get("removed-delete-files", "0"))
 
 
 def preview(plan: CompactionPlan, *, verbose: bool = False, explain: bool = False) -> Outcome:
@@ -138,13 +106,13 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
         LakeError: the rows written differ from the rows read; nothing was committed.
     """
     if not plan.groups and not plan.options.remove_dangling_deletes:
-        return _outcome(plan, Status.NOTHING_TO_DO, _Tally())
+        return _outcome(plan, Status.NOTHING_TO_DO, Tally())
     for ignored in warnings(plan.table.properties, [Use.WRITE]):
         session.warn(ignored)
     run = _Run(session, plan, operation_id or session.ids.uuid())
     stopped = False
     try:
-        with staged(session, plan.table, run.operation_id):
+        with closing(run), staged(session, plan.table, run.operation_id):
             run.all_rounds()
     except CommitUnknownError:
         raise
@@ -171,15 +139,22 @@ class _Run:
         self.session = session
         self.plan = plan
         self.operation_id = operation_id
-        self.tally = _Tally()
+        self.tally = Tally()
         self.next_step = "all groups were committed"
         self._table = plan.table
         self._losses = Losses()
+        self._keeper = BaseKeeper(session, plan, operation_id)
+        # The numbers of the plan's groups that are committed or lost.
+        self._settled: set[int] = set()
         self._conflict: CommitConflictError | None = None
         self._wrong: list[Disagreement] = []
         self._failed: list[FileGroup] = []
         self._tasks = 0
         self._commits = 0
+
+    def close(self) -> None:
+        """Remove what the run keeps in the table only while it works."""
+        self._keeper.end(self._table)
 
     def all_rounds(self) -> None:
         """Rewrite and commit, then do so again for the groups that conflicted.
@@ -226,7 +201,10 @@ class _Run:
         waiting: list[Rewritten] = []
         for number, done in enumerate(self._checked(), start=1):
             self.session.interrupts.checkpoint()
-            waiting.append(done)
+            if done.group.number in self._settled:
+                self._discard([done])
+            else:
+                waiting.append(done)
             has_ended = self.plan.options.partial_progress and self.session.has_ended
             if has_ended or len(waiting) >= self._groups_per_commit():
                 self._commit(waiting)
@@ -254,7 +232,25 @@ class _Run:
         groups = [group for group in fresh.groups if before & set(group.paths)]
         self.plan = replace(fresh, groups=groups)
         self._table = fresh.table
+        self._keeper.begin(self.plan)
+        self._settled = set()
         return bool(groups)
+
+    def _look(self) -> None:
+        """Keep the plan valid; groups that cannot be committed any more are lost."""
+        if not self._keeper.is_due:
+            return
+        with suppress(LakeError):
+            now = self._table.refreshed()
+            since_id, remaining = self._keeper.validated_id, self._open_groups()
+            affected = self._keeper.look(now, remaining)
+            hit = [group for group in remaining if affected & set(group.paths)]
+            if hit:
+                self._conflict = ConflictingFilesError("rows were deleted meanwhile", affected)
+                self._lose(hit, since_id)
+
+    def _open_groups(self) -> list[FileGroup]:
+        return [group for group in self.plan.groups if group.number not in self._settled]
 
     # Rewriting
 
@@ -336,7 +332,7 @@ class _Run:
 
     def _rewritten(self) -> Iterator[Rewritten]:
         """Yield groups whose tasks have all finished."""
-        rewriter = Rewriter(self.session, self.plan, self.operation_id, self._tasks)
+        rewriter = Rewriter(self.session, self.plan, self.operation_id, self._tasks, self._look)
         try:
             yield from rewriter.groups(self._groups_per_commit())
         finally:
@@ -346,7 +342,9 @@ class _Run:
 
     def _commit(self, groups: Sequence[Rewritten]) -> None:
         """Commit groups in one snapshot, without those that conflict."""
-        remaining = list(groups)
+        lost = [item for item in groups if item.group.number in self._settled]
+        self._discard(lost)
+        remaining = [item for item in groups if item.group.number not in self._settled]
         tries = _COMMIT_TRIES
         while remaining:
             try:
@@ -363,22 +361,22 @@ class _Run:
             else:
                 return
             self._discard(failed)
-            self._lose([item.group for item in failed])
+            self._lose([item.group for item in failed], self._keeper.validated_id)
             numbers = {item.group.number for item in failed}
             remaining = [item for item in remaining if item.group.number not in numbers]
 
-    def _lose(self, groups: Sequence[FileGroup]) -> None:
-        """Note the groups that are lost in this round, and the commits since the plan that may be the reason."""
+    def _lose(self, groups: Sequence[FileGroup], since_id: int | None) -> None:
+        """Note the groups that are lost in this round, and the commits since a snapshot that may be the reason."""
         self._failed += groups
+        self._settled |= {group.number for group in groups}
         if groups:
             with suppress(LakeError):
                 # What is not known only lacks in the warning.
                 self._table = self._table.refreshed()
-            base = self.plan.base
             writers = others_since(
                 self._table.metadata,
                 self.plan.branch,
-                base.snapshot_id if base else None,
+                since_id,
                 own=self.tally.snapshot_ids,
                 files_changed=isinstance(self._conflict, ConflictingFilesError),
             )
@@ -396,6 +394,7 @@ class _Run:
             CommitRequest(operation_id=operation_id, branch=self.plan.branch),
         )
         self._table = committed.table
+        self._settled |= {item.group.number for item in groups}
         self.tally.add(groups, committed, operation_id)
 
     def _operation(self, groups: Sequence[Rewritten]) -> RewriteFiles:
@@ -405,14 +404,12 @@ class _Run:
         # Expiry deletes a path that a snapshot removes, even if another snapshot adds it.
         if base is None or {file.path for file in added} & set(removed):
             raise LakeError("the rewrite would remove a file that it adds; nothing was committed")
-        keeps = not self.plan.options.no_starting_sequence_number
         return RewriteFiles(
             added=added,
             removed_paths=removed,
-            base_snapshot_id=base.snapshot_id,
-            data_sequence_number=(
-                base.sequence_number if keeps and self._table.metadata.format_version > 1 else None
-            ),
+            # check: base-of-rewrite
+            base_snapshot_id=self._keeper.validated_id or base.snapshot_id,
+            data_sequence_number=base.sequence_number if self.plan.keeps_sequence_number else None,
         )
 
     def _remove_dangling(self) -> None:
@@ -441,7 +438,7 @@ class _Run:
             self.session.warn("some files of groups that were not committed could not be removed")
 
 
-def _more_files(plan: CompactionPlan, tally: _Tally | None) -> list[str]:
+def _more_files(plan: CompactionPlan, tally: Tally | None) -> list[str]:
     """Return a warning if a compaction makes, or is expected to make, more files than it removes."""
     before = sum(group.files.num_rows for group in plan.groups)
     by_size = sum(group.output_files for group in plan.groups)
@@ -460,7 +457,7 @@ def _more_files(plan: CompactionPlan, tally: _Tally | None) -> list[str]:
 def _outcome(
     plan: CompactionPlan,
     status: Status,
-    tally: _Tally | None = None,
+    tally: Tally | None = None,
     operation_id: str | None = None,
 ) -> Outcome:
     return Outcome(

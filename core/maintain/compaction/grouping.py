@@ -89,6 +89,11 @@ class FileGroup:
         """The files' paths."""
         return self.files["file_path"].to_pylist()  # type: ignore[no-any-return]
 
+    def places(self) -> dict[int, Integers]:
+        """Return the files' indexes among the entries of their spec, by spec id."""
+        spec_ids, places = _column(self.files, "spec_id"), _column(self.files, "place")
+        return {spec_id: places[spec_ids == spec_id] for spec_id in np.unique(spec_ids).tolist()}
+
     @property
     def bytes(self) -> int:
         """The total size of the files."""

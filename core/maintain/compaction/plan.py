@@ -114,6 +114,11 @@ class CompactionPlan:
         return sum(group.bytes for group in self.groups)
 
     @property
+    def keeps_sequence_number(self) -> bool:
+        """Whether new files have the sequence number of the plan, so that later equality deletes apply to them."""
+        return _keeps_sequence_number(self.table, self.options)
+
+    @property
     def written_schema(self) -> Schema:
         """The columns that are copied, including row ids if the table has them."""
         return moved_schema(self.table.schema, self.table.metadata)  # check: row-ids-of-compaction
@@ -154,14 +159,15 @@ class CompactionPlan:
         slices: list[Any] = [None] * group.files.num_rows
         for spec_id in np.unique(spec_ids).tolist():
             rows = np.flatnonzero(spec_ids == spec_id)
-            entries = self._entries(spec_id).take(pa.array(places[rows]))
+            entries = self.entries(spec_id).take(pa.array(places[rows]))
             spec = self.table.metadata.specs()[spec_id]
             of_spec = slices_of(entries, spec=spec, schema=self.table.schema)
             for row, file in zip(rows, of_spec, strict=True):
                 slices[row] = file
         return slices
 
-    def _entries(self, spec_id: int) -> pa.Table:
+    def entries(self, spec_id: int) -> pa.Table:
+        """Return the live data files of a spec."""
         return self.found.by_spec[spec_id] if self.found else pa.table({})
 
     def facts(self) -> CompactionFacts:
@@ -411,8 +417,12 @@ def _rhythm(table: Table, options: CompactionOptions, branch: str) -> Rhythm | N
     # What is asked for expressly is done.
     if options.idle_learned_at_ms is None or options.rewrite_all:
         return None
-    keeps = table.metadata.format_version > 1 and not options.no_starting_sequence_number
+    keeps = _keeps_sequence_number(table, options)
     return learned(table.metadata, branch, options.idle_learned_at_ms, keeps_sequence=keeps)
+
+
+def _keeps_sequence_number(table: Table, options: CompactionOptions) -> bool:
+    return table.metadata.format_version > 1 and not options.no_starting_sequence_number
 
 
 def _busy(found: LiveFiles, options: CompactionOptions, rhythm: Rhythm | None) -> _Marked | None:

@@ -6,7 +6,7 @@ range of sort key, one range per output file; the ranges are computed from a sam
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
@@ -60,15 +60,22 @@ class Rewriter:
         plan: the groups to rewrite.
         operation_id: part of every file's name.
         first_task: the number of its first task, also part of file names.
+        between: is called after each task.
     """
 
     def __init__(
-        self, session: Session, plan: CompactionPlan, operation_id: str, first_task: int
+        self,
+        session: Session,
+        plan: CompactionPlan,
+        operation_id: str,
+        first_task: int,
+        between: Callable[[], None],
     ) -> None:
         self.tasks = first_task
         self._session = session
         self._plan = plan
         self._operation_id = operation_id
+        self._between = between
         self._engine = session.engine(plan.input_bytes)
 
     def groups(self, together: int) -> Iterator[Rewritten]:
@@ -103,6 +110,7 @@ class Rewriter:
         meter = Meter("rewriting", inputs=[task.input_bytes for task in tasks])
         results = self._engine.run(tasks, rewrite, storage=plan.table.storage, meter=meter)
         for result in showing(progress, meter, results):
+            self._between()
             state, report = owners[result.task], result.value
             state.rows += report.rows
             state.dropped += report.dropped
@@ -167,6 +175,7 @@ class Rewriter:
             senders, send, receive, receivers, storage=self._plan.table.storage, meter=meter
         )
         for result in showing(self._session.progress, meter, results):
+            self._between()
             self._add_result(owners[result.task], result.value)
             reports.append(result.value)
         if self._plan.options.verify:

@@ -42,6 +42,7 @@ class KeepReason(StrEnum):
     """Why a snapshot is kept."""
 
     REFERENCED = "referenced"  # a kept branch or tag points at it
+    RUN = "run"  # only the tag of a run that works on it points at it
     RECENT = "recent"  # younger than the maximum age of its branch
     LAST_N = "last-n"  # among the newest snapshots that its branch must keep
     UNREFERENCED_RECENT = (
@@ -302,7 +303,9 @@ def _keep_by_rule(
         if ancestry.is_consumer(name) and ref.snapshot_ref_type == "branch":
             # What a rollback left only in this history is judged by its age, as without the reader.
             continue
-        kept[ref.snapshot_id] = KeepReason.REFERENCED
+        if not ancestry.is_run(name):
+            kept[ref.snapshot_id] = KeepReason.REFERENCED
+        kept.setdefault(ref.snapshot_id, KeepReason.RUN)
         if ref.snapshot_ref_type != "branch":
             reachable.add(ref.snapshot_id)
             continue

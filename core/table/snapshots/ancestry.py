@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MAIN = "main"
 # Branches that record what a reader has not read yet; see `lake.core.table.refs.consumers`.
 CONSUMER_PREFIX = "lake-consumer-"
+# Tags that keep the snapshot that a run of lake works on; see `lake.core.transaction.locks.base_tag`.
+RUN_PREFIX = "lake-run-"
 # In the summary of a snapshot that was restored: the sequence number at which its files were added.
 ADDED_AT = "lake.added-at-sequence-number"
 _ID = re.compile(r"-?[0-9]{1,19}")
@@ -28,6 +30,11 @@ _LISTED_IDS = 10
 def is_consumer(branch: str) -> bool:
     """Whether a branch records the progress of a reader, and receives no commits."""
     return branch.startswith(CONSUMER_PREFIX)
+
+
+def is_run(tag: str) -> bool:
+    """Whether a tag keeps the snapshot that a run of lake works on."""
+    return tag.startswith(RUN_PREFIX)
 
 
 def snapshots_by_id(metadata: TableMetadata) -> dict[int, Snapshot]:

@@ -23,7 +23,7 @@ from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-    from lake.core.transaction.session import Session
+    from lake.core.transaction.run_context import RunContext
 
 BRANCH, TAG = "branch", "tag"
 
@@ -77,7 +77,7 @@ class RefChange:
         )
 
 
-def commit_refs(session: Session, table: Table, changes: Sequence[RefChange]) -> Table:
+def commit_refs(context: RunContext, table: Table, changes: Sequence[RefChange]) -> Table:
     """Make the changes in one commit, and return the table after it.
 
     Raises:
@@ -98,7 +98,7 @@ def commit_refs(session: Session, table: Table, changes: Sequence[RefChange]) ->
     def are_made(metadata: TableMetadata) -> bool | None:
         return all(item.is_made(metadata) for item in changes) or None
 
-    return commit_changes(session, table, prepare, are_made)
+    return commit_changes(context, table, prepare, are_made)
 
 
 def _refuse_others(now: Table, changes: Sequence[RefChange]) -> None:

@@ -1,4 +1,4 @@
-"""Which groups of files a run lost to other writers, how often, and to whom."""
+"""What a run committed, which groups of files it lost to other writers, how often, and to whom."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lake.core.base.units import counted
-from lake.core.maintain.compaction.facts import LostGroup
+from lake.core.maintain.compaction.facts import CompactionResult, LostGroup
 from lake.core.table.flink.commits import writer_with_job
 from lake.core.table.snapshots import ancestry
 
@@ -16,10 +16,45 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from lake.core.maintain.compaction.grouping import FileGroup
+    from lake.core.maintain.compaction.rewrite import Rewritten
+    from lake.core.transaction.commit.commit import Committed
 
 _UNKNOWN = "another writer"
 _HISTORY = "a rollback or an expiry of snapshots"
 _SHOWN = 3
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was committed in all rounds."""
+
+    totals: CompactionResult = field(default_factory=CompactionResult)
+    groups: int = 0
+    snapshot_ids: list[int] = field(default_factory=list)
+    operation_id: str | None = None
+
+    def add(self, groups: Sequence[Rewritten], committed: Committed, operation_id: str) -> None:
+        """Add the groups of a successful commit."""
+        self.snapshot_ids.append(committed.snapshot_id)
+        self.operation_id = self.operation_id or operation_id
+        self.groups += len(groups)
+        totals = self.totals
+        totals.removed_delete_files += _removed_deletes(committed)
+        for item in groups:
+            totals.rewritten_files += item.group.files.num_rows
+            totals.rewritten_bytes += item.group.bytes
+            totals.added_files += len(item.files)
+            totals.added_bytes += sum(file.size_bytes for file in item.files)
+            totals.rows_in += item.rows + item.dropped
+            totals.rows_dropped_by_deletes += item.dropped
+            totals.rows_out += sum(file.record_count for file in item.files)
+
+
+def _removed_deletes(committed: Committed) -> int:
+    """Return the number of delete files that a commit removed, from its summary."""
+    snapshot = committed.table.metadata.snapshot_by_id(committed.snapshot_id)
+    counters = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    return int(counters.get("removed-delete-files", "0"))
 
 
 @dataclass(slots=True)
