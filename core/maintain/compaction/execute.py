@@ -24,9 +24,9 @@ from lake.core.data.rows.reader import FileSlice
 from lake.core.engine.tasks import Task
 from lake.core.maintain.compaction import dangling_deletes as dangling
 from lake.core.maintain.compaction.dangling_deletes import dangling_deletes
-from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult
+from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResult, DepthFacts
 from lake.core.maintain.compaction.grouping import FileGroup
-from lake.core.maintain.compaction.plan import CompactionPlan, plan_compaction
+from lake.core.maintain.compaction.plan import CompactionPlan, depth_now, plan_compaction
 from lake.core.maintain.compaction.rewrite import Rewriter, Rewritten
 from lake.core.maintain.compaction.tasks import CompareTask, compare
 from lake.core.maintain.compaction.verify import Disagreement, check_rows, metric_differences
@@ -152,6 +152,8 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
         stopped = True
         session.warn(f"stopped before {run.next_step}: {error.message}")
         run.tally.totals.failed_groups = len(plan.groups) - run.tally.groups
+    if run.tally.snapshot_ids:
+        run.tally.totals.depth = run.depth()
     status = Status.PARTIAL if stopped or run.tally.totals.failed_groups else Status.DONE
     if not run.tally.snapshot_ids:
         status = Status.NOTHING_TO_DO
@@ -201,6 +203,14 @@ class _Run:
         if self.plan.options.remove_dangling_deletes:
             self.next_step = "the delete files that apply to no data file were removed"
             self._remove_dangling()
+
+    def depth(self) -> DepthFacts | None:
+        """Return how deep files overlap after the commits; None if that is not asked, or not known."""
+        try:
+            return depth_now(self.plan, self._table)
+        except LakeError as error:
+            self.session.warn(f"the files were rewritten, and cannot be compared: {error.message}")
+            return None
 
     def _name_writers(self) -> None:
         """Warn of the writers whose commits were in conflict with groups that are left for the next run."""
