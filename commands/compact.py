@@ -45,6 +45,10 @@ class WhichFiles:
     old_sort_orders: Annotated[
         bool, Flag("Rewrite the files without the table's sort order only, and sort them.")
     ] = False
+    where_overlap: Annotated[
+        int | None,
+        Flag("Sort the files that overlap more than N others in the sort columns only.", "N"),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

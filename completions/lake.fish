@@ -410,6 +410,7 @@ complete -c lake -n '__fish_seen_subcommand_from compact' -l delete-ratio -r -F 
 complete -c lake -n '__fish_seen_subcommand_from compact' -l rewrite-all -d 'Rewrite every file'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l old-specs -d 'Rewrite the files of older partition specs only'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l old-sort-orders -d 'Rewrite the files without the table\'s sort order only, and sort them'
+complete -c lake -n '__fish_seen_subcommand_from compact' -l where-overlap -r -F -d 'Sort the files that overlap more than N others in the sort columns only'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l strategy -x -a 'binpack sort zorder hilbert' -d 'How rows are arranged in the new files'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l by -x -a '(__lake_names columns)' -d 'Sort order, or columns of the curve'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l target-size -r -F -d 'Size of the new files [the table\'s, else 512MB]'

@@ -178,7 +178,9 @@ class Option(Enum):
     WATERMARK_COLUMN = auto()
     WATERMARK_UNIT = auto()
     WHEN = auto()
+    SPEC_ID = auto()
     WHERE = auto()
+    WHERE_OVERLAP = auto()
     WRITE_PARALLELISM = auto()
     ZONE = auto()
 

@@ -542,9 +542,102 @@ def test_files_without_the_sort_order_are_sorted_exactly_and_once(
     assert lake.ok("compact", "db.t", "--old-sort-orders")["status"] == "nothing-to-do"
 
 
+def overlapping(lake: CommandLine, folder: Path, ranges: list[tuple[int, int]]) -> None:
+    """Write a file with the ids of each range, in a table that is sorted by id."""
+    for number, (first, end) in enumerate(ranges):
+        source = folder / f"{number}.csv"
+        source.write_text("id,name\n" + "".join(f"{id_},n{id_}\n" for id_ in range(first, end)))
+        lake.ok("ingest", "db.t", source, *(["--create"] if number == 0 else []))
+        if number == 0:
+            lake.ok("alter", "db.t", "--sort-by", "id, name")
+
+
+def test_files_that_overlap_too_many_others_are_sorted_once(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    ranges = [(0, 10), (10, 20), *[(20 + number, 40 + number) for number in range(6)], (60, 70)]
+    overlapping(lake, tmp_path, ranges)
+    before = sorted(ids_in(lake.warehouse))
+    kept = {
+        file["file_path"]
+        for file in lake.table().inspect.files().to_pylist()
+        if file["record_count"] == 10
+    }
+
+    dry = lake.ok("compact", "db.t", "--where-overlap", "2", "--dry-run")
+    document = lake.ok("compact", "db.t", "--where-overlap", "2", "--verify")
+
+    for plan in (dry["plan"], document["plan"]):
+        assert plan["sorted_by"] == ["id asc nulls first", "name asc nulls first"]
+        assert plan["depth"] == {"average": 2.67, "worst": 6}
+        assert plan["expected_depth"] == {"average": 1.0, "worst": 1}
+        assert plan["left_alone"].keys() == {"few-overlaps"}
+        assert [group["reasons"] for group in plan["file_groups"]] == [["overlap"]]
+    result = document["result"]
+    assert (result["rewritten_files"], result["added_files"]) == (6, 1)
+    assert result["depth"] == {"average": 1.0, "worst": 1}
+    assert kept < {file["file_path"] for file in lake.table().inspect.files().to_pylist()}
+    assert sorted(ids_in(lake.warehouse)) == before
+    for most in ("2", "0"):
+        again = lake.ok("compact", "db.t", "--where-overlap", most)
+        assert again["status"] == "nothing-to-do"
+        assert "depth" not in again["result"]
+
+
+def test_files_that_overlap_are_sorted_in_each_partition_and_within_the_limits(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "rows.csv"
+    for number in range(3):
+        rows = [f"{id_},{part}\n" for part in (1, 2) for id_ in (number, 5 + number)]
+        source.write_text("id,part\n" + "".join(rows))
+        create = ["--create", "--partition-by", "part"] if number == 0 else []
+        lake.ok("ingest", "db.t", source, *create)
+    by = ("--strategy", "sort", "--by", "id desc")
+
+    few = lake.ok("compact", "db.t", "--where-overlap", "1", *by, "--max-files", "4")
+    less = lake.ok("compact", "db.t", "--where-overlap", "1", *by, "--max-files", "2")
+    rest = lake.ok("compact", "db.t", "--where-overlap", "1", *by)
+
+    assert few["plan"]["depth"]["worst"] == 3
+    # The files that overlap are sorted together or not at all.
+    assert (few["result"]["rewritten_files"], few["plan"]["remaining_files"]) == (3, 3)
+    assert (less["status"], less["plan"]["remaining_files"]) == ("nothing-to-do", 3)
+    assert (rest["result"]["rewritten_files"], rest["result"]["depth"]["worst"]) == (3, 1)
+    assert lake.ok("compact", "db.t", "--where-overlap", "0", *by)["status"] == "nothing-to-do"
+    assert sorted(ids_in(lake.warehouse)) == sorted([0, 1, 2, 5, 6, 7] * 2)
+
+
+def test_files_without_bounds_and_of_older_specs_are_left_alone_by_an_overlap(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    overlapping(lake, tmp_path, [(0, 9), (1, 9), (2, 9)])
+    lake.ok("alter", "db.t", "--set", "write.metadata.metrics.default=none")
+    source = tmp_path / "bare.csv"
+    source.write_text("id,name\n5,a\n")
+    lake.ok("ingest", "db.t", source)
+    lake.ok("alter", "db.t", "--set", "write.metadata.metrics.default=full")
+    plan = lake.ok("compact", "db.t", "--where-overlap", "1", "--dry-run")["plan"]
+    assert (plan["input_files"], plan["left_alone"]["no-bounds"]["files"]) == (3, 1)
+
+    lake.ok("alter", "db.t", "--partition-by", "truncate(100, id)")
+
+    plan = lake.ok("compact", "db.t", "--where-overlap", "0", "--dry-run")["plan"]
+    assert (plan["input_files"], plan["left_alone"]["other-spec"]["files"]) == (0, 4)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
+        (("--where-overlap", "1"), "has no sort order"),
+        (("--where-overlap", "1", "--strategy", "zorder", "--by", "id"), "takes --strategy sort"),
+        (("--where-overlap", "-1"), "must be >= 0"),
+        (("--where-overlap", "1", "--rewrite-all"), "contradicts --rewrite-all"),
+        (("--where-overlap", "1", "--spec-id", "0"), "contradicts --spec-id"),
+        (
+            ("--where-overlap", "1", "--strategy", "sort", "--by", "bucket(4, id)"),
+            "do not show the order",
+        ),
         (("--old-sort-orders", "--by", "id"), "sort without --by"),
         (("--old-sort-orders", "--strategy", "zorder", "--by", "id"), "--strategy sort"),
         (("--old-specs", "--rewrite-all"), "contradicts --old-specs"),

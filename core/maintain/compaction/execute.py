@@ -27,9 +27,9 @@ from lake.core.engine.tasks import Task
 from lake.core.maintain.compaction import dangling_deletes as dangling
 from lake.core.maintain.compaction.base_keeper import BaseKeeper
 from lake.core.maintain.compaction.dangling_deletes import dangling_deletes
-from lake.core.maintain.compaction.facts import CompactionFacts
+from lake.core.maintain.compaction.facts import CompactionFacts, DepthFacts
 from lake.core.maintain.compaction.grouping import FileGroup
-from lake.core.maintain.compaction.plan import CompactionPlan, plan_compaction
+from lake.core.maintain.compaction.plan import CompactionPlan, depth_now, plan_compaction
 from lake.core.maintain.compaction.rewrite import Rewriter, Rewritten
 from lake.core.maintain.compaction.tally import Losses, Tally, described, others_since
 from lake.core.maintain.compaction.tasks import CompareTask, compare
@@ -123,6 +123,8 @@ def execute(session: Session, plan: CompactionPlan, operation_id: str | None = N
         stopped = True
         session.warn(f"stopped before {run.next_step}: {error.message}")
         run.tally.totals.failed_groups = len(plan.groups) - run.tally.groups
+    if run.tally.snapshot_ids:
+        run.tally.totals.depth = run.depth()
     status = Status.PARTIAL if stopped or run.tally.totals.failed_groups else Status.DONE
     if not run.tally.snapshot_ids:
         status = Status.NOTHING_TO_DO
@@ -183,6 +185,14 @@ class _Run:
         if self.plan.options.remove_dangling_deletes:
             self.next_step = "the delete files that apply to no data file were removed"
             self._remove_dangling()
+
+    def depth(self) -> DepthFacts | None:
+        """Return how deep files overlap after the commits; None if that is not asked, or not known."""
+        try:
+            return depth_now(self.plan, self._table)
+        except LakeError as error:
+            self.session.warn(f"the files were rewritten, and cannot be compared: {error.message}")
+            return None
 
     def _name_writers(self) -> None:
         """Name the groups that are left for the next run, and the writers that changed their files."""

@@ -11,6 +11,14 @@ from lake.core.spec.expressions.conditions import ConditionFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DepthFacts(Facts):
+    """How many files of a partition contain the place in the sort order where a file begins, with the file itself."""
+
+    average: float
+    worst: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts(Facts):
     """A group of files that are rewritten together; `partition` is None if they are in several."""
 
@@ -58,6 +66,8 @@ class CompactionFacts(Facts):
     input_delete_files: int = 0
     expected_output_files: int = 0
     sorted_by: Sequence[str] | None = omitted()
+    depth: DepthFacts | None = omitted()
+    expected_depth: DepthFacts | None = omitted()
     remaining_files: int | None = omitted()
     busy_partitions: int | None = omitted()
     rhythm: RhythmFacts | None = omitted()
@@ -108,3 +118,4 @@ class CompactionResult(Facts):
     rows_dropped_by_deletes: int = 0
     failed_groups: int = 0
     lost_groups: Sequence[LostGroup] | None = omitted()
+    depth: DepthFacts | None = omitted()

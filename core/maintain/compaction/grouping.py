@@ -112,6 +112,8 @@ class FileGroup:
             "large-files": (sizes > options.max_size).any(),
             "deletes": _has_many_deletes(self.files, options).any(),
         }
+        if options.where_overlap is not None:
+            return ["overlap"]
         if options.chooses_old:
             kinds = {"old-specs": options.old_specs, "old-sort-orders": options.old_sort_orders}
             return [name for name, is_chosen in kinds.items() if is_chosen]
@@ -199,7 +201,7 @@ def plan_groups(
     """
     if not by_spec:
         return Grouping([], 0, {})
-    files, partitions = _numbered(by_spec, table_spec_id)
+    files, partitions = numbered(by_spec, table_spec_id)
     # Sorted by the order of their commits. Columns are copied once, after all groups are known.
     order = np.argsort(_column(files, "sequence_number"), kind="stable")
     is_busy = _is_busy(files)[order]
@@ -244,23 +246,28 @@ def plan_groups(
             remaining -= len(taken)
             bytes_left -= int(sizes[taken].sum())
             left += len(group) - len(taken)
-    left_alone = _left_alone(files, alone)
+    groups = in_job_order(groups, sizes, options.job_order)
+    counts = [partitions_of(group) for group in groups]
+    planned = file_groups(files, [order[group] for group in groups], options, output_spec, counts)
+    return Grouping(planned, left, left_alone(files, alone), more_files)
+
+
+def file_groups(
+    files: pa.Table,
+    groups: Sequence[Integers],
+    options: CompactionOptions,
+    output_spec: PartitionSpec,
+    partitions: Sequence[int],
+) -> list[FileGroup]:
+    """Return groups of files, by the index of each file, with the partitions to which the rows of a group move."""
     if not groups:
-        return Grouping([], left, left_alone, more_files)
-    groups = _in_job_order(groups, sizes, options.job_order)
-    grouped = files.take(pa.array(order[np.concatenate(groups)]))
+        return []
+    grouped = files.take(pa.array(np.concatenate(groups)))
     ends = np.cumsum([len(group) for group in groups]).tolist()
-    planned = [
-        _group(
-            number,
-            grouped.slice(end - len(group), len(group)),
-            options,
-            output_spec,
-            partitions_of(group),
-        )
-        for number, (group, end) in enumerate(zip(groups, ends, strict=True))
+    return [
+        _group(number, grouped.slice(end - len(group), len(group)), options, output_spec, count)
+        for number, (group, end, count) in enumerate(zip(groups, ends, partitions, strict=True))
     ]
-    return Grouping(planned, left, left_alone, more_files)
 
 
 def _that_fit(group: Integers, sizes: Integers, most_bytes: int) -> Integers:
@@ -269,7 +276,8 @@ def _that_fit(group: Integers, sizes: Integers, most_bytes: int) -> Integers:
     return group[: fitting if fitting > 1 or fitting == len(group) else 0]
 
 
-def _left_alone(files: pa.Table, by_reason: Mapping[str, list[Integers]]) -> dict[str, pa.Table]:
+def left_alone(files: pa.Table, by_reason: Mapping[str, list[Integers]]) -> dict[str, pa.Table]:
+    """Return the files that are left alone by the reason, see `Grouping`."""
     shown = files.select(["spec_id", "place", "file_size_in_bytes"])
     return {
         reason: shown.take(pa.array(np.concatenate(found)))
@@ -346,7 +354,7 @@ def _group(
     )
 
 
-def _numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
+def numbered(by_spec: Mapping[int, pa.Table], table_spec_id: int) -> tuple[pa.Table, Integers]:
     """Return all files in one table, each with its index among the files of its spec, and their partitions.
 
     A partition is a number. Number 0 is the partition whose values are all NULL; files of other specs get it too.
@@ -470,7 +478,8 @@ def _expected_bytes(sizes: Integers, options: CompactionOptions) -> int:
     return int(sizes.sum() * options.compression_factor)
 
 
-def _in_job_order(groups: list[Integers], sizes: Integers, order: str) -> list[Integers]:
+def in_job_order(groups: list[Integers], sizes: Integers, order: str) -> list[Integers]:
+    """Return groups in the order in which they are rewritten."""
     measure, _, direction = order.partition("-")
     if measure == "none":
         return groups

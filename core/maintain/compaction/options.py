@@ -45,6 +45,8 @@ class CompactionOptions:
         old_specs: rewrite the files of older partition specs, and no others.
         old_sort_orders: rewrite the files without the table's sort order, and no others; with `old_specs` those of
             older specs too.
+        where_overlap: rewrite the files that overlap more than this number of others in the sort columns, and those
+            that have to be sorted with them; None for no such choice.
         max_files: maximum number of files that are rewritten in total.
         max_bytes: maximum bytes of files that are rewritten in total.
         job_order: which groups come first, one of `JOB_ORDERS`.
@@ -81,6 +83,7 @@ class CompactionOptions:
     rewrite_all: bool = False
     old_specs: bool = False
     old_sort_orders: bool = False
+    where_overlap: int | None = None
     max_files: int | None = None
     max_bytes: int | None = None
     job_order: str = "none"
@@ -139,6 +142,8 @@ class CompactionOptions:
                 f"{Option.OLD_SORT_ORDERS} sorts by the table's order: it takes {Option.STRATEGY} sort without "
                 f"{Option.BY}"
             )
+        if self.where_overlap is not None:
+            self._check_overlap()
         if self.chooses_old and self.rewrite_all:
             raise InvalidRequestError(
                 f"{Option.REWRITE_ALL} contradicts {Option.OLD_SPECS} and {Option.OLD_SORT_ORDERS}"
@@ -156,6 +161,22 @@ class CompactionOptions:
         for name, value in positive.items():
             if not value > 0:
                 raise InvalidRequestError(f"'{name}' is set to {value} but must be > 0")
+
+    def _check_overlap(self) -> None:
+        if (self.where_overlap or 0) < 0:
+            raise InvalidRequestError(f"{Option.WHERE_OVERLAP} must be >= 0")
+        if self.strategy != SORT:
+            raise InvalidRequestError(
+                f"{Option.WHERE_OVERLAP} sorts the files that overlap: it takes {Option.STRATEGY} sort"
+            )
+        others = {
+            Option.OLD_SPECS: self.old_specs,
+            Option.OLD_SORT_ORDERS: self.old_sort_orders,
+            Option.REWRITE_ALL: self.rewrite_all,
+            Option.SPEC_ID: self.spec_id is not None,
+        }
+        for option in (option for option, is_given in others.items() if is_given):
+            raise InvalidRequestError(f"{Option.WHERE_OVERLAP} contradicts {option}")
 
     @property
     def limits(self) -> WorkLimits:
@@ -179,7 +200,8 @@ class CompactionOptions:
     @property
     def takes_every_file(self) -> bool:
         """Whether every file and group that is chosen is rewritten regardless of its size."""
-        return self.rewrite_all or self.chooses_old or self.delete_file_threshold == 0
+        chooses = self.chooses_old or self.where_overlap is not None
+        return self.rewrite_all or chooses or self.delete_file_threshold == 0
 
     @property
     def write_max_bytes(self) -> int:
@@ -252,7 +274,8 @@ def compaction_options(
         InvalidRequestError: an unknown name, a value of another type, or contradicting sizes.
     """
     values: dict[str, object] = {}
-    implied = SORT if chosen.get("old_sort_orders") else BINPACK
+    sorts = chosen.get("old_sort_orders") or chosen.get("where_overlap") is not None
+    implied = SORT if sorts else BINPACK
     known = {**_SPARK, **_OWN.get(str(chosen.get("strategy") or implied), {})}
     for name, text in spark.items():
         if name not in known:
@@ -266,7 +289,7 @@ def compaction_options(
         if field is not None:
             values[field] = value
     values.update({name: value for name, value in chosen.items() if value is not None})
-    if values.get("old_sort_orders"):
+    if sorts:
         values.setdefault("strategy", SORT)
     if "target_size" not in values:
         values["target_size"] = DATA_FILE_BYTES.of(properties)

@@ -20,7 +20,12 @@ from lake.core.base.options import Option
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.sorting.sort_keys import RowOrder, described_order
-from lake.core.maintain.compaction.facts import CompactionFacts, GroupFacts, LeftAlone
+from lake.core.maintain.compaction.facts import (
+    CompactionFacts,
+    DepthFacts,
+    GroupFacts,
+    LeftAlone,
+)
 from lake.core.maintain.compaction.grouping import (
     MORE_PARTITIONS,
     FileGroup,
@@ -29,6 +34,12 @@ from lake.core.maintain.compaction.grouping import (
     plan_groups,
 )
 from lake.core.maintain.compaction.options import BINPACK, CURVES, HILBERT, CompactionOptions
+from lake.core.maintain.compaction.overlapping import (
+    Overlaps,
+    depth_in_order,
+    find_overlaps,
+    plan_overlapping,
+)
 from lake.core.maintain.compaction.partition_counts import Integers, PartitionCounts
 from lake.core.maintain.compaction.rhythm import Rhythm, learned
 from lake.core.spec.expressions.filters import bind_filter
@@ -91,6 +102,7 @@ class CompactionPlan:
         busy_partitions: the partitions that are left alone because they changed too recently; None if that is not
             a condition.
         rhythm: the rhythm of the writers that change rows now, which decides that; None if there are none.
+        overlaps: the files that overlap others; None if they are not a condition.
     """
 
     table: Table
@@ -107,6 +119,7 @@ class CompactionPlan:
     more_partitions: int = 0
     busy_partitions: int | None = None
     rhythm: Rhythm | None = None
+    overlaps: Overlaps | None = None
 
     @property
     def input_bytes(self) -> int:
@@ -181,6 +194,8 @@ class CompactionPlan:
             input_delete_files=len(self.deletes(files)),
             expected_output_files=sum(group.output_files for group in self.groups),
             sorted_by=described_order(self.order, self.table.schema) if self.order else None,
+            depth=self.overlaps.depth if self.overlaps else None,
+            expected_depth=self.overlaps.expected if self.overlaps else None,
             remaining_files=self.remaining_files if self.options.is_limited else None,
             busy_partitions=self.busy_partitions,
             rhythm=self.rhythm.facts() if self.rhythm else None,
@@ -274,7 +289,7 @@ def plan_compaction(
     if options.where is not None:
         condition = bind_filter(parse_filter(options.where), table.schema)
     moves = len(table.metadata.specs()) > 1 and not spec.is_unpartitioned()
-    needs_bounds = not shown or condition is not None or moves
+    needs_bounds = not shown or condition is not None or moves or options.where_overlap is not None
     columns = (
         *_COLUMNS,
         *(FILTER_COLUMNS if needs_bounds else ()),
@@ -283,8 +298,13 @@ def plan_compaction(
     found = None if head is None else live_files(table, head, condition, columns=columns)
     rhythm = _rhythm(table, options, branch)
     busy = None if found is None else _busy(found, options, rhythm)
+    overlaps = None
+    if found is not None and order is not None and options.where_overlap is not None:
+        overlaps = find_overlaps(table, found.by_spec, order.fields, options, spec, busy)
     groups, remaining_files, left_alone, more_partitions = (
-        Grouping([], 0, {}) if found is None else choose_files(table, found, options, spec, busy)
+        Grouping([], 0, {})
+        if found is None
+        else choose_files(table, found, options, spec, busy=busy, overlaps=overlaps)
     )
     plan = CompactionPlan(
         table=table,
@@ -301,6 +321,7 @@ def plan_compaction(
         more_partitions=more_partitions,
         busy_partitions=_busy_partitions(found, busy),
         rhythm=rhythm,
+        overlaps=overlaps,
     )
     if groups:
         plan.writing("").check_data_files()
@@ -362,12 +383,35 @@ def _output_spec(table: Table, options: CompactionOptions) -> PartitionSpec:
     return specs[spec_id]
 
 
+def depth_now(plan: CompactionPlan, table: Table) -> DepthFacts | None:
+    """Return how deep the files of a plan's branch overlap now; None if overlaps are not a condition of the plan.
+
+    Args:
+        plan: the plan.
+        table: the table as it is now.
+
+    Raises:
+        LakeError: a manifest cannot be read.
+    """
+    head = ancestry.branch_head(table.metadata, plan.branch)
+    if plan.overlaps is None or plan.order is None or head is None:
+        return None
+    condition = None
+    if plan.options.where is not None:
+        condition = bind_filter(parse_filter(plan.options.where), table.schema)
+    columns = (*_COLUMNS, *FILTER_COLUMNS)
+    found = live_files(table, head, condition, columns=columns, with_deletes=False)
+    return depth_in_order(table, found.by_spec, plan.order.fields, plan.spec)
+
+
 def choose_files(
     table: Table,
     found: LiveFiles,
     options: CompactionOptions,
     spec: PartitionSpec,
+    *,
     busy: _Marked | None = None,
+    overlaps: Overlaps | None = None,
 ) -> Grouping:
     """Choose the live files that are rewritten.
 
@@ -378,8 +422,11 @@ def choose_files(
         options: thresholds.
         spec: the spec that files are written with.
         busy: which files are in partitions that are left alone, by spec id; None for none.
+        overlaps: the files that overlap others; None if they are not a condition.
     """
     entries = _with_delete_counts(found, options)
+    if overlaps is not None:
+        return plan_overlapping(entries, options, spec, overlaps)
     if busy is not None:
         entries = {
             spec_id: files.append_column("busy", pa.array(busy[spec_id]))
