@@ -52,8 +52,8 @@ class RunsResult(Facts):
     """The newest runs that were asked for, the newest first, and the actions of all that were asked for.
 
     `log` is the path of the log, or `runs_table` the name of the table that was read; `found` is whether it exists.
-    `matching` is the number of runs that were asked for, which may be more than are listed, and `unreadable` the number
-    of lines or rows that are not entries.
+    `matching` is the number of runs that were asked for, which may be more than are listed, and `unreadable` the
+    number of lines or rows that are not entries.
     """
 
     log: str | None = ""
