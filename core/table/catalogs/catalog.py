@@ -140,6 +140,12 @@ class Catalog(Protocol):
     ) -> CommitResult:
         """Commit one atomic change. PyIceberg's exceptions are not translated."""
 
+    def report(self, table: Table, report: Mapping[str, Any]) -> None:
+        """Send a report about a commit to the catalog's server in the background, if it takes reports.
+
+        Nothing is raised, and whether it arrived is not known.
+        """
+
     def drop(self, table: Table) -> None:
         """Remove a table's entry; its files stay. PyIceberg's exceptions are not translated.
 

@@ -419,6 +419,10 @@ class PyIcebergBackend(ABC):
         self._clock = clock
         return self._result(self.handle.commit_table(table.handle, requirements, updates))
 
+    def report(self, table: Table, report: Mapping[str, Any]) -> None:
+        """Send a report to the catalog's server; see `Catalog.report`. Most catalogs take none."""
+        del table, report
+
     def drop(self, table: Table) -> None:
         """Remove a table's entry; see `Catalog.drop`."""
         self.handle.drop_table(split_identifier(table.identifier))

@@ -20,7 +20,7 @@ from uuid import UUID
 import requests
 from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
-from pyiceberg.catalog.rest import Capability, RestCatalog
+from pyiceberg.catalog.rest import Capability, Endpoint, HttpMethod, RestCatalog
 from pyiceberg.exceptions import NoSuchTableError, RESTError
 from pyiceberg.table import CreateTableTransaction
 from pyiceberg.table import Table as IcebergTable
@@ -28,7 +28,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from lake.core.base.clock import Backoff, Clock, Ids
-from lake.core.base.errors import CorruptFileError, NotFoundError, RefusedError
+from lake.core.base.errors import CorruptFileError, LakeError, NotFoundError, RefusedError
 from lake.core.base.options import Option
 from lake.core.base.redaction import is_secret
 from lake.core.base.units import natural_number
@@ -41,6 +41,7 @@ from lake.core.table.catalogs.errors import catalog_errors, words
 from lake.core.table.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.table.catalogs.trust import as_configured, check_store, storage_properties
 from lake.core.table.metadata.files import MAX_TEXT_BYTES
+from lake.core.table.reporting.sender import Sender
 
 _CONNECT_MS = whole("rest.client.connection-timeout-ms", 10_000, least=1)
 _READ_MS = whole("rest.client.socket-timeout-ms", 60_000, least=1)
@@ -56,6 +57,12 @@ _LONGEST_PAUSE = 10.0
 _ATTEMPTS = 3
 _TOO_MANY = 429
 _CONFLICT = 409
+# Reports: the endpoint, the property, the longest wait for an answer, and the first status that refuses a report.
+_METRICS = Endpoint(
+    http_method=HttpMethod.POST,
+    path="/v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
+)
+_REPORTING, _REPORT_SECONDS, _REDIRECT = "rest-metrics-reporting-enabled", 2.0, 300
 # Answers after which a change may have been applied.
 _UNCERTAIN = frozenset({500, 502, 503, 504})
 _KEY, _KEY_LIFETIME = "Idempotency-Key", "idempotency-key-lifetime"
@@ -139,6 +146,7 @@ class BoundedRestCatalog(RestCatalog):
         self._limits = tuple(setting.of(texts) / 1000 for setting in (_CONNECT_MS, _READ_MS))
         pyiceberg_patches.limit_logins(_limited(requests.post, self._limits))
         self.vended = {}
+        self._reports = Sender(self._send_report)
         # Whether the server applies changes with the same idempotency key only once.
         self._has_keys = False
         super().__init__(name, **properties)
@@ -227,6 +235,34 @@ class BoundedRestCatalog(RestCatalog):
                 found = answer.json()
                 self._has_keys = isinstance(found, dict) and bool(found.get(_KEY_LIFETIME))
 
+    def report(self, identifier: tuple[str, ...], report: Mapping[str, Any]) -> None:
+        """Send a report about a table in the background, if the server takes reports.
+
+        As Iceberg Java, but a server that does not list its endpoints gets reports only if the property says so.
+        """
+        wanted = str(self.properties.get(_REPORTING, "")).lower()
+        if wanted == "false" or (wanted != "true" and _METRICS not in self._supported_endpoints):
+            return
+        path = self._split_identifier_for_path(identifier)
+        self._reports.add(self.url("namespaces/{namespace}/tables/{table}/metrics", **path), report)
+
+    def _send_report(self, address: str, report: Mapping[str, Any]) -> bool:
+        """Send a report, and return whether the server took it."""
+        try:
+            # Requests of the commands go on meanwhile, in their own session. Its connections may be shared.
+            session = requests.Session()
+            session.headers.update(self._session.headers)
+            session.adapters = self._session.adapters
+            session.auth, session.cert = self._session.auth, self._session.cert
+            session.verify = self._session.verify
+            known = [self._configured[key] for key in _ADDRESSES if key in self._configured]
+            limits = tuple(min(limit, _REPORT_SECONDS) for limit in self._limits)
+            session.send = _guarded(session.send, limits, known)  # type: ignore[method-assign]
+            return session.post(address, json=report, allow_redirects=False).status_code < _REDIRECT
+        except (requests.RequestException, RESTError, LakeError, OSError, ValueError, KeyError):
+            # A failed login is one of these.
+            return False
+
     def _refresh_token(self) -> None:
         """Fetch a new token: the server treats the present one as expired."""
         super()._refresh_token()
@@ -246,6 +282,10 @@ class RestBackend(PyIcebergBackend):
     def writes_metadata(self) -> bool:
         """Whether PyIceberg writes a table's metadata files in this process."""
         return False
+
+    def report(self, table: Table, report: Mapping[str, Any]) -> None:
+        """Send a report to the server; see `Catalog.report`."""
+        self._rest.report(split_identifier(table.identifier), report)
 
     def _open(self) -> PyIcebergCatalog:
         AVAILABLE_CATALOGS[CatalogType.REST] = self._bounded

@@ -29,8 +29,10 @@ from lake.core.base.progress import Meter, shown
 from lake.core.io.storage.background_writer import WriteBehind
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.metadata.snapshot_updates import AddSnapshot
+from lake.core.table.reporting.commit_report import commit_report
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import OPERATION_ID
+from lake.core.table.snapshots.summary import engine_marks
 from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
 from lake.core.transaction.commit.guards import Guard, noted_marks
 from lake.core.transaction.commit.operations import Operation, SnapshotStep
@@ -166,8 +168,10 @@ class _Commit:
     # Whether the commit may change the properties that note runs and streams, and whether the last attempt does.
     may_note: bool = True
     has_notes: bool = False
+    attempts: int = 0
 
     def run(self, table: Table) -> Committed:
+        begun = self.context.clock.monotonic()
         try:
             after = self._commit(table)
         except CommitUnknownError as error:
@@ -183,6 +187,7 @@ class _Commit:
         own = _snapshots_with(after.metadata, self.sequence.operation_id)
         if own:
             self._delete_unused(after, self.sequence.unused(own))
+            self._report(after, own, self.context.clock.monotonic() - begun)
             return self._committed(after, [snapshot.snapshot_id for snapshot in own])
         earlier = self._find_committed(after.metadata)
         if earlier is None and self.steps:
@@ -216,7 +221,15 @@ class _Commit:
         guard, branch = self.request.guard, self.request.branch
         return own or (guard.find(metadata, branch) if guard else None)
 
+    def _report(self, table: Table, own: Sequence[Snapshot], seconds: float) -> None:
+        """Report the snapshots to the catalog's server, if it takes reports."""
+        name = f"{table.catalog.name}.{table.identifier}"
+        for snapshot in own:
+            report = commit_report(name, snapshot, seconds, self.attempts, engine_marks())
+            table.catalog.report(table, report)
+
     def _prepare(self, table: Table) -> ChangeSet | None:
+        self.attempts += 1
         self.steps = () if self._is_guarded(table) else self.decide(table)  # check: run-id-guard
         if not self.steps:
             return None
