@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from lake.commands.context import session_of, with_session
-from lake.commands.groups import arguments_of, option_names
+from lake.commands.groups import arguments_of, given, option_names
 from lake.core.base.errors import LakeError
 from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
-    from lake.core.maintain.policies.policy import Choices
+    from lake.core.maintain.health.measure import Asked
+    from lake.core.maintain.policies.policy import Choices, TablePolicy
     from lake.core.maintain.rounds.options import Call
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
@@ -68,6 +69,27 @@ def choices() -> Choices:
         _OF_PROPERTIES,
         lambda action, name, value, place: arguments_of(verb_of(action), {name: (value, place)}),
     )
+
+
+def asked_of(policy: TablePolicy, now_ms: int) -> Asked:
+    """Return what the policy of a table asks an expiration and a compaction to do.
+
+    Args:
+        policy: the policy.
+        now_ms: the time, in ms since 1970.
+
+    Raises:
+        InvalidRequestError: an option has a value that is not allowed.
+    """
+    from lake.core.maintain.health.measure import Asked
+
+    expiration, compaction = (
+        arguments_of(verb_of(action), policy.actions[action].options)
+        for action in ("expire", "compact")
+    )
+    # How much a run may do does not change what there is to do.
+    chosen = given(compaction["which"], compaction["new"])
+    return Asked(retention=expiration["which"].retention(now_ms), compaction=chosen)
 
 
 def run_action(context: typer.Context, session: Session, call: Call) -> Outcome:

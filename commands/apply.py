@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lake.commands.actions import choices, pending_checkpoints, run_action, verb_of
+from lake.commands.actions import asked_of, choices, pending_checkpoints, run_action, verb_of
 from lake.commands.context import announce_warnings, report_commits, session_of
 from lake.commands.groups import Flag, arguments_of
 from lake.commands.options import Jobs, MaxRewritten, MaxSeconds, OnCommit, RunLogFile, RunsTable
@@ -68,6 +68,7 @@ def apply(
             jobs=run.jobs,
             log=run.log or default_path(),
             runs_table=run.runs_table or configured_runs_table(session),
+            asked=asked_of,
             pending=partial(pending_checkpoints, context),
             clean=context.obj.clean,
         ),

@@ -51,6 +51,20 @@ class WhichSnapshots:
     ] = 7 * 24 * 3_600_000
     unsafe_retention: UnsafeRetention = False
 
+    def retention(self, now_ms: int) -> RetentionOptions:
+        """Return the options of the expiration, without the named snapshots, at a time in ms since 1970.
+
+        Raises:
+            InvalidRequestError: a value is not allowed.
+        """
+        return RetentionOptions(
+            older_than=self.older_than.at(now_ms) if self.older_than else None,
+            retain_last=self.retain_last,
+            unsafe_retention=self.unsafe_retention,
+            branch=self.branch,
+            keep_checkpoints=self.keep_checkpoints,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIsRemoved:
@@ -81,13 +95,7 @@ def expire(
     report_commits(context, on_commit)
     session = session_of(context)
     now_ms = session.clock.now_ms()
-    requested = RetentionOptions(
-        older_than=which.older_than.at(now_ms) if which.older_than else None,
-        retain_last=which.retain_last,
-        unsafe_retention=which.unsafe_retention,
-        branch=which.branch,
-        keep_checkpoints=which.keep_checkpoints,
-    )
+    requested = which.retention(now_ms)
     loaded = session.table(table)
 
     def planned(now: Table) -> ExpirationPlan:

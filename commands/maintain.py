@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lake.commands.actions import choices, pending_checkpoints, run_action
+from lake.commands.actions import asked_of, choices, pending_checkpoints, run_action
 from lake.commands.context import announce_warnings, report_commits, report_ends, session_of
 from lake.commands.defaults import policy_file, project_policy, working_folder
 from lake.commands.groups import Flag
@@ -164,6 +164,7 @@ def _options(
         runs_table=run.runs_table or in_files or catalog_runs_table(session_of(context)),
         status=repetition.status,
         plan=run.plan,
+        asked=asked_of,
         pending=partial(pending_checkpoints, context),
         clean=context.obj.clean,
     )

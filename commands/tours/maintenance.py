@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lake.commands.actions import choices
+from lake.commands.actions import asked_of, choices
 from lake.commands.reports.facts import GradeCounts, Step, WarehouseDemoResult
 from lake.commands.tours.folder import clear_folder
 from lake.commands.tours.tables import TABLES, make_tables
@@ -50,6 +50,7 @@ def run_maintenance_demo(
             policy=Policy(),
             choices=choices(),
             log=str(folder / _LOG),
+            asked=asked_of,
             pending=lambda _table: 0,
             clean=clean,
         ),

@@ -28,6 +28,7 @@ from lake.commands import actions
 from lake.commands.groups import arguments_of
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.settings import Settings
+from lake.core.maintain.health.measure import Asked
 from lake.core.maintain.policies.conditions import QUANTITIES, parse_when
 from lake.core.maintain.policies.policy import ACTIONS, Policy, policy_rules
 from lake.core.maintain.policies.windows import parse_window
@@ -364,17 +365,22 @@ def test_a_policy_that_switches_both_ways_of_an_action_off_leaves_the_table_alon
     assert alone == {"db.a": "its policy chooses neither quarantine nor delete"}
 
 
-def test_an_action_is_repeated_after_the_time_that_a_policy_says(
-    lake: CommandLine, policy: Write
-) -> None:
-    clock = FixedClock(_NOON)
+def with_clock(lake: CommandLine, clock: FixedClock) -> CommandLine:
+    """Return `lake` with another clock."""
 
     def opened(settings: Settings) -> Session:
         session = open_session(lake.warehouse, clock)
         session.settings = settings
         return session
 
-    timed = CommandLine(lake.warehouse, open_session=opened)
+    return CommandLine(lake.warehouse, open_session=opened)
+
+
+def test_an_action_is_repeated_after_the_time_that_a_policy_says(
+    lake: CommandLine, policy: Write
+) -> None:
+    clock = FixedClock(_NOON)
+    timed = with_clock(lake, clock)
     path = policy('["db.a"]\nstats.when = "rows > 0"\nstats.every = "2h"\n')
     words = ("maintain", "db.a", "--only", "stats", "--policy", path)
 
@@ -393,13 +399,7 @@ def test_an_action_is_repeated_after_the_time_that_a_policy_says(
 
 def test_an_action_begins_in_its_window_only(lake: CommandLine, policy: Write) -> None:
     clock = FixedClock(_NOON)
-
-    def opened(settings: Settings) -> Session:
-        session = open_session(lake.warehouse, clock)
-        session.settings = settings
-        return session
-
-    timed = CommandLine(lake.warehouse, open_session=opened)
+    timed = with_clock(lake, clock)
     path = policy(f'["*"]\nwindow = "22:00-06:00 Asia/Kolkata"\n{DUE}')
     # Noon in UTC is 17:30 there.
     for hours, is_open in ((0, False), (4, False), (5, True), (12, True), (13, False)):
@@ -408,6 +408,71 @@ def test_an_action_begins_in_its_window_only(lake: CommandLine, policy: Write) -
         assert set(due) == ({"db.a", "other.b"} if is_open else set()), hours
         if not is_open:
             assert set(alone.values()) == {"the window 22:00-06:00 Asia/Kolkata is closed"}
+
+
+def test_the_retention_of_a_policy_decides_whether_snapshots_expire(
+    lake: CommandLine, policy: Write
+) -> None:
+    make_table(lake.warehouse, "db.c", history__expire__max_snapshot_age_ms=str(400 * 24 * _HOUR))
+    append(lake.warehouse, "db.c", 24)
+    timed = with_clock(lake, FixedClock(_NOON))
+    shorter = policy('["*"]\nexpire.older-than = "2d"\nexpire.retain-last = 3\n')
+    longer = policy('["*"]\nexpire.older-than = "400d"\n', "longer.toml")
+    words = ("maintain", "db.c", "--only", "expire", "--policy")
+
+    assert timed.ok(*words, longer, "--dry-run")["plan"]["due"] == []
+    [due] = timed.ok(*words, shorter, "--dry-run")["plan"]["due"]
+
+    assert (due["reason"], due["forecast"]["before"], due["forecast"]["after"]) == (
+        "21 expired",
+        24,
+        3,
+    )
+    verb = timed.ok("expire", "db.c", "--older-than", "2d", "--retain-last", "3", "--dry-run")
+    assert verb["plan"]["snapshots"] == 24 - 3
+    # By its own retention it would lose all but one.
+    _, alone = decided(timed, "db.a", "--policy", longer)
+    assert alone == {"db.a": "nothing to do"}
+
+
+def test_the_file_size_of_a_policy_decides_what_a_compaction_would_rewrite(
+    lake: CommandLine, policy: Write
+) -> None:
+    make_table(lake.warehouse, "db.c")
+    append(lake.warehouse, "db.c", 6)
+
+    def forecast(text: str) -> dict[str, Any] | None:
+        path = policy(f'["*"]\ncompact.when = "files > 1"\n{text}')
+        plan = lake.ok("maintain", "db.c", "--policy", path, "--dry-run")["plan"]
+        [found] = [row["forecast"] for row in plan["due"] if row["action"] == "compact"]
+        return found
+
+    found = forecast("")
+    assert found is not None
+    assert (found["before"], found["after"]) == (6, 1)
+    assert forecast('compact.target-size = "100B"\ncompact.min-size = "1B"\n') is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("expire.retain-last = 0", "--retain-last must be at least 1"),
+        ('expire.older-than = "1h"', "--older-than is less than 24 hours ago"),
+        ('compact.target-size = "1B"', "sizes must rise"),
+        ('compact.strategy = "zorder"', "--strategy zorder requires columns"),
+    ],
+)
+def test_a_dry_run_shows_values_with_which_an_action_would_fail(
+    lake: CommandLine, policy: Write, text: str, message: str
+) -> None:
+    path = policy(f'["db.a"]\n{text}\n')
+
+    result = lake("--json", "maintain", "--policy", path, "--dry-run")
+
+    assert result.exit_code == 6
+    [failure] = result.json()["plan"]["failed"]
+    assert failure["table"] == "db.a"
+    assert message in failure["error"]["message"]
 
 
 def test_a_name_with_signs_of_patterns_is_one_table(lake: CommandLine, policy: Write) -> None:
@@ -428,7 +493,9 @@ def test_every_name_of_a_condition_is_measured(lake: CommandLine) -> None:
     table = open_session(lake.warehouse).table("db.a")
     policy = Policy().of("db.a", {}, actions.choices())
 
-    values = condition_values(look(table, "db", policy, _NOON, most_entries=None).row, _NOON)
+    values = condition_values(
+        look(table, "db", policy, _NOON, most_entries=None, asked=Asked()).row, _NOON
+    )
 
     assert values.keys() == QUANTITIES.keys()
     assert None not in values.values()

@@ -118,6 +118,15 @@ def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: 
         raise RefusedError(
             "cannot expire snapshots: gc.enabled is false, deleting files may corrupt other tables"
         )
+    check_floor(options, now_ms)
+
+
+def check_floor(options: RetentionOptions, now_ms: int) -> None:
+    """Check that the given time is old enough.
+
+    Raises:
+        RefusedError: it is less than 24 hours ago.
+    """
     older_than = options.older_than
     # check: retention-floor
     if older_than is not None and older_than > now_ms - FLOOR_MS and not options.unsafe_retention:

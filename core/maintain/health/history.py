@@ -28,7 +28,7 @@ class History:
     Args:
         metadata_bytes: the size of the metadata file; None if it is not known.
         snapshots: their number.
-        expired: how many of them the table's own retention expires; None if `refused` says why none can be.
+        expired: how many of them an expiration removes; None if `refused` says why none can be.
         rewritten_ms: the time of the newest retained ``replace`` of the main branch; None if there is none.
         oldest_ms: the time of the oldest one, in ms since 1970; None without snapshots.
         growth_bytes: the bytes that the last day added to the data and delete files; None if it is not known.
@@ -49,15 +49,26 @@ class History:
         return (self.metadata_bytes or 0) * (self.expired or 0) // max(self.snapshots, 1)
 
 
-def history_of(metadata: TableMetadata, metadata_bytes: int | None, now_ms: int) -> History:
+def history_of(
+    metadata: TableMetadata,
+    metadata_bytes: int | None,
+    now_ms: int,
+    options: RetentionOptions | None = None,
+) -> History:
     """Return the history of a table.
+
+    Args:
+        metadata: the table's metadata.
+        metadata_bytes: the size of the metadata file; None if it is not known.
+        now_ms: the time, in ms since 1970.
+        options: of the expiration that is counted; None for the table's own retention.
 
     Raises:
         CorruptFileError: a ref points to a snapshot that the table does not have.
     """
     expired: int | None = None
     refused: str | None = None
-    options = RetentionOptions()
+    options = options or RetentionOptions()
     try:
         check_retention(metadata, options, now_ms)
         expired = len(plan_retention(metadata, options, now_ms).expired)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lake.core.base.errors import LakeError
 from lake.core.base.units import iso_time
+from lake.core.maintain.expiration.retention import RetentionOptions
 from lake.core.maintain.health.costs import costs_of
 from lake.core.maintain.health.facts import HealthFacts, ReadingFacts
 from lake.core.maintain.health.grade import grade_of
@@ -58,8 +59,26 @@ def selected(
     return names, failed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the actions would be asked to do; forecasts are made for it.
+
+    Args:
+        retention: the options of the expiration.
+        compaction: the options of the compaction, see `compaction_options`.
+    """
+
+    retention: RetentionOptions = field(default_factory=RetentionOptions)
+    compaction: Mapping[str, object] = field(default_factory=dict)
+
+
 def measured(
-    table: Table, namespace: str, now_ms: int, *, most_entries: int | None
+    table: Table,
+    namespace: str,
+    now_ms: int,
+    *,
+    most_entries: int | None,
+    asked: Asked | None = None,
 ) -> tuple[HealthFacts, Survey | None]:
     """Return the row of a table, and what its manifests contain if they were read.
 
@@ -68,17 +87,18 @@ def measured(
         namespace: the name of its namespace.
         now_ms: the time, in ms since 1970.
         most_entries: the most entries of manifests that are read; None for all.
+        asked: what the actions would be asked to do; None for what they do by default.
 
     Raises:
         LakeError: its manifests cannot be read, or a property has a value that is not allowed.
     """
-    metadata, unknown = table.metadata, []
+    metadata, unknown, asked = table.metadata, [], asked or Asked()
     size: int | None = None
     try:
         size = table.storage.size(table.metadata_location)
     except LakeError:
         unknown.append("the size of the metadata file")
-    history = history_of(metadata, size, now_ms)
+    history = history_of(metadata, size, now_ms, asked.retention)
     if history.refused is not None:
         unknown.append(f"old snapshots: {history.refused}")
     if history.growth_bytes is None:
@@ -95,7 +115,7 @@ def measured(
         last_rewrite=None if history.rewritten_ms is None else iso_time(history.rewritten_ms),
         growth_bytes=history.growth_bytes,
     )
-    found = survey(table, most_entries=most_entries)
+    found = survey(table, most_entries=most_entries, compaction=asked.compaction)
     if not isinstance(found, Survey):
         unknown.append(f"manifests: more than {MOST_ENTRIES:,} files; name this table alone")
         return replace(row, reading=found, unknown=unknown), None

@@ -81,7 +81,7 @@ class Survey:
         found: its live files.
         sizes: the sizes of all data files.
         partitions: a number for the partition of each of them, from 0 on.
-        options: what a compaction without options would use.
+        options: what a compaction would use.
         grouping: what it would rewrite.
         manifests: the number of all manifests.
         groups: the manifests with live files, by spec and content.
@@ -154,12 +154,18 @@ class Survey:
         )
 
 
-def survey(table: Table, *, most_entries: int | None = MOST_ENTRIES) -> Survey | ReadingFacts:
+def survey(
+    table: Table,
+    *,
+    most_entries: int | None = MOST_ENTRIES,
+    compaction: Mapping[str, object] | None = None,
+) -> Survey | ReadingFacts:
     """Read the files of a table's main branch; only counts of the manifest list if there are too many.
 
     Args:
         table: the table.
         most_entries: the most entries that are read; None for all.
+        compaction: the options of the compaction that is planned, see `compaction_options`; None for its defaults.
 
     Raises:
         CorruptFileError: the manifest list is incomplete, or a manifest cannot be read.
@@ -167,7 +173,7 @@ def survey(table: Table, *, most_entries: int | None = MOST_ENTRIES) -> Survey |
         LakeError: a property of the table has a value that is not allowed.
     """
     metadata, storage = table.metadata, table.storage
-    options = compaction_options({}, {}, table.properties)
+    options = compaction_options(compaction or {}, {}, table.properties)
     head = ancestry.branch_head(metadata, ancestry.MAIN)
     if head is None:
         none = np.zeros(0, np.int64)

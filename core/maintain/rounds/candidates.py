@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lake.core.base.facts import Facts
 from lake.core.base.units import parse_time_ms
+from lake.core.maintain.expiration.retention import check_floor
 from lake.core.maintain.health.grade import wasted
 from lake.core.maintain.health.measure import measured
 from lake.core.maintain.rounds.statistics_age import StatisticsAge, statistics_age
@@ -16,6 +17,7 @@ from lake.core.maintain.run_log.entries import ExpectedFacts, Measures
 if TYPE_CHECKING:
     from lake.core.base.facts import ErrorFacts
     from lake.core.maintain.health.facts import ForecastFacts, HealthFacts
+    from lake.core.maintain.health.measure import Asked
     from lake.core.maintain.policies.policy import TablePolicy
     from lake.core.spec.expressions.conditions import Value
     from lake.core.table.catalogs.catalog import Table
@@ -110,7 +112,13 @@ def work_seconds(size: int) -> float:
 
 
 def look(
-    table: Table, namespace: str, policy: TablePolicy, now_ms: int, *, most_entries: int | None
+    table: Table,
+    namespace: str,
+    policy: TablePolicy,
+    now_ms: int,
+    *,
+    most_entries: int | None,
+    asked: Asked,
 ) -> Candidate:
     """Measure a table.
 
@@ -120,16 +128,19 @@ def look(
         policy: what may be done to it.
         now_ms: the time, in ms since 1970.
         most_entries: the most entries of manifests that are read; None for all.
+        asked: what the policy asks the actions to do.
 
     Raises:
+        RefusedError: its policy would expire snapshots of the last 24 hours.
         LakeError: its manifests cannot be read, or a property has a value that is not allowed.
     """
+    check_floor(asked.retention, now_ms)
     return Candidate(
         namespace=namespace,
         table=table.identifier,
         uuid=str(table.metadata.table_uuid),
         base=_base(table),
-        row=measured(table, namespace, now_ms, most_entries=most_entries)[0],
+        row=measured(table, namespace, now_ms, most_entries=most_entries, asked=asked)[0],
         policy=policy,
         statistics=statistics_age(table.metadata),
     )

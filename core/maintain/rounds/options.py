@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome
-from lake.core.maintain.policies.policy import Choices, Policy
+from lake.core.maintain.health.measure import Asked
+from lake.core.maintain.policies.policy import Choices, Policy, TablePolicy
 from lake.core.table.catalogs.catalog import Table
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class RoundOptions:
         runs_table: the name of the table to which the runs are appended; None for none.
         status: the path of the status file; None for none.
         plan: the path of the plan file; None for none.
+        asked: returns what the policy of a table asks the actions to do, at a time in ms since 1970; raises
+            `InvalidRequestError` if an option has a value that is not allowed.
         pending: counts the checkpoints of a table that were never committed.
         clean: returns a text without secrets, for the run log.
 
@@ -65,6 +68,7 @@ class RoundOptions:
     runs_table: str | None = None
     status: str | None = None
     plan: str | None = None
+    asked: Callable[[TablePolicy, int], Asked]
     pending: Callable[[Table], int]
     clean: Callable[[str], str]
 

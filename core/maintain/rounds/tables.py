@@ -190,7 +190,8 @@ class Tables:
 
     def _seen(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
         policy = self._options.policy.of(table.identifier, table.properties, self._options.choices)
-        return look(table, namespace, policy, self._now_ms, most_entries=most_entries)
+        asked = self._options.asked(policy, self._now_ms)
+        return look(table, namespace, policy, self._now_ms, most_entries=most_entries, asked=asked)
 
     def _with_pending(self, seen: Candidate, table: Table) -> Candidate:
         try:
