@@ -12,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import (
@@ -36,6 +37,7 @@ from lake.core.base.errors import EngineError, StorageError
 from lake.core.base.settings import Settings
 from lake.core.engine import selection
 from lake.core.engine.inline import InlineEngine
+from lake.core.maintain.compaction import rhythm
 from lake.core.maintain.health import costs
 from lake.core.maintain.rounds import facts
 from lake.core.maintain.run_log.run_log import RunLog, default_path
@@ -397,6 +399,26 @@ def test_a_table_that_another_run_works_on_is_left_alone(lake: CommandLine, held
     assert ("db.small", "clean") not in reasons(result["actions"])
     assert actions(result) == [("db.snapshots", "expire")]
     assert [row["table"] for row in result["actions"]] == ["db.snapshots", "db.snapshots"]
+
+
+def test_partitions_of_live_writers_are_left_alone_with_the_reason(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rhythm, "_LEAST_SPAN_MS", 0)
+    monkeypatch.setattr(rhythm, "_INTERVALS", 1000)
+    table = lake.table("db.small")
+    rows = table.scan().to_arrow()
+    ids = pa.array(range(100_000, 100_012), rows["id"].type)
+    table.append(rows.take([0] * 12).set_column(0, rows.schema.field("id"), ids))
+    for row in ids.to_pylist()[:10]:
+        # Another file with the other rows replaces the file.
+        table.delete(f"id = {row}")
+
+    code, result = run(lake, "maintain", "db.small", "--only", "compact")
+
+    assert (code, actions(result, "done", "nothing-to-do")) == (0, [("db.small", "compact")])
+    reason = reasons(result["left_alone"])["db.small", "compact"]
+    assert reason.startswith("1 partition is left to a writer without a name (a change of rows")
 
 
 def test_what_another_run_did_meanwhile_is_not_due_any_more(lake: CommandLine) -> None:

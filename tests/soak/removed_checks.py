@@ -20,6 +20,7 @@ _LISTS = f"{_CORE}/table/manifests/test_manifest_lists.py"
 _WHOLE_LISTS = f"{_CORE}/table/snapshots/test_completeness.py"
 _HADOOP = f"{_CORE}/table/catalogs/test_hadoop_commits.py"
 _COMPACTION = f"{_CORE}/maintain/compaction/test_execute.py"
+_KEEPER = f"{_CORE}/maintain/compaction/test_base_keeper.py"
 _SORTED = "tests/commands/test_sorted.py"
 _EXPIRE = f"{_CORE}/maintain/expiration/test_expire.py"
 _JOURNAL = f"{_CORE}/maintain/expiration/test_journal.py"
@@ -125,6 +126,7 @@ CHECKS = (
     _check("conflict-with-added-data", never, _COMMIT, _ROW_DELTA, _RACES),
     _check("conflict-with-added-deletes", never, _ROW_DELTA),
     _check("deletes-of-replaced-files", never, _COMPACTION, _ROW_DELTA, _RACES),
+    _check("deletes-before-a-look", becomes("pass"), _KEEPER),
     _check("equality-deletes-of-replaced-files", always, _COMPACTION, _ROW_DELTA, _RACES),
     _check("global-equality-deletes", without("is_global(spec)"), _ROW_DELTA),
     _check("deletes-of-replace-snapshots", without('"replace"'), _ROW_DELTA),

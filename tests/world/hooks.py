@@ -24,6 +24,7 @@ from lake.core.base.errors import LakeError
 from lake.core.io.avro.container import Block
 from lake.core.io.storage import atomic_files, storage
 from lake.core.io.storage.storage import Storage
+from lake.core.maintain.compaction import base_keeper, rhythm
 from lake.core.maintain.compaction import run as compaction
 from lake.core.maintain.definition import drop
 from lake.core.maintain.orphans import trash
@@ -148,6 +149,19 @@ def unlocked() -> Iterator[None]:
         # These import the function when they are loaded.
         patch.object(drop, "with_table_lock", run),
         patch.object(compaction, "with_table_lock", run),
+    ):
+        yield
+
+
+@contextmanager
+def attentive_compactions(*, always: bool) -> Iterator[None]:
+    """Let compactions look at the table after each task, as those do that take long; and learn rhythms early."""
+    seconds = 0.0 if always else base_keeper._SECONDS
+    commits, span_ms = (3, 0) if always else (rhythm._LEAST_COMMITS, rhythm._LEAST_SPAN_MS)
+    with (
+        patch.object(base_keeper, "_SECONDS", seconds),
+        patch.object(rhythm, "_LEAST_COMMITS", commits),
+        patch.object(rhythm, "_LEAST_SPAN_MS", span_ms),
     ):
         yield
 

@@ -40,6 +40,7 @@ from lake.core.maintain.checking.facts import CheckResult
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.other import OtherBackend
 from lake.core.table.flink.commits import LAKE_OPERATOR_ID
+from lake.core.table.snapshots import ancestry
 from lake.core.transaction.session import Session
 from world import hooks
 from world.catalog import LOAD, SimCatalog
@@ -532,7 +533,9 @@ class World:
         self, before: TableMetadata | None, after: TableMetadata, updates: tuple[Any, ...]
     ) -> None:
         operation = self._operation
-        operation.swaps += 1
+        # A run that fails has set the tag of its base, and removes it.
+        is_tag = all(ancestry.is_run(getattr(item, "ref_name", "")) for item in updates)
+        operation.swaps += not is_tag
         self.counts["swaps"] += 1
         assert before is not None or operation.enters, f"{operation.name} created a table"
         self.uuid = self.uuid or str(after.table_uuid)
@@ -609,6 +612,8 @@ class World:
             assert old.get(operation.branch) == began, f"{operation.name} hid what others committed"
         for name in old.keys() | new.keys():
             if old.get(name) == new.get(name) or name in operation.refs | {operation.branch}:
+                continue
+            if ancestry.is_run(name) and operation.name.startswith("compact"):
                 continue
             if name not in new and operation.may_drop:
                 if before is not None and not self._is_aged(before, name):

@@ -89,7 +89,7 @@ class BaseKeeper:
                 since, self._partitions(groups), ignore_equality=plan.keeps_sequence_number
             )
         except ConflictingFilesError as error:
-            affected = error.paths
+            affected = error.paths  # check: deletes-before-a-look
         except LakeError:
             # The commit finds out.
             return affected

@@ -417,7 +417,6 @@ class _Run:
         return RewriteFiles(
             added=added,
             removed_paths=removed,
-            # check: base-of-rewrite
             base_snapshot_id=self._keeper.validated_id or base.snapshot_id,
             data_sequence_number=base.sequence_number if self.plan.keeps_sequence_number else None,
         )
