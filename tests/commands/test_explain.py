@@ -186,3 +186,12 @@ def test_a_list_of_orphan_files_is_a_plan(tmp_path: Path) -> None:
     tidy = Tidy(tmp_path)
 
     assert "left_alone" in tidy.lake.ok("clean", "db.t", "--explain")["plan"]
+
+
+def test_the_command_that_a_dry_run_prepares_explains_nothing(lake: CommandLine) -> None:
+    for number in range(5):
+        lake.load(f"id\n{number}\n", *(["--create"] if number == 0 else []))
+
+    said = lake("compact", "db.t", "--dry-run", "--explain").stderr
+
+    assert said.splitlines()[-1].endswith(" compact db.t")

@@ -182,7 +182,7 @@ class CompactionPlan:
             input_files=files.num_rows,
             input_bytes=self.input_bytes,
             input_delete_files=len(self.deletes(files)),
-            expected_output_files=sum(group.output_files for group in self.groups),
+            expected_output_files=sum(group.expected_files for group in self.groups),
             sorted_by=described_order(self.order, self.table.schema) if self.order else None,
             depth=self.overlaps.depth if self.overlaps else None,
             expected_depth=self.overlaps.expected if self.overlaps else None,
@@ -261,7 +261,7 @@ class CompactionPlan:
                 files=group.files.num_rows,
                 bytes=group.bytes,
                 rows=group.rows,
-                expected_output_files=group.output_files,
+                expected_output_files=group.expected_files,
                 reasons=group.reasons(self.options),
             )
             for group in self.groups

@@ -59,7 +59,12 @@ def selected(
 
 
 def measured(
-    table: Table, namespace: str, now_ms: int, *, most_entries: int | None
+    table: Table,
+    namespace: str,
+    now_ms: int,
+    *,
+    most_entries: int | None,
+    with_bounds: bool = False,
 ) -> tuple[HealthFacts, Survey | None]:
     """Return the row of a table, and what its manifests contain if they were read.
 
@@ -68,6 +73,7 @@ def measured(
         namespace: the name of its namespace.
         now_ms: the time, in ms since 1970.
         most_entries: the most entries of manifests that are read; None for all.
+        with_bounds: also read the bounds of the sort columns.
 
     Raises:
         LakeError: its manifests cannot be read, or a property has a value that is not allowed.
@@ -95,7 +101,7 @@ def measured(
         last_rewrite=None if history.rewritten_ms is None else iso_time(history.rewritten_ms),
         growth_bytes=history.growth_bytes,
     )
-    found = survey(table, most_entries=most_entries)
+    found = survey(table, most_entries=most_entries, with_bounds=with_bounds)
     if not isinstance(found, Survey):
         unknown.append(f"manifests: more than {MOST_ENTRIES:,} files; name this table alone")
         return replace(row, reading=found, unknown=unknown), None
