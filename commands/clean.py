@@ -11,11 +11,12 @@ from lake.commands.context import session_of
 from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag, flags_given
 from lake.commands.options import (
+    ExplainedTableRun,
     IgnoreUnreadable,
     Replace,
     UnsafeRetention,
-    WholeTableRun,
     moment,
+    require_preview,
 )
 from lake.commands.outputs import OutputOptions, output_of
 from lake.commands.parsing import Moment, parse_prefixes, parse_share
@@ -125,7 +126,7 @@ def clean(
     equal: EqualLocations,
     safety: Safety,
     listed: ListOfFiles,
-    run: WholeTableRun,
+    run: ExplainedTableRun,
 ) -> Outcome:
     """Find, move or delete files that no snapshot references.
 
@@ -142,6 +143,7 @@ def clean(
     _check(what, dry_run=run.dry_run)
     removes = what.quarantine or what.delete
     changes = any(vars(what).values())
+    require_preview(explain=run.explain, is_preview=run.dry_run or not changes)
     report = _report(context, listed)
     if report is not None and changes and not removes:
         raise InvalidRequestError("--output needs a list of orphan files")
@@ -191,7 +193,7 @@ def clean(
         return plan
 
     if run.dry_run or not changes:
-        return execute.preview(session, planned(loaded))
+        return execute.preview(session, planned(loaded), explain=run.explain)
     typed = what.restore is not None or what.purge is not None
     return with_table_lock(
         session, loaded, work, command="clean", wait_ms=run.wait, repeated=not typed

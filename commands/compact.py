@@ -11,15 +11,16 @@ from lake.commands.context import report_commits, session_of
 from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag, given
 from lake.commands.options import (
+    Explain,
     MaxCommits,
     PartialProgress,
     ThisRun,
     Where,
+    require_preview,
     size,
 )
 from lake.commands.parsing import parse_pairs
 from lake.core.base.choices import JOB_ORDERS, STRATEGIES
-from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
 from lake.core.base.units import parse_duration_ms
 
@@ -112,9 +113,7 @@ class CompactionRun(ThisRun):
     option: Annotated[
         tuple[str, ...], Flag("Option of Spark's rewrite_data_files.", "NAME=VALUE")
     ] = ()
-    explain: Annotated[
-        bool, Flag("With --dry-run: list the files that are left alone, and why.")
-    ] = False
+    explain: Explain = False
 
 
 @for_each_table()
@@ -130,8 +129,7 @@ def compact(
     from lake.core.maintain.compaction.run import Compaction
     from lake.core.maintain.compaction.triggers import parse_trigger
 
-    if run.explain and not run.dry_run:
-        raise InvalidRequestError("--explain needs --dry-run")
+    require_preview(explain=run.explain, is_preview=run.dry_run)
     report_commits(context, run.on_commit)
     session = session_of(context)
     compaction = Compaction(

@@ -13,10 +13,11 @@ from lake.commands.context import report_commits, session_of
 from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag, given
 from lake.commands.options import (
+    ExplainedRun,
     MaxCommits,
     PartialProgress,
-    ThisRun,
     Where,
+    require_preview,
 )
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
@@ -59,7 +60,7 @@ def deletes(
     table: TablesArgument,
     what: WhatToDo,
     amount: Work,
-    run: ThisRun,
+    run: ExplainedRun,
     *,
     where: Where = None,
 ) -> Outcome:
@@ -75,11 +76,12 @@ def deletes(
     if what.exact and changes:
         raise InvalidRequestError("--exact counts rows, and needs neither --rewrite nor --convert")
     limits = given(amount)
+    require_preview(explain=run.explain, is_preview=run.dry_run)
     if changes:
         change = _Change(run.branch, what.rewrite, where, limits)
         report_commits(context, run.on_commit)
         if run.dry_run:
-            return change.preview(session_of(context), table)
+            return change.preview(session_of(context), table, explain=run.explain)
         return change.run(session_of(context), table, run.wait)
     if limits or where is not None or given(run).keys() - {"branch"}:
         raise InvalidRequestError(
@@ -121,12 +123,13 @@ class _Change:
             return plan_rewrite(table, self.branch, self.where)
         return plan_conversion(table, self.branch, self.where, run)
 
-    def preview(self, session: Session, table: str) -> Outcome:
+    def preview(self, session: Session, table: str, *, explain: bool) -> Outcome:
         """Show the plan."""
         from lake.core.maintain.delete_conversion.execute import preview
 
         limits = self._limits()
-        return preview(self._plan(session.table(table)), limits)
+        plan = self._plan(session.table(table))
+        return preview(plan, limits, explain=explain, verbose=session.settings.verbose)
 
     def run(self, session: Session, table: str, wait: int | None) -> Outcome:
         """Change the table, unless another maintenance run works on it."""

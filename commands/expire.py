@@ -12,12 +12,13 @@ from lake.commands.context import report_commits, session_of
 from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag
 from lake.commands.options import (
+    ExplainedTableRun,
     OnCommit,
     UnsafeRetention,
-    WholeTableRun,
     absolute_time,
     duration,
     moment,
+    require_preview,
 )
 from lake.commands.parsing import Moment
 from lake.core.base.outcome import Outcome
@@ -80,7 +81,7 @@ def expire(
     table: TablesArgument,
     which: WhichSnapshots,
     what: WhatIsRemoved,
-    run: WholeTableRun,
+    run: ExplainedTableRun,
     *,
     on_commit: OnCommit = None,
 ) -> Outcome:
@@ -92,6 +93,7 @@ def expire(
     from lake.core.transaction.locks.store_clock import require_clock
     from lake.core.transaction.locks.table_lock import with_table_lock
 
+    require_preview(explain=run.explain, is_preview=run.dry_run)
     report_commits(context, on_commit)
     session = session_of(context)
     now_ms = session.clock.now_ms()
@@ -117,7 +119,8 @@ def expire(
 
     if run.dry_run:
         plan = planned(loaded)
-        return with_files(preview(plan), plan)
+        verbose = session.settings.verbose
+        return with_files(preview(plan, explain=run.explain, verbose=verbose), plan)
     return with_table_lock(
         session,
         loaded,

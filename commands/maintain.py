@@ -15,6 +15,7 @@ from lake.commands.defaults import policy_file, project_policy, working_folder
 from lake.commands.groups import Flag
 from lake.commands.options import (
     DryRun,
+    Explain,
     Jobs,
     MaxRewritten,
     MaxSeconds,
@@ -23,6 +24,7 @@ from lake.commands.options import (
     RunLogFile,
     RunsTable,
     duration,
+    require_preview,
 )
 from lake.commands.runs_tables import catalog_runs_table, split_runs_table
 from lake.core.base.errors import InvalidRequestError
@@ -75,6 +77,7 @@ class MaintenanceRun:
         str | None, Flag("Change nothing; write a policy for these tables to a file.", "FILE")
     ] = None
     dry_run: DryRun = False
+    explain: Explain = False
 
 
 def maintain(
@@ -114,7 +117,9 @@ def maintain(
         if run.init is not None:
             write_first_policy(run.init, found.facts, found.names, session.ids)
         is_written = run.plan is not None or run.init is not None
-        return preview_outcome(found.facts, verbose=verbose, is_written=is_written)
+        return preview_outcome(
+            found.facts, verbose=verbose, is_written=is_written, explain=run.explain
+        )
     announce_warnings(context, session)
 
     run_verb = partial(run_action, context)
@@ -131,6 +136,7 @@ def maintain(
 
 
 def _check(repetition: Repetition, run: MaintenanceRun) -> None:
+    require_preview(explain=run.explain, is_preview=run.dry_run)
     if repetition.every is None and repetition.status is not None:
         raise InvalidRequestError("--status needs --every")
     modes = {"--dry-run": run.dry_run, "--plan": run.plan, "--init": run.init}

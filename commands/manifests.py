@@ -11,7 +11,7 @@ import typer
 from lake.commands.context import report_commits, session_of
 from lake.commands.each_table import TablesArgument, for_each_table
 from lake.commands.groups import Flag, given
-from lake.commands.options import ThisRun, names, size
+from lake.commands.options import ExplainedRun, names, require_preview, size
 from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class WhichManifests:
 
 @for_each_table()
 def manifests(
-    context: typer.Context, table: TablesArgument, which: WhichManifests, run: ThisRun
+    context: typer.Context, table: TablesArgument, which: WhichManifests, run: ExplainedRun
 ) -> Outcome:
     """Rewrite the manifests, fewer and clustered by partition.
 
@@ -61,12 +61,14 @@ def manifests(
     from lake.core.maintain.manifest_rewrite.plan import ManifestOptions, plan_manifests
     from lake.core.transaction.locks.table_lock import with_table_lock
 
+    require_preview(explain=run.explain, is_preview=run.dry_run)
     report_commits(context, run.on_commit)
     options = ManifestOptions(branch=run.branch, **given(which))
     session = session_of(context)
     loaded = session.table(table)
     if run.dry_run:
-        return preview(plan_manifests(loaded, options))
+        plan = plan_manifests(loaded, options)
+        return preview(plan, explain=run.explain, verbose=session.settings.verbose)
 
     def work(now: Table, operation_id: str) -> Outcome:
         return execute(session, now, options, operation_id)

@@ -16,6 +16,7 @@ from lake.commands.parsing import (
     parse_names,
     parse_table,
 )
+from lake.core.base.errors import InvalidRequestError
 from lake.core.base.units import parse_duration_ms, parse_size
 
 
@@ -65,6 +66,7 @@ PatternsArgument = Annotated[
     ),
 ]
 DryRun = Annotated[bool, Flag("Show the plan; change nothing.")]
+Explain = Annotated[bool, Flag("With --dry-run: also show what is left alone, and why.")]
 Wait = Annotated[int | None, duration("Wait this long for another run to end.")]
 IgnoreUnreadable = Annotated[
     bool, Flag("Go on although another table that may own files there cannot be read.")
@@ -111,3 +113,27 @@ class WholeTableRun:
 
     wait: Wait = None
     dry_run: DryRun = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedRun(ThisRun):
+    """This run."""
+
+    explain: Explain = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedTableRun(WholeTableRun):
+    """This run."""
+
+    explain: Explain = False
+
+
+def require_preview(*, explain: bool, is_preview: bool) -> None:
+    """Refuse to explain a run that changes something: only its plan says what is left alone.
+
+    Raises:
+        InvalidRequestError: it is asked.
+    """
+    if explain and not is_preview:
+        raise InvalidRequestError("--explain needs --dry-run")

@@ -127,7 +127,7 @@ _lake() {
             snapshots) words="--all --limit --branch --help -h" ;;
             check) words="--files --rows --deep --repair --yes --branch --wait --dry-run --help -h" ;;
             partitions) words="--where --idle --branch --wait-for --timeout --help -h" ;;
-            deletes) words="--rewrite --convert --exact --max-files --partial-progress --max-commits --branch --wait --on-commit --dry-run --where --help -h" ;;
+            deletes) words="--rewrite --convert --exact --max-files --partial-progress --max-commits --branch --wait --on-commit --dry-run --explain --where --help -h" ;;
             consumers) words="--drop --dry-run --help -h" ;;
             runs) words="--since --action --failed --limit --log --runs-table --help -h" ;;
             config) words="--trust --untrust --help -h" ;;
@@ -142,12 +142,12 @@ _lake() {
             rename) words="--wait --dry-run --help -h" ;;
             register) words="--keep-files-forever --dry-run --help -h" ;;
             drop) words="--purge --yes --ignore-unreadable --wait --dry-run --help -h" ;;
-            maintain) words="--policy --only --max-seconds --max-bytes --jobs --every --status --log --runs-table --on-commit --on-done --on-failure --plan --init --dry-run --help -h" ;;
+            maintain) words="--policy --only --max-seconds --max-bytes --jobs --every --status --log --runs-table --on-commit --on-done --on-failure --plan --init --dry-run --explain --help -h" ;;
             apply) words="--replan --max-seconds --max-bytes --jobs --log --runs-table --on-commit --help -h" ;;
             compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --old-specs --old-sort-orders --where-overlap --strategy --by --target-size --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-bytes --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --help -h" ;;
-            expire) words="--older-than --retain-last --snapshot --branch --keep-checkpoints --unsafe-retention --keep-files --clean-metadata --wait --dry-run --on-commit --help -h" ;;
-            clean) words="--quarantine --delete --restore --purge --purge-older-than --older-than --location --inventory --exclude --prefix-mismatch --equal-schemes --equal-authorities --max-share --unsafe-retention --ignore-unreadable --output --replace --wait --dry-run --help -h" ;;
-            manifests) words="--target-size --spec-id --sort-by --rewrite-all --if --branch --wait --on-commit --dry-run --help -h" ;;
+            expire) words="--older-than --retain-last --snapshot --branch --keep-checkpoints --unsafe-retention --keep-files --clean-metadata --wait --dry-run --explain --on-commit --help -h" ;;
+            clean) words="--quarantine --delete --restore --purge --purge-older-than --older-than --location --inventory --exclude --prefix-mismatch --equal-schemes --equal-authorities --max-share --unsafe-retention --ignore-unreadable --output --replace --wait --dry-run --explain --help -h" ;;
+            manifests) words="--target-size --spec-id --sort-by --rewrite-all --if --branch --wait --on-commit --dry-run --explain --help -h" ;;
             stats) words="--select --partitions --branch --dry-run --help -h" ;;
             expire-partitions) words="--older-than --by --strategy --format --max --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
         esac

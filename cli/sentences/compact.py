@@ -24,6 +24,10 @@ def sentence(outcome: Outcome) -> str:
         groups = counted(plan.groups, "group")
         outputs = counted(plan.expected_output_files, "file")
         rest = remaining(plan.remaining_files, "file")
+        if plan.depth is not None and plan.expected_depth is not None:
+            rest = (
+                f", at one place at most {plan.depth.worst:,} → {plan.expected_depth.worst:,}{rest}"
+            )
         if plan.busy_partitions:
             rest += f"; {plan.busy_text}"
         return (
@@ -41,6 +45,8 @@ def sentence(outcome: Outcome) -> str:
         text += f", removed {counted(result.rows_dropped_by_deletes, 'deleted row')} permanently"
     if result.removed_delete_files:
         text += f", removed {counted(result.removed_delete_files, 'delete file')}"
+    if plan.depth is not None and result.depth is not None:
+        text += f", at one place at most {plan.depth.worst:,} → {result.depth.worst:,}"
     if result.failed_groups:
         text += f"; {counted(result.failed_groups, 'group')} failed"
     return text + remaining(plan.remaining_files, "file") + due(plan.condition)
@@ -62,6 +68,8 @@ def _already_compact(plan: CompactionFacts) -> str:
     if not files:
         return "nothing to compact"
     average = format_size(plan.total_files_size // files)
+    if plan.depth is not None and not plan.remaining_files:
+        return f"nothing to sort: too few of {counted(files, 'file')} overlap at one place"
     if moved := plan.left_alone.get("more-partitions"):
         return (
             f"nothing to compact: {counted(moved.files, 'file')} of older partition specs would become about "

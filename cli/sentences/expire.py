@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lake.core.base.outcome import Outcome, Status
-from lake.core.base.units import counted, format_duration, format_size
+from lake.core.base.units import counted, format_age, format_size
 from lake.core.maintain.expiration.facts import ExpirationFacts
 
 
@@ -71,14 +71,6 @@ def _kept(plan: ExpirationFacts) -> list[str]:
         one, several = _KEPT.get(reason, (f"is kept ({reason})", f"are kept ({reason})"))
         if reason == "referenced" and list(plan.kept_refs) in ([], ["main"]):
             one = "is the head of main"
-        text = (one if number == 1 else several).format(age=_age(plan.max_snapshot_age_ms))
+        text = (one if number == 1 else several).format(age=format_age(plan.max_snapshot_age_ms))
         words.append(f"{number:,} {text}" if words else f"{counted(number, 'snapshot')} {text}")
     return [", ".join(words)] if words else []
-
-
-def _age(milliseconds: int) -> str:
-    """Return a duration in the largest unit that divides it."""
-    for unit, length in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
-        if milliseconds and milliseconds % length == 0:
-            return counted(milliseconds // length, unit)
-    return format_duration(milliseconds / 1000)

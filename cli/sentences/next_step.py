@@ -16,7 +16,7 @@ from lake.core.base.facts import EachTableResult
 from lake.core.base.outcome import Outcome, Status
 
 # Options that a dry run has, and the command that it prepares has not.
-_OF_DRY_RUNS = frozenset({"--count", "--dry-run"})
+_OF_DRY_RUNS = frozenset({"--count", "--dry-run", "--explain"})
 
 
 def next_step(

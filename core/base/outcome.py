@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from lake.core.base.facts import Facts, NoFacts, inlined
@@ -14,6 +15,8 @@ T = TypeVar("T")
 # The number of rows of a table that are shown without a limit, and the most that are shown with one: they are in
 # memory as objects.
 PREVIEW_ROWS, MOST_SHOWN = 20, 10_000
+# The number of reasons that a dry run shows, unless all are asked for.
+_SHOWN_REASONS = 50
 
 
 # Commands that change something when they are done, and whose outcomes have neither an operation nor a snapshot.
@@ -131,6 +134,46 @@ class Outcome:
         if self.status not in {Status.DONE, Status.PARTIAL}:
             return False
         return bool(self.snapshot_ids or self.operation_id) or self.command in _CHANGE_WITHOUT_ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a plan does not choose, and why.
+
+    Args:
+        noun: what is left alone, in the plural.
+        columns: the names of the columns of `groups`, of which the first is ``reason``.
+        groups: a row for each reason, with what the reason applies to and how much is left alone for it.
+        item_columns: the names of the columns of an item.
+        items: yields a row for each item; called only if items are shown, and read only as far as they are.
+    """
+
+    noun: str
+    columns: Sequence[str]
+    groups: Sequence[Sequence[Any]]
+    item_columns: Sequence[str]
+    items: Callable[[], Iterable[Sequence[Any]]]
+
+    def explain(self, outcome: Outcome, *, verbose: bool) -> Outcome:
+        """Return the outcome of a dry run with the reasons.
+
+        Args:
+            outcome: the outcome.
+            verbose: also list the items, up to `MOST_SHOWN`, and all groups up to this number.
+        """
+        most = MOST_SHOWN if verbose else _SHOWN_REASONS
+        shown, notes = first_rows(self.groups, most, "reasons", every=False)
+        details = [
+            *outcome.details,
+            Detail(f"{self.noun} that are left alone", self.columns, shown),
+        ]
+        if verbose:
+            rows = list(islice(self.items(), MOST_SHOWN + 1))
+            if len(rows) > MOST_SHOWN:
+                notes = [*notes, f"more than {MOST_SHOWN:,} {self.noun}: the others are not shown"]
+            title = f"reasons of {self.noun}"
+            details.append(Detail(title, self.item_columns, rows[:MOST_SHOWN]))
+        return replace(outcome, details=details, notes=[*outcome.notes, *notes])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,14 @@ def format_duration(seconds: float) -> str:
     return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest:02d}s"
 
 
+def format_age(milliseconds: int) -> str:
+    """Return a duration in the largest unit that divides it, e.g. ``5 days``."""
+    for unit, length in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
+        if milliseconds and milliseconds % length == 0:
+            return counted(milliseconds // length, unit)
+    return format_duration(milliseconds / 1000)
+
+
 def parse_time_ms(text: str) -> int:
     """Return an ISO 8601 time as milliseconds since 1970 UTC (UTC if it has no zone, or is followed by UTC).
 

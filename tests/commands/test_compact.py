@@ -292,7 +292,8 @@ def test_a_dry_run_names_each_group_s_partition_and_the_reason(lake: CommandLine
         ("part=n7", 2, 2),
         ("part=n8", 2, 2),
     ]
-    assert {item["expected_output_files"] for item in groups} == {1}
+    # The rows of the older spec move to two partitions.
+    assert [item["expected_output_files"] for item in groups] == [2, 1, 1]
     assert {tuple(item["reasons"]) for item in groups} == {("small-files",)}
     assert sum(item["bytes"] for item in groups) == sum(
         file["file_size_in_bytes"] for file in table.inspect.files().to_pylist()
@@ -678,8 +679,11 @@ def test_files_that_a_new_spec_would_turn_into_more_are_left_alone_with_the_reas
     warned = (
         "the rewrite turns 5 files into {}20: partition spec 1 puts their rows into more partitions"
     )
-    asked = lake.ok("compact", "db.t", "--spec-id", "1", "--dry-run")
-    assert asked["warnings"] == [warned.format("about ")]
+    for options in (("--spec-id", "1"), ("--old-specs",)):
+        asked = lake.ok("compact", "db.t", *options, "--dry-run")
+        assert asked["warnings"] == [warned.format("about ")]
+        # The plan has the numbers of files before and after.
+        assert (asked["plan"]["input_files"], asked["plan"]["expected_output_files"]) == (5, 20)
     lake.ok("alter", "db.t", "--partition-by", "part")
     # No more than 4 partitions, which the bounds say.
     assert lake.ok("compact", "db.t", "--dry-run")["plan"]["input_files"] == 5

@@ -162,6 +162,45 @@ def test_files_of_old_specs_and_orders_are_counted(lake: CommandLine) -> None:
     assert "files of older partition specs" in lake("health", "db.t").stdout
 
 
+def test_overlaps_in_the_sort_order_are_shown_by_partition(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    source = tmp_path / "rows.csv"
+    ranges = [("a", 0, 9), ("a", 5, 14), ("a", 7, 8), ("b", 0, 5), ("b", 4, 9), ("c", 1, 9)]
+    for number, (part, first, last) in enumerate(ranges):
+        source.write_text(f"id,part\n{first},{part}\n{last},{part}\n")
+        new = ("--create", "--partition-by", "part") if number == 0 else ()
+        lake.ok("ingest", "db.t", source, *new)
+    assert _view(lake)["overlap"] is None
+    lake.ok("alter", "db.t", "--sort-by", "id")
+
+    overlap = _view(lake)["overlap"]
+
+    assert overlap == {
+        "files": 6,
+        "unknown_files": 0,
+        "average_depth": 1.67,
+        "worst_depth": 3,
+        "partitions": [
+            {"partition": "part=a", "files": 3, "average_depth": 2.0, "worst_depth": 3},
+            {"partition": "part=b", "files": 2, "average_depth": 1.5, "worst_depth": 2},
+        ],
+    }
+    shown = lake("health", "db.t").stdout
+    assert "overlap in the sort order" in shown
+    assert "1.67 files on average, 3 at most" in shown
+    page = tmp_path / "health.html"
+    lake.ok("health", "db.*", "--html", page)
+    assert "Overlap in the sort order" in page.read_text()
+
+    lake.ok("compact", "db.t", "--where-overlap", "0")
+
+    assert _view(lake)["overlap"]["partitions"] == []
+    assert "sizes of files" in lake("health", "db.t").stdout
+    lake.ok("alter", "db.t", "--sort-by", "bucket(4, id)")
+    assert _view(lake)["overlap"] is None
+
+
 def test_a_pattern_has_no_view(lake: CommandLine) -> None:
     make_table(lake.warehouse)
 

@@ -139,6 +139,23 @@ def test_files_along_a_hilbert_curve_have_the_rows_that_java_read_before(
     assert claimed(java, lake) <= {0, None}
 
 
+def test_files_that_overlap_are_sorted_into_the_same_rows_as_java_reads(
+    java: JavaPeer, tmp_path: Path
+) -> None:
+    lake = CommandLine(tmp_path / "w", engine="inline")
+    for files in range(1, 4):
+        ingest(lake, tmp_path / str(files), files, "--create")
+    before = java.checksum(lake.warehouse, "db.t")
+    options = ("--where-overlap", "0", "--strategy", "sort", "--by", "name, id DESC, d")
+
+    done = lake.ok("compact", "db.t", *options, "--target-size", "4KB", "--verify")
+
+    assert done["plan"]["depth"]["worst"] > done["result"]["depth"]["worst"] == 1
+    assert done["result"]["added_files"] > 1
+    assert java.checksum(lake.warehouse, "db.t") == before
+    assert lake.ok("compact", "db.t", *options)["status"] == "nothing-to-do"
+
+
 def _one(folder: Path) -> Path:
     pq.write_table(rows(1), folder / "one.parquet")
     return folder / "one.parquet"

@@ -52,7 +52,6 @@ _COMMIT_TRIES = 3
 _SHOWN_GROUPS = 50
 # The columns of a dry run's tables.
 _COLUMNS = ("group", "partition", "files", "bytes", "rows", "output files", "reason")
-_LEFT_COLUMNS = ("reason", "partition", "files", "bytes")
 
 
 def preview(plan: CompactionPlan, *, verbose: bool = False, explain: bool = False) -> Outcome:
@@ -61,7 +60,7 @@ def preview(plan: CompactionPlan, *, verbose: bool = False, explain: bool = Fals
     Args:
         plan: the plan.
         verbose: list all groups and partitions, instead of the first ones.
-        explain: also list the files that are left alone, by reason and partition.
+        explain: also show the files that are left alone: by reason and partition, and with `verbose` each of them.
     """
     outcome = _outcome(plan, Status.DRY_RUN)
     groups = CompactionFacts.of(outcome.plan).file_groups
@@ -81,14 +80,8 @@ def preview(plan: CompactionPlan, *, verbose: bool = False, explain: bool = Fals
         for group in shown
     ]
     columns = [name for name in _COLUMNS if name != "partition" or named]
-    details = [Detail("groups", columns, rows)]
-    if explain:
-        # The partitions with the most files are the ones that are asked about.
-        alone = sorted(plan.explained(), key=lambda item: -item[2])
-        partitions, more = first_rows(alone, _SHOWN_GROUPS, "partitions", every=verbose)
-        details.append(Detail("files that are left alone", _LEFT_COLUMNS, partitions))
-        notes = [*notes, *more]
-    return replace(outcome, details=details, notes=notes)
+    outcome = replace(outcome, details=[Detail("groups", columns, rows)], notes=notes)
+    return plan.explained().explain(outcome, verbose=verbose) if explain else outcome
 
 
 def execute(session: Session, plan: CompactionPlan, operation_id: str | None = None) -> Outcome:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from lake.core.base.errors import (
     RefusedError,
 )
 from lake.core.base.options import Option
+from lake.core.base.outcome import Explanation
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.sorting.sort_keys import RowOrder, described_order
@@ -192,7 +194,7 @@ class CompactionPlan:
             input_files=files.num_rows,
             input_bytes=self.input_bytes,
             input_delete_files=len(self.deletes(files)),
-            expected_output_files=sum(group.output_files for group in self.groups),
+            expected_output_files=sum(group.expected_files for group in self.groups),
             sorted_by=described_order(self.order, self.table.schema) if self.order else None,
             depth=self.overlaps.depth if self.overlaps else None,
             expected_depth=self.overlaps.expected if self.overlaps else None,
@@ -216,8 +218,8 @@ class CompactionPlan:
             spec_id=self.spec.spec_id if moved else None,
         )
 
-    def explained(self) -> list[tuple[str, str, int, int]]:
-        """Return why files are left alone: the reason, the partition, the files in it and their bytes."""
+    def explained(self) -> Explanation:
+        """Return why files are left alone, by the reason and the partition."""
         known, found = self._partitions(), []
         for reason, files in self.left_alone.items():
             spec_ids, sizes = files["spec_id"].to_numpy(), files[_SIZE].to_numpy()
@@ -234,7 +236,25 @@ class CompactionPlan:
                     (reason, name, count, total)
                     for name, count, total in zip(names, counts, totals.tolist(), strict=True)
                 ]
-        return found
+        return Explanation(
+            noun="files",
+            columns=("reason", "partition", "files", "bytes"),
+            # The partitions with the most files are the ones that are asked about.
+            groups=sorted(found, key=lambda item: -item[2]),
+            item_columns=("reason", "partition", "file", "bytes"),
+            items=partial(self._alone, known),
+        )
+
+    def _alone(self, known: Mapping[int, PartitionNames]) -> Iterator[tuple[str, str, str, int]]:
+        """Yield each file that is left alone: the reason, the partition, the path and the size."""
+        for reason, files in self.left_alone.items():
+            for batch in files.select(["spec_id", "place", _SIZE]).to_batches():
+                for spec_id, place, size in zip(
+                    *(x.to_pylist() for x in batch.columns), strict=True
+                ):
+                    named, entries = known[spec_id], self.entries(spec_id)
+                    path = entries["file_path"][place].as_py()
+                    yield reason, named.names[named.codes[place]], path, size
 
     def partition_of(self, group: FileGroup) -> str | None:
         """Return the partition of a group's files; None if they are in several."""
@@ -258,7 +278,7 @@ class CompactionPlan:
                 files=group.files.num_rows,
                 bytes=group.bytes,
                 rows=group.rows,
-                expected_output_files=group.output_files,
+                expected_output_files=group.expected_files,
                 reasons=group.reasons(self.options),
             )
             for group in self.groups

@@ -19,7 +19,11 @@ from lake.core.data.rows.reader import FileSlice
 from lake.core.maintain.delete_conversion.converted import EVERY_RUN, Converted, added_by
 from lake.core.maintain.delete_conversion.facts import ConversionFacts, ConversionResult
 from lake.core.maintain.delete_conversion.plan import (
+    OTHER_PARTITION,
+    POSITION,
+    VECTOR,
     DeletePlan,
+    KeptDeletes,
     Written,
     head_with_deletes,
     in_partitions,
@@ -283,7 +287,14 @@ def plan_conversion(
     if head is None or found is None or not found.delete_manifests.num_rows:
         return nothing
     index = found.delete_index
-    chosen = (index.content == EQUALITY_DELETES) & in_partitions(found, where)
+    is_equality = index.content == EQUALITY_DELETES
+    chosen = is_equality & in_partitions(found, where)
+    reasons = {
+        VECTOR: np.asarray(index.is_vector, np.bool_),
+        POSITION: ~is_equality,
+        OTHER_PARTITION: is_equality,
+    }
+    nothing = replace(nothing, kept=KeptDeletes.of(index, chosen, reasons))
     if not chosen.any():
         return nothing
     own = EVERY_RUN if where is None else run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lake.core.base.errors import CommitUnknownError, LakeError
@@ -13,6 +14,7 @@ from lake.core.data.deletes.writers import check_delete_files
 from lake.core.data.rows.reader import ReadSettings
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.engine.tasks import Task
+from lake.core.maintain.delete_conversion.explanation import explained, left_alone
 from lake.core.maintain.delete_conversion.facts import ConversionResult, RewriteResult
 from lake.core.maintain.delete_conversion.plan import DeletePlan, Written
 from lake.core.maintain.delete_conversion.tasks import ConvertTask, convert
@@ -34,10 +36,27 @@ if TYPE_CHECKING:
 _ROUNDS = 3
 
 
-def preview(plan: DeletePlan, limits: WorkLimits | None = None) -> Outcome:
-    """Return a dry run's outcome."""
+def preview(
+    plan: DeletePlan,
+    limits: WorkLimits | None = None,
+    *,
+    explain: bool = False,
+    verbose: bool = False,
+) -> Outcome:
+    """Return a dry run's outcome.
+
+    Args:
+        plan: the plan.
+        limits: the limits of one run.
+        explain: also show why delete files are left alone.
+        verbose: with `explain`, also list them.
+    """
     part = plan.limited(limits.max_files if limits else None)
-    return _outcome(part, Status.DRY_RUN)
+    outcome = _outcome(part, Status.DRY_RUN)
+    if not explain:
+        return outcome
+    facts = replace(part.facts(), left_alone=left_alone(plan, part))
+    return explained(plan, part).explain(replace(outcome, plan=facts), verbose=verbose)
 
 
 def execute(

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lake.core.base.facts import Facts
+from lake.core.base.facts import Facts, omitted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptDeletesFacts(Facts):
+    """The delete files of one kind, position, vector or equality, that are left alone for one reason."""
+
+    reason: str
+    kind: str
+    delete_files: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +28,7 @@ class ConversionFacts(Facts):
     remaining_files: int = 0
     input_bytes: int = 0
     kind: str = ""
+    left_alone: Sequence[KeptDeletesFacts] | None = omitted()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +43,7 @@ class RewriteFacts(Facts):
     input_bytes: int = 0
     kind: str = ""
     granularity: str = ""
+    left_alone: Sequence[KeptDeletesFacts] | None = omitted()
 
 
 @dataclass(slots=True, kw_only=True)

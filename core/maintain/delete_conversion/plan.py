@@ -33,8 +33,40 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from lake.core.table.catalogs.catalog import Table
+    from lake.core.table.snapshots.delete_index import DeleteIndex
 
 Mask = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+
+# Why delete files are left alone: they are equality deletes, position delete files or deletion vectors, which the
+# plan does not replace; their partition has no rows that match the filter; their data file has no other one; they are
+# large enough; their partition has no other small one; a limit of the run leaves them to the next one.
+EQUALITY, POSITION, VECTOR = "equality", "position", "vector"
+OTHER_PARTITION, ONE_FOR_ITS_FILE = "other-partition", "one-for-its-file"
+RIGHT_SIZE, ONLY_SMALL_FILE, LIMIT = "right-size", "only-small-file", "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDeletes:
+    """The delete files of a snapshot that a plan leaves alone.
+
+    Args:
+        index: all delete files.
+        reasons: the ordinals of those that are left alone, by the reason.
+    """
+
+    index: DeleteIndex
+    reasons: Mapping[str, Int64s]
+
+    @classmethod
+    def of(cls, index: DeleteIndex, chosen: Mask, reasons: Mapping[str, Mask]) -> Self:
+        """Return the delete files that are not chosen, each with the first of the reasons that apply."""
+        rest, found = ~chosen, {}
+        for reason, mask in reasons.items():
+            found[reason] = np.flatnonzero(rest & mask)
+            rest = rest & ~mask
+        return cls(index, found)
 
 
 @dataclass(slots=True)
@@ -63,6 +95,7 @@ class DeletePlan(ABC):
         chosen: the delete files that are removed.
         granularity: whether a new position delete file is for one data file, or for several of a partition.
         remaining: how many files of the whole plan are left to later commits, if this is a part of it.
+        kept: the delete files that are left alone; None if there is none.
     """
 
     table: Table
@@ -71,6 +104,7 @@ class DeletePlan(ABC):
     chosen: Sequence[DeleteFile] = ()
     granularity: str = FILE
     remaining: int = 0
+    kept: KeptDeletes | None = field(default=None, repr=False, compare=False)
 
     @property
     @abstractmethod

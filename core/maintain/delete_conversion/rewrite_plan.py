@@ -21,7 +21,14 @@ from lake.core.data.rows.live_slices import slices_at
 from lake.core.data.rows.reader import FileSlice
 from lake.core.maintain.delete_conversion.facts import RewriteFacts, RewriteResult
 from lake.core.maintain.delete_conversion.plan import (
+    EQUALITY,
+    ONE_FOR_ITS_FILE,
+    ONLY_SMALL_FILE,
+    OTHER_PARTITION,
+    RIGHT_SIZE,
+    VECTOR,
     DeletePlan,
+    KeptDeletes,
     Written,
     head_with_deletes,
     in_partitions,
@@ -256,7 +263,9 @@ def plan_rewrite(
     if found is None or not found.delete_manifests.num_rows:
         return nothing
     applied = _applied(found)
-    chosen = _chosen(found, applied, in_partitions(found, where), granularity, vectors=vectors)
+    allowed = in_partitions(found, where)
+    chosen = _chosen(found, applied, allowed, granularity, vectors=vectors)
+    nothing = replace(nothing, kept=_kept(found, allowed, chosen, granularity))
     if not chosen.any():
         return nothing
     return nothing.choosing(_Choice(found=found, applied=applied, chosen=chosen))
@@ -294,9 +303,31 @@ def _chosen(
     return chosen
 
 
+def _kept(found: LiveFiles, allowed: Mask, chosen: Mask, granularity: str) -> KeptDeletes:
+    """Return the delete files that are left alone, by the reason."""
+    index = found.delete_index
+    every = np.ones(index.count, np.bool_)
+    sizes = [x["file_size_in_bytes"].to_numpy() for x in index.by_spec.values()]
+    is_large = np.concatenate([np.zeros(0, np.int64), *sizes]) >= _small_bytes(found)
+    reasons = {
+        EQUALITY: index.content != POSITION_DELETES,
+        VECTOR: np.asarray(index.is_vector, np.bool_),
+        OTHER_PARTITION: ~allowed,
+    }
+    if granularity == FILE:
+        reasons[ONE_FOR_ITS_FILE] = every
+    else:
+        reasons |= {RIGHT_SIZE: is_large, ONLY_SMALL_FILE: every}
+    return KeptDeletes.of(index, chosen, reasons)
+
+
+def _small_bytes(found: LiveFiles) -> float:
+    return _SMALL * DELETE_FILE_BYTES.of(found.table.properties)
+
+
 def _small(found: LiveFiles, ordinals: Int64s) -> list[int]:
     """Return the small delete files of partitions that have several."""
-    most = _SMALL * DELETE_FILE_BYTES.of(found.table.properties)
+    most = _small_bytes(found)
     groups: dict[tuple[int, Partition], list[int]] = defaultdict(list)
     described = found.delete_index.describe(ordinals)
     for ordinal, item in zip(ordinals.tolist(), described, strict=True):

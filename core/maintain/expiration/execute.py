@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from lake.core.base.errors import (
 )
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.maintain.expiration import journal
+from lake.core.maintain.expiration.explanation import explained, left_alone
 from lake.core.maintain.expiration.facts import ExpirationFacts
 from lake.core.maintain.expiration.journal_recovery import JournalRecovery
 from lake.core.maintain.expiration.plan import (
@@ -48,6 +49,7 @@ from lake.core.maintain.expiration.retention import (
     Retention,
     check_retention,
     plan_retention,
+    rounded_age,
 )
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.metadata.snapshot_updates import RemoveProperties, RemoveSnapshots
@@ -73,17 +75,23 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-_MINUTE_MS = 60_000
 
+def preview(plan: ExpirationPlan, *, explain: bool = False, verbose: bool = False) -> Outcome:
+    """Return a dry run's outcome.
 
-def preview(plan: ExpirationPlan) -> Outcome:
-    """Return a dry run's outcome."""
-    return Outcome(
+    Args:
+        plan: the plan.
+        explain: also show what keeps the snapshots that stay.
+        verbose: with `explain`, also list these snapshots.
+    """
+    facts = _plan_facts(plan)
+    outcome = Outcome(
         status=Status.DRY_RUN,
         base_snapshot_id=plan.base_snapshot_id,
-        plan=_plan_facts(plan),
-        details=_details(plan),
+        plan=replace(facts, left_alone=left_alone(plan)) if explain else facts,
+        details=_details(plan)[1:] if explain else _details(plan),
     )
+    return explained(plan).explain(outcome, verbose=verbose) if explain else outcome
 
 
 def execute(session: Session, plan: ExpirationPlan, operation_id: str | None = None) -> Outcome:
@@ -393,14 +401,8 @@ def _facts(
         failed_deletes=failed,
         kept_snapshots=dict(sorted(reasons.items())),
         kept_refs=sorted(set(plan.table.metadata.refs) - set(retention.removed_refs)),
-        max_snapshot_age_ms=_rounded(retention.max_age_ms),
+        max_snapshot_age_ms=rounded_age(retention.max_age_ms),
     )
-
-
-def _rounded(age_ms: int) -> int:
-    """Return an age in whole minutes, or seconds: a time was given to the minute or second."""
-    unit = 1000 if age_ms < _MINUTE_MS else _MINUTE_MS
-    return age_ms // unit * unit
 
 
 def _details(plan: ExpirationPlan) -> list[Detail]:

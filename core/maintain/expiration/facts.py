@@ -9,6 +9,16 @@ from lake.core.base.facts import Facts, omitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFacts(Facts):
+    """Snapshots that one branch, tag, consumer or job keeps for one reason; `by` is None if none of them does."""
+
+    reason: str
+    by: str | None
+    rule: str | None
+    snapshots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirationFacts(Facts):
     """The snapshots, refs and files that go or went, and why the others are kept; a plan has no failed deletes."""
 
@@ -25,6 +35,7 @@ class ExpirationFacts(Facts):
     kept_snapshots: Mapping[str, int] = field(default_factory=dict)
     kept_refs: Sequence[str] = ()
     max_snapshot_age_ms: int = 0
+    left_alone: Sequence[KeptFacts] | None = omitted()
 
     @property
     def files(self) -> int:

@@ -5,11 +5,11 @@ Source: Iceberg's RemoveSnapshots. A snapshot is kept as long as a rule keeps it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lake.core.base.errors import (
     BadInputError,
@@ -17,6 +17,7 @@ from lake.core.base.errors import (
     RefusedError,
 )
 from lake.core.base.options import Option
+from lake.core.base.units import format_age
 from lake.core.maintain.expiration.flink_retention import HeldBranch, held_branches
 from lake.core.spec.properties.table_properties import (
     COMMITTING,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 FLOOR_MS = 24 * 3_600_000
+_MINUTE_MS = 60_000
 KEEP_CHECKPOINTS_MS = 7 * 24 * 3_600_000
 
 
@@ -52,6 +54,13 @@ class KeepReason(StrEnum):
     NOT_NAMED = "not-named"  # only named snapshots were to expire
     CHECKPOINT = "checkpoint"  # a Flink job's restore visits it on the way to its last commit
     CONSUMER = "consumer"  # a reader of the table has not read it yet
+
+
+class Keeper(NamedTuple):
+    """What keeps a snapshot: a branch, tag, consumer or job, and the rule that it follows; both may be empty."""
+
+    name: str
+    rule: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +106,7 @@ class Retention:
         kept: the snapshots to keep, with the reason.
         held: the branches on which Flink jobs may be restored; snapshots that they need are kept.
         max_age_ms: younger snapshots are kept, unless they were named.
+        keepers: what keeps the snapshots to keep.
     """
 
     expired: tuple[int, ...]
@@ -104,6 +114,7 @@ class Retention:
     kept: Mapping[int, KeepReason] = field(default_factory=dict)
     held: tuple[HeldBranch, ...] = ()
     max_age_ms: int = 0
+    keepers: Mapping[int, Keeper] = field(default_factory=dict)
 
 
 def check_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> None:
@@ -159,26 +170,48 @@ def plan_retention(metadata: TableMetadata, options: RetentionOptions, now_ms: i
     unread = _unread(metadata, refs)
     _refuse_unread(named, unread)
     kept: dict[int, KeepReason] = {}
+    keepers: dict[int, Keeper] = {}
     if options.only_named:
         kept = {item.snapshot_id: KeepReason.NOT_NAMED for item in metadata.snapshots}
     else:
         others = replace(options, older_than=None, retain_last=None)
         elsewhere = limits if options.branch is None else _Limits.of(metadata, others, now_ms)
         limits_of = {name: limits if name == options.branch else elsewhere for name in refs}
-        _keep_by_rule(metadata, refs, limits_of, limits.oldest_ms, kept)
+        _keep_by_rule(metadata, refs, limits_of, limits, kept, keepers)
     if options.branch is not None:
         _keep_others(metadata, options.branch, named, kept)
-    for snapshot_id in (snapshot_id for item in held for snapshot_id in item.path):
-        kept.setdefault(snapshot_id, KeepReason.CHECKPOINT)
-    for snapshot_id in (snapshot_id for ids in unread.values() for snapshot_id in ids):
-        kept.setdefault(snapshot_id, KeepReason.CONSUMER)
+    for item in held:
+        _keep(kept, item.path, KeepReason.CHECKPOINT)
+        _name_jobs(item, kept, keepers)
+    for name, ids in unread.items():
+        for snapshot_id in _keep(kept, ids, KeepReason.CONSUMER):
+            keepers[snapshot_id] = Keeper(f"consumer {name}", "")
     for snapshot_id in named:
         kept.pop(snapshot_id, None)
     if metadata.current_snapshot_id is not None:
         # Metadata may lack a ref for main.
         kept.setdefault(metadata.current_snapshot_id, KeepReason.REFERENCED)
     expired = [item.snapshot_id for item in metadata.snapshots if item.snapshot_id not in kept]
-    return Retention(tuple(expired), removed_refs, kept, held, now_ms - limits.oldest_ms)
+    return Retention(tuple(expired), removed_refs, kept, held, now_ms - limits.oldest_ms, keepers)
+
+
+def _keep(kept: dict[int, KeepReason], ids: Iterable[int], reason: KeepReason) -> list[int]:
+    """Keep snapshots for a reason; return those that no other reason keeps."""
+    new = [snapshot_id for snapshot_id in ids if snapshot_id not in kept]
+    kept.update(dict.fromkeys(new, reason))
+    return new
+
+
+def _name_jobs(
+    held: HeldBranch, kept: Mapping[int, KeepReason], keepers: dict[int, Keeper]
+) -> None:
+    """Note the Flink job for which each snapshot is kept: the first whose restore visits it."""
+    steps = [(item.steps, item.commit) for item in held.checkpoints]
+    for place, snapshot_id in enumerate(held.path):
+        if kept[snapshot_id] is KeepReason.CHECKPOINT and snapshot_id not in keepers:
+            commit = next(commit for count, commit in steps if count > place)
+            rule = f"needed to find checkpoint {commit.checkpoint_id} on {held.branch}"
+            keepers[snapshot_id] = Keeper(f"Flink job {commit.job_id}", rule)
 
 
 def _keep_others(
@@ -216,6 +249,8 @@ class _Limits:
     oldest_ms: int
     keep: int
     ref_age_ms: int
+    age_rule: str
+    count_rule: str
 
     @classmethod
     def of(cls, metadata: TableMetadata, options: RetentionOptions, now_ms: int) -> _Limits:
@@ -229,6 +264,8 @@ class _Limits:
             else min(asked, now_ms),
             keep=MIN_SNAPSHOTS.of(properties) if keep is None else keep,
             ref_age_ms=MAX_REF_AGE_MS.of(properties),
+            age_rule=MAX_SNAPSHOT_AGE_MS.name if asked is None else "older-than",
+            count_rule=MIN_SNAPSHOTS.name if keep is None else "retain-last",
         )
 
 
@@ -303,8 +340,9 @@ def _keep_by_rule(
     metadata: TableMetadata,
     refs: Mapping[str, SnapshotRef],
     limits_of: Mapping[str, _Limits],
-    unreferenced_ms: int,
+    of_table: _Limits,
     kept: dict[int, KeepReason],
+    keepers: dict[int, Keeper],
 ) -> None:
     reachable: set[int] = set()
     for name, ref in refs.items():
@@ -312,9 +350,17 @@ def _keep_by_rule(
         if ancestry.is_consumer(name) and ref.snapshot_ref_type == "branch":
             # What a rollback left only in this history is judged by its age, as without the reader.
             continue
-        if not ancestry.is_run(name):
+        if ancestry.is_run(name):
+            if ref.snapshot_id not in kept:
+                kept[ref.snapshot_id] = KeepReason.RUN
+                keepers[ref.snapshot_id] = Keeper(f"tag {name}", _ref_rule(name, ref))
+        else:
+            named = f"{ref.snapshot_ref_type} {name}"
+            before = keepers.get(ref.snapshot_id)
+            if before is not None and kept[ref.snapshot_id] is KeepReason.REFERENCED:
+                named = f"{before.name}, {named}"
             kept[ref.snapshot_id] = KeepReason.REFERENCED
-        kept.setdefault(ref.snapshot_id, KeepReason.RUN)
+            keepers[ref.snapshot_id] = Keeper(named, _ref_rule(name, ref))
         if ref.snapshot_ref_type != "branch":
             reachable.add(ref.snapshot_id)
             continue
@@ -323,13 +369,50 @@ def _keep_by_rule(
             limits.now_ms - ref.max_snapshot_age_ms if ref.max_snapshot_age_ms else limits.oldest_ms
         )
         keep = ref.min_snapshots_to_keep or limits.keep
+        young, newest = _branch_rules(name, ref, limits)
         for count, (snapshot, moment) in enumerate(zip(chain, _moments(chain), strict=True)):
             recent = moment >= oldest
             if count >= keep and not recent:
                 break
-            kept.setdefault(
-                snapshot.snapshot_id, KeepReason.RECENT if recent else KeepReason.LAST_N
-            )
+            if snapshot.snapshot_id not in kept:
+                kept[snapshot.snapshot_id] = KeepReason.RECENT if recent else KeepReason.LAST_N
+                keepers[snapshot.snapshot_id] = young if recent else newest
+    stray = Keeper("", _age_rule(of_table.now_ms - of_table.oldest_ms, of_table.age_rule))
     for snapshot in metadata.snapshots:
-        if snapshot.snapshot_id not in reachable and snapshot.timestamp_ms >= unreferenced_ms:
-            kept.setdefault(snapshot.snapshot_id, KeepReason.UNREFERENCED_RECENT)
+        if (
+            snapshot.snapshot_id not in reachable
+            and snapshot.timestamp_ms >= of_table.oldest_ms
+            and snapshot.snapshot_id not in kept
+        ):
+            kept[snapshot.snapshot_id] = KeepReason.UNREFERENCED_RECENT
+            keepers[snapshot.snapshot_id] = stray
+
+
+def _branch_rules(name: str, ref: SnapshotRef, limits: _Limits) -> tuple[Keeper, Keeper]:
+    """Return what keeps the young snapshots of a branch, and its newest ones."""
+    own_age, own_count = ref.max_snapshot_age_ms, ref.min_snapshots_to_keep
+    age = own_age or limits.now_ms - limits.oldest_ms
+    age_rule = "max-snapshot-age-ms of the branch" if own_age else limits.age_rule
+    count_rule = "min-snapshots-to-keep of the branch" if own_count else limits.count_rule
+    named = f"branch {name}"
+    return (
+        Keeper(named, _age_rule(age, age_rule)),
+        Keeper(named, f"among the newest {own_count or limits.keep:,} ({count_rule})"),
+    )
+
+
+def rounded_age(age_ms: int) -> int:
+    """Return an age in whole minutes, or seconds: a time was given to the minute or second."""
+    unit = 1000 if age_ms < _MINUTE_MS else _MINUTE_MS
+    return age_ms // unit * unit
+
+
+def _age_rule(age_ms: int, source: str) -> str:
+    return f"younger than {format_age(rounded_age(age_ms))} ({source})"
+
+
+def _ref_rule(name: str, ref: SnapshotRef) -> str:
+    """Return how long a branch or tag stays."""
+    if name == ancestry.MAIN or ref.max_ref_age_ms is None:
+        return ""
+    return f"stays for {format_age(ref.max_ref_age_ms)} (its max-ref-age-ms)"

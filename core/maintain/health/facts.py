@@ -134,6 +134,30 @@ class WriterFacts(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOverlapFacts(Facts):
+    """How many files of a partition contain the place in the sort order where a file begins, with the file itself."""
+
+    partition: str
+    files: int
+    average_depth: float
+    worst_depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapFacts(Facts):
+    """How files overlap in the sort order: over all partitions, and in the partitions with the greatest depth.
+
+    `files` have bounds that show their place in the order, and `unknown_files` have not.
+    """
+
+    files: int
+    unknown_files: int
+    average_depth: float
+    worst_depth: int
+    partitions: Sequence[PartitionOverlapFacts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutFacts(Facts):
     """How the files are arranged, and the seconds that a scan needs to find them.
 
@@ -158,6 +182,7 @@ class ViewFacts(Facts):
     days: Sequence[DayFacts]
     writers: Sequence[WriterFacts]
     layout: LayoutFacts
+    overlap: OverlapFacts | None = None
 
 
 @dataclass(slots=True, kw_only=True)

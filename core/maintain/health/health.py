@@ -197,7 +197,7 @@ def _looked_at(
     Raises:
         LakeError: its manifests cannot be read, or a property has a value that is not allowed.
     """
-    row, found = measured(table, namespace, now_ms, most_entries=most_entries)
+    row, found = measured(table, namespace, now_ms, most_entries=most_entries, with_bounds=viewed)
     if found is None or not viewed:
         return _Measured(row)
     return _Measured(row, view_of(found, row.metadata_bytes, costs_of(table.metadata.location)))

@@ -79,6 +79,7 @@ def measured(
     *,
     most_entries: int | None,
     asked: Asked | None = None,
+    with_bounds: bool = False,
 ) -> tuple[HealthFacts, Survey | None]:
     """Return the row of a table, and what its manifests contain if they were read.
 
@@ -88,6 +89,7 @@ def measured(
         now_ms: the time, in ms since 1970.
         most_entries: the most entries of manifests that are read; None for all.
         asked: what the actions would be asked to do; None for what they do by default.
+        with_bounds: also read the bounds of the sort columns.
 
     Raises:
         LakeError: its manifests cannot be read, or a property has a value that is not allowed.
@@ -115,7 +117,12 @@ def measured(
         last_rewrite=None if history.rewritten_ms is None else iso_time(history.rewritten_ms),
         growth_bytes=history.growth_bytes,
     )
-    found = survey(table, most_entries=most_entries, compaction=asked.compaction)
+    found = survey(
+        table,
+        most_entries=most_entries,
+        with_bounds=with_bounds,
+        compaction=asked.compaction,
+    )
     if not isinstance(found, Survey):
         unknown.append(f"manifests: more than {MOST_ENTRIES:,} files; name this table alone")
         return replace(row, reading=found, unknown=unknown), None

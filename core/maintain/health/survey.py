@@ -86,6 +86,7 @@ class Survey:
         manifests: the number of all manifests.
         groups: the manifests with live files, by spec and content.
         deletes: the live delete files.
+        has_bounds: whether the entries have the bounds of the sort columns.
     """
 
     table: Table
@@ -97,6 +98,7 @@ class Survey:
     manifests: int
     groups: Sequence[ManifestGroup]
     deletes: Deletes
+    has_bounds: bool = False
 
     @property
     def partition_count(self) -> int:
@@ -158,6 +160,7 @@ def survey(
     table: Table,
     *,
     most_entries: int | None = MOST_ENTRIES,
+    with_bounds: bool = False,
     compaction: Mapping[str, object] | None = None,
 ) -> Survey | ReadingFacts:
     """Read the files of a table's main branch; only counts of the manifest list if there are too many.
@@ -165,6 +168,7 @@ def survey(
     Args:
         table: the table.
         most_entries: the most entries that are read; None for all.
+        with_bounds: also read the bounds of the sort columns.
         compaction: the options of the compaction that is planned, see `compaction_options`; None for its defaults.
 
     Raises:
@@ -200,6 +204,8 @@ def survey(
     deletes = live.filter(pc.invert(is_data))
     # Bounds show to how many partitions of the present spec the files of older ones would move.
     sources = {item.source_id for item in table.spec.fields} if len(metadata.specs()) > 1 else set()
+    if with_bounds:
+        sources |= {item.source_id for item in metadata.sort_order().fields}
     by_spec = read_manifests(
         storage,
         live.filter(is_data),
@@ -221,6 +227,7 @@ def survey(
         manifests=listed.num_rows,
         groups=_groups(found, live),
         deletes=_deletes(found),
+        has_bounds=with_bounds,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from lake.core.maintain.health.facts import (
     DayFacts,
     DeleteKindFacts,
     LayoutFacts,
+    OverlapFacts,
     PartitionHealthFacts,
     ViewFacts,
     WriterFacts,
 )
+from lake.core.maintain.health.overlap import overlap_of
 from lake.core.maintain.health.survey import Survey
 from lake.core.table.flink.commits import writer_of
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
@@ -49,6 +52,7 @@ def view_of(found: Survey, metadata_bytes: int | None, costs: Costs) -> ViewFact
         days=_days(history),
         writers=_writers(history),
         layout=_layout(found, metadata_bytes, costs),
+        overlap=overlap_of(found, partial(_names, found)),
     )
 
 
@@ -195,6 +199,9 @@ def view_details(view: ViewFacts) -> list[Detail]:
         named.append(["files of older partition specs", f"{layout.old_spec_files:,}"])
     if layout.old_order_files:
         named.append(["files without the table's sort order", f"{layout.old_order_files:,}"])
+    overlap = view.overlap
+    if overlap is not None and overlap.files:
+        named.append(["overlap of files in the sort order", overlap_text(overlap)])
     sizes = [item for item in view.file_sizes if item.files]
     buckets: dict[str, list[Any]] = {
         "size": [bucket_name(item) for item in sizes],
@@ -205,11 +212,18 @@ def view_details(view: ViewFacts) -> list[Detail]:
     found = [
         report("sizes of files", buckets),
         _report("worst partitions", partitions),
+        _report("overlap in the sort order", overlap.partitions if overlap else ()),
         _report("deletes", view.deletes),
         _report("commits", view.days),
         _report("writers", view.writers),
     ]
     return [*found, Detail("layout", ["name", "value"], named)] if sizes else found
+
+
+def overlap_text(overlap: OverlapFacts) -> str:
+    """Return how deep files overlap, as people see it."""
+    text = f"{overlap.average_depth:g} files on average, {overlap.worst_depth:,} at most"
+    return text + f" ({overlap.unknown_files:,} without bounds)" * bool(overlap.unknown_files)
 
 
 def _report(title: str, found: Sequence[Facts]) -> Detail:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lake.core.base.errors import LakeError
 from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.maintain.manifest_rewrite.explanation import explained, left_alone
 from lake.core.maintain.manifest_rewrite.facts import ManifestRewriteResult
 from lake.core.maintain.manifest_rewrite.plan import ManifestOptions, ManifestPlan, plan_manifests
 from lake.core.table.manifests.clusters import Clustering
@@ -27,9 +28,19 @@ _COLUMNS = (
 )
 
 
-def preview(plan: ManifestPlan) -> Outcome:
-    """Return a dry run's outcome."""
-    return _outcome(plan, Status.DRY_RUN)
+def preview(plan: ManifestPlan, *, explain: bool = False, verbose: bool = False) -> Outcome:
+    """Return a dry run's outcome.
+
+    Args:
+        plan: the plan.
+        explain: also show why manifests are left alone.
+        verbose: with `explain`, also list them.
+    """
+    outcome = _outcome(plan, Status.DRY_RUN)
+    if not explain:
+        return outcome
+    facts = replace(plan.facts(), left_alone=left_alone(plan))
+    return explained(plan).explain(replace(outcome, plan=facts), verbose=verbose)
 
 
 def execute(session: Session, table: Table, options: ManifestOptions, operation_id: str) -> Outcome:

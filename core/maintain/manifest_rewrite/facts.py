@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lake.core.base.facts import Facts, inlined
+from lake.core.base.facts import Facts, inlined, omitted
 from lake.core.spec.expressions.conditions import ConditionFacts
 
 
@@ -23,6 +23,17 @@ class ManifestGroupFacts(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptManifestsFacts(Facts):
+    """The manifests of one partition spec and one content that are left alone for one reason."""
+
+    reason: str
+    spec_id: int
+    content: str
+    manifests: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestRewriteFacts(Facts):
     """The plan of a rewrite, also of one that is not due."""
 
@@ -32,6 +43,7 @@ class ManifestRewriteFacts(Facts):
     rewritten_as: int = 0
     target_bytes: int = 0
     groups: Sequence[ManifestGroupFacts] = ()
+    left_alone: Sequence[KeptManifestsFacts] | None = omitted()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

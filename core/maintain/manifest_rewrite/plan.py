@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -29,6 +29,14 @@ from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.completeness import read_list, verify_manifest_list
 from lake.core.transaction.commit.operations import RewriteManifests
 
+# Why manifests are left alone: they are of another spec than the one that was asked for; the condition is false; they
+# are neither too many nor spread over too many partitions; the table has no partitions, and they are not too many;
+# they contain no live file.
+OTHER_SPEC, NOT_DUE, WELL_CLUSTERED, WELL_SIZED = (
+    *("other-spec", "not-due"),
+    *("well-clustered", "well-sized"),
+)
+NO_LIVE_FILES = "no-live-files"
 # A group is rewritten if its manifests are more than this many times the fewest possible.
 _TOO_MANY = 1.25
 # Or if a scan of one partition reads more than this many times the manifests that it would read afterwards.
@@ -105,6 +113,19 @@ class ManifestGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptManifests:
+    """Manifests that are left alone for one reason.
+
+    Args:
+        reason: the reason.
+        rows: their rows in the manifest list.
+    """
+
+    reason: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestPlan:
     """The groups of manifests that are rewritten.
 
@@ -114,6 +135,7 @@ class ManifestPlan:
         target_size: the size of new manifests.
         manifests: the number of manifests of the branch.
         groups: what is rewritten.
+        left_alone: the manifests that are not, by the reason.
         evaluation: the condition and its measured values; None if the options do not contain a condition.
     """
 
@@ -122,6 +144,7 @@ class ManifestPlan:
     target_bytes: int
     manifests: int
     groups: Sequence[ManifestGroup]
+    left_alone: Sequence[KeptManifests] = ()
     evaluation: Evaluation | None = None
 
     @property
@@ -198,14 +221,54 @@ def plan_manifests(
     # What the condition has read is not read again.
     is_read = reads_all or read.cache_info().currsize > 0
     groups = read if is_read else partial(_groups, table, counted, target, options, reads_all=False)
+    found = groups() if is_due else ()
+    chosen = [x for x in found if x.is_worth_it or options.rewrite_all]
     return ManifestPlan(
         table=table,
         options=options,
         target_bytes=target,
         manifests=listed.num_rows,
-        groups=[x for x in groups() if x.is_worth_it or options.rewrite_all] if is_due else (),
+        groups=chosen,
+        left_alone=list(_kept(listed, options, found, chosen, is_due=is_due)),
         evaluation=evaluation,
     )
+
+
+def _kept(
+    listed: pa.Table,
+    options: ManifestOptions,
+    found: Sequence[ManifestGroup],
+    chosen: Sequence[ManifestGroup],
+    *,
+    is_due: bool,
+) -> Iterator[KeptManifests]:
+    """Yield the manifests that are left alone; each has one reason."""
+    rest = listed
+
+    def taken(mask: pa.ChunkedArray) -> pa.Table:
+        nonlocal rest
+        rows, rest = rest.filter(mask), rest.filter(pc.invert(mask))
+        return rows
+
+    def of(groups: Iterable[ManifestGroup]) -> pa.Table:
+        paths = [path for group in groups for path in group.paths]
+        return taken(pc.is_in(rest["manifest_path"], value_set=pa.array(paths, pa.string())))
+
+    of(chosen)
+    if options.spec_id is not None:
+        yield KeptManifests(
+            reason=OTHER_SPEC,
+            rows=taken(pc.not_equal(rest["partition_spec_id"], options.spec_id)),
+        )
+    if not is_due:
+        yield KeptManifests(reason=NOT_DUE, rows=rest)
+        return
+    yield KeptManifests(
+        reason=WELL_CLUSTERED, rows=of(x for x in found if x.clustering and x.clustering.before)
+    )
+    yield KeptManifests(reason=WELL_SIZED, rows=of(found))
+    # A manifest without live files is dropped by the next commit.
+    yield KeptManifests(reason=NO_LIVE_FILES, rows=rest)
 
 
 def _evaluated(

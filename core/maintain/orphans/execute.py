@@ -20,6 +20,7 @@ from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.units import iso_time
 from lake.core.io.storage.storage import Storage
 from lake.core.maintain.orphans import trash
+from lake.core.maintain.orphans.explanation import explained, left_alone
 from lake.core.maintain.orphans.facts import (
     CleaningResult,
     PurgeResult,
@@ -45,8 +46,14 @@ _RUN_COLUMNS = ("run", "moved_at", "files", "bytes")
 _SHOWN = 20
 
 
-def preview(session: Session, plan: CleaningPlan) -> Outcome:
-    """Return the outcome that lists the orphan files and the runs whose files are still away."""
+def preview(session: Session, plan: CleaningPlan, *, explain: bool = False) -> Outcome:
+    """Return the outcome that lists the orphan files and the runs whose files are still away.
+
+    Args:
+        session: the session of the invocation.
+        plan: the plan.
+        explain: also show why the other files are kept.
+    """
     if plan.share > plan.options.max_share:
         session.warn(
             f"{plan.share:.0%} of the files or bytes are orphans: they are not removed without {Option.MAX_SHARE}"
@@ -69,13 +76,16 @@ def preview(session: Session, plan: CleaningPlan) -> Outcome:
         TrashFacts(run_id=run.run_id, created_at=iso_time(run.created_ms), files=run.files.num_rows)
         for run in runs
     ]
-    return Outcome(
+    outcome = Outcome(
         status=status,
         base_snapshot_id=plan.table.metadata.current_snapshot_id,
-        plan=replace(plan.facts(), trash=away),
+        plan=replace(plan.facts(), trash=away, left_alone=left_alone(plan) if explain else None),
         details=details,
         notes=checkpoint_note(plan),
     )
+    if not explain:
+        return outcome
+    return explained(plan).explain(outcome, verbose=session.settings.verbose)
 
 
 def execute(session: Session, plan: CleaningPlan, run_id: str) -> Outcome:

@@ -19,6 +19,15 @@ class TrashFacts(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFilesFacts(Facts):
+    """The files that are kept for one reason; the bytes of files that the table references are not known."""
+
+    reason: str
+    files: int
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningFacts(Facts):
     """The files below a table's folders; see `CleaningPlan`. A list has the runs whose files are away too."""
 
@@ -31,6 +40,7 @@ class CleaningFacts(Facts):
     bytes: int = 0
     requests: int | None = None
     trash: Sequence[TrashFacts] | None = omitted()
+    left_alone: Sequence[KeptFilesFacts] | None = omitted()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lake.core.base.outcome import Detail, Outcome, Status, first_rows
+from lake.core.base.outcome import Detail, Explanation, Outcome, Status, first_rows
 from lake.core.maintain.rounds.facts import RoundFacts, RoundResult
 
 if TYPE_CHECKING:
@@ -17,22 +17,28 @@ _SHOWN = 50
 _DUE = ("table", "action", "before", "after", "bytes", "reason")
 
 
-def preview_outcome(plan: RoundFacts, *, verbose: bool, is_written: bool) -> Outcome:
+def preview_outcome(
+    plan: RoundFacts, *, verbose: bool, is_written: bool, explain: bool = False
+) -> Outcome:
     """Return the outcome of a dry run, or of a run that wrote its plan or a policy to a file.
 
     Args:
         plan: what is due.
         verbose: also list each action that is left alone.
         is_written: whether a file was written.
+        explain: show the number of actions that are left alone for each reason, and with `verbose` each of them with
+            its forecast.
     """
     due, more = first_rows([_due(item) for item in plan.due], _SHOWN, "actions", every=verbose)
     details = [Detail("what is due", _DUE, due, first=("table", "action", "reason"))]
-    details += _left_alone(plan.left_alone, verbose=verbose)
+    if not explain:
+        details += _left_alone(plan.left_alone, verbose=verbose)
     status = Status.DONE if is_written else Status.DRY_RUN
     if plan.failed:
         status = Status.PARTIAL
     notes = [*more, *_failures(plan.failed), *_pending(plan.pending)]
-    return Outcome(status=status, plan=plan, details=details, notes=notes)
+    outcome = Outcome(status=status, plan=plan, details=details, notes=notes)
+    return _explained(plan.left_alone).explain(outcome, verbose=verbose) if explain else outcome
 
 
 def with_details(outcome: Outcome, *, verbose: bool) -> Outcome:
@@ -59,6 +65,18 @@ def _left_alone(found: Sequence[DecisionFacts], *, verbose: bool) -> list[Detail
     counts = Counter((item.action, item.reason.partition(": ")[0]) for item in found)
     rows = [(action, count, reason) for (action, reason), count in counts.most_common(_SHOWN)]
     return [Detail("left alone", ("action", "tables", "reason"), rows)]
+
+
+def _explained(found: Sequence[DecisionFacts]) -> Explanation:
+    """Return why actions are left alone: the kinds of reasons, the tables of each, and what the actions would do."""
+    counts = Counter((item.reason.partition(": ")[0], item.action) for item in found)
+    return Explanation(
+        noun="actions",
+        columns=("reason", "action", "tables"),
+        groups=[(*kind, count) for kind, count in counts.most_common()],
+        item_columns=("reason", *_DUE[:-1]),
+        items=lambda: ((item.reason, *_due(item)[:-1]) for item in found),
+    )
 
 
 def _failures(failed: Sequence[FailureFacts]) -> list[str]:

@@ -15,7 +15,7 @@ from lake.core.maintain.health.facts import (
     ViewFacts,
 )
 from lake.core.maintain.health.report import age, delete_files, deleted, share, shown_name
-from lake.core.maintain.health.table_view import bucket_name
+from lake.core.maintain.health.table_view import bucket_name, overlap_text
 
 # The least number of days that a timeline shows, and the least width of a day in percent: days may be years apart.
 _LEAST_DAYS, _LEAST_WIDTH = 14, 0.8
@@ -171,6 +171,12 @@ def _charts(row: HealthFacts, view: ViewFacts) -> Iterator[Chart]:
     parts = [(item.partition, [item.files, item.ideal_files, item.bytes]) for item in named]
     title = f"Worst {len(parts):,} of {counted(row.reading.partitions or 0, 'partition')}"
     yield _chart(title, ("partition", "files", "fewest", "bytes"), parts, 2, same=True)
+    overlaps = [
+        (item.partition or "the table", [item.worst_depth, item.files])
+        for item in (view.overlap.partitions if view.overlap else ())
+    ]
+    columns = ("partition", "files at one place", "files")
+    yield _chart("Overlap in the sort order", columns, overlaps, 2, same=True)
     kinds = [(item.kind, [item.files, item.rows]) for item in view.deletes]
     yield _chart("Deletes", ("kind", "files", "rows"), kinds, 2)
     writers = [(item.writer, [item.commits]) for item in view.writers]
@@ -231,6 +237,8 @@ def _facts(row: HealthFacts, view: ViewFacts, now_ms: int) -> Iterator[tuple[str
     yield "planning", f"{_seconds(layout.planning_seconds)} ({layout.storage})"
     yield "files of older partition specs", _number(layout.old_spec_files)
     yield "files without the table's sort order", _number(layout.old_order_files)
+    if view.overlap is not None and view.overlap.files:
+        yield "overlap in the sort order", overlap_text(view.overlap)
     yield "not known", ", ".join(row.unknown)
 
 
