@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lake.core.base.progress import Step
-from lake.core.maintain.rounds.candidates import work_seconds
+from lake.core.maintain.health.past import work_seconds
 
 if TYPE_CHECKING:
     from lake.core.base.clock import Clock
@@ -28,9 +28,7 @@ class Agenda:
         self._clock = clock
         self._begun = clock.monotonic()
         self._names = [(item.table, item.action) for item in expected]
-        self._costs = [
-            work_seconds(item.forecast.bytes if item.forecast else 0) for item in expected
-        ]
+        self._costs = [_work(item) for item in expected]
         self._position = 0
 
     def step(self, decision: Decision) -> Step:
@@ -54,6 +52,13 @@ class Agenda:
         if not before or took < _LEAST_SECONDS:
             return None
         return round(took / before * (sum(self._costs) - before), 1)
+
+
+def _work(item: Decision) -> float:
+    forecast = item.forecast
+    if forecast is None or forecast.work_seconds is None:
+        return work_seconds(0)
+    return forecast.work_seconds
 
 
 def _text(name: tuple[str, str]) -> str:
