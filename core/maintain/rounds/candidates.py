@@ -10,7 +10,7 @@ from lake.core.base.facts import Facts
 from lake.core.base.units import parse_time_ms
 from lake.core.maintain.health.grade import wasted
 from lake.core.maintain.health.measure import measured
-from lake.core.maintain.health.past import Past, store_name
+from lake.core.maintain.health.past import NOTHING, Past, store_name
 from lake.core.maintain.rounds.statistics_age import StatisticsAge, statistics_age
 from lake.core.maintain.run_log.entries import ExpectedFacts, Measures
 
@@ -118,7 +118,7 @@ def look(
     namespace: str,
     policy: TablePolicy,
     now_ms: int,
-    past: Past,
+    past: Past = NOTHING,
     *,
     most_entries: int | None,
 ) -> Candidate:
