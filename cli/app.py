@@ -20,6 +20,7 @@ from lake.cli.arguments import CommandLine, arrange, option_table
 from lake.cli.display import Display
 from lake.cli.messages import subject
 from lake.cli.progress import displays
+from lake.cli.telemetry.trace import Trace
 from lake.commands.defaults import (
     BUILT_IN,
     CATALOG_TYPES,
@@ -114,6 +115,8 @@ class State:
         has_reported: whether ``landed`` was called.
         announce: prints a warning when it occurs.
         announced: the warnings that were printed.
+        trace: records the parts of the command.
+        early_warnings: warnings that do not belong to a session.
         table_ended: prints how a command that works on several tables ended for one of them.
         clean: returns a text of the core as one line, without secrets.
         note: prints at once what must be known if the process is killed, and its facts.
@@ -149,6 +152,8 @@ class State:
     has_reported: bool = False
     announce: Callable[[str], None] = lambda _: None
     announced: set[str] = field(default_factory=set)
+    trace: Trace = field(default_factory=Trace)
+    early_warnings: list[str] = field(default_factory=list)
     table_ended: Callable[[str, Outcome | LakeError], None] = lambda _table, _ending: None
     clean: Callable[[str], str] = str
     note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
@@ -163,13 +168,14 @@ class State:
             settings = self.settings or Settings()
             self.opened = self.open_session(settings)
             self.opened.note = self.note
-            self.opened.progress = displays.make_progress(
+            display = displays.make_progress(
                 self.progress,
                 sys.stderr,
                 self.clock,
                 lambda: subject(self.command, self.table),
                 quiet=self.quiet or self.as_json or (self.rows_on_stdout and sys.stdout.isatty()),
             )
+            self.opened.progress = self.trace.progress(display)
             # The first phase of each command; others replace it while they last.
             self.opened.progress.show(Meter("reading metadata"))
             self.opened.interrupts = Interrupts(self.ignore_stops, self.accept_stops)
@@ -192,8 +198,8 @@ class State:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """The session's warnings so far."""
-        return self.opened.warnings if self.opened else ()
+        """The warnings so far."""
+        return [*self.early_warnings, *(self.opened.warnings if self.opened else ())]
 
     @property
     def unprinted(self) -> Sequence[str]:
@@ -231,6 +237,8 @@ class State:
         """Begin with the next verb of a command that runs several, or with the command itself again."""
         self.command = command
         self.begin_table(table, None)
+        if table is not None:
+            self.trace.begin_table(command, table)
 
     def hide_progress(self) -> None:
         """Remove the progress display, which would be in the way of a message; the next phase shows it again."""

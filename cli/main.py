@@ -35,6 +35,7 @@ from lake.cli.messages import Messages, subject
 from lake.cli.process.signals import SignalHandlers
 from lake.cli.process.standard_error import drop_what_cannot_be_written
 from lake.cli.render import Renderer
+from lake.cli.telemetry.begin import begun
 from lake.core.base.clock import SystemClock
 from lake.core.base.errors import (
     InvalidRequestError,
@@ -107,11 +108,16 @@ def main(
     if argv is None:
         _own_the_process(redact)
         state.before_verb = partial(_prepare_imports, state)
+    if state.command is not None and mistake is None:
+        warn = state.early_warnings.append
+        state.trace = begun(state.command, os.environ, installed_version, state.clean, warn)
     with SignalHandlers(own_process=argv is None) as handlers:
         ending = mistake or _work(line, state, handlers, early)
         _run_programs(state, renderer, ending)
         handlers.release(_exit_code(ending))
-        return _print_ending(ending, state, renderer)
+        code = _print_ending(ending, state, renderer)
+        state.trace.end(ending, code, {"catalog": state.catalog_name, "table": state.table})
+        return code
 
 
 def _bind(renderer: Renderer, state: State) -> None:
@@ -300,6 +306,7 @@ def _run_after_commit(state: State, renderer: Renderer, outcome: Outcome) -> Non
 def _table_ended(state: State, renderer: Renderer, table: str, ending: Outcome | LakeError) -> None:
     """Run the user's program after a commit to one of several tables, and print how it ended."""
     state.table = table
+    state.trace.end_table(ending)
     if isinstance(ending, Outcome):
         ending = _named(ending, state)
         if not state.has_reported:
@@ -314,6 +321,7 @@ def _table_ended(state: State, renderer: Renderer, table: str, ending: Outcome |
 def _run_ended(state: State, renderer: Renderer, ending: Outcome | LakeError) -> None:
     """Print how one of several runs of a command ended, and run the user's program."""
     state.begin_table(None, None)
+    state.trace.end_round(ending)
     if isinstance(ending, Outcome):
         ending = _named(ending, state)
     state.hide_progress()

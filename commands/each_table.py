@@ -53,6 +53,7 @@ def _on_each(of_one_table: frozenset[str], verb: _Verb) -> _Verb:
 
         def work(name: str) -> Outcome:
             state.begin_table(name, branch)
+            state.trace.begin_table(state.command, name)
             return verb(context, name, **options)
 
         try:

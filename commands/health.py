@@ -12,10 +12,16 @@ from lake.commands.options import PatternsArgument
 from lake.commands.outputs import OutputOptions, output_of
 from lake.commands.parsing import parse_choice
 from lake.core.base.choices import FAILING_GRADES, HealthSort
+from lake.core.base.errors import LakeError
 from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
+    from lake.core.maintain.health.past import Past
     from lake.core.read.exports.destinations import Output
+    from lake.core.transaction.session import Session
+
+# Some thousands of runs.
+_LOG_BYTES = 2 * 1024 * 1024
 
 
 def health(
@@ -35,6 +41,9 @@ def health(
     html: Annotated[
         str | None, Flag("Replace a page for a browser, with pictures of the tables.", "FILE")
     ] = None,
+    log: Annotated[
+        str | None, Flag("Run log to learn costs from [default: that of lake maintain].", "FILE")
+    ] = None,
     target: OutputOptions,
 ) -> Outcome:
     """Grade tables by what their layout costs readers.
@@ -45,6 +54,7 @@ def health(
     from lake.core.maintain.health.health import HealthOptions
     from lake.core.maintain.health.health import health as health_of
 
+    session = session_of(context)
     options = HealthOptions(
         sort=sort,
         fail_on=None if fail_on is None else parse_choice(fail_on, "--fail-on", FAILING_GRADES),
@@ -52,8 +62,23 @@ def health(
         prometheus=prometheus,
         html=html,
         output=_output(context, target),
+        past=_past(session, log),
     )
-    return health_of(session_of(context), tuple(dict.fromkeys(patterns or ())), options)
+    return health_of(session, tuple(dict.fromkeys(patterns or ())), options)
+
+
+def _past(session: Session, log: str | None) -> Past:
+    """Return what the newest runs of a log show about costs; a log that cannot be read shows nothing."""
+    from lake.core.maintain.health.past import NOTHING, Past
+    from lake.core.maintain.run_log.run_log import RunLog, default_path
+
+    try:
+        return Past(RunLog(log or default_path()).read(_LOG_BYTES).entries)
+    except LakeError as error:
+        if log is not None:
+            raise
+        session.warn(f"costs are the stated ones: {error.message}")
+        return NOTHING
 
 
 def _output(context: typer.Context, target: OutputOptions) -> Output | None:

@@ -58,7 +58,7 @@ _lake() {
         "health --sort") words="need name files bytes growth" ;;
         "health --fail-on") words="due bad" ;;
         "health --output-format") words="parquet csv tsv json arrow" ;;
-        "health --prometheus"|"health --html"|"health --output") return ;;
+        "health --prometheus"|"health --html"|"health --log"|"health --output") return ;;
         "show --branch") _lake_names branches; return ;;
         "snapshots --limit") return ;;
         "snapshots --branch") _lake_names branches; return ;;
@@ -122,7 +122,7 @@ _lake() {
             scan) words="--where --select --limit --ignore-case --snapshot --to-snapshot --branch --from-snapshot --inclusive --changes --key --output --output-format --replace --plan --split-size --split-lookback --split-open-cost --prune-with --on --prune-limit --prune-overflow --matching --no-prune --follow --status --state --start --start-at --once --until --max-epochs --epoch-size --epoch-markers --wait --on-gap --non-append --schema --order --watermark-column --watermark-unit --consumer --consumer-ttl --monitor-interval --max-planning-snapshots --max-planning-failures --max-pending-splits --metrics-file --help -h" ;;
             inspect) words="--output --output-format --replace --branch --snapshot --where --select --limit --help -h" ;;
             tables) words="--all-catalogs --help -h" ;;
-            health) words="--sort --fail-on --explain --prometheus --html --output --output-format --replace --help -h" ;;
+            health) words="--sort --fail-on --explain --prometheus --html --log --output --output-format --replace --help -h" ;;
             show) words="--branch --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
             check) words="--files --rows --deep --repair --yes --branch --wait --dry-run --help -h" ;;

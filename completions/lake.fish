@@ -229,6 +229,7 @@ complete -c lake -n '__fish_seen_subcommand_from health' -l fail-on -x -a 'due b
 complete -c lake -n '__fish_seen_subcommand_from health' -l explain -d 'Also show forecasts, and the thresholds of other tools'
 complete -c lake -n '__fish_seen_subcommand_from health' -l prometheus -r -F -d 'Replace a file of metrics for node_exporter'
 complete -c lake -n '__fish_seen_subcommand_from health' -l html -r -F -d 'Replace a page for a browser, with pictures of the tables'
+complete -c lake -n '__fish_seen_subcommand_from health' -l log -r -F -d 'Run log to learn costs from [default: that of lake maintain]'
 complete -c lake -n '__fish_seen_subcommand_from health' -l output -r -F -d 'Write to a file, a folder, or stdout'
 complete -c lake -n '__fish_seen_subcommand_from health' -l output-format -x -a 'parquet csv tsv json arrow' -d 'Format [default: from the output\'s name]'
 complete -c lake -n '__fish_seen_subcommand_from health' -l replace -d 'Replace an existing output'

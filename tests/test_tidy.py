@@ -216,6 +216,7 @@ DOORS = {
     "cli/progress/displays.py": 1,
     "cli/render.py": 1,
     "cli/suggestions.py": 4,
+    "cli/telemetry/begin.py": 1,
     "core/io/avro/decode.py": 1,
     "core/maintain/health/page/page.py": 1,
     "core/maintain/rounds/records.py": 1,

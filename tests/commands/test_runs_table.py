@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -258,6 +260,45 @@ def test_a_commit_of_unknown_outcome_keeps_its_files(
 
     assert NAME in warning
     assert any(".parquet" in path for path in files_below(lake.warehouse / "ops") - before)
+
+
+def test_a_run_that_is_stopped_appends_what_it_did(
+    lake: CommandLine, tmp_path: Path, log: Path
+) -> None:
+    make_table(lake.warehouse, "db.u").append(named_rows(1))
+    lake.table("db.u").append(named_rows(2))
+    policy = tmp_path / "compact.toml"
+    policy.write_text('["db.*".compact]\nwhen = "files > 1"\nmin-input-files = 2\n')
+    words = ("maintain", "--policy", policy, "--log", log, "--only", "compact")
+
+    def stop(commit: Callable[[], Any]) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return commit()
+
+    result = lake.with_faults(stop)("--json", *words, "--runs-table", NAME)
+
+    assert result.exit_code == 128 + signal.SIGTERM
+    (done,) = result.json()["result"]["actions"]
+    assert [(row["table_name"], row["status"]) for row in rows_of(lake)] == [
+        (done["table"], "done")
+    ]
+
+
+def test_a_stop_while_runs_are_appended_ends_the_run_with_what_it_did(
+    lake: CommandLine, words: tuple[object, ...]
+) -> None:
+    lake.ok(*words)
+    before = files_below(lake.warehouse / "ops")
+
+    def stop(_commit: Callable[[], Any]) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        raise CommitFailedException("busy")
+
+    result = lake.with_faults(stop)("--json", *words)
+
+    assert result.exit_code == 128 + signal.SIGTERM
+    assert [row["action"] for row in result.json()["result"]["actions"]] == ["expire"]
+    assert files_below(lake.warehouse / "ops") == before
 
 
 def test_the_name_comes_from_the_option_before_a_policy(

@@ -24,6 +24,7 @@ class Costs:
         position_row: applying a row of position deletes, or of a deletion vector.
         equality_row: applying a row of equality deletes.
         noticed: less than this is not worth a rewrite.
+        runs: the number of past runs that corrected them; 0 for the stated costs.
     """
 
     storage: str
@@ -35,6 +36,7 @@ class Costs:
     position_row: float
     equality_row: float
     noticed: float
+    runs: int = 0
 
     def planning_seconds(
         self, metadata_bytes: float, manifests: float, manifest_bytes: float
@@ -70,12 +72,12 @@ LOCAL = Costs(
 )
 # Amazon's "Best practices design patterns: optimizing Amazon S3 performance" gives 100 to 200 ms to the first byte. A
 # reader is assumed to have 16 requests open at a time, so that decoding and not the network limits its bytes.
-_FIRST_BYTE, _AT_ONCE = 0.1, 16
+_FIRST_BYTE, AT_ONCE = 0.1, 16
 OBJECT_STORE = replace(
     LOCAL,
     storage="object store",
-    file=LOCAL.file + REQUESTS_PER_FILE * _FIRST_BYTE / _AT_ONCE,
-    manifest=LOCAL.manifest + _FIRST_BYTE / _AT_ONCE,
+    file=LOCAL.file + REQUESTS_PER_FILE * _FIRST_BYTE / AT_ONCE,
+    manifest=LOCAL.manifest + _FIRST_BYTE / AT_ONCE,
 )
 
 

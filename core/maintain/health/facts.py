@@ -24,7 +24,8 @@ class ForecastFacts(Facts):
 
     `before` and `after` count data files, delete files, snapshots or manifests. `bytes` are rewritten, or for
     `expire` removed from the metadata file. `partition_seconds` are saved by a scan of one partition; None without
-    partitions.
+    partitions. `work_seconds` are what the command itself takes, and `work_runs` the past runs that show it: 0 for
+    rough costs of the work.
     """
 
     command: str
@@ -34,6 +35,19 @@ class ForecastFacts(Facts):
     bytes: int
     seconds: float
     partition_seconds: float | None
+    work_seconds: float | None = None
+    work_runs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostFacts(Facts):
+    """What a reader is assumed to pay: to open a file and a manifest, and for data; `runs` past runs corrected it."""
+
+    storage: str
+    runs: int
+    file_seconds: float
+    manifest_seconds: float
+    bytes_per_second: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +93,7 @@ class HealthFacts(Facts):
     scan: ScanFacts | None = None
     partition_scan: ScanFacts | None = None
     forecasts: Sequence[ForecastFacts] = ()
+    costs: CostFacts | None = None
     unknown: Sequence[str] = ()
     error: ErrorFacts | None = None
 

@@ -9,16 +9,21 @@ snapshots or more are older than the table's retention: it frees storage, which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lake.core.maintain.health.costs import REQUESTS_PER_FILE, Costs
 from lake.core.maintain.health.facts import ForecastFacts, HealthFacts, ScanFacts
 from lake.core.maintain.health.history import History
+from lake.core.maintain.health.past import NOTHING, Past
 from lake.core.maintain.health.survey import Survey
 from lake.core.maintain.manifest_rewrite.plan import ManifestGroup
 from lake.core.table.manifests.data_files import DATA
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
 
 GOOD, DUE, BAD = "good", "due", "bad"
 # The least part of a scan that a command must save, and the number of expired snapshots that is worth a run.
@@ -75,8 +80,8 @@ class Grade:
         return [item.command for item in self.forecasts if item.pays]
 
 
-def grade_of(found: Survey, history: History, costs: Costs) -> Grade:
-    """Return the grade of a table."""
+def grade_of(found: Survey, history: History, costs: Costs, past: Past = NOTHING) -> Grade:
+    """Return the grade of a table by the costs of its store; past runs show how long commands take."""
     whole = _compared(*_whole(found, history), costs)
     part = None
     if found.partition_count > 1:
@@ -91,6 +96,7 @@ def grade_of(found: Survey, history: History, costs: Costs) -> Grade:
         )
         if item is not None
     ]
+    forecasts = [_with_work(item, found.table.metadata, past) for item in forecasts]
     forecasts.sort(key=lambda item: (not item.pays, -item.seconds))
     return Grade(
         grade=_grade(forecasts, [item for item in (whole, part) if item], costs),
@@ -98,6 +104,11 @@ def grade_of(found: Survey, history: History, costs: Costs) -> Grade:
         partition_scan=part,
         forecasts=forecasts,
     )
+
+
+def _with_work(item: ForecastFacts, metadata: TableMetadata, past: Past) -> ForecastFacts:
+    work = past.work(str(metadata.table_uuid), metadata.location, item.command, item.bytes)
+    return replace(item, work_seconds=work.seconds, work_runs=work.runs)
 
 
 def _grade(forecasts: Sequence[ForecastFacts], scans: Sequence[ScanFacts], costs: Costs) -> str:

@@ -20,6 +20,7 @@ from lake.core.maintain.health.grade import BAD, DUE
 from lake.core.maintain.health.measure import measured, selected, unreadable
 from lake.core.maintain.health.order import FirstViews, order_of
 from lake.core.maintain.health.page.page import MOST_SECTIONS, Shown, write_page
+from lake.core.maintain.health.past import NOTHING, Past
 from lake.core.maintain.health.report import details, notes
 from lake.core.maintain.health.survey import MOST_ENTRIES
 from lake.core.maintain.health.table_view import view_details, view_of
@@ -49,6 +50,7 @@ class HealthOptions:
         prometheus: the metrics file to replace; None for none.
         html: the page to replace; None for none.
         output: where rows are written; None for nowhere.
+        past: what past runs show about costs.
     """
 
     sort: HealthSort = HealthSort.NEED
@@ -57,6 +59,7 @@ class HealthOptions:
     prometheus: str | None = None
     html: str | None = None
     output: Output | None = None
+    past: Past = NOTHING
 
     @property
     def paths(self) -> list[str]:
@@ -80,7 +83,7 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
     order = order_of(options.sort)
     views = FirstViews(MOST_SECTIONS, order)
     with shown(session.progress, Meter("reading metadata")):
-        alone = _one(session, patterns, now_ms, options.paths)
+        alone = _one(session, patterns, now_ms, options)
         if alone is not None:
             views.add(*alone)
         rows = [alone.row] if alone else _several(session, patterns, now_ms, options, views)
@@ -126,7 +129,7 @@ class _Measured(NamedTuple):
 
 
 def _one(
-    session: Session, patterns: Sequence[str], now_ms: int, paths: Sequence[str]
+    session: Session, patterns: Sequence[str], now_ms: int, options: HealthOptions
 ) -> _Measured | None:
     """Return the row of a table that is named; None if the patterns select tables among those of the catalog."""
     if len(patterns) != 1 or "." not in patterns[0] or is_glob(patterns[0]):
@@ -142,10 +145,10 @@ def _one(
         return None
     except LakeError as error:
         return _Measured(unreadable(namespace, name, error))
-    for path in paths:
+    for path in options.paths:
         refuse_inside(path, table)
     try:
-        return _looked_at(table, namespace, now_ms, most_entries=None, viewed=True)
+        return _looked_at(table, namespace, now_ms, options.past, most_entries=None, viewed=True)
     except LakeError as error:
         return _Measured(unreadable(namespace, name, error))
 
@@ -175,7 +178,9 @@ def _several(
             refuse_inside(path, table)
         try:
             viewed = options.html is not None
-            return _looked_at(table, namespace, now_ms, most_entries=MOST_ENTRIES, viewed=viewed)
+            return _looked_at(
+                table, namespace, now_ms, options.past, most_entries=MOST_ENTRIES, viewed=viewed
+            )
         except LakeError as error:
             return _Measured(unreadable(namespace, name, error))
 
@@ -190,17 +195,27 @@ def _several(
 
 
 def _looked_at(
-    table: Table, namespace: str, now_ms: int, *, most_entries: int | None, viewed: bool
+    table: Table,
+    namespace: str,
+    now_ms: int,
+    past: Past,
+    *,
+    most_entries: int | None,
+    viewed: bool,
 ) -> _Measured:
     """Return the row of a table, and if asked for its view; its entries are released.
 
     Raises:
         LakeError: its manifests cannot be read, or a property has a value that is not allowed.
     """
-    row, found = measured(table, namespace, now_ms, most_entries=most_entries, with_bounds=viewed)
+    row, found = measured(
+        table, namespace, now_ms, most_entries=most_entries, with_bounds=viewed, past=past
+    )
     if found is None or not viewed:
         return _Measured(row)
-    return _Measured(row, view_of(found, row.metadata_bytes, costs_of(table.metadata.location)))
+    location = table.metadata.location
+    costs = past.costs(costs_of(location), location)
+    return _Measured(row, view_of(found, row.metadata_bytes, costs))
 
 
 def _status(rows: Sequence[HealthFacts], fail_on: str | None) -> Status:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from lake.core.base.errors import LakeError
 from lake.core.base.units import iso_time
 from lake.core.maintain.expiration.retention import RetentionOptions
-from lake.core.maintain.health.costs import costs_of
-from lake.core.maintain.health.facts import HealthFacts, ReadingFacts
+from lake.core.maintain.health.costs import Costs, costs_of
+from lake.core.maintain.health.facts import CostFacts, HealthFacts, ReadingFacts
 from lake.core.maintain.health.grade import grade_of
 from lake.core.maintain.health.history import history_of
+from lake.core.maintain.health.past import NOTHING, Past
 from lake.core.maintain.health.survey import MOST_ENTRIES, Survey, survey
 from lake.core.table.catalogs.names import namespaces_of
 from lake.core.table.catalogs.patterns import matches, may_match, unmatched
@@ -80,6 +81,7 @@ def measured(
     most_entries: int | None,
     asked: Asked | None = None,
     with_bounds: bool = False,
+    past: Past = NOTHING,
 ) -> tuple[HealthFacts, Survey | None]:
     """Return the row of a table, and what its manifests contain if they were read.
 
@@ -90,6 +92,7 @@ def measured(
         most_entries: the most entries of manifests that are read; None for all.
         asked: what the actions would be asked to do; None for what they do by default.
         with_bounds: also read the bounds of the sort columns.
+        past: what past runs show about costs.
 
     Raises:
         LakeError: its manifests cannot be read, or a property has a value that is not allowed.
@@ -128,7 +131,8 @@ def measured(
         return replace(row, reading=found, unknown=unknown), None
     if found.deletes.least != found.deletes.most:
         unknown.append("deleted rows")
-    grade = grade_of(found, history, costs_of(metadata.location))
+    costs = past.costs(costs_of(metadata.location), metadata.location)
+    grade = grade_of(found, history, costs, past)
     row = replace(
         row,
         reading=found.facts(),
@@ -137,9 +141,20 @@ def measured(
         scan=grade.scan,
         partition_scan=grade.partition_scan,
         forecasts=grade.forecasts,
+        costs=_cost_facts(costs),
         unknown=unknown,
     )
     return row, found
+
+
+def _cost_facts(costs: Costs) -> CostFacts:
+    return CostFacts(
+        storage=costs.storage,
+        runs=costs.runs,
+        file_seconds=round(costs.file, 6),
+        manifest_seconds=round(costs.manifest, 6),
+        bytes_per_second=round(1 / costs.data_byte),
+    )
 
 
 def unreadable(namespace: str, name: str | None, error: LakeError) -> HealthFacts:

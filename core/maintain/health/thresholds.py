@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lake.core.maintain.health.facts import HealthFacts
+from lake.core.maintain.health.facts import CostFacts, HealthFacts
 
 
 def explained(row: HealthFacts) -> Iterator[list[str | None]]:
@@ -17,8 +17,12 @@ def explained(row: HealthFacts) -> Iterator[list[str | None]]:
         yield ["scan", _seconds(scan.seconds, scan.ideal_seconds), None]
     if part is not None:
         yield ["scan of a partition", _seconds(part.seconds, part.ideal_seconds), None]
+    if row.costs is not None:
+        yield ["costs", _costs(row.costs), None]
     for item in row.forecasts:
         text = f"{item.before:,} → {item.after:,}, saves {item.seconds:.2f} s a scan"
+        if item.work_seconds is not None:
+            text += f", takes {item.work_seconds:.2g} s ({_source(item.work_runs)})"
         yield [item.command, text if item.pays else f"{text}: not worth it", None]
     if reading.files and reading.small_files is not None:
         share = f"{reading.small_files / reading.files:.2f}"
@@ -36,6 +40,17 @@ def explained(row: HealthFacts) -> Iterator[list[str | None]]:
         _number(reading.manifests),
         "iceops 32 and 200, Floe 100 and 500, Cloudera 100",
     ]
+
+
+def _costs(costs: CostFacts) -> str:
+    file, manifest = 1000 * costs.file_seconds, 1000 * costs.manifest_seconds
+    rate = f"{costs.bytes_per_second / 1e6:.0f} MB/s"
+    kinds = f"{file:.3g} ms a file, {manifest:.3g} ms a manifest, {rate}"
+    return f"{_source(costs.runs)}: {costs.storage}, {kinds}"
+
+
+def _source(runs: int) -> str:
+    return f"from {runs:,} {'run' if runs == 1 else 'runs'}" if runs else "defaults"
 
 
 def _seconds(now: float, ideal: float) -> str:

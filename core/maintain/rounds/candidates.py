@@ -11,6 +11,7 @@ from lake.core.base.units import parse_time_ms
 from lake.core.maintain.expiration.retention import check_floor
 from lake.core.maintain.health.grade import wasted
 from lake.core.maintain.health.measure import measured
+from lake.core.maintain.health.past import NOTHING, Past, store_name
 from lake.core.maintain.rounds.statistics_age import StatisticsAge, statistics_age
 from lake.core.maintain.run_log.entries import ExpectedFacts, Measures
 
@@ -51,22 +52,28 @@ class Candidate:
         table: its name.
         uuid: its UUID.
         base: its snapshot, schema and partition spec.
+        store: the store of its files.
         row: what `lake health` measures.
         policy: what may be done.
         statistics: the age of its statistics of columns; None if it has none.
         pending: the number of checkpoints that were never committed.
         replay_error: why they could not be counted.
+        manifest_bytes: the bytes of its manifests with live files; None if they were not read.
+        measured_seconds: how long they took to be read; None if other tables were read beside.
     """
 
     namespace: str
     table: str
     uuid: str
+    store: str
     base: Base
     row: HealthFacts
     policy: TablePolicy
     statistics: StatisticsAge | None
     pending: int = 0
     replay_error: ErrorFacts | None = None
+    manifest_bytes: int | None = None
+    measured_seconds: float | None = None
 
     def forecast(self, action: str) -> ForecastFacts | None:
         """Return the forecast of an action; None if it would do nothing, or has no forecast."""
@@ -74,10 +81,10 @@ class Candidate:
 
     @property
     def gain_per_second(self) -> float:
-        """The seconds that all paying actions save a scan, for each second of work, by rough costs of the work."""
+        """The seconds that all paying actions save a scan, for each second of their work."""
         paying = [item for item in self.row.forecasts if item.pays]
         saved = sum(max(item.seconds, item.partition_seconds or 0.0) for item in paying)
-        return saved / work_seconds(sum(item.bytes for item in paying))
+        return saved / sum((item.work_seconds or 0.0 for item in paying), _LEAST_WORK)
 
     def following(self, before: Candidate) -> Candidate:
         """Return the table after an action; statistics that expired with their snapshot are computed again."""
@@ -99,16 +106,13 @@ class Candidate:
             metadata_bytes=row.metadata_bytes,
             scan_seconds=row.scan.seconds if row.scan else None,
             partition_scan_seconds=row.partition_scan.seconds if row.partition_scan else None,
+            manifest_bytes=self.manifest_bytes,
+            measured_seconds=self.measured_seconds,
         )
 
 
-# Rough costs: they decide the order of the tables, and the time left that progress shows.
-_FIXED_SECONDS, _BYTES_PER_SECOND = 0.2, 50e6
-
-
-def work_seconds(size: int) -> float:
-    """Return the rough time of an action that rewrites some bytes."""
-    return _FIXED_SECONDS + size / _BYTES_PER_SECOND
+# No work takes no time.
+_LEAST_WORK = 0.001
 
 
 def look(
@@ -116,6 +120,7 @@ def look(
     namespace: str,
     policy: TablePolicy,
     now_ms: int,
+    past: Past = NOTHING,
     *,
     most_entries: int | None,
     asked: Asked,
@@ -127,6 +132,7 @@ def look(
         namespace: the name of its namespace.
         policy: what may be done to it.
         now_ms: the time, in ms since 1970.
+        past: what past runs show about costs.
         most_entries: the most entries of manifests that are read; None for all.
         asked: what the policy asks the actions to do.
 
@@ -135,14 +141,19 @@ def look(
         LakeError: its manifests cannot be read, or a property has a value that is not allowed.
     """
     check_floor(asked.retention, now_ms)
+    row, found = measured(
+        table, namespace, now_ms, most_entries=most_entries, asked=asked, past=past
+    )
     return Candidate(
         namespace=namespace,
         table=table.identifier,
         uuid=str(table.metadata.table_uuid),
+        store=store_name(table.metadata.location),
         base=_base(table),
-        row=measured(table, namespace, now_ms, most_entries=most_entries, asked=asked)[0],
+        row=row,
         policy=policy,
         statistics=statistics_age(table.metadata),
+        manifest_bytes=None if found is None else found.manifest_bytes,
     )
 
 
@@ -165,6 +176,7 @@ def expected(forecast: ForecastFacts | None) -> ExpectedFacts | None:
         bytes=forecast.bytes,
         seconds=forecast.seconds,
         partition_seconds=forecast.partition_seconds,
+        work_seconds=forecast.work_seconds,
     )
 
 

@@ -94,6 +94,7 @@ class Records:
             catalog=session.catalog.name,
             table_uuid=seen.uuid,
             error=error,
+            store=seen.store,
             **{name: getattr(facts, name) for name in _LOGGED},
         )
         self.entries.append(entry)

@@ -11,6 +11,7 @@ from lake.core.base.errors import LakeError, NotATableError
 from lake.core.base.progress import Meter, shown
 from lake.core.io.storage.work_ahead import ahead
 from lake.core.maintain.health.measure import selected
+from lake.core.maintain.health.past import Past
 from lake.core.maintain.health.survey import MOST_ENTRIES
 from lake.core.maintain.policies.policy import ACTIONS
 from lake.core.maintain.rounds.candidates import Candidate, look
@@ -100,6 +101,7 @@ class Tables:
         if logged.unreadable:
             session.warn(f"{options.log} contains {logged.unreadable:,} lines that are not entries")
         self._experiences = Experiences(logged.entries, self._now_ms)
+        self._past = Past(logged.entries)
 
     def ordered(self) -> list[Candidate]:
         """Return the tables, those first that gain most for each second of work.
@@ -191,7 +193,21 @@ class Tables:
     def _seen(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
         policy = self._options.policy.of(table.identifier, table.properties, self._options.choices)
         asked = self._options.asked(policy, self._now_ms)
-        return look(table, namespace, policy, self._now_ms, most_entries=most_entries, asked=asked)
+        clock = self._session.clock
+        begun = clock.monotonic()
+        seen = look(
+            table,
+            namespace,
+            policy,
+            self._now_ms,
+            self._past,
+            most_entries=most_entries,
+            asked=asked,
+        )
+        if most_entries is not None:
+            return seen
+        # No other table was read at this time.
+        return replace(seen, measured_seconds=round(clock.monotonic() - begun, 4))
 
     def _with_pending(self, seen: Candidate, table: Table) -> Candidate:
         try:

@@ -25,7 +25,10 @@ class UnreadableEntryError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures(Facts):
-    """What a table's metadata shows at one time; None if it is not known."""
+    """What a table's metadata shows at one time; None if it is not known.
+
+    `measured_seconds` is how long the manifests took to be read, alone and one after the other; None if not alone.
+    """
 
     files: int | None = None
     small_files: int | None = None
@@ -37,6 +40,8 @@ class Measures(Facts):
     metadata_bytes: int | None = None
     scan_seconds: float | None = None
     partition_scan_seconds: float | None = None
+    manifest_bytes: int | None = None
+    measured_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,7 @@ class ExpectedFacts(Facts):
     bytes: int
     seconds: float
     partition_seconds: float | None = None
+    work_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +77,7 @@ class Entry(Facts):
         operation_id: the id of its first commit.
         snapshot_ids: the snapshots that it added.
         error: why it failed; None if it did not.
+        store: the store of the table's files, see `store_name` of `core/maintain/health`; None in old entries.
     """
 
     at: str
@@ -89,6 +96,7 @@ class Entry(Facts):
     operation_id: str | None = None
     snapshot_ids: Sequence[str] = ()
     error: ErrorFacts | None = None
+    store: str | None = None
 
     @property
     def at_ms(self) -> int:
@@ -142,6 +150,7 @@ class Entry(Facts):
             operation_id=_text_or_none(found.get("operation_id")),
             snapshot_ids=_ids(found.get("snapshot_ids")),
             error=_error(found.get("error")),
+            store=_text_or_none(found.get("store")),
         )
 
 
@@ -201,6 +210,7 @@ def _expected(value: Any) -> ExpectedFacts | None:
         bytes=_number(value.get("bytes"), int) or 0,
         seconds=_number(value.get("seconds"), float) or 0.0,
         partition_seconds=_number(value.get("partition_seconds"), float),
+        work_seconds=_number(value.get("work_seconds"), float),
     )
 
 

@@ -154,6 +154,10 @@ def _runs_table(entries: Sequence[Entry]) -> Detail:
         "action": [entry.action for entry in entries],
         "status": [entry.error.kind if entry.error else entry.status for entry in entries],
         "seconds": [round(entry.seconds, 1) for entry in entries],
+        "planned_s": [
+            None if entry.forecast is None else _rounded(entry.forecast.work_seconds)
+            for entry in entries
+        ],
         "saved_s": [_rounded(saved_seconds(entry)) for entry in entries],
         "forecast_s": [
             None if entry.forecast is None else _rounded(expected_seconds(entry.forecast))

@@ -87,8 +87,11 @@ class RunLog:
                     hint=_ANOTHER_FILE,
                 )
 
-    def read(self) -> LoggedRuns:
+    def read(self, most: int | None = None) -> LoggedRuns:
         """Return the last entries; an empty list if the log does not exist.
+
+        Args:
+            most: the most bytes that are read of each of its files; None for all that a log may have.
 
         Raises:
             StorageError: it cannot be read.
@@ -98,7 +101,11 @@ class RunLog:
             # In this order: a log that is renamed meanwhile is found twice, and not missed.
             found = (self._to_read(opened, path) for path in (self._real_path, self._renamed))
             files = {_identity(file): file for file in found if file is not None}
-            lines = [line for file in reversed(files.values()) for line in _last_lines(file)]
+            lines = [
+                line
+                for file in reversed(files.values())
+                for line in _last_lines(file, most or _MOST_READ)
+            ]
         return replace(_parsed(lines), is_found=bool(files))
 
     @property
@@ -180,16 +187,16 @@ def _identity(file: FileIO) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _last_lines(file: FileIO) -> Sequence[bytes]:
+def _last_lines(file: FileIO, most: int) -> Sequence[bytes]:
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(size - _MOST_READ, 0))
-    lines = _read(file).split(_NEW_LINE)
+    file.seek(max(size - most, 0))
+    lines = _read(file, most).split(_NEW_LINE)
     # The first one is a part of a line.
-    return lines if size <= _MOST_READ else lines[1:]
+    return lines if size <= most else lines[1:]
 
 
-def _read(file: FileIO) -> bytes:
-    parts, missing = [], _MOST_READ
+def _read(file: FileIO, most: int) -> bytes:
+    parts, missing = [], most
     while missing > 0 and (part := file.read(missing)):
         parts.append(part)
         missing -= len(part)

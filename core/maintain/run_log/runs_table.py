@@ -47,6 +47,8 @@ _MEASURES = pa.struct(
         *((name, _COUNTS) for name in ("deleted_rows", "manifests", "snapshots")),
         ("metadata_bytes", _COUNTS),
         *((name, pa.float64()) for name in ("scan_seconds", "partition_scan_seconds")),
+        ("manifest_bytes", _COUNTS),
+        ("measured_seconds", pa.float64()),
     ]
 )
 # The columns, in their order. `table` is a reserved word of SQL.
@@ -64,6 +66,7 @@ COLUMNS = pa.schema(
                 [
                     *((name, _COUNTS) for name in ("before", "after", "bytes")),
                     *((name, pa.float64()) for name in ("seconds", "partition_seconds")),
+                    ("work_seconds", pa.float64()),
                 ]
             ),
         ),
@@ -72,6 +75,7 @@ COLUMNS = pa.schema(
         ("operation_id", pa.string()),
         ("snapshot_ids", pa.list_(pa.int64())),
         ("error", pa.struct([(name, pa.string()) for name in ("kind", "message", "hint")])),
+        ("store", pa.string()),
     ]
 )
 _PARTITION_BY = "month(ended_at)"
