@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -571,8 +572,6 @@ def test_a_table_with_very_many_files_is_measured_alone(
 def test_orphan_files_are_moved_to_the_trash_and_looked_for_again_after_a_week(
     lake: CommandLine,
 ) -> None:
-    import os
-
     orphan = lake.warehouse / "db" / "healthy" / "data" / "orphan.parquet"
     orphan.write_bytes(b"PAR1")
     os.utime(orphan, (0, 0))
@@ -592,6 +591,23 @@ def test_orphan_files_are_moved_to_the_trash_and_looked_for_again_after_a_week(
     log = Path(default_path())
     log.write_text(log.read_text().replace('"at": "20', '"at": "19'))
     assert actions(run(lake, *words)[1]) == [("db.healthy", "clean")]
+
+
+def test_hints_name_the_options_of_the_action_that_failed(lake: CommandLine) -> None:
+    orphan = lake.warehouse / "db" / "healthy" / "data" / "orphan.parquet"
+    orphan.write_bytes(b"PAR1")
+    os.utime(orphan, (0, 0))
+    Path(lake.table("db.keys").metadata_location.removeprefix("file://")).write_text("{")
+
+    code, result = run(lake, "maintain", "db.healthy")
+
+    assert code == 6
+    (failed,) = result["failed"]
+    assert "db.keys cannot be read" in failed["error"]["message"]
+    # drop has an option of that name, too.
+    assert failed["error"]["hint"].endswith("there, --ignore-unreadable goes on without it")
+    logged = json.loads(Path(default_path()).read_text())
+    assert logged["error"] == failed["error"]
 
 
 def test_an_action_that_failed_three_times_waits(
