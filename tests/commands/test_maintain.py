@@ -39,6 +39,7 @@ from lake.core.engine import selection
 from lake.core.engine.inline import InlineEngine
 from lake.core.maintain.health import costs
 from lake.core.maintain.rounds import facts
+from lake.core.maintain.rounds import round as rounds
 from lake.core.maintain.run_log.run_log import RunLog, default_path
 from lake.core.table.catalogs import names
 from lake.core.table.catalogs.catalog import Table
@@ -307,6 +308,37 @@ def test_the_budget_of_seconds_ends_a_compaction_between_groups(
     orphans = lake.ok("clean", "db.small", "--older-than", "0s", "--unsafe-retention")
     assert orphans["plan"]["orphans"] == 0
     assert rows_of(lake, ["db.small"]) == rows
+
+
+def test_tables_are_not_read_again_when_the_time_has_ended(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, read = Jumping(), list[str]()
+    load_listed = rounds.load_listed
+
+    def loaded(catalog: Any, name: str) -> Table | None:
+        if clock.ahead:
+            read.append(name)
+        return load_listed(catalog, name)
+
+    def jump() -> None:
+        clock.ahead += 1000
+
+    def opened(settings: Settings) -> Session:
+        session = open_session(settings, clock=clock)
+        inject(session, [after(jump)])
+        return session
+
+    monkeypatch.setattr(rounds, "load_listed", loaded)
+
+    _, result = run(
+        CommandLine(lake.warehouse, open_session=opened), *MEND, "--max-seconds", "15m"
+    )
+
+    (row,) = result["actions"]
+    # What an action left is measured.
+    assert read == [row["table"]]
+    assert reasons(result["rest"]).keys() == set(MENDED_BY.items()) - {(row["table"], row["action"])}
 
 
 def damage(lake: CommandLine, name: str) -> None:

@@ -173,7 +173,7 @@ class Round:
         is_changed = False
         now: Candidate | None = seen
         # It may have been seen hours ago, and another run may have done the work.
-        if self._tables.due([seen]):
+        if self._tables.due([seen]) and not self._session.has_ended:
             now = self._seen(seen.table)
         for number, action in enumerate(_SEQUENCE):
             if now is None:
