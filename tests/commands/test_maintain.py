@@ -331,14 +331,14 @@ def test_tables_are_not_read_again_when_the_time_has_ended(
 
     monkeypatch.setattr(rounds, "load_listed", loaded)
 
-    _, result = run(
-        CommandLine(lake.warehouse, open_session=opened), *MEND, "--max-seconds", "15m"
-    )
+    _, result = run(CommandLine(lake.warehouse, open_session=opened), *MEND, "--max-seconds", "15m")
 
     (row,) = result["actions"]
     # What an action left is measured.
     assert read == [row["table"]]
-    assert reasons(result["rest"]).keys() == set(MENDED_BY.items()) - {(row["table"], row["action"])}
+    assert reasons(result["rest"]).keys() == set(MENDED_BY.items()) - {
+        (row["table"], row["action"])
+    }
 
 
 def damage(lake: CommandLine, name: str) -> None:

@@ -18,8 +18,8 @@ from support.fleet.fleet import Fleet
 from support.fleet.judge import maintained
 from support.tables.iceberg_tables import pyiceberg_catalog
 
-_APPENDED = ("fleet.small_files_bucket", "fleet.many_appends", "fleet.snapshots_day")
-_MERGED = ("fleet.small_files_truncate", "fleet.position_deletes_none", "fleet.tidy_day")
+_APPENDED = ("fleet.old_appends", "fleet.manifests_identity", "fleet.added_v2")
+_MERGED = ("fleet.small_files_truncate", "fleet.position_deletes_identity", "fleet.tidy_hour")
 # Keys that no table of a fleet has.
 _FIRST_KEY = 10_000_000
 
