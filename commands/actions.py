@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -104,12 +105,17 @@ def run_action(context: typer.Context, session: Session, call: Call) -> Outcome:
     try:
         outcome = call_verb(context, call)
         state.table_ended(call.table, outcome)
+        warnings = session_of(context).warnings
+        warnings[:] = map(state.clean, warnings)
+        return replace(outcome, warnings=[state.clean(text) for text in outcome.warnings])
     except LakeError as error:
         state.table_ended(call.table, error)
+        # What the texts refer to are options of this verb; others have some of the same names.
+        error.message = state.clean(error.message)
+        error.hint = error.hint and state.clean(error.hint)
         raise
     finally:
         state.begin_action(command, None)
-    return outcome
 
 
 def call_verb(context: typer.Context, call: Call) -> Outcome:

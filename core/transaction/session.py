@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,13 @@ class Session(RunContext):
     Args:
         settings: the global options.
         catalog: where tables are loaded from and commits are sent to.
+        roots_read: the roots in metadata files of tables, by the locations of the files, so that a command that works
+            on many tables reads each file once.
     """
 
     settings: Settings
     catalog: Catalog
+    roots_read: dict[str, Sequence[str]] = field(default_factory=dict)
     _engine: Engine | None = None
     _started: dict[str, Engine] = field(default_factory=dict)
 

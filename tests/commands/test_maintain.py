@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -40,6 +41,7 @@ from lake.core.engine.inline import InlineEngine
 from lake.core.maintain.compaction import rhythm
 from lake.core.maintain.health import costs
 from lake.core.maintain.rounds import facts
+from lake.core.maintain.rounds import round as rounds
 from lake.core.maintain.run_log.run_log import RunLog, default_path
 from lake.core.table.catalogs import names
 from lake.core.table.catalogs.catalog import Table
@@ -308,6 +310,37 @@ def test_the_budget_of_seconds_ends_a_compaction_between_groups(
     orphans = lake.ok("clean", "db.small", "--older-than", "0s", "--unsafe-retention")
     assert orphans["plan"]["orphans"] == 0
     assert rows_of(lake, ["db.small"]) == rows
+
+
+def test_tables_are_not_read_again_when_the_time_has_ended(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, read = Jumping(), list[str]()
+    load_listed = rounds.load_listed
+
+    def loaded(catalog: Any, name: str) -> Table | None:
+        if clock.ahead:
+            read.append(name)
+        return load_listed(catalog, name)
+
+    def jump() -> None:
+        clock.ahead += 1000
+
+    def opened(settings: Settings) -> Session:
+        session = open_session(settings, clock=clock)
+        inject(session, [after(jump)])
+        return session
+
+    monkeypatch.setattr(rounds, "load_listed", loaded)
+
+    _, result = run(CommandLine(lake.warehouse, open_session=opened), *MEND, "--max-seconds", "15m")
+
+    (row,) = result["actions"]
+    # What an action left is measured.
+    assert read == [row["table"]]
+    assert reasons(result["rest"]).keys() == set(MENDED_BY.items()) - {
+        (row["table"], row["action"])
+    }
 
 
 def damage(lake: CommandLine, name: str) -> None:
@@ -593,8 +626,6 @@ def test_a_table_with_very_many_files_is_measured_alone(
 def test_orphan_files_are_moved_to_the_trash_and_looked_for_again_after_a_week(
     lake: CommandLine,
 ) -> None:
-    import os
-
     orphan = lake.warehouse / "db" / "healthy" / "data" / "orphan.parquet"
     orphan.write_bytes(b"PAR1")
     os.utime(orphan, (0, 0))
@@ -614,6 +645,23 @@ def test_orphan_files_are_moved_to_the_trash_and_looked_for_again_after_a_week(
     log = Path(default_path())
     log.write_text(log.read_text().replace('"at": "20', '"at": "19'))
     assert actions(run(lake, *words)[1]) == [("db.healthy", "clean")]
+
+
+def test_hints_name_the_options_of_the_action_that_failed(lake: CommandLine) -> None:
+    orphan = lake.warehouse / "db" / "healthy" / "data" / "orphan.parquet"
+    orphan.write_bytes(b"PAR1")
+    os.utime(orphan, (0, 0))
+    Path(lake.table("db.keys").metadata_location.removeprefix("file://")).write_text("{")
+
+    code, result = run(lake, "maintain", "db.healthy")
+
+    assert code == 6
+    (failed,) = result["failed"]
+    assert "db.keys cannot be read" in failed["error"]["message"]
+    # drop has an option of that name, too.
+    assert failed["error"]["hint"].endswith("there, --ignore-unreadable goes on without it")
+    logged = json.loads(Path(default_path()).read_text())
+    assert logged["error"] == failed["error"]
 
 
 def test_an_action_that_failed_three_times_waits(

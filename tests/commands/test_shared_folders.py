@@ -667,3 +667,24 @@ def test_a_purge_ignores_what_a_killed_commit_wrote_in_part(lake: CommandLine) -
     current.with_name(f"99999-{uuid4()}.metadata.json").write_bytes(current.read_bytes()[:1000])
 
     assert lake("drop", "db.t", *_PURGE).exit_code == 0
+
+
+def test_a_command_on_many_tables_reads_each_metadata_file_of_other_tables_once(
+    lake: CommandLine,
+) -> None:
+    names = ("db.a", "db.b", "db.c")
+    for name in names:
+        load(lake, name)
+    read: list[str] = []
+    parse = other_tables.parse
+
+    def counted(data: bytes, place: str) -> Any:
+        read.append(place)
+        return parse(data, place)
+
+    with patch.object(other_tables, "parse", counted):
+        lake.ok("expire", "db.*", *_EXPIRE)
+
+    # Each table is seen by the others as it was before its commit, as it is after it, or both.
+    assert len(read) == len(set(read)) <= 2 * len(names)
+    assert all(len(ids_in(lake.warehouse, name)) == 4 for name in names)

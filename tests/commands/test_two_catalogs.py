@@ -16,6 +16,7 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import files_below, ids_in, pyiceberg_catalog
 from support.tables.metadata_edits import edit_metadata, metadata_path, read_metadata
 
+from lake.core.base.clock import SystemClock
 from lake.core.maintain.expiration import execute
 from lake.core.transaction.garbage import other_histories
 
@@ -134,6 +135,23 @@ def test_a_table_that_another_catalog_continues_keeps_its_files(
     show(first)
     assert ids_in(first.warehouse) == [1, 1, 1, 2, 2, 2]
     assert first.ok("check", "db.t", "--files")["status"] == "done"
+
+
+@pytest.mark.parametrize("is_old", [True, False], ids=["old", "new"])
+def test_only_a_new_state_is_waited_for_because_it_may_be_that_of_a_commit(
+    first: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_old: bool
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(other_histories, "_WAITS", (0.2, 0.8))
+    monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: waits.append(seconds))
+    make_older(first)
+    second = second_of(first, tmp_path)
+    load(second)
+    if is_old:
+        make_older(second, days=1)
+
+    assert "another catalog may contain the table" in refused(first, "clean")
+    assert waits == ([] if is_old else [0.2, 0.8])
 
 
 def test_the_catalog_that_the_table_comes_from_is_refused_too(

@@ -260,7 +260,7 @@ class _TableWork:
         tables, is_changed = self.round.tables, False
         now: Candidate | None = seen
         # It may have been seen hours ago, and another run may have done the work.
-        if is_due:
+        if is_due and not self.session.has_ended:
             now = self._seen(seen.table)
         for number, action in enumerate(_SEQUENCE):
             if now is None:

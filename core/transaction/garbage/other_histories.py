@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _THREADS = 16
 # A commit of another writer ends within these waits: its metadata file is in the log then, or removed.
 _WAITS = (0.2, 0.8, 2, 4, 8)
+# A state that is older than this, by the clock of its writer, is not that of a commit that is about to end.
+_IN_FLIGHT_MS = 600_000
 _TRIES = 12
 # The names that HadoopTableOperations of Iceberg Java gives to the metadata files of a table, and to those that it is
 # about to rename.
@@ -114,7 +116,10 @@ def find_other_histories(session: Session, table: Table) -> list[OtherHistory]:
         if histories.removed:
             continue
         own = version_of(now.metadata_location) or 0
-        if not any((version_of(item.newest) or own) >= own for item in found):
+        since_ms = session.clock.now_ms() - _IN_FLIGHT_MS
+        if not any(
+            (version_of(item.newest) or own) >= own and item.updated_ms > since_ms for item in found
+        ):
             return found
         wait = next(waits, None)
         if wait is None:

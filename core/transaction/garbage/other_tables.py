@@ -92,7 +92,7 @@ class OtherTables:
         shared: set[str] = set()
         unread: list[_Entry] = []
         try:
-            for entry in _entries(table, unread):
+            for entry in _entries(table, unread, self._session.roots_read):
                 shared.update(own.shared_with(entry.folders, table.metadata_location))
         except TRANSIENT_ERRORS:
             raise
@@ -140,13 +140,17 @@ def _shown(own: Folders, entry: _Entry, owned: str) -> Iterator[str]:
             yield above
 
 
-def _entries(table: Table, unread: list[_Entry]) -> Iterator[_Entry]:
+def _entries(
+    table: Table, unread: list[_Entry], known: dict[str, Sequence[str]]
+) -> Iterator[_Entry]:
     """Yield the catalog's other tables, and those of other catalogs in the same database.
 
     Args:
         table: the table.
         unread: receives the tables and namespaces that cannot be read for a reason that stays, or that are in another
             store, and without a problem the tables that have no metadata.
+        known: the roots in metadata files that were read before, by the locations of the files. Files that were read
+            are added, and those that the catalog does not list any more are removed.
 
     Raises:
         LakeError: the catalog, a namespace or a table near the given one cannot be read now.
@@ -160,7 +164,10 @@ def _entries(table: Table, unread: list[_Entry]) -> Iterator[_Entry]:
             with catalog_errors(f"table {name}", catalog):
                 if place is None:
                     return _Entry(name, None, roots_of(catalog.load(name).metadata))
-                return _Entry(name, place, roots_of(parse(table.storage.read(place), place)))
+                # A metadata file does not change.
+                if place not in known:
+                    known[place] = roots_of(parse(table.storage.read(place), place))
+                return _Entry(name, place, known[place])
         except (NotFoundError, NotATableError):
             # A table without metadata does not use any file.
             unread.append(_Entry(f"table {name}", place, ()))
@@ -176,6 +183,8 @@ def _entries(table: Table, unread: list[_Entry]) -> Iterator[_Entry]:
         return _Entry(name, place, ())
 
     places = catalog.metadata_locations()
+    for place in known.keys() - {place for _, place in places}:
+        del known[place]
     listed: Iterator[tuple[str, str | None]] = (
         iter(places) if places else ((name, None) for name in _names(catalog, unread))
     )
@@ -194,7 +203,7 @@ def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:
     """
     places = {place_of(path.rpartition("/")[0]): path for path in paths}
     try:
-        for entry in _entries(table, []):
+        for entry in _entries(table, [], {}):
             for folder in entry.folders:
                 other = Folders([folder])
                 for place, path in places.items():

@@ -301,6 +301,38 @@ def add_columns(spark: Any, table: str, columns: list[list[str]]) -> None:
         loaded.updateSchema().updateColumnDefault(name, literal(kind, write)).commit()
 
 
+def commit_files(spark: Any, table: str, commits: list[list[dict[str, Any]]]) -> None:
+    """Commit files that exist by Iceberg's API, one snapshot for each list, which may be empty."""
+    api, gateway = spark._jvm.org.apache.iceberg, spark.sparkContext._gateway
+    loaded = loaded_by(spark, table)
+    spec = loaded.spec()
+    names = [each.name() for each in spec.fields()]
+
+    def built(file: dict[str, Any]) -> Any:
+        if file["content"] == 0:
+            builder = api.DataFiles.builder(spec)
+        elif file["content"] == 1:
+            builder = api.FileMetadata.deleteFileBuilder(spec).ofPositionDeletes()
+            builder.withReferencedDataFile(file["data_file"])
+        else:
+            ids = gateway.new_array(gateway.jvm.int, 1)
+            ids[0] = 1
+            builder = api.FileMetadata.deleteFileBuilder(spec).ofEqualityDeletes(ids)
+        if file["partition"]:
+            values = zip(names, file["partition"], strict=True)
+            builder.withPartitionPath("/".join(f"{name}={text}" for name, text in values))
+        builder.withPath(file["path"]).withFormat("PARQUET")
+        return builder.withFileSizeInBytes(file["bytes"]).withRecordCount(file["rows"]).build()
+
+    for files in commits:
+        has_deletes = any(file["content"] for file in files)
+        change = loaded.newRowDelta() if has_deletes else loaded.newFastAppend()
+        for file in files:
+            rows = change.addRows if has_deletes else change.appendFile
+            (change.addDeletes if file["content"] else rows)(built(file))
+        change.commit()
+
+
 def rewrite_plan_of(spark: Any, table: str) -> dict[str, Any]:
     """Plan rewrite_data_files with Iceberg's own planner; return how many groups of files it made."""
     actions = spark._jvm.org.apache.iceberg.actions
@@ -351,6 +383,13 @@ class JavaPeer(PeerProcess):
         """Add columns with defaults: [name, type, initial default, write default], these two in JSON."""
         self._ask(op="columns", warehouse=str(warehouse), table=table, columns=columns)
 
+    def commit(
+        self, warehouse: Path | str, table: str, commits: Sequence[Sequence[Mapping[str, Any]]]
+    ) -> None:
+        """Commit Parquet files that exist, one snapshot for each list of them (`fleet.files.File.request`)."""
+        listed = [list(files) for files in commits]
+        self._ask(op="commit", warehouse=str(warehouse), table=table, commits=listed)
+
     def checksum(self, warehouse: Path | str, table: str, suffix: str = "") -> dict[str, Any]:
         """Return rows and hash of a table; ``suffix`` as in ``VERSION AS OF 1``."""
         return self._ask(op="checksum", warehouse=str(warehouse), table=table, suffix=suffix)
@@ -388,6 +427,8 @@ def serve() -> None:
                 answer = partition_statistics_of(spark, f"{CATALOG}.{request['table']}")
             elif request["op"] == "columns":
                 answer = add_columns(spark, f"{CATALOG}.{request['table']}", request["columns"])
+            elif request["op"] == "commit":
+                answer = commit_files(spark, f"{CATALOG}.{request['table']}", request["commits"])
             else:
                 answer = checksum_of(spark, f"{CATALOG}.{request['table']} {request['suffix']}")
             reply = json.dumps({"answer": answer}, default=str)
