@@ -25,7 +25,7 @@ from lake.core.base.units import format_size
 from lake.core.data.rows.reader import FileSlice
 from lake.core.engine.tasks import Task
 from lake.core.maintain.compaction import dangling_deletes as dangling
-from lake.core.maintain.compaction.base_keeper import BaseKeeper
+from lake.core.maintain.compaction.concurrency.base_keeper import BaseKeeper
 from lake.core.maintain.compaction.dangling_deletes import dangling_deletes
 from lake.core.maintain.compaction.facts import CompactionFacts, DepthFacts
 from lake.core.maintain.compaction.grouping import FileGroup

@@ -58,7 +58,7 @@ class CompactionOptions:
         changed_before_ms: only files of partitions that did not change after this time, in ms since 1970; rewrites
             are not changes. None for all partitions.
         idle_learned_at_ms: only files of partitions that no writer is changing at this time, in ms since 1970, by the
-            rhythm of its commits; see `lake.core.maintain.compaction.rhythm`. None for all partitions.
+            rhythm of its commits; see `lake.core.maintain.compaction.concurrency.rhythm`. None for all partitions.
         verify: compare every value before the commit.
         remove_dangling_deletes: afterwards remove delete files that no longer apply to any data file.
 

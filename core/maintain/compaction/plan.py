@@ -22,6 +22,7 @@ from lake.core.base.outcome import Explanation
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.sorting.sort_keys import RowOrder, described_order
+from lake.core.maintain.compaction.concurrency.rhythm import Rhythm, learned
 from lake.core.maintain.compaction.facts import (
     CompactionFacts,
     DepthFacts,
@@ -43,7 +44,6 @@ from lake.core.maintain.compaction.overlapping import (
     plan_overlapping,
 )
 from lake.core.maintain.compaction.partition_counts import Integers, PartitionCounts
-from lake.core.maintain.compaction.rhythm import Rhythm, learned
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.properties.table_properties import DATA_FORMAT

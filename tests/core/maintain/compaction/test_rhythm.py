@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from lake.core.maintain.compaction.rhythm import Rhythm, conflicts_with_rewrites, learned
+from lake.core.maintain.compaction.concurrency.rhythm import (
+    Rhythm,
+    conflicts_with_rewrites,
+    learned,
+)
 
 NOW_MS = 1_900_000_000_000
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
