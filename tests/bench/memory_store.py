@@ -1,8 +1,7 @@
 """A store of S3's kind in the memory of a benchmark: many objects are there at once, and each answer is late.
 
 moto takes a second for a page of a list of 30,000 objects; this takes a millisecond, so that a benchmark measures
-clients. It does not check signatures, and has one bucket and no uploads in parts: objects that a client writes in
-parts are refused.
+clients. It does not check signatures, and has one bucket.
 """
 
 from __future__ import annotations
@@ -45,6 +44,10 @@ class MemoryStore:
         # The seconds that this server worked on them, without the latency.
         self.worked = 0.0
         self._objects: dict[str, tuple[bytes, float]] = {}
+        # The parts of uploads that have not ended, by their numbers.
+        self.uploads: dict[str, dict[int, bytes]] = {}
+        self._begun = 0
+        self._kept: dict[str, tuple[bytes, float]] = {}
         self._sorted: list[str] | None = None
         self.lock = threading.RLock()
         handler = type("Handler", (_Handler,), {"store": self})
@@ -87,6 +90,24 @@ class MemoryStore:
         with self.lock:
             self._objects.update(dict.fromkeys(keys, (data, changed)))
             self._sorted = sorted(self._objects)
+
+    def begin_upload(self) -> str:
+        """Return the name of a new upload in parts."""
+        with self.lock:
+            self._begun += 1
+            self.uploads[str(self._begun)] = {}
+            return str(self._begun)
+
+    def keep(self) -> None:
+        """Keep the objects as they are, for `restore`."""
+        with self.lock:
+            self._kept = dict(self._objects)
+
+    def restore(self) -> None:
+        """Go back to the objects that were kept."""
+        with self.lock:
+            self._objects = dict(self._kept)
+            self._sorted = None
 
     def put(self, key: str, data: bytes, changed: float) -> None:
         """Write an object as of a time, in seconds since 1970."""
@@ -168,8 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._delete_objects(body)
             return "DeleteObjects"
         if query.keys() & {"uploads", "uploadId"}:
-            self._error(501, "NotImplemented")
-            return "other"
+            self._upload(key, query, body)
+            return "UploadPart"
         if not key and self.command == "GET":
             self._list(query)
             return "ListObjects"
@@ -220,6 +241,36 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self.store.put(key, body, time.time())
         self._send(200, ETag=_tag(body))
+
+    def _upload(self, key: str, query: dict[str, str], body: bytes) -> None:
+        """Begin an upload in parts, take a part, or end it; the parts are in the order of their numbers."""
+        name = query.get("uploadId", "")
+        if "uploads" in query:
+            name = self.store.begin_upload()
+            found = f"<Bucket>{BUCKET}</Bucket><Key>{escape(key)}</Key><UploadId>{name}</UploadId>"
+            self._send_xml(
+                200,
+                _HEAD.format("InitiateMultipartUploadResult"),
+                found,
+                "</InitiateMultipartUploadResult>",
+            )
+        elif self.command == "PUT":
+            self.store.uploads[name][int(query["partNumber"])] = body
+            self._send(200, ETag=_tag(body))
+        elif self.command == "POST":
+            parts = self.store.uploads.pop(name)
+            data = b"".join(parts[number] for number in sorted(parts))
+            self.store.put(key, data, time.time())
+            found = f"<Key>{escape(key)}</Key><ETag>{escape(_tag(data))}</ETag>"
+            self._send_xml(
+                200,
+                _HEAD.format("CompleteMultipartUploadResult"),
+                found,
+                "</CompleteMultipartUploadResult>",
+            )
+        else:
+            self.store.uploads.pop(name, None)
+            self._send(204)
 
     def _list(self, query: dict[str, str]) -> None:
         most = min(int(query.get("max-keys", _MOST_KEYS)), _MOST_KEYS)
