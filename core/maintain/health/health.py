@@ -162,7 +162,7 @@ def _several(
 ) -> list[HealthFacts]:
     """Return the rows of the selected tables; views are added if a page is written."""
     require_existing(session.catalog)
-    names, rows = selected(session.catalog, patterns)
+    names, rows, _ = selected(session.catalog, patterns)
 
     def one(item: tuple[str, str]) -> _Measured | None:
         namespace, name = item

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lake.core.base.errors import LakeError
 from lake.core.base.units import iso_time
@@ -20,12 +20,25 @@ from lake.core.table.catalogs.patterns import matches, may_match, unmatched
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Catalog, Table
+    from lake.core.table.catalogs.names import Namespace
 
 
-def selected(
-    catalog: Catalog, patterns: Sequence[str]
-) -> tuple[list[tuple[str, str]], list[HealthFacts]]:
-    """Return the namespaces and names of tables, and a row for each namespace that cannot be listed.
+class Selected(NamedTuple):
+    """The tables that patterns select.
+
+    Args:
+        names: their namespaces and names.
+        failed: a row for each namespace that cannot be listed.
+        spaces: all namespaces of the catalog.
+    """
+
+    names: list[tuple[str, str]]
+    failed: list[HealthFacts]
+    spaces: list[Namespace]
+
+
+def selected(catalog: Catalog, patterns: Sequence[str]) -> Selected:
+    """Return the tables that patterns select.
 
     Args:
         catalog: the catalog.
@@ -39,7 +52,8 @@ def selected(
     names: list[tuple[str, str]] = []
     failed: list[HealthFacts] = []
     used: set[str | None] = {None}
-    for space in namespaces_of(catalog):
+    spaces = list(namespaces_of(catalog))
+    for space in spaces:
         for pattern in wanted:
             listed = (space.name, *space.tables, *space.views)
             if any(matches(name, space.name, pattern) for name in listed):
@@ -57,7 +71,7 @@ def selected(
     for pattern in wanted:
         if pattern is not None and pattern not in used:
             raise unmatched(pattern)
-    return names, failed
+    return Selected(names, failed, spaces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

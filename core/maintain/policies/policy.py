@@ -56,10 +56,15 @@ class Rule:
     Args:
         pattern: the glob, the name of a table, or that of a namespace.
         settings: the values by ``window`` or ``compact.window``.
+        place: the file that contains it.
     """
 
     pattern: str
     settings: Mapping[str, Given]
+    place: str
+
+    def __str__(self) -> str:
+        return _rule_text(self.pattern, self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +124,13 @@ def policy_rules(document: Mapping[str, Any], place: str, choices: Choices) -> l
         InvalidRequestError: it contains an unknown name or a value that is not allowed.
     """
     return [
-        Rule(pattern, dict(_settings(settings, f'["{pattern}"] in {place}', choices)))
+        Rule(pattern, dict(_settings(settings, _rule_text(pattern, place), choices)), place)
         for pattern, settings in document.items()
     ]
+
+
+def _rule_text(pattern: str, place: str) -> str:
+    return f'["{pattern}"] in {place}'
 
 
 def _settings(found: Any, place: str, choices: Choices) -> Iterator[tuple[str, Given]]:

@@ -14,6 +14,7 @@ from lake.core.maintain.health.measure import selected
 from lake.core.maintain.health.past import Past
 from lake.core.maintain.health.survey import MOST_ENTRIES
 from lake.core.maintain.policies.policy import ACTIONS
+from lake.core.maintain.policies.rule_checks import ineffective
 from lake.core.maintain.rounds.candidates import Candidate, look
 from lake.core.maintain.rounds.decisions import Decision, decide
 from lake.core.maintain.rounds.facts import FailureFacts, PendingFacts, RoundFacts
@@ -112,7 +113,9 @@ class Tables:
             LakeError: the catalog cannot be read.
         """
         require_existing(self._session.catalog)
-        names, unlisted = selected(self._session.catalog, self._options.patterns)
+        names, unlisted, spaces = selected(self._session.catalog, self._options.patterns)
+        for text in ineffective(self._options.policy.rules, spaces):
+            self._session.warn(text)
         self.failed += [
             FailureFacts(table=row.namespace, action=None, error=row.error)
             for row in unlisted
