@@ -10,17 +10,18 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lake.cli.cells import plain_text, report_cells
 from lake.cli.display import Display
 from lake.cli.flags import with_flags
 from lake.cli.messages import Messages, subject
-from lake.cli.sentences.modules import found_nothing
+from lake.cli.sentences.modules import found_nothing, module_of
 from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.core.base.clock import Clock
-from lake.core.base.errors import LakeError, ReportedError
+from lake.core.base.errors import LakeError, ReportedError, StoppedError
 from lake.core.base.facts import EachTableResult, Facts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.plain import base64_text
@@ -138,7 +139,9 @@ class Renderer:
         elif _is_wrong(ending) or not (
             found_nothing(ending) or (quiet and not _is_asked_for(ending))
         ):
-            messages.outcome(table, "\n".join([self._did(ending), *self._notes(ending)]))
+            messages.outcome(
+                table, "\n".join([one_line(" · ".join(self._parts(ending))), *self._notes(ending)])
+            )
 
     def warning(
         self, text: str, *, command: str | None, table: str | None, display: Display
@@ -201,10 +204,24 @@ class Renderer:
         else:
             for warning in warning_lines:
                 messages.warning(warning)
+        if ended := self._stopped(error, command):
+            messages.outcome(subject(command, None), ended)
+            return
         done = self._redact(_counts(error.result))
         messages.error(
             message, {"operation id": error.operation_id, "done before": done, "hint": hint}
         )
+
+    def _stopped(self, error: ReportedError, command: str | None) -> str:
+        """Return what a command of several actions had done before a signal stopped it; empty for another end."""
+        if not command or not isinstance(error, StoppedError):
+            return ""
+        module = module_of(command)
+        found = module.stopped(error) if hasattr(module, "stopped") else None
+        if found is None:
+            return ""
+        outcome, text = found
+        return self._lines(replace(outcome, command=command), [text])
 
     def error_document(
         self, error: ReportedError, warnings: Sequence[str], *, command: str | None
@@ -310,16 +327,19 @@ class Renderer:
         sys.stdout.write(_json_text(_json_ready(document)))
         sys.stdout.flush()
 
-    def _did(self, outcome: Outcome, *more: str, mark: str = "") -> str:
+    def _parts(self, outcome: Outcome, mark: str = "") -> list[str]:
         parts = [sentence(outcome, mark)]
         if outcome.snapshot_ids:
             ids = ", ".join(str(item) for item in outcome.snapshot_ids)
             parts.append(f"snapshot{'s' * (len(outcome.snapshot_ids) > 1)} {ids}")
-        return one_line(" · ".join([*parts, *more]))
+        return parts
 
     def _summary(self, outcome: Outcome, mark: str = "") -> str:
+        return self._lines(outcome, self._parts(outcome, mark))
+
+    def _lines(self, outcome: Outcome, parts: Sequence[str]) -> str:
         took = format_duration(self._clock.monotonic() - self._started)
-        lines = [self._did(outcome, took, mark=mark), *self._notes(outcome)]
+        lines = [one_line(" · ".join([*parts, took])), *self._notes(outcome)]
         following = next_step(outcome, self._options, self._rest)
         if following:
             lines.append(f"next: {one_line(self._redact(following))}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lake.cli.sentences.line import Line
-from lake.cli.sentences.maintain import sentence
+from lake.cli.sentences.maintain import sentence, stopped
 from lake.core.base.outcome import Outcome, Status
 
-__all__ = ["next_step", "sentence"]
+__all__ = ["next_step", "sentence", "stopped"]
 _REPLAN = "--replan"
 
 

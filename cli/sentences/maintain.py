@@ -7,9 +7,11 @@ from itertools import pairwise
 
 from lake.cli.sentences.line import Line
 from lake.cli.sentences.words import listed
+from lake.core.base.errors import ReportedError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import counted
-from lake.core.maintain.rounds.facts import RoundFacts, RoundResult
+from lake.core.maintain.rounds.facts import RoundFacts, RoundResult, RoundsResult
+from lake.core.maintain.rounds.report import with_details
 
 
 def sentence(outcome: Outcome) -> str:
@@ -24,6 +26,19 @@ def sentence(outcome: Outcome) -> str:
     parts += [f"{len(result.failed):,} failed"] if result.failed else []
     parts += [f"{len(result.rest):,} left for the next run"] if result.rest else []
     return f"{listed(result.tables, 'table')}: {'; '.join(parts) or 'nothing to do'}"
+
+
+def stopped(error: ReportedError) -> tuple[Outcome, str] | None:
+    """Return a run that a signal stopped, and how its line begins; None if it had not begun."""
+    result = error.result
+    if isinstance(result, RoundsResult):
+        ended = f"{counted(result.rounds, 'round')} {'has' if result.rounds == 1 else 'have'} ended"
+        return Outcome(status=Status.DONE, result=result), f"stopped between rounds; {ended}"
+    if not isinstance(result, RoundResult):
+        return None
+    outcome = with_details(Outcome(status=Status.PARTIAL, result=result), verbose=False)
+    done = sentence(outcome) if result.tables else "nothing was done"
+    return outcome, f"{error.message}; {done}"
 
 
 def after_dry_run(outcome: Outcome) -> Sequence[str] | None:

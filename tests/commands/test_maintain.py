@@ -566,7 +566,47 @@ def test_a_stop_ends_the_round_with_what_was_done(lake: CommandLine) -> None:
     logged = RunLog(default_path()).read().entries
     assert [(entry.table, entry.action) for entry in logged] == done
     assert rows_of(lake, tables) == rows
+    assert {(row["table"], row["reason"]) for row in document["result"]["rest"]} == {
+        (name, "the run was stopped") for name in set(MENDED_BY) - set(tables)
+    }
     assert actions(run(lake, *MEND, *tables, "db.manifests")[1]) == [("db.manifests", "manifests")]
+
+
+def test_a_stopped_run_says_what_was_done_and_what_is_left(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.json"
+    assert lake(*MEND, "--plan", plan).exit_code == 0
+
+    def stop(commit: Callable[[], Any]) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return commit()
+
+    for words in (("apply", plan), (*MEND, "db")):
+        result = lake.with_faults(stop)(*words)
+
+        assert result.exit_code == 128 + signal.SIGINT
+        (first, *_, following) = result.stderr.splitlines()[-2:]
+        assert "stopped; no partial change is visible; " in first
+        assert "s: 1 action on 1; " in first
+        assert " left for the next run · " in first
+        assert f"next: lake --warehouse {lake.warehouse} " in following
+        assert "error" not in result.stderr
+        assert result.stdout == ""
+
+
+def test_a_run_that_is_stopped_before_it_begins_says_that_nothing_was_done(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("lake.core.maintain.rounds.tables.selected", stop)
+
+    result = lake(*MEND)
+
+    assert result.exit_code == 128 + signal.SIGTERM
+    assert "stopped; no partial change is visible; nothing was done · " in result.stderr
 
 
 def test_a_stop_within_an_action_is_in_the_log_and_no_failure(

@@ -87,6 +87,8 @@ def test_sigterm_ends_the_wait_and_the_file_says_how_the_last_round_ended(
 
     status = json.loads(path.read_text())
     assert (status["rounds"], status["last"]["error"]) == (1, None)
+    assert (status["state"], status["next_round"]) == ("stopped", None)
     assert process.returncode == 143
     assert output == b""
-    assert errors.decode().endswith("error: stopped; no partial change is visible\n")
+    assert "lake maintain: stopped between rounds; 1 round has ended · " in errors.decode()
+    assert "error" not in errors.decode()

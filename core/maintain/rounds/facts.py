@@ -77,3 +77,10 @@ class RoundResult(Facts):
     rest: list[DecisionFacts] = field(default_factory=list)
     pending: list[PendingFacts] = field(default_factory=list)
     failed: list[FailureFacts] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsResult(Facts):
+    """The number of rounds that have ended, of a process that was stopped between two of them."""
+
+    rounds: int = 0

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from lake.core.base.errors import InvalidRequestError, LakeError, RefusedError
+from lake.core.base.errors import InvalidRequestError, LakeError, RefusedError, StoppedError
+from lake.core.base.facts import NoFacts
 from lake.core.base.outcome import Outcome
+from lake.core.maintain.rounds.facts import RoundsResult
 from lake.core.maintain.rounds.round import Round
 
 if TYPE_CHECKING:
@@ -37,8 +39,26 @@ def maintain_repeatedly(
 
     Raises:
         InvalidRequestError: the request is not valid; it would fail in each round.
-        StoppedError: the user stopped the process.
+        StoppedError: the user stopped the process; its result contains what a round had done, or
+            the number of rounds that had ended.
     """
+    try:
+        _repeat(session, run_verb, options, every_ms=every_ms, status=status, ended=ended)
+    except StoppedError as stop:
+        if isinstance(stop.result, NoFacts):
+            stop.result = RoundsResult(rounds=status.rounds)
+        raise
+
+
+def _repeat(
+    session: Session,
+    run_verb: RunVerb,
+    options: RoundOptions,
+    *,
+    every_ms: int,
+    status: StatusFile,
+    ended: Callable[[Outcome | LakeError], None],
+) -> NoReturn:
     remembered: Remembered = {}
     clock = session.clock
     with status.kept():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lake.core.base.errors import (
@@ -20,7 +20,7 @@ from lake.core.maintain.rounds.agenda import Agenda
 from lake.core.maintain.rounds.budget import Budget
 from lake.core.maintain.rounds.candidates import Candidate
 from lake.core.maintain.rounds.decisions import Decision, forbidden
-from lake.core.maintain.rounds.facts import FailureFacts, RoundResult
+from lake.core.maintain.rounds.facts import DecisionFacts, FailureFacts, RoundResult
 from lake.core.maintain.rounds.options import Call, RoundOptions, RunVerb
 from lake.core.maintain.rounds.records import Records
 from lake.core.maintain.rounds.status import StatusFile
@@ -124,6 +124,8 @@ class Round:
         # The warnings of the run as a whole; each action has its own.
         self._general = session.warnings.copy()
         self._agenda = Agenda(session.clock, [])
+        # What was to be done when the round began.
+        self._due: list[DecisionFacts] = []
         # What was done to each table: the result is in the order of the tables, whichever ends first.
         self._parts: list[RoundResult] = []
 
@@ -137,6 +139,7 @@ class Round:
             self.result.failed += self.tables.failed
             due = self.tables.due(candidates)
             self._agenda = Agenda(self.session.clock, due)
+            self._due = [item.facts() for item in due]
             largest: dict[str, int] = {}
             for item in due:
                 size = (item.forecast and item.forecast.bytes) or 0
@@ -154,6 +157,7 @@ class Round:
         for item in planned:
             by_table.setdefault(item.table, []).append(item)
         self.result.tables = len(by_table)
+        self._due = [item.facts(item.reason) for item in planned]
         with self._running():
             self._each(
                 list(by_table.values()),
@@ -205,11 +209,12 @@ class Round:
     @contextmanager
     def _running(self) -> Iterator[None]:
         self.session.until = self.budget.until
+        is_stopped = False
         try:
             yield
             self._publish()
         except StoppedError as stop:
-            stop.result = self.result
+            stop.result, is_stopped = self.result, True
             with suppress(StoppedError):
                 self._publish()
             raise
@@ -217,8 +222,18 @@ class Round:
             for part in self._parts:
                 for name in _OF_A_TABLE:
                     getattr(self.result, name).extend(getattr(part, name))
+            if is_stopped:
+                self.result.rest += self._not_begun()
             self._end_limits()
             self.session.warnings[:] = dict.fromkeys([*self._general, *self.records.problems])
+
+    def _not_begun(self) -> Iterator[DecisionFacts]:
+        """Yield what was due, and what the run that was stopped neither did nor decided."""
+        found = [item for name in _OF_A_TABLE for item in getattr(self.result, name)]
+        known = {(item.table, item.action) for item in found}
+        for item in self._due:
+            if (item.table, item.action) not in known:
+                yield replace(item, reason="the run was stopped")
 
     def _end_limits(self) -> None:
         self.session.until = None

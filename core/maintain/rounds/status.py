@@ -1,9 +1,9 @@
 """The status file of a process that makes one round after the other: a probe of a container reads it.
 
-It is JSON and replaced whole: ``at`` (the heartbeat), ``since``, ``host``, ``state`` (``working`` or ``waiting``),
-``rounds``, ``next_round`` (null while one works), ``last`` (the end of the last round: ``at``, ``status``,
-``actions``, ``failed``, ``rest`` and ``error``; null before), ``running`` (``table`` and ``action`` of each action
-that runs) and ``action`` (the first one of them, null between).
+It is JSON and replaced whole: ``at`` (the heartbeat), ``since``, ``host``, ``state`` (``working``, ``waiting``, or
+``stopped`` if the process has ended), ``rounds``, ``next_round`` (null while one works), ``last`` (the end of the
+last round: ``at``, ``status``, ``actions``, ``failed``, ``rest`` and ``error``; null before), ``running`` (``table``
+and ``action`` of each action that runs) and ``action`` (the first one of them, null between).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _HEARTBEAT_SECONDS = 5.0
 # A longer file is not one of these.
 _LARGEST = 65_536
+_IDLE: Mapping[str, Any] = {"action": None, "running": []}
 _OWN_KEYS = frozenset({"at", "since", "state"})
 
 
@@ -85,6 +86,13 @@ class StatusFile:
         finally:
             ended.set()
             thread.join()
+            self._set({**_IDLE, "state": "stopped", "next_round": None})
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds that have ended."""
+        found: int = self._facts["rounds"]
+        return found
 
     def remove(self) -> None:
         """Remove the file: it has a name that is refused."""
@@ -114,8 +122,7 @@ class StatusFile:
             "rest": len(result.rest),
             "error": None if isinstance(ending, Outcome) else ending.kind,
         }
-        rounds = self._facts["rounds"] + 1
-        waiting = {"state": "waiting", "action": None, "running": [], "rounds": rounds}
+        waiting = {**_IDLE, "state": "waiting", "rounds": self.rounds + 1}
         self._set({**waiting, "last": last, "next_round": iso_time(next_ms)})
 
     def _set(self, facts: Mapping[str, Any]) -> None:
