@@ -221,7 +221,8 @@ def compact(world: World, random: Random) -> None:
         ]
     )
     branch = some_branch(world, random)
-    options += random.choice([[], ["--idle", "0s"], ["--idle", "auto"], ["--idle", "1m"]])
+    if world.is_attentive:
+        options += random.choice([[], ["--idle", "0s"], ["--idle", "auto"], ["--idle", "1m"]])
     world.step(Operation("compact", branch=branch), "compact", *options, "--branch", branch)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from world import flink, hooks, staging, upkeep
+from world import flink, staging, upkeep
 from world.actors import actor
 from world.simulation import Config, World
 
@@ -56,8 +56,7 @@ def run_world(
     world = World(Path(folder) / "w", seed, config or Config.drawn(Random(f"{seed} config")))
     world.needed = lambda: flink.pending(world)
     try:
-        attentive = Random(f"{seed} attentive").random() < 0.5
-        with world.inside(), hooks.attentive_compactions(always=attentive):
+        with world.inside():
             world.make_table()
             each = max(1, steps // ACTORS)
             actors = {

@@ -155,6 +155,8 @@ class World:
         self.folder = folder
         self.config = config
         self.random = Random(f"{seed} world")
+        # Whether its compactions look at the table as long ones do.
+        self.is_attentive = Random(f"{seed} attentive").random() < 0.5
         self.scheduler = Scheduler(Random(f"{seed} turns"), config.stay)
         self.clock = SimClock(lambda: self.point("woken"))
         self.ids = SimIds(Random(f"{seed} names"))
@@ -216,6 +218,7 @@ class World:
         with (
             hooks.hooked(self._before),
             hooks.unlocked(),
+            hooks.attentive_compactions(always=self.is_attentive),
             hooks.remembered_decoding(),
             hooks.file_times(self._written_ms),
             hooks.seeded_libraries(self.clock.now_ms, self.ids.uuid4),
