@@ -47,7 +47,7 @@ def compared(fleet: Fleet, java: Any, seconds: float) -> list[str]:
     """
     fleet.restored()
     alone = _written(fleet, java, seconds, lambda: time.sleep(0.2))
-    print(f"alone: {dict(alone.counts)}")
+    print(f"alone: {dict(alone.counts)}, {alone.errors[:2]}")
     fleet.restored()
     fleet.log("beside").unlink(missing_ok=True)
     rounds: Counter[str] = Counter()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from support.fleet.ills import NOT_MENDABLE, Ill
 from support.fleet.moulds import MOULDS, NAMESPACE, Maker, Mould
 from support.tables.iceberg_tables import pyiceberg_catalog
 
+_DATABASE = "catalog.db"
 # Some tables cannot be read at all; their files are in their own folders. To sort by the order of a table is chosen.
 _POLICY = """
 ["*".clean]
@@ -138,9 +141,17 @@ class Fleet:
         return self.folder / f"{name}.jsonl"
 
     def restored(self) -> CommandLine:
-        """Restore the state in which the fleet was made; return a command line."""
-        shutil.rmtree(self.warehouse)
-        linked_copy(self._saved, self.warehouse)
+        """Restore the state in which the fleet was made; return a command line.
+
+        The file of the database stays, with other contents: Java has it open.
+        """
+        shutil.rmtree(self.warehouse / NAMESPACE)
+        linked_copy(self._saved / NAMESPACE, self.warehouse / NAMESPACE)
+        with (
+            closing(sqlite3.connect(self._saved / _DATABASE)) as saved,
+            closing(sqlite3.connect(self.warehouse / _DATABASE, timeout=60)) as current,
+        ):
+            saved.backup(current)
         return self.lake()
 
 
