@@ -197,7 +197,10 @@ class WholeObjects:
             return work()
         except StoreError:
             raise
-        except (exceptions.BaseError, OSError, ValueError) as error:
+        except ValueError:
+            # A key with an empty part, which S3 allows.
+            raise UnsupportedError("the object's key") from None
+        except (exceptions.BaseError, OSError) as error:
             # The text of an answer may repeat the request, with its secrets.
             known = _translated(str(error))
             self._is_trusted = str(known) != _UNTRUSTED
