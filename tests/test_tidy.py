@@ -226,7 +226,7 @@ DOORS = {
     "core/engine/spark/worker.py": 1,
     "core/data/schemas/new_tables.py": 1,
     "core/transaction/session.py": 1,
-    "core/io/objects/whole_objects.py": 3,
+    "core/io/objects/whole_objects.py": 4,
     "core/io/storage/s3.py": 4,
     "core/io/storage/storage.py": 1,
     "core/load/continuous/kafka/client.py": 2,

@@ -34,6 +34,7 @@ from lake.core.base.clock import Backoff
 from lake.core.io.storage import s3 as s3_requests
 from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
+from lake.core.table.metadata import files as metadata_files
 from lake.core.transaction.garbage import file_deletion
 
 OLD = ("--older-than", "0s", "--unsafe-retention")
@@ -302,6 +303,9 @@ def test_the_table_is_read_before_each_batch_of_deletes(
     is_bulk: bool,
     batches: list[int],
 ) -> None:
+    # Each load of the table reads its metadata from the store, although the catalog names the same file.
+    metadata_files._kept.clear()
+    monkeypatch.setattr(metadata_files, "_UNIQUE", re.compile("(?!)"))
     for module in (s3_requests, file_deletion):
         monkeypatch.setattr(module, "MOST_KEYS", 2)
     monkeypatch.setattr(file_deletion, "_BATCH", 3)

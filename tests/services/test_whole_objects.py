@@ -168,6 +168,64 @@ def test_an_error_repeats_nothing_of_the_request_or_of_the_answer(
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
 
 
+@pytest.mark.parametrize("fault", [reset(done=True), landed(500), landed(409), landed(412)])
+def test_a_creation_whose_answer_is_lost_is_read_back(
+    storage: Storage, proxy: Proxy, place: str, fault: object
+) -> None:
+    assert storage.create(f"{place}-1", b"x")
+    assert asked(proxy) == ["PUT"]
+    proxy.fail("PUT", "", fault)
+    assert storage.create(place, b"x")
+    assert storage.read(place) == b"x"
+    assert proxy.unused == 0
+
+
+def test_a_conflict_is_not_an_existing_object_until_the_object_is_found(
+    storage: Storage, proxy: Proxy, place: str
+) -> None:
+    proxy.fail("PUT", "", refused(409), refused(409))
+    assert storage.create(place, b"x")
+    assert asked(proxy) == ["PUT", "GET"] * 2 + ["PUT"]
+    assert storage.read(place) == b"x"
+
+
+@pytest.mark.parametrize("other", [b"", b"y", b"xx"])
+def test_another_object_of_the_same_name_is_never_overwritten(
+    storage: Storage, place: str, other: bytes
+) -> None:
+    storage.write(place, other)
+    with pytest.raises(FileExistsError):
+        storage.create(place, b"x")
+    assert storage.read(place) == other
+
+
+def test_a_store_without_conditional_requests_is_left_to_another_client(
+    storage: Storage, proxy: Proxy, place: str
+) -> None:
+    proxy.fail("PUT", "", refused(501))
+    assert not storage.create(place, b"x")
+    assert not storage.exists(place)
+
+
+def test_manifests_are_read_once_and_again_by_no_other_table(
+    storage: Storage, gateway: S3, proxy: Proxy, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_module, "_UNCHANGING_BYTES", 5)
+    storage.write(place, b"xxxx")
+    storage.write(f"{place}-2", b"yy")
+    asked(proxy)
+    for _ in range(3):
+        assert storage.read_unchanging(place) == b"xxxx"
+        assert storage.read_unchanging(f"{place}-2") == b"yy"
+    assert asked(proxy) == ["GET"] * 4
+    again = Storage(gateway.properties(proxy.uri))
+    again.share(storage)
+    assert again.read_unchanging(place) == b"xxxx"
+    assert asked(proxy) == []
+    assert Storage(gateway.properties(proxy.uri)).read_unchanging(place) == b"xxxx"
+    assert asked(proxy) == ["GET"]
+
+
 def test_a_redirected_write_is_left_to_the_client_that_finds_regions(
     storage: Storage, proxy: Proxy, place: str
 ) -> None:

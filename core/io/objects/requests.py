@@ -6,7 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-BUSY_CODES = re.compile(r"slow.?down|internal.?error|unavailable|throttl|timeout", re.IGNORECASE)
+# The code of a condition that another request, which has not ended, made uncertain.
+CONFLICT = "ConditionalRequestConflict"
+BUSY_CODES = re.compile(
+    rf"slow.?down|internal.?error|unavailable|throttl|timeout|{CONFLICT}", re.IGNORECASE
+)
 _BUSY = frozenset({429, 500, 502, 503, 504})
 # The code of an error without a response: the host's name cannot be resolved, or it refuses connections.
 NOT_THERE = "EndpointConnectionError"

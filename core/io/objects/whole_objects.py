@@ -179,6 +179,24 @@ class WholeObjects:
             lambda: self._client.put(self._store, key, memoryview(data), use_multipart=False)
         )
 
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object only if there is none of its key; return False if the store says that there may be one.
+
+        Raises:
+            StoreError: the store refused the request, or did not answer.
+            UnsupportedError: the store or this client does not support the request.
+        """
+        from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
+
+        def request() -> bool:
+            try:
+                self._client.put(self._store, key, data, mode="create", use_multipart=False)
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+                return False
+            return True
+
+        return self._call(request)
+
     def _unless(self, status: int, work: Callable[[], _T]) -> _T | None:
         try:
             return self._call(work)

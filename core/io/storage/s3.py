@@ -30,6 +30,7 @@ import pyarrow as pa
 from lake.core.base.clock import Backoff
 from lake.core.io.objects.requests import (
     BUSY_CODES,
+    CONFLICT,
     NOT_A_RESPONSE,
     NOT_FOUND,
     NOT_THERE,
@@ -67,7 +68,8 @@ ShouldContinue = Callable[[], bool]
 _T = TypeVar("_T")
 # The hosts of Amazon's own stores, which name the bucket.
 _AMAZON = re.compile(r"\.amazonaws\.com(\.cn)?(:\d+)?/?$")
-_NOT_MET = frozenset({409, 412})
+_CONFLICT = 409
+_NOT_MET = frozenset({_CONFLICT, 412})
 
 
 def always() -> bool:
@@ -277,6 +279,28 @@ class S3:
         """
         whole = self._objects()
         self._retry(lambda: whole.put(key, data))
+
+    def write_new(self, key: str, data: bytes) -> bool:
+        """Write an object that does not exist; return False if there is another one of its key.
+
+        One conditional request is enough. If the store answers that the object exists, it is read: the answer to the
+        request that created it may have been lost, or the store may only have been uncertain.
+
+        Raises:
+            UnsupportedError: the store does not support conditional requests, or only Arrow's client its settings.
+            StoreError: the store refused the request or did not answer.
+        """
+        whole = self._objects()
+
+        def request() -> bool:
+            if whole.create(key, data):
+                return True
+            found = whole.get(key, len(data))
+            if found is None:
+                raise refusal(_CONFLICT, CONFLICT)
+            return found.data is not None and bytes(found.data) == data
+
+        return self._retry(request)
 
     def read(self, key: str, most: int | None = None) -> Found | None:
         """Return an object, without its contents if it is longer than ``most`` bytes; None if it does not exist.

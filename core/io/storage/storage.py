@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache, partial, wraps
 from itertools import islice
+from threading import Lock
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -66,6 +67,8 @@ _MESSAGE_LENGTH = 400
 _WHOLE_BYTES = 1024 * 1024
 # The most bytes of small sources that a storage keeps.
 _KEPT_BYTES = 16 * 1024 * 1024
+# The most bytes of manifests that the storages of a table keep.
+_UNCHANGING_BYTES = 32 * 1024 * 1024
 # Google's client would retry for a quarter of an hour.
 _RETRY_SECONDS = 60
 # The part size of Arrow's multipart uploads.
@@ -132,6 +135,22 @@ class StoredFile:
     modified_ms: int | None
 
 
+class _Unchanging:
+    """The contents of files that do not change, by location, up to `_UNCHANGING_BYTES`; threads may share it."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+        self._bytes = 0
+        self._lock = Lock()
+
+    def keep(self, location: str, data: bytes) -> None:
+        """Keep a file, unless there are many."""
+        with self._lock:
+            if self._bytes + len(data) <= _UNCHANGING_BYTES and location not in self.contents:
+                self.contents[location] = data
+                self._bytes += len(data)
+
+
 class Storage:
     """Reads, writes and deletes files by location.
 
@@ -159,6 +178,7 @@ class Storage:
         self._bucket = lru_cache(maxsize=16)(partial(_bucket_with, backoff))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
         self._kept: dict[str, pa.Buffer] = {}
+        self._unchanging = _Unchanging()
 
     def __repr__(self) -> str:
         return "Storage(…)"
@@ -347,6 +367,20 @@ class Storage:
             raise StorageError(f"{location}: the storage returned {len(data)} of {length} bytes")
         return data
 
+    def read_unchanging(self, location: str) -> bytes:
+        """Return a whole file of metadata that is written once; one of a store is read once, within a limit."""
+        if self.s3(location) is None:
+            return self.read(location)
+        data = self._unchanging.contents.get(location)
+        if data is None:
+            data = self.read(location)
+            self._unchanging.keep(location, data)
+        return data
+
+    def share(self, earlier: Storage) -> None:
+        """Use the files that another storage of the same table has read by `read_unchanging`."""
+        self._unchanging = earlier._unchanging
+
     @_retry_with_fresh_credentials
     def read_part(self, location: str, start: int, size: int) -> bytes:
         """Return bytes of a file, fewer than requested at the end of the file.
@@ -378,6 +412,25 @@ class Storage:
                 sink.write(data)
         if durable:
             self.persist(location)
+
+    @_retry_with_fresh_credentials
+    def create(self, location: str, data: bytes) -> bool:
+        """Write a whole object that does not exist, by one request; return False if the store cannot do so.
+
+        Raises:
+            FileExistsError: there is another object of this name.
+        """
+        reached = self.s3(location) if len(data) <= _PUT_BYTES else None
+        if reached is None:
+            return False
+        with translate_errors(location):
+            try:
+                is_new = reached[0].write_new(reached[1], data)
+            except UnsupportedError:
+                return False
+        if not is_new:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), location)
+        return True
 
     def _put(self, location: str, data: bytes | bytearray | pa.Buffer) -> bool:
         """Write a small object with one request instead of three, if possible."""
