@@ -10,11 +10,11 @@ from support.servers.s3_server import S3
 
 def test_commands_make_these_requests_to_a_store(gateway: S3, tmp_path: Path) -> None:
     assert {one.name: one.requests for one in counted(gateway, tmp_path)} == {
-        "first ingest": 14,
-        "second ingest": 22,
-        "snapshots": 2,
-        "scan --plan": 8,
-        "scan": 12,
-        "compact": 390,
-        "expire": 283,
+        "first ingest": 7,
+        "second ingest": 10,
+        "snapshots": 1,
+        "scan --plan": 4,
+        "scan": 6,
+        "compact": 133,
+        "expire": 140,
     }

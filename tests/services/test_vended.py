@@ -20,7 +20,7 @@ from lake.core.table.catalogs import pyiceberg_catalog
 # The token expires after this number of requests to the store: every second one of the commands in this process, some
 # of the commands on Spark. Each command sends its kinds of requests at other numbers.
 _EVERYDAY = (9, "inline")
-_LONG = [(at, "inline") for at in range(1, 40, 4)] + [(at, "spark") for at in (2, 8)]
+_LONG = [(at, "inline") for at in range(1, 26, 4)] + [(at, "spark") for at in (2, 8)]
 DEATHS = [
     _EVERYDAY,
     *(

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lake.core.base.errors import CorruptFileError
 from lake.core.data.columns.column_mapping import ColumnMapping
 from lake.core.data.columns.file_slice import FileSlice
+from lake.core.io.objects.new_object import NewObject
 from lake.core.io.storage.storage import Storage
 from lake.core.table.manifests.data_files import DataFile
 
@@ -74,6 +75,9 @@ class NewFile(ABC):
 
     def abandon(self) -> None:
         """Stop writing."""
+        if isinstance(self._sink, NewObject):
+            self._sink.abandon()
+            return
         with suppress(OSError, pa.ArrowException):
             self._sink.close()
 

@@ -48,6 +48,12 @@ class WriteBehind(Storage):
             return self._pending[location][1]
         return self._storage.read(location, limit=limit)
 
+    def read_unchanging(self, location: str) -> bytes:
+        """Return a whole file that is written once, even if its write is pending."""
+        if location in self._pending:
+            return self._pending[location][1]
+        return self._storage.read_unchanging(location)
+
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Start to write a whole file; `settle` raises if the write failed."""
         if self._bytes > _PENDING_BYTES:

@@ -40,6 +40,7 @@ _CURL_HOST, _CURL_REFUSED, _CURL_TLS = frozenset({5, 6}), 7, frozenset({35, 51, 
 _UNRESOLVED = re.compile(
     r"failed to resolve|name or service not known|NameResolutionError", re.IGNORECASE
 )
+_REFUSED_CONNECTION = "NETWORK_CONNECTION: connection refused"
 _NOT_TRUSTED = re.compile(r"certificate verify failed|\[SSL: ", re.IGNORECASE)
 # Arrow's message for any refusal whose body is longer than the range that it requested.
 _MUFFLED = "flush response stream"
@@ -105,7 +106,7 @@ def _unreachable_store(text: str) -> LakeError | None:
         return unknown_host(text)
     if number in _CURL_TLS or _NOT_TRUSTED.search(text):
         return distrusted(text)
-    if number == _CURL_REFUSED:
+    if number == _CURL_REFUSED or _REFUSED_CONNECTION in text:
         return refused_connection(text)
     return None
 

@@ -1,7 +1,14 @@
-"""Requests to S3 for which Arrow has no function: bulk deletes, exclusive creation, aborting uploads.
+"""Requests to S3 about single objects, by two clients with the same keys.
 
-They use the same keys as Arrow: from the configuration, from the catalog, or from the sources of AWS's own tools.
-Configurations with an assumed role or a proxy are only supported by Arrow's client.
+Each request is made in one way:
+
+- `lake.core.io.objects.whole_objects` reads and writes whole objects, and reads parts of them;
+- botocore makes the requests whose answers say more than contents: bulk deletes, exclusive creation with the store's
+  time, and the ends of unfinished uploads. Its session finds keys, regions and endpoints as AWS's own tools do;
+- Arrow's client, by `lake.core.io.storage.storage`, lists, asks for lengths, and reads and writes long objects.
+
+Keys come from the configuration, from the catalog, or from the sources of AWS's own tools. Configurations with an
+assumed role or a proxy are only supported by Arrow's client, which then makes the first kind of requests too.
 """
 
 from __future__ import annotations
@@ -14,11 +21,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+
 from lake.core.base.clock import Backoff
+from lake.core.io.objects.requests import (
+    BUSY_CODES,
+    CONFLICT,
+    NOT_A_RESPONSE,
+    NOT_FOUND,
+    NOT_THERE,
+    Keys,
+    StoreError,
+    UnsupportedError,
+    refusal,
+)
+from lake.core.io.objects.whole_objects import Address, Found, WholeObjects, is_supported
 from lake.core.io.storage.errors import refused_connection, unknown_host
 
 # The keys of one bulk delete, and the bulk deletes that are sent at the same time.
@@ -41,23 +62,14 @@ _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _ARROW_ONLY = ("role-arn", "proxy-uri", "anonymous", "force-virtual-addressing")
 # Keys that XML can represent and that Arrow does not normalise to another key.
 _PLAIN_KEY = re.compile(r"(?!\.{1,2}(?:/|$))[^\x00-\x1f\x7f\ufffe\uffff]+", re.DOTALL)
-_BUSY = frozenset({429, 500, 502, 503, 504})
-_BUSY_CODES = re.compile(r"slow.?down|internal.?error|unavailable|throttl|timeout", re.IGNORECASE)
-# The code of an error without a response: the host's name cannot be resolved, or it refuses connections.
-_NOT_THERE = "EndpointConnectionError"
-# Responses of stores that do not implement this part of S3.
-_UNKNOWN = frozenset({405, 411, 501})
-_UNKNOWN_CODES = re.compile(
-    "NotImplemented|MalformedXML|InvalidRequest|MethodNotAllowed|MissingContentMD5"
-)
-_NOT_FOUND = 404
-# A successful status with a response that is not S3's, for example from a proxy.
-_NOT_A_RESPONSE = 203
 # The reported reason for objects whose delete was not attempted.
 UNTRIED = "not tried"
 ShouldContinue = Callable[[], bool]
 _T = TypeVar("_T")
-_NOT_MET = frozenset({409, 412})
+# The hosts of Amazon's own stores, which name the bucket.
+_AMAZON = re.compile(r"\.amazonaws\.com(\.cn)?(:\d+)?/?$")
+_CONFLICT = 409
+_NOT_MET = frozenset({_CONFLICT, 412})
 
 
 def always() -> bool:
@@ -133,26 +145,6 @@ def is_certified(endpoint: str, authorities: str) -> bool:
         return True
 
 
-class UnsupportedError(Exception):
-    """The store does not support the request."""
-
-
-class StoreError(OSError):
-    """The store refused the request, or did not answer; the text resembles Arrow's errors."""
-
-    def __init__(self, text: str, status: int = 0, code: str = "") -> None:
-        super().__init__(text)
-        self.status = status
-        self.code = code
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether the same request may succeed soon; a host that is not there does not appear soon."""
-        if self.code == _NOT_THERE:
-            return False
-        return not self.status or self.status in _BUSY or bool(_BUSY_CODES.search(self.code))
-
-
 def completed(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return storage properties with the endpoint and region that AWS's own tools take from the environment.
 
@@ -186,9 +178,16 @@ class StoredObject:
 class S3:
     """One bucket, by one set of credentials; threads may share it."""
 
-    def __init__(self, client: Any, bucket: str, backoff: Backoff = BACKOFF) -> None:
-        self._client = client
+    def __init__(
+        self,
+        connection: _Connection,
+        bucket: str,
+        whole: WholeObjects | None,
+        backoff: Backoff = BACKOFF,
+    ) -> None:
+        self._connection = connection
         self._bucket = bucket
+        self._whole = whole
         self._backoff = backoff
 
     @classmethod
@@ -196,12 +195,19 @@ class S3:
         """Return the client of a bucket; None if only Arrow's client supports the settings."""
         if any(_first(properties, name) for name in _ARROW_ONLY):
             return None
-        client = _client(properties)
-        return cls(client, bucket) if client else None
+        connection = _Connection(properties)
+        try:
+            return cls(connection, bucket, _whole_objects(connection, bucket))
+        except UnsupportedError:
+            return None
 
     def waiting(self, backoff: Backoff) -> S3:
         """Return the same bucket with other waits between requests that are repeated."""
-        return S3(self._client, self._bucket, backoff)
+        return S3(self._connection, self._bucket, self._whole, backoff)
+
+    @property
+    def _client(self) -> Any:
+        return self._connection.client
 
     def delete(
         self, keys: Sequence[str], should_continue: ShouldContinue = always
@@ -229,7 +235,7 @@ class S3:
                 codes.pop(item.get("Key", ""), None)
             codes |= {item.get("Key"): item.get("Code", "") for item in answer.get("Errors", ())}
             failed |= {key: f"AWS Error {codes[key]}" for key in remaining if key in codes}
-            remaining = [key for key in remaining if _BUSY_CODES.search(codes.get(key, ""))]
+            remaining = [key for key in remaining if BUSY_CODES.search(codes.get(key, ""))]
             if not remaining or attempt == _TRIES:
                 return failed
             failed = {key: why for key, why in failed.items() if key not in remaining}
@@ -260,18 +266,66 @@ class S3:
             return self._put(key, data, condition)
         except StoreError as error:
             # Without a condition on a version, 404 means that the bucket does not exist.
-            if error.status in _NOT_MET or (over and error.status == _NOT_FOUND):
+            if error.status in _NOT_MET or (over and error.status == NOT_FOUND):
                 return None
             raise
 
-    def put(self, key: str, data: bytes) -> None:
-        """Write an object in one request."""
-        self._put(key, data, {})
+    def put(self, key: str, data: bytes | bytearray | pa.Buffer) -> None:
+        """Write an object in one request.
+
+        Raises:
+            UnsupportedError: only Arrow's client supports the settings.
+            StoreError: the store refused the request or did not answer.
+        """
+        whole = self._objects()
+        self._retry(lambda: whole.put(key, data))
+
+    def write_new(self, key: str, data: bytes) -> bool:
+        """Write an object that does not exist; return False if there is another one of its key.
+
+        One conditional request is enough. If the store answers that the object exists, it is read: the answer to the
+        request that created it may have been lost, or the store may only have been uncertain.
+
+        Raises:
+            UnsupportedError: the store does not support conditional requests, or only Arrow's client its settings.
+            StoreError: the store refused the request or did not answer.
+        """
+        whole = self._objects()
+
+        def request() -> bool:
+            if whole.create(key, data):
+                return True
+            found = whole.get(key, len(data))
+            if found is None:
+                raise refusal(_CONFLICT, CONFLICT)
+            return found.data is not None and bytes(found.data) == data
+
+        return self._retry(request)
+
+    def read(self, key: str, most: int | None = None) -> Found | None:
+        """Return an object, without its contents if it is longer than ``most`` bytes; None if it does not exist.
+
+        Raises:
+            UnsupportedError: only Arrow's client supports the settings.
+            StoreError: the store refused the request or did not answer.
+        """
+        whole = self._objects()
+        return self._retry(lambda: whole.get(key, most))
+
+    def read_part(self, key: str, start: int, size: int) -> bytes | None:
+        """Return bytes of an object, fewer than requested at its end; None if it does not exist; see `read`."""
+        whole = self._objects()
+        return self._retry(lambda: whole.part(key, start, size))
+
+    def _objects(self) -> WholeObjects:
+        if self._whole is None:
+            raise UnsupportedError("the store's address")
+        return self._whole
 
     def _put(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
         answer = self._ask("put_object", Key=key, Body=data, **condition)
         if not answer.get("ETag"):
-            raise StoreError("AWS Error UNKNOWN: the response has no ETag", _NOT_A_RESPONSE)
+            raise StoreError("AWS Error UNKNOWN: the response has no ETag", NOT_A_RESPONSE)
         return str(answer["ETag"])
 
     def get(self, key: str, most: int) -> StoredObject | None:
@@ -281,9 +335,7 @@ class S3:
             answer = _call(self._client.get_object, Bucket=self._bucket, Key=key)
             data = _body(answer, most)
             if answer.get("LastModified") is None:
-                raise StoreError(
-                    "AWS Error UNKNOWN: the response is not an object", _NOT_A_RESPONSE
-                )
+                raise StoreError("AWS Error UNKNOWN: the response is not an object", NOT_A_RESPONSE)
             now = _seconds(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
             return StoredObject(
                 data, answer.get("ETag", ""), now - answer["LastModified"].timestamp()
@@ -292,7 +344,7 @@ class S3:
         try:
             return self._retry(request)
         except StoreError as error:
-            if error.status == _NOT_FOUND:
+            if error.status == NOT_FOUND:
                 return None
             raise
 
@@ -351,11 +403,9 @@ def _call(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         # The rest of a store's error may repeat the request, with its secrets.
         code = str(error.response.get("Error", {}).get("Code", "UNKNOWN"))[:80]
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        if status in _UNKNOWN or _UNKNOWN_CODES.search(code):
-            raise UnsupportedError(code) from error
-        raise StoreError(f"AWS Error {code} (HTTP status {status})", status, code) from error
+        raise refusal(status, code) from error
     except exceptions.EndpointConnectionError as error:
-        raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}", code=_NOT_THERE) from error
+        raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}", code=NOT_THERE) from error
     except (exceptions.BotoCoreError, parsers.ResponseParserError) as error:
         raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}") from error
 
@@ -382,43 +432,151 @@ def is_plain(key: str) -> bool:
     return all(_PLAIN_KEY.fullmatch(part) for part in key.removesuffix("/").split("/"))
 
 
-def _client(properties: Mapping[str, str]) -> Any:
-    """Return a client; None if it would reach another store than Arrow does, or there are no keys."""
-    from botocore import config, exceptions, handlers, session  # noqa: PLC0415 - door: remote stores only
+class _Connection:
+    """How a store is reached: botocore's session and client, each made when it is needed.
 
-    access, secret = (_first(properties, name) for name in ("access-key-id", "secret-access-key"))
-    if bool(access) != bool(secret):
-        return None
-    endpoint = properties.get("s3.endpoint")
-    options = config.Config(
-        connect_timeout=float(properties.get("s3.connect-timeout") or _CONNECT_SECONDS),
-        read_timeout=float(properties.get("s3.request-timeout") or _READ_SECONDS),
-        max_pool_connections=_CONNECTIONS,
-        retries={"total_max_attempts": 1},
-        s3={"addressing_style": "path" if endpoint else "auto"},
-        # Stores other than Amazon's may not support its newer checksums.
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-    )
-    try:
+    Args:
+        properties: those of the storage, see `completed`.
+
+    Raises:
+        UnsupportedError: there is only one of the two keys.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.properties = properties
+        self.static = [_first(properties, name) for name in ("access-key-id", "secret-access-key")]
+        if bool(self.static[0]) != bool(self.static[1]):
+            raise UnsupportedError("one key")
+
+    @cached_property
+    def session(self) -> Any:
+        """The session, which finds what is not configured."""
+        from botocore import handlers, session  # noqa: PLC0415 - door: remote stores only
+
         opened = session.Session()
         # The Expect header costs one more round trip for each small object.
         opened.unregister("before-call.s3", handlers.add_expect_header)
-        region = _first(properties, "region") or opened.get_config_variable("region")
-        if not region or not (access or opened.get_credentials()):
-            return None
-        return opened.create_client(
-            "s3",
-            region_name=region,
-            endpoint_url=endpoint if not endpoint or "://" in endpoint else f"https://{endpoint}",
-            aws_access_key_id=access,
-            aws_secret_access_key=secret,
-            aws_session_token=_first(properties, "session-token") if access else None,
-            config=options,
+        return opened
+
+    @property
+    def endpoint(self) -> str | None:
+        """The configured URI of the store; None for Amazon's, or another that the session knows."""
+        endpoint = self.properties.get("s3.endpoint")
+        return endpoint if not endpoint or "://" in endpoint else f"https://{endpoint}"
+
+    @cached_property
+    def region(self) -> str:
+        """The region.
+
+        Raises:
+            UnsupportedError: there is none; Arrow's client may find that of a bucket.
+        """
+        region = _first(self.properties, "region") or self._found(
+            lambda: self.session.get_config_variable("region")
         )
-    except (exceptions.BotoCoreError, ValueError):
-        # Arrow may accept settings that AWS's own tools cannot use.
+        if not region:
+            raise UnsupportedError("no region")
+        return str(region)
+
+    def seconds(self, name: str, default: float) -> float:
+        """Return a configured timeout.
+
+        Raises:
+            UnsupportedError: it is not a number.
+        """
+        try:
+            return float(self.properties.get(f"s3.{name}-timeout") or default)
+        except ValueError as error:
+            raise UnsupportedError(name) from error
+
+    @cached_property
+    def keys(self) -> Keys:
+        """Returns the current keys.
+
+        Raises:
+            UnsupportedError: there are none.
+        """
+        access, secret = self.static
+        if access and secret:
+            token = _first(self.properties, "session-token")
+            return lambda: (access, secret, token)
+        credentials = self._found(self.session.get_credentials)
+        if not credentials:
+            raise UnsupportedError("no keys")
+
+        def current() -> tuple[str, str, str | None]:
+            frozen = credentials.get_frozen_credentials()
+            return frozen.access_key, frozen.secret_key, frozen.token
+
+        return current
+
+    @cached_property
+    def client(self) -> Any:
+        """The client.
+
+        Raises:
+            UnsupportedError: it would reach another store than Arrow does, or there are no keys.
+        """
+        from botocore import config  # noqa: PLC0415 - door: remote stores only
+
+        options = config.Config(
+            connect_timeout=self.seconds("connect", _CONNECT_SECONDS),
+            read_timeout=self.seconds("request", _READ_SECONDS),
+            max_pool_connections=_CONNECTIONS,
+            retries={"total_max_attempts": 1},
+            s3={"addressing_style": "path" if self.endpoint else "auto"},
+            # Stores other than Amazon's may not support its newer checksums.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        access, secret = self.static
+        # Without keys, botocore would fail at the first request only.
+        _ = self.keys
+        return self._found(
+            lambda: self.session.create_client(
+                "s3",
+                region_name=self.region,
+                endpoint_url=self.endpoint,
+                aws_access_key_id=access,
+                aws_secret_access_key=secret,
+                aws_session_token=_first(self.properties, "session-token") if access else None,
+                config=options,
+            )
+        )
+
+    @staticmethod
+    def _found(work: Callable[[], _T]) -> _T:
+        """Call botocore; Arrow may accept settings that AWS's own tools cannot use."""
+        from botocore import exceptions  # noqa: PLC0415 - door: remote stores only
+
+        try:
+            return work()
+        except (exceptions.BotoCoreError, ValueError) as error:
+            raise UnsupportedError(type(error).__name__) from error
+
+
+def _whole_objects(connection: _Connection, bucket: str) -> WholeObjects | None:
+    """Return the client for whole objects of a bucket; None if it does not support the store's address.
+
+    Raises:
+        UnsupportedError: only Arrow's client supports the settings.
+    """
+    endpoint, keys = connection.endpoint or connection.client.meta.endpoint_url, connection.keys
+    is_virtual = not connection.endpoint and "." not in bucket and bool(_AMAZON.search(endpoint))
+    if is_virtual:
+        endpoint = endpoint.replace("://", f"://{bucket}.", 1)
+    if not is_supported(endpoint):
         return None
+    address = Address(
+        bucket,
+        endpoint,
+        connection.region,
+        is_virtual=is_virtual,
+        authorities=os.environ.get("AWS_CA_BUNDLE"),
+        connect_seconds=connection.seconds("connect", _CONNECT_SECONDS),
+        read_seconds=connection.seconds("request", _READ_SECONDS),
+    )
+    return WholeObjects(address, keys, renews=not all(connection.static))
 
 
 def _first(properties: Mapping[str, str], name: str) -> str | None:

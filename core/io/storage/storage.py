@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache, partial, wraps
 from itertools import islice
+from threading import Lock
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -30,6 +31,9 @@ from lake.core.base.errors import (
     NotFoundError,
     StorageError,
 )
+from lake.core.io.objects.new_object import NewObject
+from lake.core.io.objects.requests import UnsupportedError
+from lake.core.io.objects.whole_objects import Found
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
 from lake.core.io.storage.errors import (
@@ -46,7 +50,6 @@ from lake.core.io.storage.s3 import (
     S3,
     UNTRIED,
     ShouldContinue,
-    UnsupportedError,
     always,
     completed,
     is_certified,
@@ -61,9 +64,11 @@ _DELETE_THREADS = 16
 _LOOK_UP_THREADS = 32
 _MESSAGE_LENGTH = 400
 # Smaller objects are read whole when they are opened.
-_WHOLE_BYTES = 256 * 1024
+_WHOLE_BYTES = 1024 * 1024
 # The most bytes of small sources that a storage keeps.
 _KEPT_BYTES = 16 * 1024 * 1024
+# The most bytes of manifests that the storages of a table keep.
+_UNCHANGING_BYTES = 32 * 1024 * 1024
 # Google's client would retry for a quarter of an hour.
 _RETRY_SECONDS = 60
 # The part size of Arrow's multipart uploads.
@@ -130,6 +135,22 @@ class StoredFile:
     modified_ms: int | None
 
 
+class _Unchanging:
+    """The contents of files that do not change, by location, up to `_UNCHANGING_BYTES`; threads may share it."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+        self._bytes = 0
+        self._lock = Lock()
+
+    def keep(self, location: str, data: bytes) -> None:
+        """Keep a file, unless there are many."""
+        with self._lock:
+            if self._bytes + len(data) <= _UNCHANGING_BYTES and location not in self.contents:
+                self.contents[location] = data
+                self._bytes += len(data)
+
+
 class Storage:
     """Reads, writes and deletes files by location.
 
@@ -157,6 +178,7 @@ class Storage:
         self._bucket = lru_cache(maxsize=16)(partial(_bucket_with, backoff))
         self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
         self._kept: dict[str, pa.Buffer] = {}
+        self._unchanging = _Unchanging()
 
     def __repr__(self) -> str:
         return "Storage(…)"
@@ -207,16 +229,20 @@ class Storage:
             raise UnsupportedError(location)
         return ask(*reached)
 
-    def open_input(self, location: str) -> Any:
+    def open_input(self, location: str, *, size: int | None = None) -> Any:
         """Open a file for random access (a `pyarrow.NativeFile`).
 
         A link is refused: in place of a table's file, one could contain other rows.
+
+        Args:
+            location: the file.
+            size: its length in bytes by the table's metadata, which saves a request for a long one.
 
         Raises:
             BadInputError: it is a link, a folder, a pipe or a device; opening one could block forever.
             NotFoundError: there is no such file.
         """
-        return self._open(location, follow_link=False)
+        return self._open(location, follow_link=False, size=size)
 
     def open_source(self, location: str) -> Any:
         """Open a file that a user names; links are followed.
@@ -239,25 +265,55 @@ class Storage:
         return pa.BufferReader(kept)
 
     @_retry_with_fresh_credentials
-    def _open(self, location: str, *, follow_link: bool) -> Any:
-        filesystem, path = self.resolve(location)
+    def _open(self, location: str, *, follow_link: bool, size: int | None = None) -> Any:
         with translate_errors(location):
+            if size is None or size <= _WHOLE_BYTES:
+                whole = self._whole(location, _WHOLE_BYTES)
+                if whole and whole.data is not None:
+                    return pa.BufferReader(whole.data)
+            filesystem, path = self.resolve(location)
             if isinstance(filesystem, pafs.LocalFileSystem):
                 # check: no-link-in-place-of-file
                 require_file(location, os.stat(path, follow_symlinks=follow_link))
-                return filesystem.open_input_file(path)
             source = filesystem.open_input_file(path)
-            size = source.size()
-            if size > _WHOLE_BYTES:
+            length = source.size()
+            if length > _WHOLE_BYTES:
                 return source
             # One request instead of several, which is repeated if the store is busy.
             with source:
-                data = read_up_to(source, size)
-            return pa.BufferReader(data) if len(data) == size else filesystem.open_input_file(path)
+                data = read_up_to(source, length)
+            return (
+                pa.BufferReader(data) if len(data) == length else filesystem.open_input_file(path)
+            )
+
+    def _whole(self, location: str, most: int) -> Found | None:
+        """Return an object, by one request; None if only a file system supports its store or its name.
+
+        Raises:
+            NotFoundError: there is no such object.
+        """
+        reached = self.s3(location)
+        try:
+            found = reached[0].read(reached[1], most) if reached else None
+        except UnsupportedError:
+            return None
+        if reached and not found:
+            raise NotFoundError(f"no such file: {location}")
+        return found
+
+    def open_output(self, location: str) -> Any:
+        """Open a new file for writing (a binary file); local folders are created.
+
+        A small object of a store is written by one request when it is closed.
+        """
+        if self.s3(location) is None:
+            return self._open_stream(location)
+        return NewObject(
+            partial(self.write, location), partial(self._open_stream, location), _PUT_BYTES
+        )
 
     @_retry_with_fresh_credentials
-    def open_output(self, location: str) -> Any:
-        """Open a new file for writing (a `pyarrow.NativeFile`); local folders are created."""
+    def _open_stream(self, location: str) -> Any:
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
@@ -296,16 +352,34 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
-        with translate_errors(location), self.open_input(location) as source:
-            length = source.size()
-            if length > limit:
-                raise CorruptFileError(
-                    f"{location} has {length} bytes, more than the limit of {limit}"
-                )
-            data = read_up_to(source, length)
+        with translate_errors(location):
+            whole = self._whole(location, limit)
+            if whole and whole.data is not None:
+                return bytes(whole.data)
+            with self._open(location, follow_link=False, size=limit + 1) as source:
+                length = whole.size if whole else source.size()
+                if length > limit:
+                    raise CorruptFileError(
+                        f"{location} has {length} bytes, more than the limit of {limit}"
+                    )
+                data = read_up_to(source, length)
         if len(data) != length:
             raise StorageError(f"{location}: the storage returned {len(data)} of {length} bytes")
         return data
+
+    def read_unchanging(self, location: str) -> bytes:
+        """Return a whole file of metadata that is written once; one of a store is read once, within a limit."""
+        if self.s3(location) is None:
+            return self.read(location)
+        data = self._unchanging.contents.get(location)
+        if data is None:
+            data = self.read(location)
+            self._unchanging.keep(location, data)
+        return data
+
+    def share(self, earlier: Storage) -> None:
+        """Use the files that another storage of the same table has read by `read_unchanging`."""
+        self._unchanging = earlier._unchanging
 
     @_retry_with_fresh_credentials
     def read_part(self, location: str, start: int, size: int) -> bytes:
@@ -314,29 +388,58 @@ class Storage:
         Raises:
             NotFoundError: there is no such file.
         """
-        with translate_errors(location), self.open_input(location) as source:
-            source.seek(start)
-            return read_up_to(source, size)
+        with translate_errors(location):
+            reached = self.s3(location)
+            if reached:
+                with suppress(UnsupportedError):
+                    part = reached[0].read_part(reached[1], start, size)
+                    if part is None:
+                        raise NotFoundError(f"no such file: {location}")
+                    return part
+            with self.open_input(location) as source:
+                source.seek(start)
+                return read_up_to(source, size)
 
     @_retry_with_fresh_credentials
-    def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
+    def write(
+        self, location: str, data: bytes | bytearray | pa.Buffer, *, durable: bool = True
+    ) -> None:
         """Write a whole file and, on a local disk, flush it so that it survives a power failure."""
         with translate_errors(location):
             if self._put(location, data):
                 return
-            with self.open_output(location) as sink:
+            with self._open_stream(location) as sink:
                 sink.write(data)
         if durable:
             self.persist(location)
 
-    def _put(self, location: str, data: bytes | pa.Buffer) -> bool:
+    @_retry_with_fresh_credentials
+    def create(self, location: str, data: bytes) -> bool:
+        """Write a whole object that does not exist, by one request; return False if the store cannot do so.
+
+        Raises:
+            FileExistsError: there is another object of this name.
+        """
+        reached = self.s3(location) if len(data) <= _PUT_BYTES else None
+        if reached is None:
+            return False
+        with translate_errors(location):
+            try:
+                is_new = reached[0].write_new(reached[1], data)
+            except UnsupportedError:
+                return False
+        if not is_new:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), location)
+        return True
+
+    def _put(self, location: str, data: bytes | bytearray | pa.Buffer) -> bool:
         """Write a small object with one request instead of three, if possible."""
         reached = self.s3(location) if len(data) <= _PUT_BYTES else None
         if reached is None:
             return False
         bucket, key = reached
         try:
-            bucket.put(key, bytes(data))
+            bucket.put(key, data)
         except UnsupportedError:
             return False
         return True

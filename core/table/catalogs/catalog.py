@@ -256,6 +256,7 @@ class Table:
                 f"table {self.identifier} was dropped meanwhile, and another table has its name",
                 hint="run the command again to work on the new table",
             )
+        now.storage.share(self.storage)
         return now
 
     def send(

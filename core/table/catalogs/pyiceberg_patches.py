@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,7 +47,7 @@ from lake.core.spec.types.specification_types import enable_types
 from lake.core.table.catalogs.local_file_io import LocalFileIO
 from lake.core.table.catalogs.trust import as_configured, without_storage
 from lake.core.table.metadata.commit_marks import marked
-from lake.core.table.metadata.files import from_input
+from lake.core.table.metadata.files import STORAGE, from_input, storage_of
 from lake.core.table.metadata.parser import parsed_response
 from lake.core.table.metadata.snapshot_updates import with_corrections
 from lake.core.table.metadata.text import bytes_of
@@ -114,6 +114,11 @@ def _keep_unknown_members() -> None:
 
     def write(written: metadata.TableMetadata, file: OutputFile, **options: bool) -> None:
         pack = Compressor.get_compressor(file.location).bytes_compressor()
+        storage = storage_of(file)
+        is_new = storage is not None and not options.get("overwrite")
+        # PyIceberg would ask whether the file exists, and write it in three requests.
+        if storage and is_new and storage.create(file.location, pack(bytes_of(written))):
+            return
         with file.create(**options) as stream:
             stream.write(pack(bytes_of(written)))
 
@@ -223,7 +228,17 @@ def _with_patience(io: FileIO | None) -> FileIO | None:
         return filesystem if "s3.retry-strategy-impl" in io.properties else with_limits(filesystem)
 
     vars(io)["fs_by_scheme"] = lru_cache(opened)
+    storage = Storage(io.properties)
+    for name in ("new_input", "new_output"):
+        vars(io)[name] = partial(_with_storage, getattr(io, name), storage)
     return io
+
+
+def _with_storage(make: Callable[[str], Any], storage: Storage, location: str) -> Any:
+    """Return a file of PyIceberg's that `lake.core.table.metadata.files` reads by one request."""
+    file = make(location)
+    vars(file)[STORAGE] = storage
+    return file
 
 
 def build_metadata(

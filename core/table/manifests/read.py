@@ -447,7 +447,7 @@ def _open(storage: Storage, manifest: Manifest, *, rewritten: bool) -> Opened:
     path = manifest["manifest_path"]
     if manifest.get("key_metadata") is not None:
         raise BadInputError(f"{path} is encrypted, which lake does not read")
-    data = storage.read(path)
+    data = storage.read_unchanging(path)
     if len(data) != manifest["manifest_length"]:  # check: manifest-length
         raise CorruptFileError(
             f"{path} has {len(data)} bytes, but the table's metadata declares {manifest['manifest_length']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import zlib
@@ -21,7 +22,7 @@ from lake.core.table.metadata.ranges import out_of_range
 from lake.core.table.metadata.roots import roots_of
 
 if TYPE_CHECKING:
-    from pyiceberg.io import InputFile
+    from pyiceberg.io import InputFile, OutputFile
 
 MAX_TEXT_BYTES = 256 * 1024 * 1024
 _PACKED = (".gz.metadata.json", ".metadata.json.gz")
@@ -29,6 +30,12 @@ _PACKED = (".gz.metadata.json", ".metadata.json.gz")
 VERSION_HINT = "version-hint.text"
 _VERSION = re.compile(r"v?([0-9]{1,18})(?![0-9])")
 _PIECE = 1024 * 1024
+# The attribute of PyIceberg's files with their storage.
+STORAGE = "storage_of_lake"
+# The name of a metadata file that no other one will have.
+_UNIQUE = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.gz)?\.metadata\.json$")
+# The last metadata read from a store, by location.
+_kept: dict[str, TableMetadata] = {}
 _LENGTH = 200
 # Damaged metadata files are rarely more than one.
 _MOST_TRIED = 20
@@ -42,8 +49,32 @@ def from_input(file: InputFile, encoding: str = "utf-8") -> TableMetadata:
         status = os.lstat(parsed_location.path)
         require_file(file.location, status)
         return _local(file.location, status.st_ino, status.st_size, status.st_mtime_ns)
+    storage = storage_of(file)
+    if storage is not None and storage.s3(file.location) is not None:
+        return _stored(file.location, storage)
     with file.open() as stream:
         return parse(_read(stream, file.location), file.location)
+
+
+def storage_of(file: InputFile | OutputFile) -> Storage | None:
+    """Return the storage that a file of PyIceberg's was given; None for files of other stores."""
+    storage = vars(file).get(STORAGE)
+    return storage if isinstance(storage, Storage) else None
+
+
+def _stored(location: str, storage: Storage) -> TableMetadata:
+    """Return an object's metadata; the last one is kept, as an object whose name has a UUID does not change."""
+    if (known := _kept.get(location)) is not None:
+        return known
+    try:
+        data = storage.read(location, limit=MAX_TEXT_BYTES)
+    except NotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), location) from error
+    metadata = parse(data, location)
+    if _UNIQUE.search(location):
+        _kept.clear()
+        _kept[location] = metadata
+    return metadata
 
 
 @lru_cache(maxsize=1)

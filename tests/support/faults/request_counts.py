@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lake.core.table.metadata import files
 from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Proxy
 from support.servers.s3_server import S3
@@ -49,6 +50,8 @@ def counted(server: S3, folder: Path, *, delay_seconds: float = 0.0) -> Iterator
         lake, table = service.line("inline"), service.table()
 
         def run(name: str, verb: str, *words: object) -> Counted:
+            # Each command is a process of its own.
+            files._kept.clear()
             proxy.asked.clear()
             began = time.perf_counter()
             lake.ok(verb, table, *words)

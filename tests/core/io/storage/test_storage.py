@@ -157,7 +157,7 @@ class _Remote(Storage):
         return self._below, location.removeprefix("s3://bucket/")
 
 
-@pytest.mark.parametrize(("size", "requests"), [(0, 1), (10, 1), (256 * 1024 + 1, 2)])
+@pytest.mark.parametrize(("size", "requests"), [(0, 1), (10, 1), (1024 * 1024 + 1, 2)])
 def test_a_small_source_of_a_store_is_requested_once_and_is_of_one_version(
     tmp_path: Path, size: int, requests: int
 ) -> None:

@@ -1,0 +1,54 @@
+"""The errors of requests to an object store, whichever client makes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+# The code of a condition that another request, which has not ended, made uncertain.
+CONFLICT = "ConditionalRequestConflict"
+BUSY_CODES = re.compile(
+    rf"slow.?down|internal.?error|unavailable|throttl|timeout|{CONFLICT}", re.IGNORECASE
+)
+_BUSY = frozenset({429, 500, 502, 503, 504})
+# The code of an error without a response: the host's name cannot be resolved, or it refuses connections.
+NOT_THERE = "EndpointConnectionError"
+# Responses of stores that do not implement a part of S3.
+_UNKNOWN = frozenset({405, 411, 501})
+_UNKNOWN_CODES = re.compile(
+    "NotImplemented|MalformedXML|InvalidRequest|MethodNotAllowed|MissingContentMD5"
+)
+NOT_FOUND = 404
+# A successful status with a response that is not S3's, for example from a proxy.
+NOT_A_RESPONSE = 203
+# Returns keys: the access key, the secret key, and the session token if there is one.
+Keys = Callable[[], tuple[str, str, str | None]]
+Sink = Any
+
+
+class UnsupportedError(Exception):
+    """The store, or this client, does not support the request."""
+
+
+class StoreError(OSError):
+    """The store refused the request, or did not answer; the text resembles Arrow's errors."""
+
+    def __init__(self, text: str, status: int = 0, code: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.code = code
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the same request may succeed soon; a host that is not there does not appear soon."""
+        if self.code == NOT_THERE:
+            return False
+        return not self.status or self.status in _BUSY or bool(BUSY_CODES.search(self.code))
+
+
+def refusal(status: int, code: str) -> StoreError | UnsupportedError:
+    """Return the error for a store's answer with a status of HTTP and a code of S3."""
+    if status in _UNKNOWN or _UNKNOWN_CODES.search(code):
+        return UnsupportedError(code)
+    return StoreError(f"AWS Error {code} (HTTP status {status})", status, code)
