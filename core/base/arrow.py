@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.abc import MetaPathFinder
 
 import pyarrow as pa
+
+# The parts of an object that was read whole begin at any address, about which Arrow would print a warning.
+os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -565,7 +565,8 @@ def _whole_objects(connection: _Connection, bucket: str) -> WholeObjects | None:
     is_virtual = not connection.endpoint and "." not in bucket and bool(_AMAZON.search(endpoint))
     if is_virtual:
         endpoint = endpoint.replace("://", f"://{bucket}.", 1)
-    if not is_supported(endpoint):
+    # Redirected to another host, this client would send the session token there.
+    if not is_supported(endpoint) or keys()[2]:
         return None
     address = Address(
         bucket,

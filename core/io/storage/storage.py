@@ -275,6 +275,7 @@ class Storage:
             if isinstance(filesystem, pafs.LocalFileSystem):
                 # check: no-link-in-place-of-file
                 require_file(location, os.stat(path, follow_symlinks=follow_link))
+                return filesystem.open_input_file(path)
             source = filesystem.open_input_file(path)
             length = source.size()
             if length > _WHOLE_BYTES:

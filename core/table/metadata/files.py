@@ -34,8 +34,8 @@ _PIECE = 1024 * 1024
 STORAGE = "storage_of_lake"
 # The name of a metadata file that no other one will have.
 _UNIQUE = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.gz)?\.metadata\.json$")
-# The last metadata read from a store, by location.
-_kept: dict[str, TableMetadata] = {}
+# The last metadata read from a store, by the store's endpoint and the location.
+_kept: dict[tuple[str | None, str], TableMetadata] = {}
 _LENGTH = 200
 # Damaged metadata files are rarely more than one.
 _MOST_TRIED = 20
@@ -64,7 +64,9 @@ def storage_of(file: InputFile | OutputFile) -> Storage | None:
 
 def _stored(location: str, storage: Storage) -> TableMetadata:
     """Return an object's metadata; the last one is kept, as an object whose name has a UUID does not change."""
-    if (known := _kept.get(location)) is not None:
+    # Another store may have a copy of the table.
+    name = storage.credentials.at(location).get("s3.endpoint"), location
+    if (known := _kept.get(name)) is not None:
         return known
     try:
         data = storage.read(location, limit=MAX_TEXT_BYTES)
@@ -73,7 +75,7 @@ def _stored(location: str, storage: Storage) -> TableMetadata:
     metadata = parse(data, location)
     if _UNIQUE.search(location):
         _kept.clear()
-        _kept[location] = metadata
+        _kept[name] = metadata
     return metadata
 
 
