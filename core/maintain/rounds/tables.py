@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from lake.core.base.errors import LakeError, NotATableError
+from lake.core.base.errors import LakeError, NotATableError, StorageError
 from lake.core.base.progress import Meter, shown
 from lake.core.io.storage.work_ahead import ahead
 from lake.core.maintain.health.measure import selected
@@ -19,11 +19,12 @@ from lake.core.maintain.rounds.decisions import Decision, decide
 from lake.core.maintain.rounds.facts import FailureFacts, PendingFacts, RoundFacts
 from lake.core.maintain.rounds.plan_file import PlannedAction, planned_action
 from lake.core.maintain.run_log.experience import Experiences
-from lake.core.maintain.run_log.run_log import RunLog
+from lake.core.maintain.run_log.run_log import LoggedRuns, RunLog, without_log
 from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import load_listed, require_existing
 
 if TYPE_CHECKING:
+    from lake.core.maintain.policies.policy import TablePolicy
     from lake.core.maintain.rounds.options import RoundOptions
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
@@ -68,7 +69,7 @@ def preview(session: Session, options: RoundOptions) -> Preview:
     Raises:
         RefusedError: a file would be written into the folder of a table.
         NotFoundError: a pattern selects nothing, or the catalog does not exist.
-        StorageError: the run log cannot be read.
+        BadInputError: the file of the run log is another file.
         LakeError: the catalog cannot be read.
     """
     found = Tables(session, options)
@@ -97,10 +98,26 @@ class Tables:
         self._options = options
         self._now_ms = session.clock.now_ms()
         self._remembered = {} if remembered is None else remembered
-        logged = RunLog(options.log).read()
-        if logged.unreadable:
-            session.warn(f"{options.log} contains {logged.unreadable:,} lines that are not entries")
-        self._experiences = Experiences(logged.entries, self._now_ms)
+        self._experiences = Experiences(self._logged().entries, self._now_ms)
+
+    def _logged(self) -> LoggedRuns:
+        """Return the run log; a warning and nothing if it cannot be read, as if it could not be written.
+
+        Raises:
+            BadInputError: it is not a run log.
+        """
+        log = RunLog(self._options.log)
+        try:
+            log.require_own()
+            found = log.read()
+        except StorageError as error:
+            self._session.warn(f"{error.message}; {without_log('this run')}")
+            return LoggedRuns(is_found=False)
+        if found.unreadable:
+            self._session.warn(
+                f"{log.path} contains {found.unreadable:,} lines that are not entries"
+            )
+        return found
 
     def ordered(self) -> list[Candidate]:
         """Return the tables, those first that gain most for each second of work.
@@ -184,6 +201,9 @@ class Tables:
             LakeError: it cannot be read, or a property has a value that is not allowed.
         """
         known = self._remembered.get(table.identifier)
+        if known is not None:
+            # Policy files may have changed since.
+            known = replace(known, seen=replace(known.seen, policy=self._policy(table)))
         is_partial = known is not None and known.seen.row.grade is None and most_entries is None
         if known is None or is_partial or not known.is_of(table, self._now_ms):
             seen = self._seen(table, namespace, most_entries)
@@ -192,8 +212,11 @@ class Tables:
         return known.seen
 
     def _seen(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
-        policy = self._options.policy.of(table.identifier, table.properties, self._options.choices)
+        policy = self._policy(table)
         return look(table, namespace, policy, self._now_ms, most_entries=most_entries)
+
+    def _policy(self, table: Table) -> TablePolicy:
+        return self._options.policy.of(table.identifier, table.properties, self._options.choices)
 
     def _with_pending(self, seen: Candidate, table: Table) -> Candidate:
         try:
