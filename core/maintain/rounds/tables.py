@@ -21,7 +21,7 @@ from lake.core.maintain.rounds.plan_file import PlannedAction, planned_action
 from lake.core.maintain.run_log.experience import Experiences
 from lake.core.maintain.run_log.run_log import LoggedRuns, RunLog, without_log
 from lake.core.read.exports.destinations import refuse_inside
-from lake.core.table.catalogs.names import load_listed, require_existing
+from lake.core.table.catalogs.names import load_listed, require_existing, unaddressable_warnings
 
 if TYPE_CHECKING:
     from lake.core.maintain.policies.policy import TablePolicy
@@ -129,7 +129,10 @@ class Tables:
         """
         require_existing(self._session.catalog)
         names, unlisted, spaces = selected(self._session.catalog, self._options.patterns)
-        for text in ineffective(self._options.policy.rules, spaces):
+        for text in (
+            *ineffective(self._options.policy.rules, spaces),
+            *unaddressable_warnings(spaces, self._options.patterns),
+        ):
             self._session.warn(text)
         self.failed += [
             FailureFacts(table=row.namespace, action=None, error=row.error)
