@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +33,7 @@ from lake.core.base.outcome import Outcome
 if TYPE_CHECKING:
     from lake.core.maintain.policies.policy import Choices, Policy
     from lake.core.maintain.rounds.options import RoundOptions
+    from lake.core.transaction.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ def maintain(
     not stop the rest; the exit code is 6 then.
     """
     from lake.core.maintain.rounds.first_policy import write_first_policy
-    from lake.core.maintain.rounds.plan_file import write_plan
+    from lake.core.maintain.rounds.plan_file import require_plan, write_plan
     from lake.core.maintain.rounds.repeated import maintain_repeatedly
     from lake.core.maintain.rounds.report import preview_outcome, with_details
     from lake.core.maintain.rounds.round import maintain as maintain_tables
@@ -108,6 +109,8 @@ def maintain(
     options = _options(context, patterns or [], what, repetition, run)
     session = session_of(context)
     verbose = session.settings.verbose
+    if run.plan is not None:
+        require_plan(run.plan)
     if run.dry_run or run.plan is not None or run.init is not None:
         found = preview(session, options)
         if run.plan is not None:
@@ -128,6 +131,7 @@ def maintain(
             session,
             run_verb,
             options,
+            read=partial(_with_policy, session, options, what, run),
             every_ms=repetition.every,
             status=StatusFile(repetition.status, session.clock, session.ids),
             ended=context.obj.run_ended,
@@ -156,8 +160,8 @@ def _options(
     from lake.core.maintain.rounds.options import RoundOptions
     from lake.core.maintain.run_log.run_log import default_path
 
-    known = choices()
-    policy, in_files = _policy(what.policy, known)
+    known, session = choices(), session_of(context)
+    policy, runs_table = _rules(session, what, run, known)
     return RoundOptions(
         patterns=tuple(dict.fromkeys(patterns)),
         policy=policy,
@@ -167,13 +171,29 @@ def _options(
         max_bytes=what.max_bytes,
         jobs=what.jobs,
         log=run.log or default_path(),
-        runs_table=run.runs_table or in_files or catalog_runs_table(session_of(context)),
+        runs_table=runs_table,
         status=repetition.status,
         plan=run.plan,
         asked=asked_of,
         pending=partial(pending_checkpoints, context),
         clean=context.obj.clean,
     )
+
+
+def _with_policy(
+    session: Session, options: RoundOptions, what: WhatIsDone, run: MaintenanceRun
+) -> RoundOptions:
+    """Return options with the policy files as they are now; for the errors see `_policy`."""
+    policy, runs_table = _rules(session, what, run, options.choices)
+    return replace(options, policy=policy, runs_table=runs_table)
+
+
+def _rules(
+    session: Session, what: WhatIsDone, run: MaintenanceRun, known: Choices
+) -> tuple[Policy, str | None]:
+    """Return the rules in effect and the table of runs; for the errors see `_policy`."""
+    policy, in_files = _policy(what.policy, known)
+    return policy, run.runs_table or in_files or catalog_runs_table(session)
 
 
 def _policy(paths: Sequence[str], known: Choices) -> tuple[Policy, str | None]:

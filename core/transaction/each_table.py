@@ -17,7 +17,12 @@ from lake.core.base.errors import (
 from lake.core.base.facts import EachTableResult, TableRunFacts
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Step
-from lake.core.table.catalogs.names import is_listed, namespaces_of, require_existing
+from lake.core.table.catalogs.names import (
+    is_listed,
+    namespaces_of,
+    require_existing,
+    unaddressable_error,
+)
 from lake.core.table.catalogs.patterns import matches, may_match
 
 if TYPE_CHECKING:
@@ -81,7 +86,7 @@ def _names(session: Session, pattern: str) -> Iterator[tuple[str, LakeError | No
     for space in namespaces_of(session.catalog):
         for name in space.tables:
             if matches(name, space.name, pattern):
-                yield name, None
+                yield name, unaddressable_error(name) if name in space.unaddressable else None
         if space.error is not None and may_match(space.name, pattern):
             yield space.name, space.error
 

@@ -177,7 +177,8 @@ def test_a_log_that_cannot_be_written_is_one_warning_however_many_rounds_there_a
 
     CommandLine(lake.warehouse, open_session=opened)("maintain", "--every", "1h", *ONLY)
 
-    assert sessions[0].warnings == ["the run log cannot be written: no space left on device"]
+    (warning,) = sessions[0].warnings
+    assert warning.startswith("the run log cannot be written: no space left on device; ")
 
 
 def test_programs_run_after_rounds_without_and_with_failures(
@@ -237,3 +238,113 @@ def test_options_that_contradict_each_other_are_refused(
 
     assert result.exit_code == 2
     assert message in result.json()["error"]["message"]
+
+
+EXPIRES = '["*"]\nexpire.when = "snapshots > 1"\n'
+FORBIDS = '["db.a"]\nenabled = false\n'
+
+
+def expiring(lake: CommandLine) -> None:
+    """Make a table whose snapshots expire, and which does not change between the rounds."""
+    make_table(lake.warehouse, "db.a", history__expire__max_snapshot_age_ms="1")
+    append(lake.warehouse, "db.a", 3)
+
+
+def snapshots_of(lake: CommandLine, name: str) -> int:
+    return len(lake.table(name).metadata.snapshots)
+
+
+def test_each_round_reads_the_policy_again(lake: CommandLine, tmp_path: Path) -> None:
+    expiring(lake)
+    policy, found = tmp_path / "policy.toml", []
+    policy.write_text(FORBIDS + EXPIRES)
+
+    def allow() -> None:
+        found.append(snapshots_of(lake, "db.a"))
+        policy.write_text(EXPIRES)
+
+    def forbid() -> None:
+        found.append(snapshots_of(lake, "db.a"))
+        append(lake.warehouse, "db.a", 2)
+        policy.write_text(FORBIDS + EXPIRES)
+
+    def end() -> None:
+        found.append(snapshots_of(lake, "db.a"))
+
+    rounds(lake, Waits(allow, forbid, end), "--only", "expire", "--policy", policy)
+
+    assert found == [3, 1, 3]
+
+
+@pytest.mark.parametrize("wrong", ["gone", "broken", "unknown", "open"])
+def test_a_round_does_nothing_while_the_policy_cannot_be_used(
+    lake: CommandLine, tmp_path: Path, wrong: str
+) -> None:
+    make_table(lake.warehouse, "db.b")
+    policy, status = tmp_path / "policy.toml", tmp_path / "status.json"
+    policy.write_text(EXPIRES)
+    seen: list[dict[str, Any]] = []
+
+    def spoil() -> None:
+        expiring(lake)
+        if wrong == "gone":
+            policy.unlink()
+        elif wrong == "open":
+            policy.chmod(0o666)
+        else:
+            policy.write_text({"broken": '["db', "unknown": "[db]\nenabeld = false\n"}[wrong])
+
+    def mend() -> None:
+        seen.append(json.loads(status.read_text()) | {"snapshots": snapshots_of(lake, "db.a")})
+        policy.write_text(EXPIRES)
+        policy.chmod(0o600)
+
+    def end() -> None:
+        seen.append(json.loads(status.read_text()) | {"snapshots": snapshots_of(lake, "db.a")})
+
+    words = ("--only", "expire", "--policy", policy, "--status", status)
+    result = rounds(lake, Waits(spoil, mend, end), *words)
+
+    assert result.exit_code == _STOPPED
+    refused = "refused" if wrong == "open" else "failed"
+    assert [one["last"]["status"] for one in seen] == [refused, "done"]
+    kinds = {"unknown": "invalid-request", "open": "refused"}
+    assert seen[0]["last"]["error"] == kinds.get(wrong, "bad-input")
+    assert [one["snapshots"] for one in seen] == [3, 1]
+    assert str(policy) in result.stderr
+
+
+def test_a_policy_that_was_wrong_from_the_beginning_ends_the_process(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[db]\nenabeld = false\n")
+
+    assert rounds(lake, Waits(), "--policy", policy).exit_code == 2
+
+
+def test_the_project_file_is_read_again_and_its_warnings_end(
+    lake: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expiring(lake)
+    monkeypatch.chdir(tmp_path)
+    project, found = tmp_path / "lake.toml", []
+    project.write_text(
+        "[maintain.\"db.aa\"]\nenabled = false\n[maintain.'*'.expire]\nevery = '1d'\n"
+    )
+    lake.ok("config", "--trust")
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"import sys\nopen({str(tmp_path / 'seen')!r}, 'a').write(sys.stdin.read())\n"
+    )
+
+    def change() -> None:
+        project.write_text("[maintain.'*'.expire]\nwhen = 'snapshots > 1'\n")
+
+    words = ("--only", "expire", "--on-done", f"{sys.executable} {program}")
+    result = rounds(lake, Waits(change), *words)
+
+    found = [json.loads(line) for line in (tmp_path / "seen").read_text().splitlines()]
+    assert [one["status"] for one in found] == ["nothing-to-do", "done"]
+    assert [len(one["warnings"]) for one in found] == [1, 0]
+    assert result.stderr.count("selects no table; did you mean db.a?") == 1

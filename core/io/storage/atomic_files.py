@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
 from lake.core.base.clock import Backoff, Clock, Ids
-from lake.core.base.errors import RefusedError
+from lake.core.base.errors import InvalidRequestError, RefusedError
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.flock import locked
 
@@ -90,6 +90,30 @@ def replace_text(path: str, text: str, *, ids: Ids) -> None:
     """
     with translate_errors(path):
         replace(os.path.abspath(path), text.encode(), ids=ids)
+
+
+def require_own(path: str, kind: str, is_own: Callable[[bytes], bool], largest: int) -> None:
+    """Refuse to replace a file of another kind; a file without contents may be replaced.
+
+    Args:
+        path: the file, which may not exist. For a folder, the replacement fails.
+        kind: what is written, such as ``a status file``.
+        is_own: whether the contents of a file are of this kind.
+        largest: the most bytes that such a file has.
+
+    Raises:
+        InvalidRequestError: the file is of another kind.
+        LakeError: it cannot be read.
+    """
+    with translate_errors(path):
+        if not os.path.lexists(path) or os.path.isdir(path):
+            return
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                data = file.read(largest + 1)
+            if not data or (len(data) <= largest and is_own(data)):
+                return
+    raise InvalidRequestError(f"{path} is not {kind}", hint="name another file")
 
 
 def _temporary(path: str, ids: Ids) -> str:

@@ -25,8 +25,8 @@ from lake.core.maintain.health.report import details, notes
 from lake.core.maintain.health.survey import MOST_ENTRIES
 from lake.core.maintain.health.table_view import view_details, view_of
 from lake.core.read.exports.destinations import refuse_inside
-from lake.core.table.catalogs.names import load_listed, require_existing
-from lake.core.table.catalogs.patterns import is_glob
+from lake.core.table.catalogs.names import load_listed, require_existing, unaddressable_error
+from lake.core.table.catalogs.patterns import is_glob, matches
 
 if TYPE_CHECKING:
     from lake.core.read.exports.destinations import Output
@@ -162,7 +162,13 @@ def _several(
 ) -> list[HealthFacts]:
     """Return the rows of the selected tables; views are added if a page is written."""
     require_existing(session.catalog)
-    names, rows, _ = selected(session.catalog, patterns)
+    names, rows, spaces = selected(session.catalog, patterns)
+    rows += [
+        unreadable(space.name, name, unaddressable_error(name))
+        for space in spaces
+        for name in sorted(space.unaddressable)
+        if not patterns or any(matches(name, space.name, pattern) for pattern in patterns)
+    ]
 
     def one(item: tuple[str, str]) -> _Measured | None:
         namespace, name = item

@@ -61,7 +61,8 @@ def selected(catalog: Catalog, patterns: Sequence[str]) -> Selected:
         names += [
             (space.name, name)
             for name in space.tables
-            if any(matches(name, space.name, pattern) for pattern in wanted)
+            if name not in space.unaddressable
+            and any(matches(name, space.name, pattern) for pattern in wanted)
         ]
         if space.error is not None:
             hidden = [pattern for pattern in wanted if may_match(space.name, pattern)]

@@ -17,7 +17,7 @@ from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.trust.folders import read_named
 from lake.core.base.units import iso_time
-from lake.core.io.storage.atomic_files import replace_text
+from lake.core.io.storage.atomic_files import replace_text, require_own
 from lake.core.maintain.policies.policy import ACTIONS, Given
 from lake.core.maintain.rounds.candidates import Base, Candidate, expected
 from lake.core.maintain.rounds.decisions import Decision
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _FORMAT, _PLACE = 1, "the plan"
 # The plan of a hundred thousand actions.
 _LARGEST = 64 * 1024 * 1024
+_OWN_KEYS = frozenset({"format", "catalog", "created_at", "actions"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +86,34 @@ def planned_action(seen: Candidate, decision: Decision) -> PlannedAction:
     )
 
 
+def require_plan(path: str) -> None:
+    """Refuse to replace a file that is not a plan.
+
+    Raises:
+        InvalidRequestError: it is another file.
+        LakeError: it cannot be read.
+    """
+    require_own(path, "a plan of lake maintain", _is_plan, _LARGEST)
+
+
+def _is_plan(data: bytes) -> bool:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.keys() >= _OWN_KEYS
+
+
 def write_plan(
     path: str, catalog: str, actions: Sequence[PlannedAction], now_ms: int, ids: Ids
 ) -> None:
     """Replace a plan file.
 
     Raises:
+        InvalidRequestError: another file has this name.
         LakeError: it cannot be written.
     """
+    require_plan(path)
     document = {
         "format": _FORMAT,
         "catalog": catalog,

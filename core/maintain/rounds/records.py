@@ -14,7 +14,7 @@ from lake.core.maintain.delete_conversion.facts import ConversionFacts, RewriteF
 from lake.core.maintain.rounds.candidates import Candidate, expected
 from lake.core.maintain.rounds.facts import ActionFacts
 from lake.core.maintain.run_log.entries import Entry
-from lake.core.maintain.run_log.run_log import RunLog
+from lake.core.maintain.run_log.run_log import RunLog, without_log
 
 if TYPE_CHECKING:
     from lake.core.maintain.rounds.decisions import Decision
@@ -102,8 +102,9 @@ class Records:
             RunLog(self.options.log).append(entry)
         except LakeError as problem:
             # The work is done; without its entry, the next round knows less.
-            session.warn(problem.message)
-            self.problems.append(problem.message)
+            text = f"{problem.message}; {without_log('the next run')}"
+            session.warn(text)
+            self.problems.append(text)
 
     def publish(self, session: Session) -> None:
         """Append the entries of the run to the table of runs, if there is one; a failure becomes a warning."""

@@ -23,6 +23,7 @@ def maintain_repeatedly(
     run_verb: RunVerb,
     options: RoundOptions,
     *,
+    read: Callable[[], RoundOptions],
     every_ms: int,
     status: StatusFile,
     ended: Callable[[Outcome | LakeError], None],
@@ -32,18 +33,20 @@ def maintain_repeatedly(
     Args:
         session: the session; its engine ends with each round.
         run_verb: runs a verb on a table.
-        options: the options of each round.
+        options: the options of the first round.
+        read: reads the policy files again, and returns the options of a later round.
         every_ms: the time from the beginning of a round to that of the next one.
         status: the file that a probe reads.
         ended: called after each round with its outcome or its error.
 
     Raises:
-        InvalidRequestError: the request is not valid; it would fail in each round.
+        InvalidRequestError: the request is not valid; it would fail in each round. A policy file that becomes
+            wrong later is an error of the rounds until it is mended.
         StoppedError: the user stopped the process; its result contains what a round had done, or
             the number of rounds that had ended.
     """
     try:
-        _repeat(session, run_verb, options, every_ms=every_ms, status=status, ended=ended)
+        _repeat(session, run_verb, options, read, every_ms=every_ms, status=status, ended=ended)
     except StoppedError as stop:
         if isinstance(stop.result, NoFacts):
             stop.result = RoundsResult(rounds=status.rounds)
@@ -54,6 +57,7 @@ def _repeat(
     session: Session,
     run_verb: RunVerb,
     options: RoundOptions,
+    read: Callable[[], RoundOptions],
     *,
     every_ms: int,
     status: StatusFile,
@@ -61,13 +65,19 @@ def _repeat(
 ) -> NoReturn:
     remembered: Remembered = {}
     clock = session.clock
+    first_warnings = session.warnings.copy()
+    found: RoundOptions | LakeError = options
     with status.kept():
         while True:
             begun = clock.monotonic()
             status.begin_round()
             ending: Outcome | LakeError
             try:
-                ending = Round(session, run_verb, options, remembered, status).run()
+                # Without its rules, tables that a file excludes would change.
+                if isinstance(found, LakeError):
+                    ending = found
+                else:
+                    ending = Round(session, run_verb, found, remembered, status).run()
             except (InvalidRequestError, RefusedError):
                 # It may be in the folder of a table.
                 status.remove()
@@ -81,3 +91,15 @@ def _repeat(
             ended(ending)
             session.next_command()
             clock.sleep(rest)
+            found = _read_again(read)
+            if found != options:
+                # What was wrong with the former rules may be mended.
+                session.warnings[:] = first_warnings
+                options = options if isinstance(found, LakeError) else found
+
+
+def _read_again(read: Callable[[], RoundOptions]) -> RoundOptions | LakeError:
+    try:
+        return read()
+    except LakeError as error:
+        return error

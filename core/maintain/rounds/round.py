@@ -55,7 +55,7 @@ def maintain(session: Session, run_verb: RunVerb, options: RoundOptions) -> Outc
 
     Raises:
         NotFoundError: a pattern selects nothing, or the catalog does not exist.
-        StorageError: the run log cannot be read.
+        BadInputError: the file of the run log is another file.
         LakeError: the catalog cannot be read.
         StoppedError: the user stopped the run; its result contains what was done.
     """

@@ -15,12 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from lake.core.base.errors import InvalidRequestError, LakeError
+from lake.core.base.errors import LakeError
 from lake.core.base.outcome import Outcome
 from lake.core.base.process_identity import host_name
 from lake.core.base.units import iso_time
-from lake.core.io.storage.atomic_files import replace_text
-from lake.core.io.storage.errors import translate_errors
+from lake.core.io.storage.atomic_files import replace_text, require_own
 from lake.core.maintain.rounds.facts import RoundResult
 
 if TYPE_CHECKING:
@@ -70,8 +69,7 @@ class StatusFile:
         if self._path is None:
             yield
             return
-        with translate_errors(self._path):
-            _require_own(self._path)
+        require_own(self._path, "a status file", _is_status, _LARGEST)
         self._write()
         ended = threading.Event()
 
@@ -143,19 +141,9 @@ class StatusFile:
             replace_text(self._path, f"{text}\n", ids=self._ids)
 
 
-def _require_own(path: str) -> None:
-    """Refuse to replace a file that is not a status file; one without contents may be replaced."""
-    if not os.path.lexists(path) or os.path.isdir(path):
-        return
-    if os.path.isfile(path):
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST)
-        if not data:
-            return
-        try:
-            found = json.loads(data)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict) and found.keys() >= _OWN_KEYS:
-            return
-    raise InvalidRequestError(f"{path} is not a status file", hint="name another file")
+def _is_status(data: bytes) -> bool:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.keys() >= _OWN_KEYS

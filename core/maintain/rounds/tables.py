@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from lake.core.base.errors import LakeError, NotATableError
+from lake.core.base.errors import LakeError, NotATableError, StorageError
 from lake.core.base.progress import Meter, shown
 from lake.core.io.storage.work_ahead import ahead
 from lake.core.maintain.health.measure import selected
@@ -20,11 +20,12 @@ from lake.core.maintain.rounds.decisions import Decision, decide
 from lake.core.maintain.rounds.facts import FailureFacts, PendingFacts, RoundFacts
 from lake.core.maintain.rounds.plan_file import PlannedAction, planned_action
 from lake.core.maintain.run_log.experience import Experiences
-from lake.core.maintain.run_log.run_log import RunLog
+from lake.core.maintain.run_log.run_log import LoggedRuns, RunLog, without_log
 from lake.core.read.exports.destinations import refuse_inside
-from lake.core.table.catalogs.names import load_listed, require_existing
+from lake.core.table.catalogs.names import load_listed, require_existing, unaddressable_warnings
 
 if TYPE_CHECKING:
+    from lake.core.maintain.policies.policy import TablePolicy
     from lake.core.maintain.rounds.options import RoundOptions
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
@@ -69,7 +70,7 @@ def preview(session: Session, options: RoundOptions) -> Preview:
     Raises:
         RefusedError: a file would be written into the folder of a table.
         NotFoundError: a pattern selects nothing, or the catalog does not exist.
-        StorageError: the run log cannot be read.
+        BadInputError: the file of the run log is another file.
         LakeError: the catalog cannot be read.
     """
     found = Tables(session, options)
@@ -98,11 +99,28 @@ class Tables:
         self._options = options
         self._now_ms = session.clock.now_ms()
         self._remembered = {} if remembered is None else remembered
-        logged = RunLog(options.log).read()
-        if logged.unreadable:
-            session.warn(f"{options.log} contains {logged.unreadable:,} lines that are not entries")
+        logged = self._logged()
         self._experiences = Experiences(logged.entries, self._now_ms)
         self._past = Past(logged.entries)
+
+    def _logged(self) -> LoggedRuns:
+        """Return the run log; a warning and nothing if it cannot be read, as if it could not be written.
+
+        Raises:
+            BadInputError: it is not a run log.
+        """
+        log = RunLog(self._options.log)
+        try:
+            log.require_own()
+            found = log.read()
+        except StorageError as error:
+            self._session.warn(f"{error.message}; {without_log('this run')}")
+            return LoggedRuns(is_found=False)
+        if found.unreadable:
+            self._session.warn(
+                f"{log.path} contains {found.unreadable:,} lines that are not entries"
+            )
+        return found
 
     def ordered(self) -> list[Candidate]:
         """Return the tables, those first that gain most for each second of work.
@@ -114,7 +132,10 @@ class Tables:
         """
         require_existing(self._session.catalog)
         names, unlisted, spaces = selected(self._session.catalog, self._options.patterns)
-        for text in ineffective(self._options.policy.rules, spaces):
+        for text in (
+            *ineffective(self._options.policy.rules, spaces),
+            *unaddressable_warnings(spaces, self._options.patterns),
+        ):
             self._session.warn(text)
         self.failed += [
             FailureFacts(table=row.namespace, action=None, error=row.error)
@@ -187,14 +208,20 @@ class Tables:
         """
         known = self._remembered.get(table.identifier)
         is_partial = known is not None and known.seen.row.grade is None and most_entries is None
-        if known is None or is_partial or not known.is_of(table, self._now_ms):
+        is_current = (
+            known is not None
+            and known.is_of(table, self._now_ms)
+            # Policy files may have changed since, and with them the forecasts.
+            and known.seen.policy == self._policy(table)
+        )
+        if known is None or is_partial or not is_current:
             seen = self._seen(table, namespace, most_entries)
             known = Known(seen, table.metadata_location, self._now_ms)
             self._remembered[table.identifier] = known
         return known.seen
 
     def _seen(self, table: Table, namespace: str, most_entries: int | None) -> Candidate:
-        policy = self._options.policy.of(table.identifier, table.properties, self._options.choices)
+        policy = self._policy(table)
         asked = self._options.asked(policy, self._now_ms)
         clock = self._session.clock
         begun = clock.monotonic()
@@ -211,6 +238,9 @@ class Tables:
             return seen
         # No other table was read at this time.
         return replace(seen, measured_seconds=round(clock.monotonic() - begun, 4))
+
+    def _policy(self, table: Table) -> TablePolicy:
+        return self._options.policy.of(table.identifier, table.properties, self._options.choices)
 
     def _with_pending(self, seen: Candidate, table: Table) -> Candidate:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,8 @@ _MODE, _FOLDER_MODE = 0o600, 0o700
 # A pipe would block.
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_LINE = b"\n"
+# What shows whether a file is a log, and how an entry begins.
+_HEAD, _BEGINNING = 64 * 1024, b'{"at": "'
 # How often the log may be renamed by other processes before this one has the lock.
 _ATTEMPTS = 10
 _ANOTHER_FILE = f"choose another file with {Option.LOG}"
@@ -44,6 +47,11 @@ def default_path() -> str:
                 hint=f"set XDG_STATE_HOME, or name the file with {Option.LOG}",
             )
     return os.path.join(folder, "lake", "runs.jsonl")
+
+
+def without_log(run: str) -> str:
+    """Return what a run does if earlier entries are missing, for a warning."""
+    return f"{run} repeats `clean` and actions with `every`, and does not wait after failures"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +79,24 @@ class RunLog:
 
     path: str
 
+    def require_own(self) -> None:
+        """Refuse a file to which no entry may be appended.
+
+        Raises:
+            StorageError: it cannot be read.
+            BadInputError: it is not a run log, nor a regular file.
+        """
+        with self._translated("read"), ExitStack() as opened:
+            file = self._to_read(opened, self._real_path)
+            if file is not None:
+                self._require_log(file)
+
     def append(self, entry: Entry) -> None:
         """Add an entry, which contains no secrets, at the end; creates the file and its folder.
 
         Raises:
             StorageError: it cannot be written.
-            BadInputError: it is not a regular file.
+            BadInputError: it is not a run log, nor a regular file.
         """
         line = f"{entry.line()}\n".encode()
         with self._translated("written"):
@@ -122,15 +142,29 @@ class RunLog:
         with self._opened(self._real_path, flags) as file, locked(file.fileno()):
             if not self._is_current(file):
                 return False
+            self._require_log(file)
             size = file.seek(0, os.SEEK_END)
             if size:
                 file.seek(size - 1)
                 # A process that was killed may have left a part of a line.
                 line = line if file.read(1) == _NEW_LINE else _NEW_LINE + line
             _write(file, line, size)
-            if size + len(line) > _LARGEST:
+            if size + len(line) > _LARGEST and self._may_rename():
                 os.replace(self._real_path, self._renamed)
             return True
+
+    def _require_log(self, file: FileIO) -> None:
+        if not _is_log(os.pread(file.fileno(), _HEAD, 0)):
+            raise BadInputError(f"{self.path} is not a run log", hint=_ANOTHER_FILE)
+
+    def _may_rename(self) -> bool:
+        """Whether the file with the name of the renamed log is a log, or does not exist."""
+        with ExitStack() as opened:
+            try:
+                file = self._to_read(opened, self._renamed)
+            except (OSError, BadInputError):
+                return False
+            return file is None or _is_log(os.pread(file.fileno(), _HEAD, 0))
 
     def _is_current(self, file: FileIO) -> bool:
         """Whether the log still is a file; another process may have renamed the file before this one had the lock."""
@@ -167,6 +201,29 @@ class RunLog:
             raise StorageError(
                 f"the run log {self.path} cannot be {done}: {error.strerror}", hint=_ANOTHER_FILE
             ) from error
+
+
+def _is_log(head: bytes) -> bool:
+    """Whether the beginning of a file is that of a log: a line is an entry, or a part that a killed run left."""
+    if not head.strip():
+        return True
+    for line in head.split(_NEW_LINE):
+        try:
+            Entry.of_line(line.decode())
+        except (UnreadableEntryError, UnicodeDecodeError):
+            if line.startswith(_BEGINNING) and not _is_json(line):
+                return True
+        else:
+            return True
+    return False
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _write(file: FileIO, line: bytes, size: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,7 +14,12 @@ from lake.core.base.progress import Meter, shown
 from lake.core.base.units import iso_time
 from lake.core.read.inspection.facts import SizeFacts, TableFacts, TablesResult
 from lake.core.table.catalogs.configuration import read_configuration
-from lake.core.table.catalogs.names import load_listed, namespaces_of, require_existing
+from lake.core.table.catalogs.names import (
+    load_listed,
+    namespaces_of,
+    require_existing,
+    unaddressable_warnings,
+)
 from lake.core.table.catalogs.patterns import matches, may_match, unmatched
 from lake.core.table.catalogs.selection import open_catalog
 from lake.core.table.snapshots.summary import declared_totals
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from lake.core.table.catalogs.catalog import Catalog
+    from lake.core.table.catalogs.names import Namespace
     from lake.core.transaction.session import Session
 
 _THREADS = 16
@@ -53,7 +59,7 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
                 if isinstance(catalog, LakeError):
                     raise catalog
                 require_existing(catalog)
-                found = _tables_of(catalog, pattern)
+                found, spaces = _tables_of(catalog, pattern)
             except LakeError as error:
                 if not all_catalogs:
                     raise
@@ -62,6 +68,8 @@ def list_tables(session: Session, pattern: str | None, *, all_catalogs: bool = F
             finally:
                 if not isinstance(catalog, LakeError):
                     _hide_secrets(session, catalog)
+            for text in unaddressable_warnings(spaces, [pattern] if pattern else []):
+                session.warn(text)
             result.tables += found.tables
             result.views += [f"{prefix}{view}" for view in found.views]
             result.namespaces += [f"{prefix}{namespace}" for namespace in found.namespaces]
@@ -98,18 +106,19 @@ def _hide_secrets(session: Session, catalog: Catalog) -> None:
             session.secrets[f"{catalog.name}.{number}.{key}"] = str(value)
 
 
-def _tables_of(catalog: Catalog, pattern: str | None) -> TablesResult:
-    """Return the rows of a catalog's tables, and the names of its views and namespaces.
+def _tables_of(catalog: Catalog, pattern: str | None) -> tuple[TablesResult, Sequence[Namespace]]:
+    """Return the rows of a catalog's tables, and the names of its views and namespaces; and all namespaces.
 
     Raises:
         LakeError: the catalog cannot be read.
     """
     tables: list[tuple[str, str]] = []
     result = TablesResult()
-    for space in namespaces_of(catalog):
+    spaces = list(namespaces_of(catalog))
+    for space in spaces:
         matching = [name for name in space.tables if matches(name, space.name, pattern)]
         seen = [name for name in space.views if matches(name, space.name, pattern)]
-        tables += [(space.name, name) for name in matching]
+        tables += [(space.name, name) for name in matching if name not in space.unaddressable]
         result.views += seen
         if matching or seen or matches(space.name, space.name, pattern):
             result.namespaces.append(space.name)
@@ -125,7 +134,7 @@ def _tables_of(catalog: Catalog, pattern: str | None) -> TablesResult:
             else:
                 result.tables.append(row)
     result.views.sort()
-    return result
+    return result, spaces
 
 
 def _row(catalog: Catalog, namespace: str, name: str) -> TableFacts | str | None:

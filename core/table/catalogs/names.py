@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
 
 from lake.core.base import locations
-from lake.core.base.errors import TRANSIENT_ERRORS, LakeError, NotFoundError
+from lake.core.base.errors import TRANSIENT_ERRORS, BadInputError, LakeError, NotFoundError
 from lake.core.base.options import Option
 from lake.core.table.catalogs.errors import catalog_errors
+from lake.core.table.catalogs.patterns import matches
 
 if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Catalog, Table
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _DEEPEST = 16
 # A table is searched by its UUID among this many: each of them is read.
 _MOST_SEARCHED = 50
+# The tables that one list of warnings names.
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,14 @@ class Namespace:
         tables: its tables.
         views: its views; empty if the catalog does not list views.
         error: why its tables, or the namespaces in it, cannot be listed; None if they are.
+        unaddressable: those of its tables whose names no command can have: a part of the name contains a dot.
     """
 
     name: str
     tables: tuple[str, ...] = ()
     views: tuple[str, ...] = ()
     error: LakeError | None = None
+    unaddressable: frozenset[str] = frozenset()
 
     def listed(self) -> tuple[str, ...]:
         """Return its tables.
@@ -49,6 +54,33 @@ class Namespace:
         if self.error is not None:
             raise self.error
         return self.tables
+
+
+def unaddressable_error(name: str) -> BadInputError:
+    """Return the error for a table that is listed, and that no command can name."""
+    return BadInputError(
+        f"no command can name the table {name}: a dot is within a part of its name",
+        hint="rename it with the program that made it",
+    )
+
+
+def unaddressable_warnings(spaces: Iterable[Namespace], patterns: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each of the first tables that no command can name, and one for the others.
+
+    Args:
+        spaces: the namespaces that were listed.
+        patterns: names, globs and namespaces; none for all tables.
+    """
+    found = [
+        name
+        for space in spaces
+        for name in sorted(space.unaddressable)
+        if not patterns or any(matches(name, space.name, pattern) for pattern in patterns)
+    ]
+    for name in found[:_MOST_NAMED]:
+        yield unaddressable_error(name).message
+    if (more := len(found) - _MOST_NAMED) > 0:
+        yield f"no command can name {more:,} more tables with such names"
 
 
 def load_listed(catalog: Catalog, name: str) -> Table | None:
@@ -117,12 +149,21 @@ def _listed(catalog: Catalog, names: tuple[str, ...]) -> Namespace:
     try:
         with catalog_errors(f"namespace {name}", catalog):
             # A database may contain other values than texts.
-            tables = {".".join(map(str, table)) for table in catalog.handle.list_tables(names)}
+            found = [tuple(map(str, table)) for table in catalog.handle.list_tables(names)]
+            tables = {".".join(parts) for parts in found}
             views = _views(catalog, names)
     except LakeError as error:
         return Namespace(name, error=error)
     # Some catalogs list views among the tables.
-    return Namespace(name, tuple(sorted(tables - views)), tuple(sorted(views)))
+    return Namespace(
+        name,
+        tuple(sorted(tables - views)),
+        tuple(sorted(views)),
+        unaddressable=frozenset(
+            ".".join(parts) for parts in found if any("." in part for part in parts)
+        )
+        - views,
+    )
 
 
 def _views(catalog: Catalog, names: tuple[str, ...]) -> set[str]:

@@ -23,7 +23,7 @@ from lake.core.base.errors import (
 from lake.core.base.locations import store_of
 from lake.core.base.options import Option
 from lake.core.table.catalogs.errors import catalog_errors
-from lake.core.table.catalogs.names import namespaces_of
+from lake.core.table.catalogs.names import namespaces_of, unaddressable_error
 from lake.core.table.metadata.files import parse
 from lake.core.table.metadata.folders import Folders, place_of
 from lake.core.table.metadata.roots import roots_of
@@ -225,6 +225,11 @@ def _names(catalog: Catalog, unread: list[_Entry]) -> Iterator[str]:
             # check: transient-failure-of-namespace
             if error is None or isinstance(error, TRANSIENT_ERRORS):
                 yield from namespace.listed()
+                # Their files may be in the folders of any table.
+                unread += [
+                    _Entry(f"table {name}", None, (), unaddressable_error(name))
+                    for name in sorted(namespace.unaddressable)
+                ]
             else:
                 # check: next-namespaces
                 unread.append(_Entry(f"namespace {namespace.name}", None, (), error))
