@@ -17,7 +17,7 @@ from lake.core.maintain.rounds.candidates import Candidate, look
 from lake.core.maintain.rounds.decisions import Decision, decide
 from lake.core.maintain.rounds.facts import FailureFacts, PendingFacts, RoundFacts
 from lake.core.maintain.rounds.plan_file import PlannedAction, planned_action
-from lake.core.maintain.run_log.experience import Experiences
+from lake.core.maintain.run_log.experience import Experiences, future_warning
 from lake.core.maintain.run_log.run_log import RunLog
 from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import load_listed, require_existing
@@ -99,6 +99,8 @@ class Tables:
         logged = RunLog(options.log).read()
         if logged.unreadable:
             session.warn(f"{options.log} contains {logged.unreadable:,} lines that are not entries")
+        if late := future_warning(logged.entries, self._now_ms, options.log):
+            session.warn(late)
         self._experiences = Experiences(logged.entries, self._now_ms)
 
     def ordered(self) -> list[Candidate]:
