@@ -114,7 +114,12 @@ def maintain(
         if run.init is not None:
             write_first_policy(run.init, found.facts, found.names, session.ids)
         is_written = run.plan is not None or run.init is not None
-        return preview_outcome(found.facts, verbose=verbose, is_written=is_written)
+        return preview_outcome(
+            found.facts,
+            verbose=verbose,
+            is_written=is_written,
+            is_policy=run.init is not None and run.plan is None,
+        )
     announce_warnings(context, session)
 
     run_verb = partial(run_action, context)
