@@ -263,7 +263,9 @@ def _parsed(path: str, data: bytes) -> dict[str, Any]:
 
     try:
         return tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path} cannot be read: it is not text in UTF-8") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInputError(f"{path} cannot be read: {error}") from error
 
 

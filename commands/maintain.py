@@ -121,7 +121,11 @@ def maintain(
             write_first_policy(run.init, found.facts, found.names, session.ids)
         is_written = run.plan is not None or run.init is not None
         return preview_outcome(
-            found.facts, verbose=verbose, is_written=is_written, explain=run.explain
+            found.facts,
+            verbose=verbose,
+            is_written=is_written,
+            is_policy=run.init is not None and run.plan is None,
+            explain=run.explain,
         )
     announce_warnings(context, session)
 

@@ -14,6 +14,7 @@ from lake.commands.parsing import (
     checked_filter,
     parse_moment,
     parse_names,
+    parse_seconds,
     parse_table,
 )
 from lake.core.base.errors import InvalidRequestError
@@ -73,7 +74,12 @@ IgnoreUnreadable = Annotated[
 ]
 UnsafeRetention = Annotated[bool, Flag("Allow --older-than of less than 24 hours.")]
 MaxSeconds = Annotated[
-    int | None, duration("Begin nothing after this time; compactions end between groups.")
+    int | None,
+    Flag(
+        "Begin nothing after this time; compactions end between groups.",
+        "DURATION",
+        parse=parse_seconds,
+    ),
 ]
 Jobs = Annotated[
     int | None, Flag("Small tables to work on at a time [default: 1, or 4 for remote ones].", "N")

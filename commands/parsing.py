@@ -15,6 +15,7 @@ _NAME = re.compile(
 )
 
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_@-]*")
+_NUMBER = re.compile("[0-9]+")
 _DAYS, _DAY_MS = {"today": 0, "yesterday": 1}, 86_400_000
 # What locations are compared as.
 _S3 = {"s3a": "s3", "s3n": "s3"}
@@ -56,6 +57,15 @@ def parse_prefixes(texts: Iterable[str], option: str) -> dict[str, str]:
     if chained := pairs.keys() & set(pairs.values()):
         raise InvalidRequestError(f"{option} maps {sorted(chained)[0]} and maps another name to it")
     return pairs
+
+
+def parse_seconds(text: str) -> int:
+    """Return the milliseconds of a duration; a number without a unit is seconds.
+
+    Raises:
+        InvalidRequestError: it is not a duration.
+    """
+    return parse_duration_ms(f"{text}s" if _NUMBER.fullmatch(text.strip()) else text)
 
 
 def parse_table(text: str) -> str:

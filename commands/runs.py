@@ -10,7 +10,7 @@ import typer
 
 from lake.commands.context import session_of
 from lake.commands.groups import Flag
-from lake.commands.options import moment, names
+from lake.commands.options import PatternsArgument, moment, names
 from lake.commands.parsing import Moment, parse_table
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.outcome import Outcome
@@ -36,14 +36,7 @@ class WhichRuns:
 
 def runs(
     context: typer.Context,
-    table: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TABLE",
-            help="namespace.table, a namespace, or a pattern such as 'db.*'.",
-            show_default=False,
-        ),
-    ] = None,
+    patterns: PatternsArgument = None,
     *,
     which: WhichRuns,
     log: Annotated[
@@ -68,11 +61,14 @@ def runs(
     if log is not None and runs_table is not None:
         raise InvalidRequestError("--log contradicts --runs-table")
     state = context.obj
+    if patterns and len(patterns) == 1:
+        # The document names it.
+        state.table = patterns[0]
     now_ms = state.clock.now_ms()
     options = RunsOptions(
         log=_log(log) if runs_table is None else None,
         runs_table=runs_table,
-        pattern=table,
+        patterns=tuple(patterns or ()),
         # Here it chooses the catalog that has the table of runs.
         catalog=state.given.get("catalog") if runs_table is None else None,
         since_ms=which.since.at(now_ms) if which.since else None,

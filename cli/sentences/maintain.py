@@ -10,14 +10,20 @@ from lake.cli.sentences.words import listed
 from lake.core.base.errors import ReportedError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import counted
-from lake.core.maintain.rounds.facts import RoundFacts, RoundResult, RoundsResult
+from lake.core.maintain.rounds.facts import RoundFacts, RoundResult, RoundsResult, WrittenFacts
 from lake.core.maintain.rounds.report import with_details
+
+# Failures that stay until the table or its properties are mended.
+_PERMANENT = frozenset(
+    {"bad-input", "corrupt", "invalid-request", "not-authorised", "not-found", "refused"}
+)
+_OF_PROPERTIES = frozenset({"invalid-request", "refused"})
 
 
 def sentence(outcome: Outcome) -> str:
     """Return how many actions were done, and what is left."""
     if isinstance(outcome.plan, RoundFacts):
-        is_dry = outcome.status is Status.DRY_RUN
+        is_dry = not isinstance(outcome.plan, WrittenFacts)
         return f"{'dry run: ' if is_dry else ''}{_planned(outcome.plan)}"
     result = RoundResult.of(outcome.result)
     done = [item for item in result.actions if item.status in {Status.DONE, Status.PARTIAL}]
@@ -25,6 +31,8 @@ def sentence(outcome: Outcome) -> str:
     parts = [f"{counted(len(done), 'action')} on {tables:,}"] if done else []
     parts += [f"{len(result.failed):,} failed"] if result.failed else []
     parts += [f"{len(result.rest):,} left for the next run"] if result.rest else []
+    obsolete = counted(len(result.obsolete), "action")
+    parts += [f"{obsolete} not possible any more"] if result.obsolete else []
     return f"{listed(result.tables, 'table')}: {'; '.join(parts) or 'nothing to do'}"
 
 
@@ -52,7 +60,18 @@ def next_step(outcome: Outcome, line: Line) -> str | None:
         return line.of("apply", file)
     if file := _value(line.rest, "--init"):
         return line.of("maintain", "--policy", file, "--dry-run")
-    return line.again("maintain") if outcome.status is Status.PARTIAL and line.rest else None
+    if isinstance(outcome.plan, RoundFacts):
+        given = [text for text in line.rest if text != "--dry-run"]
+        return line.of("maintain", *given) if outcome.plan.due and line.rest else None
+    return line.again("maintain") if line.rest and helps_to_repeat(outcome) else None
+
+
+def helps_to_repeat(outcome: Outcome) -> bool:
+    """Whether the same command may do more: something is left, or failed for a reason that may pass."""
+    result = RoundResult.of(outcome.result)
+    if result.rest or any(item.status == Status.PARTIAL for item in result.actions):
+        return True
+    return any(item.error.kind not in _PERMANENT for item in result.failed)
 
 
 def _value(arguments: Sequence[str], flag: str) -> str | None:
@@ -72,5 +91,12 @@ def _planned(plan: RoundFacts) -> str:
         if plan.due
         else ["nothing is due"]
     )
-    parts += [f"{counted(len(plan.failed), 'table')} could not be read"] if plan.failed else []
-    return f"{listed(plan.tables, 'table')}: {'; '.join(parts)}; nothing was changed"
+    refused = sum(item.error.kind in _OF_PROPERTIES for item in plan.failed)
+    unreadable = len(plan.failed) - refused
+    parts += [f"{counted(unreadable, 'table')} could not be read"] if unreadable else []
+    have = "has" if refused == 1 else "have"
+    what = f"{counted(refused, 'table')} {have} a property that is not allowed"
+    parts += [what] if refused else []
+    # The tables that are counted are those that could be read.
+    start = f"{listed(plan.tables, 'table')}: " if plan.tables or not plan.failed else ""
+    return f"{start}{'; '.join(parts)}; nothing was changed"

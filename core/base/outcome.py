@@ -93,7 +93,8 @@ def first_rows(
         every: print all rows.
     """
     hidden = 0 if every else max(len(rows) - most, 0)
-    note = f"{hidden:,} more {noun} are not shown ({Option.VERBOSE} shows all)"
+    what = f"{noun.removesuffix('s')} is" if hidden == 1 else f"{noun} are"
+    note = f"{hidden:,} more {what} not shown ({Option.VERBOSE} shows all)"
     return rows[: len(rows) - hidden], [note] if hidden else []
 
 

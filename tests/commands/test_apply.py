@@ -90,9 +90,47 @@ def test_what_the_owner_forbids_after_the_plan_is_not_done(
     for words in (("apply", path), ("apply", path, "--replan")):
         result = lake("--json", *words)
         assert result.exit_code == 6
-        (row,) = result.json()["result"]["rest"]
+        (row,) = result.json()["result"]["obsolete"]
         assert row["reason"] == "property lake.maintain.enabled is false"
+        assert result.json()["result"]["rest"] == []
     assert len(lake.table("db.small").inspect.data_files()) == 20
+
+
+def test_what_no_run_can_do_any_more_has_no_next_command(lake: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    planned(lake, path, "db.small", "db.snapshots", "db.manifests")
+    with lake.table("db.small").transaction() as change:
+        change.set_properties({"lake.maintain.enabled": "false"})
+    catalog = pyiceberg_catalog(lake.warehouse)
+    for name in ("db.snapshots", "db.manifests"):
+        catalog.drop_table(name)
+    make_table(lake.warehouse, "db.manifests")
+
+    for words in (("apply", path), ("apply", path, "--replan")):
+        result = lake(*words)
+        assert result.exit_code == 6
+        assert "3 tables: 3 actions not possible any more · " in result.stderr
+        assert "next:" not in result.stderr
+        assert "db.snapshots\texpire\tthe table is gone\n" in result.stdout
+        assert (
+            "db.manifests\tmanifests\tthe table has changed since the plan: the UUID"
+            in result.stdout
+        )
+
+
+def test_a_first_policy_is_written_although_a_table_cannot_be_read(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    Path(lake.table("db.keys").metadata_location.removeprefix("file://")).write_text("{")
+    path = tmp_path / "policy.toml"
+
+    result = lake("maintain", "--init", path)
+
+    assert result.exit_code == 0
+    assert path.exists()
+    assert "1 table could not be read; nothing was changed" in result.stderr
+    assert "db.keys: " in result.stderr
+    assert lake("maintain", "--plan", tmp_path / "plan.json").exit_code == 6
 
 
 def test_a_plan_of_many_actions_can_be_applied(lake: CommandLine, tmp_path: Path) -> None:
@@ -109,8 +147,8 @@ def test_a_plan_of_many_actions_can_be_applied(lake: CommandLine, tmp_path: Path
     assert path.stat().st_size > 1 << 20
     assert result.exit_code == 6
     assert [row["status"] for row in result.json()["result"]["actions"]] == ["done"]
-    rest = {row["reason"] for row in result.json()["result"]["rest"]}
-    assert rest == {"the table is gone"}
+    obsolete = {row["reason"] for row in result.json()["result"]["obsolete"]}
+    assert obsolete == {"the table is gone"}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +185,9 @@ def test_hostile_plans_end_with_an_error(lake: CommandLine, tmp_path: Path) -> N
     path = tmp_path / "plan.json"
     for text in ("", "[]", "{", "[" * 100_000, '{"format": 2}', '{"format": 1, "catalog": "lake"}'):
         path.write_text(text)
-        assert lake("apply", path).exit_code == 7, text[:40]
+        refused = lake("apply", path)
+        assert refused.exit_code == 7, text[:40]
+    assert "hint: lake maintain --plan FILE writes one\n" in refused.stderr
     path.write_text('{"format": 1, "catalog": "other", "actions": []}')
     assert "for the catalog 'other'" in lake("--json", "apply", path).json()["error"]["message"]
     path.chmod(0o666)

@@ -372,6 +372,75 @@ def test_what_fails_is_a_row_and_the_other_tables_go_on(
     assert text.exit_code == 6
     assert "5 tables: 3 failed" in text.stdout + text.stderr
     assert "\ndb.keys: " in text.stdout
+    assert "next:" not in text.stdout
+
+
+def test_a_dry_run_with_a_damaged_table_names_the_run_and_not_itself(lake: CommandLine) -> None:
+    damage(lake, "db.healthy")
+
+    found = lake(*MEND, "--dry-run")
+    nothing = lake(*MEND, "db.healthy", "db.empty", "--dry-run")
+
+    assert (found.exit_code, nothing.exit_code) == (6, 6)
+    assert "dry run: 6 tables: 5 actions due on 5; 1 table could not be read" in found.stderr
+    following = found.stderr.rpartition("next: ")[2]
+    assert following.endswith("maintain --only expire,compact,deletes,manifests,stats\n")
+    assert "next:" not in nothing.stderr + nothing.stdout
+
+
+def test_the_properties_of_a_table_are_not_called_unreadable(lake: CommandLine) -> None:
+    make_table(lake.warehouse, "odd.t", lake__maintain__enabled="nope")
+
+    alone = lake("maintain", "odd.t", "--dry-run")
+    both = lake("maintain", "odd.t", "db.small", "--dry-run")
+
+    said = "1 table has a property that is not allowed; nothing was changed"
+    assert f"lake maintain: dry run: nothing is due; {said}" in alone.stdout + alone.stderr
+    assert said in both.stderr
+    assert "could not be read" not in alone.stdout + alone.stderr + both.stderr
+
+
+def test_a_table_that_is_left_alone_for_one_reason_has_one_row(lake: CommandLine) -> None:
+    with lake.table("db.small").transaction() as change:
+        change.set_properties({"lake.maintain.enabled": "false"})
+
+    text = lake("maintain", "--dry-run")
+    every = lake("maintain", "--dry-run", "-v")
+
+    assert "\nall\t1\tproperty lake.maintain.enabled is false\n" in text.stdout
+    assert text.stdout.count("lake.maintain.enabled") == 1
+    assert "\ndb.small\tall\tproperty lake.maintain.enabled is false\n" in every.stdout
+    assert every.stdout.count("lake.maintain.enabled") == 1
+
+
+def test_the_refusal_to_remove_many_files_says_where_to_look_and_what_allows_it(
+    lake: CommandLine,
+) -> None:
+    table = lake.table("db.healthy")
+    folder = Path(table.location().removeprefix("file://")) / "data"
+    for number in range(50):
+        path = folder / f"orphan-{number}.parquet"
+        path.write_bytes(b"x" * 1_000)
+        os.utime(path, (0, 0))
+
+    result = lake("maintain", "db.healthy", "--only", "clean")
+
+    assert result.exit_code == 6
+    assert "look at the list first: lake clean db.healthy; " in result.stdout + result.stderr
+    assert 'so does clean.max-share = "' in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("text", ["60", "60s", "1m"])
+def test_a_number_of_seconds_is_a_duration_of_max_seconds(lake: CommandLine, text: str) -> None:
+    assert lake("maintain", "db.healthy", "--dry-run", "--max-seconds", text).exit_code == 0
+
+
+@pytest.mark.parametrize("text", ["1.5", "-1", "x", "", "9" * 5000])
+def test_what_is_not_a_duration_is_refused(lake: CommandLine, text: str) -> None:
+    refused = lake("maintain", "db.healthy", "--dry-run", f"--max-seconds={text}")
+
+    assert refused.exit_code == 2
+    assert lake("maintain", "db.healthy", "--every", "60").exit_code == 2
 
 
 def test_tables_that_were_dropped_meanwhile_have_no_row(
@@ -392,6 +461,7 @@ def test_tables_that_were_dropped_meanwhile_have_no_row(
     code, result = run(lake.with_faults(after(drop)), *MEND)
 
     assert (code, result["failed"]) == (0, [])
+    assert reasons(result["obsolete"]) == {("db.manifests", "manifests"): "the table is gone"}
     assert {name for name, _ in actions(result)} == {"db.deletes", "db.keys", "db.snapshots"}
 
 

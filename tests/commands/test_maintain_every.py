@@ -90,6 +90,7 @@ def test_each_round_looks_again_until_a_stop_signal(lake: CommandLine, tmp_path:
     assert [one["state"] for one in seen] == ["waiting"] * 3
     assert [one["rounds"] for one in seen] == [1, 2, 3]
     assert [one["last"]["status"] for one in seen] == ["done", "done", "nothing-to-do"]
+    assert [one["last"]["actions"] for one in seen] == [1, 1, 0]
     assert all(3500 < seconds <= 3600 for seconds in clock.waits)
 
 

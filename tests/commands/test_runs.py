@@ -136,6 +136,19 @@ def test_a_table_a_namespace_or_a_pattern_chooses_the_tables(lake: CommandLine, 
     assert tables("db") == ["db.events", "db.users"]
     assert tables("prod.*") == ["prod.eu.orders"]
     assert tables("db.user") == []
+    assert tables("db.users", "prod.*", "db.user") == ["db.users", "prod.eu.orders"]
+    assert lake.ok("runs", "db.users", "--log", log)["table"] == "db.users"
+
+
+def test_runs_of_the_future_are_named_in_a_warning(lake: CommandLine, log: Path) -> None:
+    logged(log, entry(age_ms=HOUR), entry(age_ms=-HOUR), entry(age_ms=-2 * HOUR))
+    said = f"2 runs have a time in the future in {log}, and no effect: the clock of a machine"
+    lake.load("id\n1\n", "--create")
+
+    (warning,) = lake.ok("runs", "--log", log)["warnings"]
+    assert warning.startswith(said)
+    (warning,) = lake.ok("maintain", "--dry-run", "--log", log)["warnings"]
+    assert warning.startswith(said)
 
 
 def test_options_choose_runs_by_time_action_and_failure(lake: CommandLine, log: Path) -> None:

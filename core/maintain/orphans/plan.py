@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -143,10 +144,13 @@ class CleaningPlan:
             RefusedError: the share of orphan files is greater than the options allow.
         """
         if self.share > self.options.max_share:
+            share = min(100, int(self.share * 100) + 1)
+            listing = f"lake clean {shlex.quote(self.table.identifier)}"
             raise RefusedError(
                 f"{self.files.num_rows} of {self.listed[0]} files below the folders of {self.table.identifier} "
                 f"are orphans ({self.share:.0%} of the files or bytes)",
-                hint=f"look at the list first; {Option.MAX_SHARE} {min(100, int(self.share * 100) + 1)}% allows it",
+                hint=f"look at the list first: {listing}; {Option.MAX_SHARE} {share}% allows it, "
+                f'and so does clean.max-share = "{share}%" in a policy of lake maintain',
             )
 
 

@@ -124,7 +124,9 @@ def policy_rules(document: Mapping[str, Any], place: str, choices: Choices) -> l
         InvalidRequestError: it contains an unknown name or a value that is not allowed.
     """
     return [
-        Rule(pattern, dict(_settings(settings, _rule_text(pattern, place), choices)), place)
+        Rule(
+            pattern, dict(_settings(settings, pattern, _rule_text(pattern, place), choices)), place
+        )
         for pattern, settings in document.items()
     ]
 
@@ -133,13 +135,16 @@ def _rule_text(pattern: str, place: str) -> str:
     return f'["{pattern}"] in {place}'
 
 
-def _settings(found: Any, place: str, choices: Choices) -> Iterator[tuple[str, Given]]:
+def _settings(
+    found: Any, pattern: str, place: str, choices: Choices
+) -> Iterator[tuple[str, Given]]:
     if not isinstance(found, Mapping):
         raise InvalidRequestError(
             f"{place} is not a table", hint='a policy has a table for each pattern: ["db.*"]'
         )
     for name, value in found.items():
         if name not in ACTIONS:
+            _require_quoted(pattern, name, value, place)
             _require_known(name, (*_OF_TABLES, *ACTIONS), place)
             yield name, _given(name, value, f"{name} of {place}")
             continue
@@ -152,6 +157,16 @@ def _settings(found: Any, place: str, choices: Choices) -> Iterator[tuple[str, G
                 f"{name}.{option}",
                 _given_to(name, option, chosen, f"{option} of {inner}", choices),
             )
+
+
+def _require_quoted(pattern: str, name: str, value: Any, place: str) -> None:
+    """Refuse ``[db.t]``, which in TOML is not the table with the name ``db.t``."""
+    known = (*_OF_TABLES, *ACTIONS)
+    if isinstance(value, Mapping) and not get_close_matches(name, known, n=1):
+        raise InvalidRequestError(
+            f"{place} has the unknown name {name}",
+            hint=f'a name with a dot needs quotes: "{pattern}.{name}"',
+        )
 
 
 def _of_properties(properties: Mapping[str, str], choices: Choices) -> dict[str, Given]:

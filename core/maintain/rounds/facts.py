@@ -66,15 +66,26 @@ class RoundFacts(Facts):
     failed: Sequence[FailureFacts] = ()
 
 
+class WrittenFacts(RoundFacts):
+    """The plan of a run that wrote it, or a policy, to a file."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True, kw_only=True)
 class RoundResult(Facts):
-    """What was done. `rest` are actions that are due and for which the budget was too small."""
+    """What was done.
+
+    `rest` are actions that are due and for which the budget was too small, or which a stopped run had not begun.
+    `obsolete` are actions that no later run can do, because the table is gone, was replaced, or is excluded.
+    """
 
     run: str = ""
     tables: int = 0
     actions: list[ActionFacts] = field(default_factory=list)
     left_alone: list[DecisionFacts] = field(default_factory=list)
     rest: list[DecisionFacts] = field(default_factory=list)
+    obsolete: list[DecisionFacts] = field(default_factory=list)
     pending: list[PendingFacts] = field(default_factory=list)
     failed: list[FailureFacts] = field(default_factory=list)
 

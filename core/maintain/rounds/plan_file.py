@@ -56,21 +56,28 @@ class PlannedAction(Facts):
             forecast=seen.forecast(self.action),
         )
 
-    def drift(self, seen: Candidate, base: Base | None) -> str:
+    def replacement(self, seen: Candidate) -> str:
+        """Return why a table is not the one of the plan, which no later run changes; empty if it is."""
+        if seen.uuid == self.table_uuid:
+            return ""
+        return _changed(f"the UUID was {self.table_uuid} and is {seen.uuid}")
+
+    def drift(self, seen: Candidate, base: Base) -> str:
         """Return why the plan is not one of a table as it is now; empty if it is.
 
         Args:
             seen: the table now.
-            base: its state when the plan was made, or after the last commit of this plan; None for any.
+            base: its state when the plan was made, or after the last commit of this plan.
         """
-        found = base.drift(seen.base) if base else ""
-        if seen.uuid != self.table_uuid:
-            found = f"the UUID was {self.table_uuid} and is {seen.uuid}"
-        return found and f"the table has changed since the plan: {found}"
+        return _changed(base.drift(seen.base))
 
     def facts(self, reason: str) -> DecisionFacts:
         """Return the action for the outcome, with why it is not done."""
         return DecisionFacts(table=self.table, action=self.action, reason=reason)
+
+
+def _changed(what: str) -> str:
+    return what and f"the table has changed since the plan: {what}"
 
 
 def planned_action(seen: Candidate, decision: Decision) -> PlannedAction:
@@ -154,7 +161,7 @@ def _document(path: str, data: bytes) -> Mapping[str, Any]:
 
 def _not_a_plan(path: str) -> BadInputError:
     return BadInputError(
-        f"{path} is not a plan of lake maintain", hint=f"{Option.PLAN} of lake maintain writes one"
+        f"{path} is not a plan of lake maintain", hint=f"{Option.PLAN} FILE writes one"
     )
 
 

@@ -39,8 +39,9 @@ T = TypeVar("T")
 _SEQUENCE = ("expire", "compact", "deletes", "manifests", "expire", "clean", "stats")
 # Nothing else is done to a table after these: its state is not known, or belongs to another run.
 _ENDS_TABLE = frozenset({"unknown", "locked"})
+_GONE = "the table is gone"
 # What the result has of each table.
-_OF_A_TABLE = ("actions", "left_alone", "rest", "failed")
+_OF_A_TABLE = ("actions", "left_alone", "rest", "obsolete", "failed")
 
 
 def maintain(session: Session, run_verb: RunVerb, options: RoundOptions) -> Outcome:
@@ -126,6 +127,7 @@ class Round:
         self._agenda = Agenda(session.clock, [])
         # What was to be done when the round began.
         self._due: list[DecisionFacts] = []
+        self._is_plan = False
         # What was done to each table: the result is in the order of the tables, whichever ends first.
         self._parts: list[RoundResult] = []
 
@@ -156,7 +158,7 @@ class Round:
         by_table: dict[str, list[PlannedAction]] = {}
         for item in planned:
             by_table.setdefault(item.table, []).append(item)
-        self.result.tables = len(by_table)
+        self.result.tables, self._is_plan = len(by_table), True
         self._due = [item.facts(item.reason) for item in planned]
         with self._running():
             self._each(
@@ -179,6 +181,10 @@ class Round:
         if step is not None:
             self.session.progress.step = step
             self._status_file.set_running(self._agenda.running)
+
+    def due_of(self, table: str) -> list[DecisionFacts]:
+        """Return what was to be done to a table when the round began."""
+        return [item for item in self._due if item.table == table]
 
     def leave(self, table: str) -> None:
         """Note that nothing else is done to a table."""
@@ -250,7 +256,7 @@ class Round:
     def _status(self) -> Status:
         result = self.result
         partial = any(item.status == Status.PARTIAL for item in result.actions)
-        if result.failed or result.rest or partial:
+        if result.failed or result.rest or partial or (self._is_plan and result.obsolete):
             return Status.PARTIAL
         done = any(item.status == Status.DONE for item in result.actions)
         return Status.DONE if done else Status.NOTHING_TO_DO
@@ -277,6 +283,9 @@ class _TableWork:
         # It may have been seen hours ago, and another run may have done the work.
         if is_due and not self.session.has_ended:
             now = self._seen(seen.table)
+            if now is None and self._is_gone(seen.table):
+                due = self.round.due_of(seen.table)
+                self.result.obsolete += [replace(item, reason=_GONE) for item in due]
         for number, action in enumerate(_SEQUENCE):
             if now is None:
                 break
@@ -299,16 +308,25 @@ class _TableWork:
         now: Candidate | None = self._seen(actions[0].table)
         for number, planned in enumerate(actions):
             if now is None:
-                self.result.rest += [item.facts("the table is gone") for item in actions[number:]]
+                self._leave_out(actions[number:])
                 return
-            drift = planned.drift(now, None if replan else base or planned.base)
             decision = planned.decision(now)
-            if refusal := drift or forbidden(now, planned.action):
-                self.result.rest.append(decision.facts(refusal))
+            if reason := planned.replacement(now) or forbidden(now, planned.action):
+                self.result.obsolete.append(decision.facts(reason))
+            elif drift := "" if replan else planned.drift(now, base or planned.base):
+                self.result.rest.append(decision.facts(drift))
             else:
                 done = self._act(now, decision)
                 now = done.seen
                 base = now.base if now and done.is_changed else base
+
+    def _leave_out(self, actions: Sequence[PlannedAction]) -> None:
+        """Note actions of a plan that are not done, because the table is gone or nothing else is done to it now."""
+        if self._is_gone(actions[0].table):
+            self.result.obsolete += [item.facts(_GONE) for item in actions]
+        else:
+            reason = "the table could not be read, or nothing else is done to it in this run"
+            self.result.rest += [item.facts(reason) for item in actions]
 
     def _seen(self, name: str) -> Candidate | None:
         """Return a table as it is now; None if it is gone or cannot be read."""
@@ -360,6 +378,7 @@ class _TableWork:
             outcome = self.round.run_verb(self.session, Call(decision.action, seen.table, options))
         except NotFoundError as error:
             if self._is_gone(seen.table):
+                self.result.obsolete.append(decision.facts(_GONE))
                 return _Done(None)
             return self._failed(seen, decision, error, clock.monotonic() - begun)
         except StoppedError as stop:

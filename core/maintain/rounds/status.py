@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from lake.core.base.errors import LakeError
-from lake.core.base.outcome import Outcome
+from lake.core.base.outcome import Outcome, Status
 from lake.core.base.process_identity import host_name
 from lake.core.base.units import iso_time
 from lake.core.io.storage.atomic_files import replace_text, require_own
@@ -30,6 +30,7 @@ _HEARTBEAT_SECONDS = 5.0
 # A longer file is not one of these.
 _LARGEST = 65_536
 _IDLE: Mapping[str, Any] = {"action": None, "running": []}
+_DONE = frozenset({Status.DONE, Status.PARTIAL})
 _OWN_KEYS = frozenset({"at", "since", "state"})
 
 
@@ -115,7 +116,7 @@ class StatusFile:
         last = {
             "at": iso_time(self._clock.now_ms()),
             "status": str(ending.status),
-            "actions": len(result.actions),
+            "actions": sum(item.status in _DONE for item in result.actions),
             "failed": len(result.failed),
             "rest": len(result.rest),
             "error": None if isinstance(ending, Outcome) else ending.kind,

@@ -19,7 +19,7 @@ from lake.core.maintain.rounds.candidates import Candidate, look
 from lake.core.maintain.rounds.decisions import Decision, decide
 from lake.core.maintain.rounds.facts import FailureFacts, PendingFacts, RoundFacts
 from lake.core.maintain.rounds.plan_file import PlannedAction, planned_action
-from lake.core.maintain.run_log.experience import Experiences
+from lake.core.maintain.run_log.experience import Experiences, future_warning
 from lake.core.maintain.run_log.run_log import LoggedRuns, RunLog, without_log
 from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import load_listed, require_existing, unaddressable_warnings
@@ -120,6 +120,8 @@ class Tables:
             self._session.warn(
                 f"{log.path} contains {found.unreadable:,} lines that are not entries"
             )
+        if late := future_warning(found.entries, self._now_ms, log.path):
+            self._session.warn(late)
         return found
 
     def ordered(self) -> list[Candidate]:

@@ -14,6 +14,7 @@ _FIRST_WAIT_MS, _LONGEST_WAIT_MS = 15 * 60_000, 24 * 3_600_000
 _MOST_DOUBLINGS = 16
 # An action that read data and saved nothing is repeated after this time.
 _COOL_DOWN_MS = 24 * 3_600_000
+_CLOCKS_DIFFER_MS = 5 * 60_000
 _ENDED = frozenset({Status.DONE, Status.NOTHING_TO_DO, Status.PARTIAL})
 
 
@@ -32,6 +33,23 @@ class Experience:
     failures: int = 0
     wait_until_ms: int | None = None
     reason: str = ""
+
+
+def future_warning(entries: Sequence[Entry], now_ms: int, place: str) -> str:
+    """Return the warning about entries that ended after now by more than clocks differ; empty if there are none.
+
+    Args:
+        entries: the entries.
+        now_ms: the time, in ms since 1970.
+        place: what contains them.
+    """
+    number = sum(entry.at_ms > now_ms + _CLOCKS_DIFFER_MS for entry in entries)
+    if not number:
+        return ""
+    runs = "1 run has" if number == 1 else f"{number:,} runs have"
+    return (
+        f"{runs} a time in the future in {place}, and no effect: the clock of a machine was wrong"
+    )
 
 
 @dataclass(slots=True)

@@ -11,7 +11,12 @@ from lake.core.base.facts import ErrorFacts
 from lake.core.base.outcome import Detail, Outcome, Status, first_rows, report
 from lake.core.base.units import iso_time, readable_time
 from lake.core.maintain.run_log.entries import Entry, Measures
-from lake.core.maintain.run_log.experience import Experiences, expected_seconds, saved_seconds
+from lake.core.maintain.run_log.experience import (
+    Experiences,
+    expected_seconds,
+    future_warning,
+    saved_seconds,
+)
 from lake.core.maintain.run_log.facts import ActionFacts, LoggedRunFacts, RunsResult, WaitFacts
 from lake.core.maintain.run_log.run_log import LoggedRuns
 from lake.core.table.catalogs.patterns import matches
@@ -30,7 +35,7 @@ class RunsOptions:
     Args:
         log: the path of the log; None if a table is read.
         runs_table: the name of the table that is read instead; None for the log.
-        pattern: a glob of the tables' names, a namespace, or a table; None for all.
+        patterns: globs of the tables' names, namespaces, and tables; none for all.
         catalog: the name of the tables' catalog; None for all.
         since_ms: only runs that ended at this time or later, in ms since 1970; None for all.
         actions: only these actions; empty for all.
@@ -40,7 +45,7 @@ class RunsOptions:
 
     log: str | None = None
     runs_table: str | None = None
-    pattern: str | None = None
+    patterns: Sequence[str] = ()
     catalog: str | None = None
     since_ms: int | None = None
     actions: Collection[str] = ()
@@ -53,7 +58,8 @@ class RunsOptions:
             return False
         if self.actions and entry.action not in self.actions:
             return False
-        return matches(entry.table, entry.table.rpartition(".")[0], self.pattern)
+        namespace = entry.table.rpartition(".")[0]
+        return any(matches(entry.table, namespace, item) for item in self.patterns or (None,))
 
     def selects(self, entry: Entry) -> bool:
         """Whether the run of the entry is one of those that were asked for."""
@@ -95,7 +101,7 @@ def runs(options: RunsOptions, logged: LoggedRuns, now_ms: int) -> Outcome:
         result=result,
         details=[_runs_table(shown), _actions_table(result.actions)],
         notes=_notes(result, every=not options.limit),
-        warnings=_warnings(result),
+        warnings=_warnings(result, logged.entries, now_ms),
     )
 
 
@@ -234,8 +240,12 @@ def _wait(row: WaitFacts) -> str:
     return f"{row.table}: lake maintain does not repeat {row.action}{until}: {row.reason}"
 
 
-def _warnings(result: RunsResult) -> list[str]:
-    if not result.unreadable:
-        return []
-    lines = "line is not a run" if result.unreadable == 1 else "lines are not runs"
-    return [f"{result.unreadable:,} {lines} in {result.log or result.runs_table}"]
+def _warnings(result: RunsResult, entries: Sequence[Entry], now_ms: int) -> list[str]:
+    place = result.log or result.runs_table or ""
+    found = []
+    if result.unreadable:
+        lines = "line is not a run" if result.unreadable == 1 else "lines are not runs"
+        found.append(f"{result.unreadable:,} {lines} in {place}")
+    if late := future_warning(entries, now_ms, place):
+        found.append(late)
+    return found

@@ -302,7 +302,7 @@ class _Parser(LogicParser[Condition]):
 
     def _condition(self) -> Condition:
         if self._next.kind != "word" or self._next.text not in self._quantities:
-            self._fail(f"{', '.join(self._quantities)}, not or (")
+            self._fail("a name, not or (")
         name = self._take().text
         if self._next.word not in _SIGNS:
             self._fail(f"one of {' '.join(_COMPARE)}")
