@@ -93,7 +93,7 @@ def test_many_such_names_are_few_warnings(lake: CommandLine) -> None:
 def test_files_of_such_a_table_are_not_orphans_of_another_one(
     lake: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As a REST catalog, which does not tell where the metadata files are.
+    # As a REST catalog, which does not list metadata files.
     monkeypatch.setattr("lake.core.table.catalogs.sql.SqlBackend.metadata_locations", lambda _: [])
 
     folder = Path(lake.table("odd.plain").location().removeprefix("file://")) / "data"

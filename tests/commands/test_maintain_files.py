@@ -180,3 +180,7 @@ def test_a_log_that_can_be_neither_read_nor_written_is_a_warning_that_says_what_
     assert document["warnings"][-1].endswith(f"; the next run {lost}")
     assert all(text.endswith(lost) for text in document["warnings"])
     assert lake("runs").exit_code == (0 if make is nowhere else 7)
+    append(lake.warehouse, "db.t", 3)
+    make_table(lake.warehouse, "db.u", history__expire__max_snapshot_age_ms="1")
+    append(lake.warehouse, "db.u", 3)
+    assert lake("maintain", "--policy", policy).stderr.count(" cannot be written: ") == 1

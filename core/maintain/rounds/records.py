@@ -103,7 +103,8 @@ class Records:
         except LakeError as problem:
             # The work is done; without its entry, the next round knows less.
             text = f"{problem.message}; {without_log('the next run')}"
-            session.warn(text)
+            if text not in self.problems:
+                session.warn(text)
             self.problems.append(text)
 
     def publish(self, session: Session) -> None:
