@@ -38,7 +38,7 @@ from lake.core.base.errors import EngineError, StorageError
 from lake.core.base.settings import Settings
 from lake.core.engine import selection
 from lake.core.engine.inline import InlineEngine
-from lake.core.maintain.compaction import rhythm
+from lake.core.maintain.compaction.concurrency import rhythm
 from lake.core.maintain.health import costs
 from lake.core.maintain.rounds import facts
 from lake.core.maintain.rounds import round as rounds

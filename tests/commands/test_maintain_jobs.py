@@ -101,6 +101,8 @@ def test_several_tables_at_a_time_end_as_one_after_the_other(
     neglected: Warehouse, monkeypatch: pytest.MonkeyPatch, picks: str
 ) -> None:
     alone = found(run(neglected.restored(), *MEND, "--jobs", "1")[1])
+    # The times of the first run would change the forecasts of the second one.
+    Path(default_path()).unlink()
     lake = neglected.restored()
     rows = rows_of(lake)
     monkeypatch.setattr("lake.commands.maintain.run_action", Order(picks))
@@ -111,7 +113,7 @@ def test_several_tables_at_a_time_end_as_one_after_the_other(
     assert rows_of(lake) == rows
     again = run(lake, *MEND, "--jobs", "4")[1]
     assert again["actions"] == []
-    assert len(RunLog(default_path()).read().entries) == 2 * len(alone["actions"])
+    assert len(RunLog(default_path()).read().entries) == len(alone["actions"])
 
 
 def test_tables_are_worked_on_at_the_same_time(

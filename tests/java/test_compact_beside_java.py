@@ -16,7 +16,7 @@ from support.tables.iceberg_tables import (
 )
 from support.tables.metadata_edits import edit_metadata
 
-from lake.core.maintain.compaction import rhythm
+from lake.core.maintain.compaction.concurrency import rhythm
 from lake.core.transaction.locks.base_tag import BaseTag
 
 pytestmark = pytest.mark.java

@@ -24,8 +24,8 @@ from lake.core.base.errors import LakeError
 from lake.core.io.avro.container import Block
 from lake.core.io.storage import atomic_files, storage
 from lake.core.io.storage.storage import Storage
-from lake.core.maintain.compaction import base_keeper, rhythm
 from lake.core.maintain.compaction import run as compaction
+from lake.core.maintain.compaction.concurrency import base_keeper, rhythm
 from lake.core.maintain.definition import drop
 from lake.core.maintain.orphans import trash
 from lake.core.table.manifests import decode

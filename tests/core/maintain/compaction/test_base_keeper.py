@@ -25,7 +25,7 @@ from support.tables.metadata_edits import edit_metadata
 from support.tables.table_harness import TableHarness
 
 from lake.core.base.outcome import Outcome, Status
-from lake.core.maintain.compaction import base_keeper
+from lake.core.maintain.compaction.concurrency import base_keeper
 from lake.core.maintain.compaction.concurrency.base_keeper import BaseKeeper
 from lake.core.maintain.compaction.execute import execute
 from lake.core.maintain.compaction.options import compaction_options
