@@ -25,7 +25,7 @@ from lake.commands.options import (
     duration,
 )
 from lake.commands.runs_tables import catalog_runs_table, split_runs_table
-from lake.core.base.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -122,6 +122,11 @@ def maintain(
         )
     announce_warnings(context, session)
 
+    def ended(ending: Outcome | LakeError) -> None:
+        if isinstance(ending, Outcome):
+            ending = with_details(ending, verbose=verbose)
+        context.obj.run_ended(ending)
+
     run_verb = partial(run_action, context)
     if repetition.every is not None:
         maintain_repeatedly(
@@ -130,7 +135,7 @@ def maintain(
             options,
             every_ms=repetition.every,
             status=StatusFile(repetition.status, session.clock, session.ids),
-            ended=context.obj.run_ended,
+            ended=ended,
         )
     return with_details(maintain_tables(session, run_verb, options), verbose=verbose)
 
