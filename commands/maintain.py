@@ -27,7 +27,7 @@ from lake.commands.options import (
     require_preview,
 )
 from lake.commands.runs_tables import catalog_runs_table, split_runs_table
-from lake.core.base.errors import InvalidRequestError
+from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.base.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -129,6 +129,11 @@ def maintain(
         )
     announce_warnings(context, session)
 
+    def ended(ending: Outcome | LakeError) -> None:
+        if isinstance(ending, Outcome):
+            ending = with_details(ending, verbose=verbose)
+        context.obj.run_ended(ending)
+
     run_verb = partial(run_action, context)
     if repetition.every is not None:
         maintain_repeatedly(
@@ -138,7 +143,7 @@ def maintain(
             read=partial(_with_policy, session, options, what, run),
             every_ms=repetition.every,
             status=StatusFile(repetition.status, session.clock, session.ids),
-            ended=context.obj.run_ended,
+            ended=ended,
         )
     return with_details(maintain_tables(session, run_verb, options), verbose=verbose)
 

@@ -33,7 +33,7 @@ def sentence(outcome: Outcome) -> str:
     parts += [f"{len(result.rest):,} left for the next run"] if result.rest else []
     obsolete = counted(len(result.obsolete), "action")
     parts += [f"{obsolete} not possible any more"] if result.obsolete else []
-    return f"{listed(result.tables, 'table')}: {'; '.join(parts) or 'nothing to do'}"
+    return f"{_start(result)}{'; '.join(parts) or 'nothing to do'}"
 
 
 def stopped(error: ReportedError) -> tuple[Outcome, str] | None:
@@ -97,6 +97,9 @@ def _planned(plan: RoundFacts) -> str:
     have = "has" if refused == 1 else "have"
     what = f"{counted(refused, 'table')} {have} a property that is not allowed"
     parts += [what] if refused else []
-    # The tables that are counted are those that could be read.
-    start = f"{listed(plan.tables, 'table')}: " if plan.tables or not plan.failed else ""
-    return f"{start}{'; '.join(parts)}; nothing was changed"
+    return f"{_start(plan)}{'; '.join(parts)}; nothing was changed"
+
+
+def _start(facts: RoundFacts | RoundResult) -> str:
+    """Return the number of tables that could be read; empty if none could be."""
+    return f"{listed(facts.tables, 'table')}: " if facts.tables or not facts.failed else ""

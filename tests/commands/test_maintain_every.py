@@ -208,7 +208,11 @@ def test_programs_run_after_rounds_without_and_with_failures(
         *("--on-done", f"{sys.executable} {program} done"),
         *("--on-failure", f"{sys.executable} {program} failure"),
     ]
-    rounds(lake, Waits(fail, mend), *ONLY, *hooks)
+    result = rounds(lake, Waits(fail, mend), *ONLY, *hooks)
+
+    # The line of the round is followed by one for what failed.
+    assert "lake maintain: 1 failed\n" in result.stderr
+    assert "db.a: the disk is broken\n" in result.stderr
 
     lines = (tmp_path / "seen").read_text().splitlines()
     assert lines[:3] == [
