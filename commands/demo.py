@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +30,6 @@ def demo(
     session.interrupts = Interrupts()
     if lake:
         return maintenance.run_maintenance_demo(
-            session, folder, partial(call_verb, context), context.obj.clean
+            session, folder, lambda _, call: call_verb(context, call), context.obj.clean
         )
     return flights.run_demo(session, folder)

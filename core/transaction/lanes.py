@@ -101,16 +101,16 @@ class _Lanes(Generic[T]):
 
     def run(self) -> None:
         """Do all items."""
-        threads = [
-            threading.Thread(target=self._do_small, args=(lane,), name="lane", daemon=True)
-            for lane in self._sessions
-        ]
         with shown(self._session.progress, self._meter):
-            started = []
+            started: list[threading.Event] = []
             try:
-                for thread in threads:
+                for lane in self._sessions:
+                    ended = threading.Event()
+                    thread = threading.Thread(
+                        target=self._do_small, args=(lane, ended), name="lane", daemon=True
+                    )
                     thread.start()
-                    started.append(thread)
+                    started.append(ended)
                 self._do_large()
                 _wait_for(started)
             except StoppedError as stop:
@@ -135,7 +135,7 @@ class _Lanes(Generic[T]):
         # A stop had no effect after the last commit of an item.
         self._main.next_command()
 
-    def _do_small(self, lane: _Lane) -> None:
+    def _do_small(self, lane: _Lane, ended: threading.Event) -> None:
         try:
             while True:
                 try:
@@ -148,6 +148,8 @@ class _Lanes(Generic[T]):
             self._fail(stop)
         except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             self._fail(error)
+        finally:
+            ended.set()
 
     def _do(self, lane: _Lane, item: T) -> None:
         try:
@@ -168,10 +170,11 @@ class _Lanes(Generic[T]):
             lane.interrupts.request(StoppedError(number))
 
 
-def _wait_for(threads: Sequence[threading.Thread]) -> None:
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(_WAIT_SECONDS)
+def _wait_for(ended: Sequence[threading.Event]) -> None:
+    # Not by `Thread.join`: if a signal interrupts it, Python 3.11 takes a running thread for one that has ended.
+    for event in ended:
+        while not event.wait(_WAIT_SECONDS):
+            pass
 
 
 class _Shared:
