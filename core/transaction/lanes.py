@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from lake.core.base import locations
 from lake.core.base.errors import StoppedError
 from lake.core.base.interrupts import Interrupts
 from lake.core.base.progress import Meter, shown
@@ -22,21 +21,11 @@ if TYPE_CHECKING:
     from lake.core.base.progress import Progress, Step
     from lake.core.base.settings import Settings
     from lake.core.engine.tasks import Engine
-    from lake.core.table.catalogs.catalog import Catalog
 
 T = TypeVar("T")
 # The main thread waits in steps, so that a signal's exception reaches it on every platform.
 _WAIT_SECONDS = 0.2
-# Tables at a time on a local disk with a local catalog, and in a store or behind a server.
-_NEAR_JOBS, _FAR_JOBS = 1, 4
 _PHASE = "working on tables"
-
-
-def usual_jobs(catalog: Catalog) -> int:
-    """Return how many tables to work on at a time: several if most of the time goes into waiting for answers."""
-    warehouse = str(catalog.configured.get("warehouse", ""))
-    is_near = not catalog.is_served and (not warehouse or locations.parse(warehouse).is_local)
-    return _NEAR_JOBS if is_near else _FAR_JOBS
 
 
 def needs_spark(input_bytes: int, settings: Settings) -> bool:

@@ -43,7 +43,7 @@ class RoundOptions:
         only: the actions to do; empty for all.
         max_ms: the time after which no action and no group of files begins; None for no limit.
         max_bytes: the most bytes of data files to rewrite; None for no limit.
-        jobs: how many small tables get their actions at a time; None to choose it by where they are.
+        jobs: how many small tables get their actions at a time.
         log: the path of the run log.
         runs_table: the name of the table to which the runs are appended; None for none.
         status: the path of the status file; None for none.
@@ -63,7 +63,7 @@ class RoundOptions:
     only: Sequence[str] = ()
     max_ms: int | None = None
     max_bytes: int | None = None
-    jobs: int | None = None
+    jobs: int = 1
     log: str
     runs_table: str | None = None
     status: str | None = None
@@ -73,7 +73,7 @@ class RoundOptions:
     clean: Callable[[str], str]
 
     def __post_init__(self) -> None:
-        if self.jobs is not None and not 1 <= self.jobs <= _MOST_JOBS:
+        if not 1 <= self.jobs <= _MOST_JOBS:
             raise InvalidRequestError(
                 f"{Option.JOBS} {self.jobs} is not between 1 and {_MOST_JOBS}"
             )

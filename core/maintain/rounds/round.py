@@ -27,7 +27,7 @@ from lake.core.maintain.rounds.status import StatusFile
 from lake.core.maintain.rounds.tables import Remembered, Tables
 from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import is_listed, load_listed
-from lake.core.transaction.lanes import needs_spark, usual_jobs, work_on_each
+from lake.core.transaction.lanes import needs_spark, work_on_each
 
 if TYPE_CHECKING:
     from lake.core.maintain.rounds.candidates import Base
@@ -120,7 +120,7 @@ class Round:
         self.budget = Budget(session.clock, options.max_ms, options.max_bytes)
         self.result = RoundResult(run=session.ids.uuid())
         self.records = Records(options, self.result.run)
-        self.jobs = options.jobs or usual_jobs(session.catalog)
+        self.jobs = options.jobs
         self._status_file = status or StatusFile(None, session.clock, session.ids)
         # The warnings of the run as a whole; each action has its own.
         self._general = session.warnings.copy()
