@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from lake.core.base.progress import Meter
 from lake.core.engine import selection
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.selection import INLINE_BYTES
-from lake.core.transaction.lanes import usual_jobs, work_on_each
+from lake.core.transaction.lanes import work_on_each
 from lake.core.transaction.session import Session
 
 _SECONDS = 10.0
@@ -329,21 +328,3 @@ def test_progress_counts_the_items_and_comes_back_after_a_message(
     assert {work.phase for work in counts} == {"working on tables"}
     assert {work.total_tasks for work in counts} == {3}
     assert display.phases[-1] == ""
-
-
-@pytest.mark.parametrize(
-    ("warehouse", "is_served", "jobs"),
-    [("file:///data", False, 1), ("s3://bucket/data", False, 4), ("file:///data", True, 4)],
-)
-def test_several_tables_at_a_time_are_usual_where_answers_take_time(
-    warehouse: str, is_served: bool, jobs: int
-) -> None:
-    class Catalog:
-        configured = {"warehouse": warehouse}
-
-    Catalog.is_served = is_served  # type: ignore[attr-defined]
-    assert usual_jobs(Catalog()) == jobs  # type: ignore[arg-type]
-
-
-def test_a_local_warehouse_has_one_job(tmp_path: Path) -> None:
-    assert usual_jobs(open_session(tmp_path).catalog) == 1
