@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from support.fleet import judge
-from support.fleet.beside import compared
 from support.fleet.fleet import Fleet
 from support.fleet.killing import killed_runs
 from support.fleet.moulds import MOULDS
@@ -24,10 +23,6 @@ _CHOSEN = frozenset(
     }
 )
 _COPIES = 6
-
-
-# The writers work on some of the tables for so long.
-_SECONDS = 20
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +67,3 @@ def test_runs_that_are_killed_at_random_times_converge(
 ) -> None:
     assert killed_runs(fleet, 4, "killed") == []
     assert judge.changed(rows, judge.rows_of(fleet, java)) == []
-
-
-def test_appends_and_merges_beside_maintenance_lose_nothing(java: Any, fleet: Fleet) -> None:
-    assert compared(fleet, java, _SECONDS) == []

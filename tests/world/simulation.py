@@ -616,7 +616,8 @@ class World:
         for name in old.keys() | new.keys():
             if old.get(name) == new.get(name) or name in operation.refs | {operation.branch}:
                 continue
-            if ancestry.is_run(name) and operation.name.startswith("compact"):
+            # A watch may compact after a load.
+            if ancestry.is_run(name) and operation.name.startswith(("compact", "watch")):
                 continue
             if name not in new and operation.may_drop:
                 if before is not None and not self._is_aged(before, name):
