@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -410,30 +409,17 @@ def _in_threads(
     """Yield the entries of windows of manifests in their order; threads read and decode some of them ahead."""
     if releases:
         release_memory()
-    windows = iter(windows)
-    first = list(islice(windows, 2))
-
-    def decoded(opened: Iterable[Opened]) -> list[tuple[int, pa.Table]]:
-        found = list(read(list(opened)))
-        # The memory of decoding is several times that of its result, and is kept for each thread otherwise.
-        if releases:
-            release_memory()
-        return found
-
-    def opened(row: Manifest) -> Opened:
-        return _open(storage, row, rewritten=rewritten)
-
-    if [len(window) for window in first] in ([], [1]):
-        # Threads would take longer to start than one manifest takes to read.
-        for window in first:
-            yield from decoded(map(opened, window))
-        return
     with ThreadPoolExecutor(_FETCH_THREADS) as fetchers, ThreadPoolExecutor(workers) as decoders:
 
         def work(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
-            return decoded(fetchers.map(opened, window))
+            opened = fetchers.map(lambda row: _open(storage, row, rewritten=rewritten), window)
+            found = list(read(list(opened)))
+            # The memory of decoding is several times that of its result, and is kept for each thread otherwise.
+            if releases:
+                release_memory()
+            return found
 
-        for found in ahead(decoders, work, chain(first, windows), workers):
+        for found in ahead(decoders, work, windows, workers):
             yield from found
 
 
