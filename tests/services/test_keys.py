@@ -316,6 +316,29 @@ def test_the_region_of_a_bucket_on_amazons_stores_is_found_once(
         assert any("object_store" in header(asked, "user-agent") for asked in amazon.asked)
 
 
+def test_a_table_is_made_and_maintained_with_the_keys_of_a_role(
+    on_s3: Service, s3: S3, store: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from_role(tmp_path, store, s3.endpoint, monkeypatch)
+    guarded = Guarded(store)
+    kept = {key: text for key, text in on_s3.properties.items() if "access-key" not in key}
+    given = {**kept, "s3.endpoint": store.uri, "s3.role-arn": ROLE}
+    service = Service("role", given, on_s3.folder, on_s3.list_files)
+    lake, table = service.line(), service.table()
+    for number in (1, 2):
+        result = lake(
+            "--json", "ingest", table, csv(service.folder, "a.csv", id=[number]), "--create"
+        )
+        assert result.exit_code == 0, result
+    guarded.dead |= set(guarded.used)
+    lake.ok("compact", table, "--rewrite-all")
+    lake.ok("expire", table, "--older-than", "0s", "--unsafe-retention")
+
+    assert len(set(guarded.used)) == 2
+    assert on_s3.rows() == [(1,), (2,)]
+    assert on_s3.unreferenced() == set()
+
+
 @pytest.mark.spark
 def test_the_workers_of_spark_write_objects_by_one_request(on_s3: Service, store: Proxy) -> None:
     given = {**on_s3.properties, "s3.endpoint": store.uri, "s3.session-token": "t"}
