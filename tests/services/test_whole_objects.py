@@ -29,11 +29,10 @@ from lake.core.base.clock import Backoff
 from lake.core.base.errors import LakeError, NotAuthorisedError, NotFoundError, StorageError
 from lake.core.io.objects import whole_objects
 from lake.core.io.objects.requests import UnsupportedError
+from lake.core.io.objects.upload import PART_BYTES
 from lake.core.io.storage import s3 as s3_requests
 from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
-
-_PART = 5 * 1024 * 1024
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +74,8 @@ def test_a_small_object_takes_one_request_to_write_and_one_to_read(
         assert asked(proxy) == ["GET"]
         with storage.open_input(place) as source:
             assert source.read() == data
-        assert asked(proxy) == ["GET"]
+        # An empty object has no last bytes.
+        assert asked(proxy) == ["GET"] * (1 if data else 2)
 
 
 def test_a_part_of_an_object_takes_one_request_and_ends_with_the_object(
@@ -91,7 +91,7 @@ def test_a_part_of_an_object_takes_one_request_and_ends_with_the_object(
         storage.read_part(f"{place}-2", 0, 1)
 
 
-@pytest.mark.parametrize("size", [0, 1, _PART, _PART + 1, 2 * _PART + 7])
+@pytest.mark.parametrize("size", [0, 1, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES + 7])
 def test_what_is_written_piece_by_piece_is_read_back_whatever_its_size(
     storage: Storage, proxy: Proxy, place: str, size: int
 ) -> None:
@@ -100,7 +100,7 @@ def test_what_is_written_piece_by_piece_is_read_back_whatever_its_size(
         for start in range(0, size, 1_000_003):
             sink.write(data[start : start + 1_000_003])
         assert sink.tell() == size
-    assert (asked(proxy) == ["PUT"]) is (size <= _PART)
+    assert (asked(proxy) == ["PUT"]) is (size <= PART_BYTES)
     assert storage.read(place) == data
 
 
