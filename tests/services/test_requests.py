@@ -10,11 +10,11 @@ from support.servers.s3_server import S3
 
 def test_commands_make_these_requests_to_a_store(gateway: S3, tmp_path: Path) -> None:
     assert {one.name: one.requests for one in counted(gateway, tmp_path)} == {
-        "first ingest": 7,
-        "second ingest": 10,
+        "first ingest": 5,
+        "second ingest": 8,
         "snapshots": 1,
         "scan --plan": 4,
         "scan": 6,
-        "compact": 133,
-        "expire": 140,
+        "compact": 91,
+        "expire": 100,
     }

@@ -312,6 +312,11 @@ class S3:
         whole = self._objects()
         return self._retry(lambda: whole.get(key, most))
 
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash; see `read`."""
+        whole = self._objects()
+        return self._retry(lambda: whole.has_any(prefix))
+
     def read_part(self, key: str, start: int, size: int) -> bytes | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist; see `read`."""
         whole = self._objects()
