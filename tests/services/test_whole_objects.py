@@ -237,8 +237,8 @@ def test_a_redirected_write_is_left_to_the_client_that_finds_regions(
 def test_keys_are_shown_nowhere(gateway: S3, storage: Storage, place: str) -> None:
     bucket = storage.s3(place)
     assert bucket is not None
-    assert bucket[0]._whole is not None
-    shown = repr(vars(bucket[0]._whole)) + repr(bucket[0]._whole) + repr(bucket[0])
+    whole = bucket[0]._objects()
+    shown = repr(vars(whole)) + repr(whole) + repr(bucket[0]) + repr(bucket[0]._connection)
     assert gateway.properties()["s3.secret-access-key"] not in shown
     assert "canary" not in shown
 
@@ -309,6 +309,5 @@ def test_amazons_own_stores_are_addressed_by_the_bucket_in_the_host(
     keys = {"s3.access-key-id": "k", "s3.secret-access-key": "s", "s3.region": region}
     found = s3_requests.S3.of(keys, bucket)
     assert found is not None
-    assert found._whole is not None
-    assert found._whole.address.endpoint == address
-    assert found._whole.address.is_virtual is ("." not in bucket)
+    assert found._objects().address.endpoint == address
+    assert found._objects().address.is_virtual is ("." not in bucket)

@@ -4,6 +4,11 @@ A request takes a quarter of the processor time of Arrow's client, which asks fo
 requests, and a fifth of botocore's. The store's own error, not a text about it, decides what is repeated; nothing is
 repeated here. The client cannot say which objects of a bulk delete failed, which condition of a write was not met or
 what time the store has: botocore makes these requests.
+
+**Redirects.** The client follows redirected reads to any host, and sends the session token there (so does Arrow's
+client). So all hosts but the store's, and those below its name, are asked through a proxy that does not exist:
+nothing reaches them. Redirected writes, and redirects from https to http, are not followed either. With a proxy of
+the user's, redirected reads go through it; what redirects there has the token already, without the key that signs.
 """
 
 from __future__ import annotations
@@ -12,15 +17,15 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from lake.core.base.clock import Clock, SystemClock
 from lake.core.io.objects.requests import (
+    ANONYMOUS,
     NOT_A_RESPONSE,
     NOT_FOUND,
     NOT_THERE,
@@ -41,6 +46,8 @@ _REDIRECTS = range(300, 400)
 _NO_RANGE = 416
 # The end of every request, which the read timeout ends before if nothing arrives.
 _LONGEST = "1h"
+# Where no server can be: connections to it are refused at once.
+_NOWHERE = "127.0.0.1:0"
 # object_store panics on the addresses of other servers.
 _HOST = re.compile(r"[A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\]")
 # The reasons for which there is no answer, in the words of Rust's HTTP client; and whether the next try may succeed.
@@ -65,6 +72,7 @@ class Address:
         region: the region that requests are signed for.
         is_virtual: whether the host names the bucket; otherwise the path does.
         authorities: the file of additional trusted authorities; None for the system's only.
+        proxy: the URI of the proxy, with its password; None to ask the store itself.
         connect_seconds: how long a connection may take.
         read_seconds: how long nothing may arrive.
     """
@@ -74,6 +82,7 @@ class Address:
     region: str
     is_virtual: bool = False
     authorities: str | None = None
+    proxy: str | None = field(default=None, repr=False)
     connect_seconds: float = 10.0
     read_seconds: float = 60.0
 
@@ -109,15 +118,11 @@ class WholeObjects:
 
     Args:
         address: where the bucket is.
-        keys: returns the current keys; called again after some minutes.
-        renews: whether the keys change.
-        clock: the source of the time.
+        keys: those that requests are signed with, which do not change.
     """
 
     address: Address
-    keys: Keys = field(repr=False)
-    renews: bool = False
-    clock: Clock | None = None
+    keys: Keys
     _is_trusted: bool = field(default=True, init=False)
 
     def get(self, key: str, most: int | None = None) -> Found | None:
@@ -240,36 +245,33 @@ class WholeObjects:
             "connect_timeout": f"{round(address.connect_seconds * 1000)}ms",
             "read_timeout": f"{round(address.read_seconds * 1000)}ms",
             "timeout": _LONGEST,
+            # What is not stated would be read from the environment.
+            "proxy_url": address.proxy or f"http://{_NOWHERE}",
+            "proxy_excludes": "" if address.proxy else urlsplit(address.endpoint).hostname or "",
         }
         if address.authorities:
             with open(address.authorities, "rb") as file:
                 options["root_certificate"] = file.read()
         return S3Store(
             address.bucket,
-            # What is not stated would be read from the environment.
             endpoint=address.endpoint,
             aws_endpoint_url_s3=address.endpoint,
             region=address.region,
             virtual_hosted_style_request=address.is_virtual,
-            skip_signature=False,
+            skip_signature=self.keys == ANONYMOUS,
             client_options=options,
             retry_config={"max_retries": 0},
             credential_provider=self._credentials,
         )
 
     def _credentials(self) -> S3Credential:
-        access, secret, token = self.keys()
+        keys = self.keys
         return {
-            "access_key_id": access,
-            "secret_access_key": secret,
-            "token": token,
-            "expires_at": self._renewal() if self.renews else None,
+            "access_key_id": keys.access,
+            "secret_access_key": keys.secret,
+            "token": keys.token,
+            "expires_at": None,
         }
-
-    def _renewal(self) -> datetime:
-        """Return when the client asks for the keys again, and the five minutes by which it is early."""
-        now_ms = (self.clock or SystemClock()).now_ms()
-        return datetime.fromtimestamp(now_ms / 1000, UTC) + timedelta(minutes=10)
 
 
 def is_supported(endpoint: str) -> bool:
@@ -300,15 +302,14 @@ def _translated(text: str) -> StoreError | UnsupportedError:
     if status:
         number, code = int(status[1]), _CODE.search(text)
         if number in _REDIRECTS:
-            # The bucket is in another region, which the other clients find.
-            return UnsupportedError("redirected")
+            return UnsupportedError(f"redirected (HTTP status {number})")
         return refusal(number, code[1] if code else "UNKNOWN")
-    if "credential" in text:
-        return UnsupportedError("no credentials")
     if "extract metadata" in text:
         return StoreError("AWS Error UNKNOWN: the response has no ETag", NOT_A_RESPONSE)
     if _NOT_TRUSTED.search(text):
         return UnsupportedError(_UNTRUSTED)
+    if f"{_NOWHERE}," in text:
+        return UnsupportedError("redirected (HTTP status 307)")
     for pattern, why, may_succeed in _NO_ANSWER:
         if pattern.search(text):
             code_ = "" if may_succeed else NOT_THERE

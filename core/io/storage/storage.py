@@ -33,6 +33,7 @@ from lake.core.base.errors import (
 )
 from lake.core.io.objects.new_object import NewObject
 from lake.core.io.objects.requests import UnsupportedError
+from lake.core.io.objects.s3_connection import completed
 from lake.core.io.objects.whole_objects import Found
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
@@ -51,7 +52,6 @@ from lake.core.io.storage.s3 import (
     UNTRIED,
     ShouldContinue,
     always,
-    completed,
     is_certified,
     is_plain,
     require_reachable,
@@ -90,7 +90,7 @@ def read_up_to(source: Any, size: int) -> bytes:
 
 
 def _retry_with_fresh_credentials(call: _Call) -> _Call:
-    """Retry a storage call that was refused once, with credentials that the catalog vends then.
+    """Retry a storage call that was refused once, with credentials that the catalog vends then, or other keys.
 
     A read that fails for an unknown reason is retried if the store was only busy; see `is_muffled`.
     """
@@ -110,7 +110,8 @@ def _retry_with_fresh_credentials(call: _Call) -> _Call:
         try:
             return asked(self, *arguments, **named)
         except (LakeError, OSError) as error:
-            if not (is_refusal(error) and self.renewed.renew(number)):
+            is_vended = is_refusal(error) and self.renewed.renew(number)
+            if not (is_vended or self._may_succeed(arguments[0], error)):
                 raise
         return asked(self, *arguments, **named)
 
@@ -192,6 +193,10 @@ class Storage:
         """Return the PyArrow file system of a location, and the path in it."""
         parsed = paths.parse(location)
         properties = {} if parsed.is_local else self.credentials.at(location)
+        client = self._client(location)
+        if client:
+            with translate_errors(location), suppress(UnsupportedError):
+                properties = client.for_arrow()
         key = tuple(sorted(properties.items()))
         filesystem = self._filesystem(parsed.scheme, parsed.authority, key)
         if parsed.scheme in {"file", "hdfs", "viewfs"}:
@@ -200,13 +205,21 @@ class Storage:
 
     def s3(self, location: str) -> tuple[S3, str] | None:
         """Return the bucket and the key of an object; None if only Arrow's client supports it."""
+        key = paths.parse(location).path[1:]
+        client = self._client(location) if is_plain(key) else None
+        return (client, key) if client else None
+
+    def _client(self, location: str) -> S3 | None:
         parsed = paths.parse(location)
-        key = parsed.path[1:]
-        if parsed.scheme != "s3" or not is_plain(key):
+        if parsed.scheme != "s3":
             return None
         properties = tuple(sorted(self.credentials.at(location).items()))
-        bucket = self._bucket(parsed.authority, properties)
-        return (bucket, key) if bucket else None
+        return self._bucket(parsed.authority, properties)
+
+    def _may_succeed(self, location: str, error: BaseException) -> bool:
+        """Whether a request of Arrow's that failed may succeed with other keys, or in another region."""
+        client = self._client(location)
+        return client is not None and client.may_succeed(error)
 
     def is_readable(self, location: str) -> bool:
         """Whether an object can be read, after a wait for a busy store; False if it is not known."""

@@ -38,8 +38,9 @@ from pyiceberg.utils.config import Config
 
 from lake.core.base import locations
 from lake.core.base.errors import LakeError, RefusedError
+from lake.core.io.objects.s3_connection import completed
 from lake.core.io.storage.errors import translate_errors
-from lake.core.io.storage.s3 import completed, require_reachable
+from lake.core.io.storage.s3 import require_reachable
 from lake.core.io.storage.storage import Storage, with_limits
 from lake.core.spec.properties.table_properties import METADATA_CODEC
 from lake.core.spec.types.default_values import enable_defaults
