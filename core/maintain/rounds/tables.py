@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lake.core.base.errors import LakeError, NotATableError, StorageError
@@ -25,6 +26,7 @@ from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import load_listed, require_existing, unaddressable_warnings
 
 if TYPE_CHECKING:
+    from lake.core.maintain.health.survey import Survey
     from lake.core.maintain.policies.policy import TablePolicy
     from lake.core.maintain.rounds.options import RoundOptions
     from lake.core.table.catalogs.catalog import Table
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 _THREADS = 8
 # A table is measured again after this time, although it has not changed.
 _KNOWN_MS = 3_600_000
+# Entries of this number of files stay in memory while a table is worked on.
+_FEW_FILES = 10_000
 # Snapshots that an action replaced may be old enough for a second expiry.
 _ORDER = ("expire", "compact", "deletes", "manifests", "expire", "clean", "stats")
 
@@ -118,6 +122,8 @@ class Tables:
         self._options = options
         self._now_ms = session.clock.now_ms()
         self._remembered = {} if remembered is None else remembered
+        # What the manifests of the table contain that each thread works on, if that is little.
+        self._surveys: dict[int, Survey] = {}
         logged = self._logged()
         self._experiences = Experiences(logged.entries, self._now_ms)
         self._past = Past(logged.entries)
@@ -246,7 +252,7 @@ class Tables:
         asked = self._options.asked(policy, self._now_ms)
         clock = self._session.clock
         begun = clock.monotonic()
-        seen = look(
+        seen, found = look(
             table,
             namespace,
             policy,
@@ -254,9 +260,12 @@ class Tables:
             self._past,
             most_entries=most_entries,
             asked=asked,
+            earlier=self._surveys.get(get_ident()),
         )
         if most_entries is not None:
             return seen
+        if found is not None and len(found.sizes) + found.deletes.files <= _FEW_FILES:
+            self._surveys[get_ident()] = found
         # No other table was read at this time.
         return replace(seen, measured_seconds=round(clock.monotonic() - begun, 4))
 
