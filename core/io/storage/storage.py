@@ -71,6 +71,7 @@ _KEPT_BYTES = 16 * 1024 * 1024
 _UNCHANGING_BYTES = 32 * 1024 * 1024
 # Google's client would retry for a quarter of an hour.
 _RETRY_SECONDS = 60
+_OF_S3 = ("s3.", "client.")
 # The part size of Arrow's multipart uploads.
 _PUT_BYTES = 5 * 1024 * 1024
 # Opens a folder to access its entries, for which the folder need not be readable.
@@ -213,7 +214,9 @@ class Storage:
         parsed = paths.parse(location)
         if parsed.scheme != "s3":
             return None
-        properties = tuple(sorted(self.credentials.at(location).items()))
+        given = self.credentials.at(location).items()
+        # Those of the catalog differ between storages that share a client.
+        properties = tuple(sorted(item for item in given if item[0].startswith(_OF_S3)))
         return self._bucket(parsed.authority, properties)
 
     def _may_succeed(self, location: str, error: BaseException) -> bool:
