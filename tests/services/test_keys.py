@@ -146,7 +146,6 @@ def from_sso(place: Path, instance: Proxy, sts: str, patch: pytest.MonkeyPatch) 
     cached.write_text(json.dumps({"accessToken": "of-sso", "expiresAt": ENDS}))
     patch.setattr(utils.JSONFileCache, "CACHE_DIR", str(place))
     patch.setattr("botocore.credentials.SSOProvider._SSO_TOKEN_CACHE_DIR", str(place))
-    patch.setenv("AWS_PROFILE", "lakes")
     patch.setenv("AWS_ENDPOINT_URL_SSO", instance.uri)
 
 
@@ -162,8 +161,11 @@ def test_keys_of_every_source_are_those_of_every_client_and_replaced_when_they_e
     with Proxy(s3.endpoint) as instance, Proxy(s3.endpoint) as sts:
         instance.guard = Instance().guard
         source(tmp_path, instance, sts.uri, monkeypatch)
-        role = {"s3.role-arn": ROLE, "client.role-session-name": "nightly"}
-        storage = Storage({"s3.endpoint": store.uri, **(role if source is from_role else {})})
+        named = {
+            from_role: {"s3.role-arn": ROLE, "client.role-session-name": "nightly"},
+            from_sso: {"s3.profile-name": "lakes"},
+        }
+        storage = Storage({"s3.endpoint": store.uri, **named.get(source, {})})
         works(storage, root)
         first = set(guarded.used)
         assert len(first) == 1
@@ -227,7 +229,7 @@ def test_a_login_that_has_ended_is_reported_with_what_to_do(
     for path in tmp_path.glob("*.json"):
         path.write_text(path.read_text().replace("2099", "2019"))
     with pytest.raises(NotAuthorisedError, match="no keys for the storage") as failed:
-        Storage({"s3.endpoint": store.uri}).read("s3://b/x")
+        Storage({"s3.endpoint": store.uri, "s3.profile-name": "lakes"}).read("s3://b/x")
     assert "log in again" in str(failed.value.hint)
     assert "of-sso" not in str(failed.value)
 
