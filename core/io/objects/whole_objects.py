@@ -1,4 +1,6 @@
-"""Read and write whole objects of a bucket with one request each, by `obstore` (Rust's `object_store`).
+"""Read objects of a bucket, or parts of them, and write whole ones, with one request each, by `obstore`.
+
+Its client is Rust's `object_store`.
 
 A request takes a quarter of the processor time of Arrow's client, which asks for the length first and writes in three
 requests, and a fifth of botocore's. The store's own error, not a text about it, decides what is repeated; nothing is
@@ -36,6 +38,7 @@ from lake.core.io.objects.requests import (
 )
 
 if TYPE_CHECKING:
+    from obstore import SuffixRange
     from obstore.store import ClientConfig, S3Credential
 
 _T = TypeVar("_T")
@@ -89,13 +92,31 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object: its length in bytes, and its contents; None if it is longer than was asked for."""
+    """An object: its length in bytes, its contents (None if it is longer than was asked for), and its ETag."""
 
     size: int
     data: pa.Buffer | None
+    tag: str = ""
 
 
-class _Runtime:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of an object.
+
+    Args:
+        size: the length of the whole object in bytes.
+        tag: the ETag of its version.
+        start: the position of the first byte.
+        data: the bytes.
+    """
+
+    size: int
+    tag: str
+    start: int
+    data: pa.Buffer
+
+
+class Runtime:
     """The process in which the client's threads are: they do not exist in its forks, where requests would hang."""
 
     process: int | None = None
@@ -145,33 +166,67 @@ class WholeObjects:
                 return Found(size, None)
             data = pa.py_buffer(found.bytes())
             if len(data) != size:
-                raise StoreError(f"AWS Error NETWORK_CONNECTION: got {len(data)} of {size} bytes")
-            return Found(size, data)
+                raise _shortened(len(data), size)
+            return Found(size, data, found.meta["e_tag"] or "")
 
         return self._unless(NOT_FOUND, request)
 
-    def part(self, key: str, start: int, size: int) -> bytes | None:
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash; see `get`."""
+
+        def request() -> bool:
+            return any(self._client.list(self._store, prefix))
+
+        return bool(self._unless(NOT_FOUND, request))
+
+    def part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist.
 
         Raises:
             StoreError: the store refused the request, or did not answer.
             UnsupportedError: this client does not support the request.
         """
-
-        def request() -> bytes:
-            options = {"range": (start, start + size)}
-            found = self._client.get(self._store, key, options=options)
-            _check_time(found.meta["last_modified"])
-            return bytes(found.bytes())
-
+        nothing = Part(0, "", start, pa.py_buffer(b""))
         if size <= 0:
-            return b""
+            return nothing
         try:
-            return self._unless(NOT_FOUND, request)
+            return self._ranged(key, (start, start + size))
         except StoreError as error:
             if error.status == _NO_RANGE:
-                return b""
+                return nothing
             raise
+
+    def end(self, key: str, most: int) -> Part | None:
+        """Return the last bytes of an object, all of a small one; None if it does not exist.
+
+        Raises:
+            StoreError: the store refused the request, or did not answer.
+            UnsupportedError: the store or this client does not support the request.
+        """
+        try:
+            return self._ranged(key, {"suffix": most})
+        except StoreError as error:
+            if error.status not in {_NO_RANGE, NOT_A_RESPONSE}:
+                raise
+        # An empty object has no last bytes; and a store may answer with all of a small object.
+        found = self.get(key, most)
+        if found is None:
+            return None
+        if found.data is None:
+            raise UnsupportedError("ranges")
+        return Part(found.size, "", 0, found.data)
+
+    def _ranged(self, key: str, wanted: tuple[int, int] | SuffixRange) -> Part | None:
+        def request() -> Part:
+            found = self._client.get(self._store, key, options={"range": wanted})
+            meta, (start, stop) = found.meta, found.range
+            _check_time(meta["last_modified"])
+            data = pa.py_buffer(found.bytes())
+            if data.size != stop - start:
+                raise _shortened(data.size, stop - start)
+            return Part(int(meta["size"]), meta["e_tag"] or "", start, data)
+
+        return self._unless(NOT_FOUND, request)
 
     def put(self, key: str, data: bytes | pa.Buffer) -> None:
         """Write an object, over another of the same key if there is one.
@@ -211,7 +266,7 @@ class WholeObjects:
             raise
 
     def _call(self, work: Callable[[], _T]) -> _T:
-        _Runtime.require()
+        Runtime.require()
         if not self._is_trusted:
             raise UnsupportedError(_UNTRUSTED)
         from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
@@ -296,6 +351,10 @@ def _check_time(changed: datetime) -> None:
         raise StoreError("AWS Error UNKNOWN: the response is not an object", NOT_A_RESPONSE)
 
 
+def _shortened(found: int, promised: int) -> StoreError:
+    return StoreError(f"AWS Error NETWORK_CONNECTION: got {found} of {promised} bytes")
+
+
 def _translated(text: str) -> StoreError | UnsupportedError:
     """Return the error for the text of one of the client's."""
     status = _STATUS.search(text)
@@ -306,6 +365,8 @@ def _translated(text: str) -> StoreError | UnsupportedError:
         return refusal(number, code[1] if code else "UNKNOWN")
     if "extract metadata" in text:
         return StoreError("AWS Error UNKNOWN: the response has no ETag", NOT_A_RESPONSE)
+    if "non-partial" in text:
+        return StoreError("AWS Error UNKNOWN: the response is not a part", NOT_A_RESPONSE)
     if _NOT_TRUSTED.search(text):
         return UnsupportedError(_UNTRUSTED)
     if f"{_NOWHERE}," in text or "BareRedirect" in text:

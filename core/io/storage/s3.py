@@ -2,12 +2,12 @@
 
 Each request is made in one way:
 
-- `lake.core.io.objects.whole_objects` reads and writes whole objects, and reads parts of them;
+- `lake.core.io.objects.whole_objects` reads objects and parts of them, and writes whole ones;
 - botocore makes the requests whose answers say more than contents: bulk deletes, exclusive creation with the store's
-  time, and the ends of unfinished uploads. Its session finds keys, regions and endpoints as AWS's own tools do;
-- Arrow's client, by `lake.core.io.storage.storage`, lists, asks for lengths, and reads and writes long objects.
+  time, and uploads in parts and their ends. Its session finds keys, regions and endpoints as AWS's own tools do;
+- Arrow's client, by `lake.core.io.storage.storage`, lists and asks for lengths.
 
-Where AWS's own tools find no keys, Arrow's client makes the first kind of requests too.
+Where AWS's own tools find no keys, Arrow's client makes the requests of the others too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lake.core.io.objects.requests import (
     refusal,
 )
 from lake.core.io.objects.s3_connection import CONNECT_SECONDS, Connection, first
-from lake.core.io.objects.whole_objects import Found, WholeObjects
+from lake.core.io.objects.whole_objects import Found, Part, Runtime, WholeObjects
 from lake.core.io.storage.errors import refused_connection, unknown_host
 
 # The keys of one bulk delete, and the bulk deletes that are sent at the same time.
@@ -276,9 +276,27 @@ class S3:
         """
         return self._retry(lambda: self._objects().get(key, most))
 
-    def read_part(self, key: str, start: int, size: int) -> bytes | None:
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash; see `read`."""
+        return self._retry(lambda: self._objects().has_any(prefix))
+
+    def read_part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist; see `read`."""
         return self._retry(lambda: self._objects().part(key, start, size))
+
+    def read_end(self, key: str, most: int) -> Part | None:
+        """Return the last bytes of an object, all of a small one; None if it does not exist; see `read`."""
+        return self._retry(lambda: self._objects().end(key, most))
+
+    def ask_for_upload(self, call: str, key: str, **arguments: Any) -> Any:
+        """Make one of botocore's requests for an object that is written in parts, and return its answer.
+
+        Raises:
+            UnsupportedError: the store does not support the request, or this process is a fork of one with requests.
+            StoreError: the store refused the request or did not answer.
+        """
+        Runtime.require()
+        return self._ask(call, Key=key, **arguments)
 
     def _objects(self) -> WholeObjects:
         return self._connection.whole
