@@ -342,12 +342,18 @@ def test_a_table_is_made_and_maintained_with_the_keys_of_a_role(
 
 
 @pytest.mark.spark
-def test_the_workers_of_spark_write_objects_by_one_request(on_s3: Service, store: Proxy) -> None:
+def test_the_workers_of_spark_read_and_write_objects_by_one_request_each(
+    on_s3: Service, store: Proxy
+) -> None:
     given = {**on_s3.properties, "s3.endpoint": store.uri, "s3.session-token": "t"}
     service = Service("spark", given, on_s3.folder, on_s3.list_files)
-    source = csv(service.folder, "one.csv", id=[1, 2])
-    service.line("spark").ok("ingest", service.table(), source, "--create")
+    lake, table = service.line("spark"), service.table()
+    for number in (1, 2):
+        lake.ok("ingest", table, csv(service.folder, "one.csv", id=[number]), "--create")
+    store.asked.clear()
+    lake.ok("compact", table, "--rewrite-all")
 
-    written = [asked for asked in store.asked if asked.method == "PUT" and "/data/" in asked.path]
-    assert [header(asked, "user-agent").partition("/")[0] for asked in written] == ["object_store"]
+    asked = [one for one in store.asked if ".parquet" in one.path]
+    assert sorted(one.method for one in asked) == ["GET", "GET", "PUT"]
+    assert {header(one, "user-agent").partition("/")[0] for one in asked} == {"object_store"}
     assert service.rows() == [(1,), (2,)]
