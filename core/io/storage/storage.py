@@ -35,7 +35,7 @@ from lake.core.io.objects.large_file import LargeFile
 from lake.core.io.objects.new_object import NewObject
 from lake.core.io.objects.requests import StoreError, UnsupportedError
 from lake.core.io.objects.s3_connection import completed
-from lake.core.io.objects.upload import PART_BYTES, PartsOfS3, Upload
+from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
 from lake.core.io.objects.whole_objects import Found, Part
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
@@ -357,7 +357,7 @@ class Storage:
         if self.s3(location) is None:
             return self._open_stream(location)
         return NewObject(
-            partial(self.write, location), partial(self._open_stream, location), PART_BYTES
+            partial(self.write, location), partial(self._open_stream, location), PUT_BYTES
         )
 
     @_retry_with_fresh_credentials
@@ -476,7 +476,7 @@ class Storage:
         Raises:
             FileExistsError: there is another object of this name.
         """
-        reached = self.s3(location) if len(data) <= PART_BYTES else None
+        reached = self.s3(location) if len(data) <= PUT_BYTES else None
         if reached is None:
             return False
         with translate_errors(location):
@@ -490,7 +490,7 @@ class Storage:
 
     def _put(self, location: str, data: bytes | bytearray | pa.Buffer) -> bool:
         """Write a small object with one request instead of three, if possible."""
-        reached = self.s3(location) if len(data) <= PART_BYTES else None
+        reached = self.s3(location) if len(data) <= PUT_BYTES else None
         if reached is None:
             return False
         bucket, key = reached
