@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from support.faults.faulty_proxy import (
     reset,
 )
 from support.servers.s3_server import S3
+from support.servers.server_process import HOST
 
 from lake.core.base.clock import Backoff
 from lake.core.base.errors import LakeError, NotAuthorisedError, NotFoundError, StorageError
@@ -226,12 +228,21 @@ def test_manifests_are_read_once_and_again_by_no_other_table(
     assert asked(proxy) == ["GET"]
 
 
-def test_a_redirected_write_is_left_to_the_client_that_finds_regions(
-    storage: Storage, proxy: Proxy, place: str
+@pytest.mark.parametrize("token", [None, "canary-token"])
+def test_no_request_follows_a_redirect_to_another_host(
+    gateway: S3, proxy: Proxy, place: str, token: str | None
 ) -> None:
-    proxy.fail("PUT", r"/f$", lambda *_: Answer(307, {"Location": "http://canary.invalid/"}))
-    storage.write(place, b"x")
-    assert storage.read(place) == b"x"
+    Storage(gateway.properties()).write(place, b"x")
+    given = {"s3.session-token": token} if token else {}
+    storage = Storage({**gateway.properties(proxy.uri), **given})
+    with Proxy(gateway.endpoint) as other:
+        location = other.uri.replace(HOST, "localhost")
+        proxy.guard = lambda asked: Answer(307, {"Location": f"{location}{asked.path}"})
+        for call in (storage.read, partial(storage.write, data=b"y")):
+            with pytest.raises(StorageError, match="HTTP status 307"):
+                call(place)
+        assert asked(proxy) == ["GET", "PUT"]
+        assert other.asked == []
 
 
 def test_keys_are_shown_nowhere(gateway: S3, storage: Storage, place: str) -> None:

@@ -220,11 +220,16 @@ class Connection:
             vars(self).pop("_url", None)
         return self.region != region
 
+    @property
+    def _configured_region(self) -> str | None:
+        return first(self._properties, "region") or _environment(_REGIONS)
+
     @cached_property
     def region(self) -> str:
         """The region: the configured one, else that of AWS's own tools, else the bucket's on Amazon's stores."""
-        configured = first(self._properties, "region") or _environment(_REGIONS)
-        region = configured or _known(lambda: self._session.get_config_variable("region"))
+        region = self._configured_region or _known(
+            lambda: self._session.get_config_variable("region")
+        )
         return str(region) if region else self._found_region(REGION)
 
     def _found_region(self, asked: str) -> str:
@@ -254,6 +259,9 @@ class Connection:
         opened = session.Session(profile=first(self._properties, "profile-name"))
         # The Expect header costs one more round trip for each small object.
         opened.unregister("before-call.s3", handlers.add_expect_header)
+        if self._configured_region:
+            # The services that give keys have regions too.
+            opened.set_config_variable("region", self._configured_region)
         return opened
 
     @cached_property

@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 _UNTRUSTED = "no trusted connection"
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>\s*([^<\s]{1,80})\s*</Code>")
-_REDIRECTS = range(300, 400)
+_REDIRECTS, _REDIRECT = range(300, 400), 307
 _NO_RANGE = 416
 # The end of every request, which the read timeout ends before if nothing arrives.
 _LONGEST = "1h"
@@ -352,7 +352,7 @@ def _translated(text: str) -> StoreError | UnsupportedError:
     if status:
         number, code = int(status[1]), _CODE.search(text)
         if number in _REDIRECTS:
-            return UnsupportedError(f"redirected (HTTP status {number})")
+            return _redirected(number)
         return refusal(number, code[1] if code else "UNKNOWN")
     if "extract metadata" in text:
         return StoreError("AWS Error UNKNOWN: the response has no ETag", NOT_A_RESPONSE)
@@ -360,10 +360,16 @@ def _translated(text: str) -> StoreError | UnsupportedError:
         return StoreError("AWS Error UNKNOWN: the response is not a part", NOT_A_RESPONSE)
     if _NOT_TRUSTED.search(text):
         return UnsupportedError(_UNTRUSTED)
-    if f"{_NOWHERE}," in text:
-        return UnsupportedError("redirected (HTTP status 307)")
+    if f"{_NOWHERE}," in text or "BareRedirect" in text:
+        return _redirected(_REDIRECT)
     for pattern, why, may_succeed in _NO_ANSWER:
         if pattern.search(text):
             code_ = "" if may_succeed else NOT_THERE
             return StoreError(f"AWS Error NETWORK_CONNECTION: {why}", code=code_)
     return StoreError("AWS Error NETWORK_CONNECTION: the connection failed")
+
+
+def _redirected(status: int) -> StoreError:
+    # Arrow's client, which would follow it, is not asked.
+    text = f"AWS Error REDIRECTED (HTTP status {status}): the store names another host or region"
+    return StoreError(text, status, "Redirected")

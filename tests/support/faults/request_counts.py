@@ -38,15 +38,18 @@ class Counted:
     seconds: float
 
 
-def counted(server: S3, folder: Path, *, delay_seconds: float = 0.0) -> Iterator[Counted]:
+def counted(
+    server: S3, folder: Path, *, token: str | None = None, delay_seconds: float = 0.0
+) -> Iterator[Counted]:
     """Run commands on small files through a proxy, and yield what each took.
 
     Args:
         server: the store; the table gets a new bucket.
         folder: for the catalog and the sources.
+        token: a session token.
         delay_seconds: how long the proxy holds back each answer.
     """
-    with _commands(server, folder, delay_seconds) as run:
+    with _commands(server, folder, delay_seconds, token) as run:
 
         def source(number: int) -> Path:
             return csv(folder, f"{number}.csv", id=[number], name=[f"n{number}"])
@@ -77,7 +80,9 @@ def counted_large(server: S3, folder: Path, *, delay_seconds: float = 0.0) -> It
 
 
 @contextmanager
-def _commands(server: S3, folder: Path, delay_seconds: float) -> Iterator[Callable[..., Counted]]:
+def _commands(
+    server: S3, folder: Path, delay_seconds: float, token: str | None = None
+) -> Iterator[Callable[..., Counted]]:
     """Open a proxy; return a function that runs a command on a table behind it."""
     with Proxy(server.endpoint, delay_seconds=delay_seconds) as proxy:
         properties = {
@@ -85,6 +90,7 @@ def _commands(server: S3, folder: Path, delay_seconds: float) -> Iterator[Callab
             "uri": f"sqlite:///{folder}/catalog.db?timeout=60",
             "warehouse": f"s3://{server.bucket()}/tables",
             **server.properties(proxy.uri),
+            **({"s3.session-token": token} if token else {}),
         }
         service = Service("counted", properties, folder, set)
         lake, table = service.line("inline"), service.table()
