@@ -16,7 +16,7 @@ def test_commands_make_these_requests_to_a_store(
 ) -> None:
     store = request.getfixturevalue(server)
     assert {one.name: one.requests for one in counted(store, tmp_path, token=token)} == {
-        "first ingest": 7,
+        "first ingest": 6,
         "second ingest": 10,
         "snapshots": 1,
         "scan --plan": 4,
@@ -29,7 +29,7 @@ def test_commands_make_these_requests_to_a_store(
 def test_large_files_are_read_and_written_with_few_requests(gateway: S3, tmp_path: Path) -> None:
     assert {one.name: one.requests for one in counted_large(gateway, tmp_path)} == {
         # The file of 23 MB: its begin, three parts and its end.
-        "large ingest": 11,
+        "large ingest": 10,
         # Its footer, and two of its columns.
         "large scan": 6,
         # Of three files the footer and three parts each; a file of 68 MB.

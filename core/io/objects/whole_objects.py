@@ -219,6 +219,39 @@ class WholeObjects:
 
         return self._unless(NOT_FOUND, request)
 
+    def head(self, key: str) -> tuple[int, int] | None:
+        """Return an object's length in bytes and its last change in ms since 1970; None if it does not exist.
+
+        Raises:
+            StoreError: the store refused the request, or did not answer.
+            UnsupportedError: this client does not support the request.
+        """
+
+        def request() -> tuple[int, int]:
+            meta = self._client.head(self._store, key)
+            _check_time(meta["last_modified"])
+            return int(meta["size"]), round(meta["last_modified"].timestamp() * 1000)
+
+        return self._unless(NOT_FOUND, request)
+
+    def is_folder(self, key: str) -> bool:
+        """Whether there are objects below a key.
+
+        Raises:
+            StoreError: the store refused the request, or did not answer.
+            UnsupportedError: this client does not support the request.
+        """
+        from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
+
+        def request() -> bool:
+            try:
+                return bool(next(iter(self._client.list(self._store, prefix=key)), ()))
+            except exceptions.InvalidPathError:
+                # There is an object, with a key that this client does not support.
+                return True
+
+        return bool(self._unless(NOT_FOUND, request))
+
     def put(self, key: str, data: bytes | pa.Buffer) -> None:
         """Write an object, over another of the same key if there is one.
 

@@ -376,13 +376,17 @@ class Storage:
             location, lambda bucket, key: bucket.ask_for_upload(call, key, **arguments)
         )
 
-    @_retry_with_fresh_credentials
     def size(self, location: str) -> int:
         """Return a file's length in bytes.
 
         Raises:
             NotFoundError: there is no such file.
         """
+        if not paths.parse(location).is_local:
+            found = self._ask(location)
+            if found is None:
+                raise NotFoundError(f"no such file: {location}")
+            return found.length
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             info = filesystem.get_file_info(path)
@@ -512,8 +516,11 @@ class Storage:
     @_retry_with_fresh_credentials
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder; in an object store, one that is not empty."""
-        filesystem, path = self.resolve(location)
         with translate_errors(location):
+            if reached := self.s3(location):
+                with suppress(UnsupportedError):
+                    return reached[0].is_folder(reached[1])
+            filesystem, path = self.resolve(location)
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
     @_retry_with_fresh_credentials
@@ -597,8 +604,12 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def _ask(self, location: str) -> StoredFile | None:
-        filesystem, path = self.resolve(location)
         with translate_errors(location):
+            if reached := self.s3(location):
+                with suppress(UnsupportedError):
+                    found = reached[0].head(reached[1])
+                    return None if found is None else StoredFile(location, *found)
+            filesystem, path = self.resolve(location)
             info = filesystem.get_file_info(path)
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
