@@ -92,10 +92,11 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object: its length in bytes, and its contents; None if it is longer than was asked for."""
+    """An object: its length in bytes, its contents (None if it is longer than was asked for), and its ETag."""
 
     size: int
     data: pa.Buffer | None
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +167,22 @@ class WholeObjects:
             data = pa.py_buffer(found.bytes())
             if len(data) != size:
                 raise _shortened(len(data), size)
-            return Found(size, data)
+            return Found(size, data, found.meta["e_tag"] or "")
 
         return self._unless(NOT_FOUND, request)
+
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash; see `get`."""
+        from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
+
+        def request() -> bool:
+            try:
+                return any(self._client.list(self._store, prefix))
+            except exceptions.InvalidPathError:
+                # There is an object, with a key that this client does not support.
+                return True
+
+        return bool(self._unless(NOT_FOUND, request))
 
     def part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist.
@@ -233,24 +247,6 @@ class WholeObjects:
             return int(meta["size"]), round(meta["last_modified"].timestamp() * 1000)
 
         return self._unless(NOT_FOUND, request)
-
-    def is_folder(self, key: str) -> bool:
-        """Whether there are objects below a key.
-
-        Raises:
-            StoreError: the store refused the request, or did not answer.
-            UnsupportedError: this client does not support the request.
-        """
-        from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
-
-        def request() -> bool:
-            try:
-                return bool(next(iter(self._client.list(self._store, prefix=key)), ()))
-            except exceptions.InvalidPathError:
-                # There is an object, with a key that this client does not support.
-                return True
-
-        return bool(self._unless(NOT_FOUND, request))
 
     def put(self, key: str, data: bytes | pa.Buffer) -> None:
         """Write an object, over another of the same key if there is one.

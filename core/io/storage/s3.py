@@ -276,6 +276,10 @@ class S3:
         """
         return self._retry(lambda: self._objects().get(key, most))
 
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash; see `read`."""
+        return self._retry(lambda: self._objects().has_any(prefix))
+
     def read_part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist; see `read`."""
         return self._retry(lambda: self._objects().part(key, start, size))
@@ -287,10 +291,6 @@ class S3:
     def head(self, key: str) -> tuple[int, int] | None:
         """Return an object's length in bytes and its last change in ms; None if it does not exist; see `read`."""
         return self._retry(lambda: self._objects().head(key))
-
-    def is_folder(self, key: str) -> bool:
-        """Whether there are objects below a key; see `read`."""
-        return self._retry(lambda: self._objects().is_folder(key))
 
     def ask_for_upload(self, call: str, key: str, **arguments: Any) -> Any:
         """Make one of botocore's requests for an object that is written in parts, and return its answer.
