@@ -36,7 +36,7 @@ from lake.core.io.objects.large_file import LargeFile
 from lake.core.io.objects.new_object import NewObject
 from lake.core.io.objects.requests import StoreError, UnsupportedError
 from lake.core.io.objects.s3_connection import completed
-from lake.core.io.objects.upload import PART_BYTES, PartsOfS3, Upload
+from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
 from lake.core.io.objects.whole_objects import Found, Part
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
@@ -364,7 +364,7 @@ class Storage:
         if self.s3(location) is None:
             return self._open_stream(location)
         return NewObject(
-            partial(self.write, location), partial(self._open_stream, location), PART_BYTES
+            partial(self.write, location), partial(self._open_stream, location), PUT_BYTES
         )
 
     @_retry_with_fresh_credentials
@@ -383,13 +383,17 @@ class Storage:
             location, lambda bucket, key: bucket.ask_for_upload(call, key, **arguments)
         )
 
-    @_retry_with_fresh_credentials
     def size(self, location: str) -> int:
         """Return a file's length in bytes.
 
         Raises:
             NotFoundError: there is no such file.
         """
+        if not paths.parse(location).is_local:
+            found = self._ask(location)
+            if found is None:
+                raise NotFoundError(f"no such file: {location}")
+            return found.length
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             info = filesystem.get_file_info(path)
@@ -498,7 +502,7 @@ class Storage:
         Raises:
             FileExistsError: there is another object of this name.
         """
-        reached = self.s3(location) if len(data) <= PART_BYTES else None
+        reached = self.s3(location) if len(data) <= PUT_BYTES else None
         if reached is None:
             return False
         with translate_errors(location):
@@ -512,7 +516,7 @@ class Storage:
 
     def _put(self, location: str, data: bytes | bytearray | pa.Buffer) -> bool:
         """Write a small object with one request instead of three, if possible."""
-        reached = self.s3(location) if len(data) <= PART_BYTES else None
+        reached = self.s3(location) if len(data) <= PUT_BYTES else None
         if reached is None:
             return False
         bucket, key = reached
@@ -534,11 +538,11 @@ class Storage:
     @_retry_with_fresh_credentials
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder; in an object store, one that is not empty."""
-        with translate_errors(location), suppress(UnsupportedError):
-            if reached := self.s3(f"{location.rstrip('/')}/"):
-                return reached[0].has_any(reached[1])
-        filesystem, path = self.resolve(location)
         with translate_errors(location):
+            if reached := self.s3(f"{location.rstrip('/')}/"):
+                with suppress(UnsupportedError):
+                    return reached[0].has_any(reached[1])
+            filesystem, path = self.resolve(location)
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
     @_retry_with_fresh_credentials
@@ -622,8 +626,12 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def _ask(self, location: str) -> StoredFile | None:
-        filesystem, path = self.resolve(location)
         with translate_errors(location):
+            if reached := self.s3(location):
+                with suppress(UnsupportedError):
+                    found = reached[0].head(reached[1])
+                    return None if found is None else StoredFile(location, *found)
+            filesystem, path = self.resolve(location)
             info = filesystem.get_file_info(path)
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
