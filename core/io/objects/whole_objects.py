@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential
 
 _T = TypeVar("_T")
-_UNTRUSTED = "no trusted connection"
+# Reasons for which another client may be able to make a request.
+UNTRUSTED = "no trusted connection"
+# A key with an empty part, which S3 allows.
+UNUSUAL_KEY = "the object's key"
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>\s*([^<\s]{1,80})\s*</Code>")
 _REDIRECTS = range(300, 400)
@@ -208,7 +211,7 @@ class WholeObjects:
     def _call(self, work: Callable[[], _T]) -> _T:
         _Runtime.require()
         if not self._is_trusted:
-            raise UnsupportedError(_UNTRUSTED)
+            raise UnsupportedError(UNTRUSTED)
         from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
 
         try:
@@ -216,13 +219,16 @@ class WholeObjects:
         except StoreError:
             raise
         except ValueError:
-            # A key with an empty part, which S3 allows.
-            raise UnsupportedError("the object's key") from None
+            raise UnsupportedError(UNUSUAL_KEY) from None
         except (exceptions.BaseError, OSError) as error:
             # The text of an answer may repeat the request, with its secrets.
-            known = _translated(str(error))
-            self._is_trusted = str(known) != _UNTRUSTED
+            known = self._known(str(error))
+            self._is_trusted = str(known) != UNTRUSTED
             raise known from None
+
+    def _known(self, text: str) -> Exception:
+        """Return the error for the text of one of the client's."""
+        return _translated(text)
 
     @property
     def _client(self) -> Any:
@@ -235,6 +241,21 @@ class WholeObjects:
         from obstore.store import S3Store  # noqa: PLC0415 - door: remote stores only
 
         address = self.address
+        return S3Store(
+            address.bucket,
+            # What is not stated would be read from the environment.
+            endpoint=address.endpoint,
+            aws_endpoint_url_s3=address.endpoint,
+            region=address.region,
+            virtual_hosted_style_request=address.is_virtual,
+            skip_signature=False,
+            client_options=self._options(),
+            retry_config={"max_retries": 0},
+            credential_provider=self._credentials,
+        )
+
+    def _options(self) -> ClientConfig:
+        address = self.address
         options: ClientConfig = {
             "allow_http": address.endpoint.startswith("http:"),
             "connect_timeout": f"{round(address.connect_seconds * 1000)}ms",
@@ -244,18 +265,7 @@ class WholeObjects:
         if address.authorities:
             with open(address.authorities, "rb") as file:
                 options["root_certificate"] = file.read()
-        return S3Store(
-            address.bucket,
-            # What is not stated would be read from the environment.
-            endpoint=address.endpoint,
-            aws_endpoint_url_s3=address.endpoint,
-            region=address.region,
-            virtual_hosted_style_request=address.is_virtual,
-            skip_signature=False,
-            client_options=options,
-            retry_config={"max_retries": 0},
-            credential_provider=self._credentials,
-        )
+        return options
 
     def _credentials(self) -> S3Credential:
         access, secret, token = self.keys()
@@ -308,7 +318,7 @@ def _translated(text: str) -> StoreError | UnsupportedError:
     if "extract metadata" in text:
         return StoreError("AWS Error UNKNOWN: the response has no ETag", NOT_A_RESPONSE)
     if _NOT_TRUSTED.search(text):
-        return UnsupportedError(_UNTRUSTED)
+        return UnsupportedError(UNTRUSTED)
     for pattern, why, may_succeed in _NO_ANSWER:
         if pattern.search(text):
             code_ = "" if may_succeed else NOT_THERE

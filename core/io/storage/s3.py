@@ -19,7 +19,6 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property, lru_cache, partial
 from typing import Any, TypeVar
@@ -29,15 +28,22 @@ import pyarrow as pa
 
 from lake.core.base.clock import Backoff
 from lake.core.io.objects.requests import (
+    BACKOFF,
     BUSY_CODES,
     CONFLICT,
     NOT_A_RESPONSE,
     NOT_FOUND,
     NOT_THERE,
+    TRIES,
+    UNTRIED,
     Keys,
+    ShouldContinue,
+    StoredObject,
     StoreError,
     UnsupportedError,
+    always,
     refusal,
+    retried,
 )
 from lake.core.io.objects.whole_objects import Address, Found, WholeObjects, is_supported
 from lake.core.io.storage.errors import refused_connection, unknown_host
@@ -46,11 +52,6 @@ from lake.core.io.storage.errors import refused_connection, unknown_host
 MOST_KEYS = 1000
 AT_ONCE = 4
 REGION = "us-east-1"
-# A busy store is asked for one to two minutes, as by Java's S3FileIO, with shorter waits at first. If it refuses a
-# third of all requests, one of a million fails.
-_TRIES = 12
-# The waits between requests that a busy store refuses.
-BACKOFF = Backoff(0.2, 20.0, (0.5, 1.0))
 # Arrow's waits are 50 ms, 100 ms and so on, without a limit: 102 s together.
 ARROW_TRIES = 12
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
@@ -62,19 +63,11 @@ _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _ARROW_ONLY = ("role-arn", "proxy-uri", "anonymous", "force-virtual-addressing")
 # Keys that XML can represent and that Arrow does not normalise to another key.
 _PLAIN_KEY = re.compile(r"(?!\.{1,2}(?:/|$))[^\x00-\x1f\x7f\ufffe\uffff]+", re.DOTALL)
-# The reported reason for objects whose delete was not attempted.
-UNTRIED = "not tried"
-ShouldContinue = Callable[[], bool]
 _T = TypeVar("_T")
 # The hosts of Amazon's own stores, which name the bucket.
 _AMAZON = re.compile(r"\.amazonaws\.com(\.cn)?(:\d+)?/?$")
 _CONFLICT = 409
 _NOT_MET = frozenset({_CONFLICT, 412})
-
-
-def always() -> bool:
-    """Return True: the default for `ShouldContinue`."""
-    return True
 
 
 def require_reachable(properties: Mapping[str, Any]) -> None:
@@ -166,15 +159,6 @@ def _fill(properties: dict[str, Any], key: str, names: Iterable[str]) -> None:
         properties[key] = value
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """An existing object: its contents, its ETag, and its age in seconds by the store's clock."""
-
-    data: bytes
-    tag: str
-    age_seconds: float
-
-
 class S3:
     """One bucket, by one set of credentials; threads may share it."""
 
@@ -221,7 +205,7 @@ class S3:
             UnsupportedError: the store does not support bulk deletes.
         """
         remaining, failed = list(keys), dict[str, str]()
-        for attempt in range(1, _TRIES + 1):
+        for attempt in range(1, TRIES + 1):
             if not should_continue():
                 return failed | dict.fromkeys(remaining, UNTRIED)
             listed = {"Quiet": False, "Objects": [{"Key": key} for key in remaining]}
@@ -236,7 +220,7 @@ class S3:
             codes |= {item.get("Key"): item.get("Code", "") for item in answer.get("Errors", ())}
             failed |= {key: f"AWS Error {codes[key]}" for key in remaining if key in codes}
             remaining = [key for key in remaining if BUSY_CODES.search(codes.get(key, ""))]
-            if not remaining or attempt == _TRIES:
+            if not remaining or attempt == TRIES:
                 return failed
             failed = {key: why for key, why in failed.items() if key not in remaining}
             self._backoff.wait(attempt)
@@ -377,15 +361,7 @@ class S3:
         return self._retry(lambda: _call(asked, Bucket=self._bucket, **arguments))
 
     def _retry(self, work: Callable[[], _T]) -> _T:
-        """Call ``work`` until the store is neither too busy nor unreachable, at most `_TRIES` times."""
-        for attempt in range(1, _TRIES + 1):
-            try:
-                return work()
-            except StoreError as error:
-                if not error.is_busy or attempt == _TRIES:
-                    raise
-            self._backoff.wait(attempt)
-        raise StoreError("never asked")
+        return retried(work, self._backoff)
 
 
 def _call(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -31,8 +31,10 @@ from lake.core.base.errors import (
     NotFoundError,
     StorageError,
 )
+from lake.core.io.objects.cloud import SCHEMES, Cloud
+from lake.core.io.objects.cloud_files import CloudFiles
 from lake.core.io.objects.new_object import NewObject
-from lake.core.io.objects.requests import UnsupportedError
+from lake.core.io.objects.requests import BACKOFF, UNTRIED, ShouldContinue, UnsupportedError, always
 from lake.core.io.objects.whole_objects import Found
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
@@ -46,11 +48,7 @@ from lake.core.io.storage.errors import (
 from lake.core.io.storage.local_folders import file_status, local_entries, local_files
 from lake.core.io.storage.s3 import (
     ARROW_TRIES,
-    BACKOFF,
     S3,
-    UNTRIED,
-    ShouldContinue,
-    always,
     completed,
     is_certified,
     is_plain,
@@ -77,6 +75,8 @@ _PUT_BYTES = 5 * 1024 * 1024
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _T = TypeVar("_T")
+# The schemes of stores whose objects are asked for one by one.
+_STORES = SCHEMES | {"s3"}
 
 
 def read_up_to(source: Any, size: int) -> bytes:
@@ -193,19 +193,29 @@ class Storage:
         parsed = paths.parse(location)
         properties = {} if parsed.is_local else self.credentials.at(location)
         key = tuple(sorted(properties.items()))
-        filesystem = self._filesystem(parsed.scheme, parsed.authority, key)
+        if parsed.scheme in SCHEMES:
+            filesystem = self._cloud_files(parsed.scheme, parsed.authority, key)
+        else:
+            filesystem = self._filesystem(parsed.scheme, parsed.authority, key)
         if parsed.scheme in {"file", "hdfs", "viewfs"}:
             return filesystem, parsed.path
         return filesystem, f"{parsed.authority}{parsed.path}"
 
-    def s3(self, location: str) -> tuple[S3, str] | None:
+    @lru_cache(maxsize=16)  # noqa: B019 - a storage lives as long as its run
+    def _cloud_files(self, scheme: str, authority: str, key: tuple[tuple[str, str], ...]) -> Any:
+        bucket = self._bucket(scheme, authority, key)
+        return (
+            pafs.PyFileSystem(CloudFiles(bucket, authority)) if isinstance(bucket, Cloud) else None
+        )
+
+    def s3(self, location: str) -> tuple[S3 | Cloud, str] | None:
         """Return the bucket and the key of an object; None if only Arrow's client supports it."""
         parsed = paths.parse(location)
         key = parsed.path[1:]
-        if parsed.scheme != "s3" or not is_plain(key):
+        if parsed.scheme not in _STORES or not is_plain(key):
             return None
         properties = tuple(sorted(self.credentials.at(location).items()))
-        bucket = self._bucket(parsed.authority, properties)
+        bucket = self._bucket(parsed.scheme, parsed.authority, properties)
         return (bucket, key) if bucket else None
 
     def is_readable(self, location: str) -> bool:
@@ -217,7 +227,7 @@ class Storage:
             return False
 
     @_retry_with_fresh_credentials
-    def ask_s3(self, location: str, ask: Callable[[S3, str], _T]) -> _T:
+    def ask_s3(self, location: str, ask: Callable[[S3 | Cloud, str], _T]) -> _T:
         """Call ``ask`` with an object's bucket and key, and return its result.
 
         Raises:
@@ -669,7 +679,7 @@ class Storage:
         self, wanted: Sequence[str], should_continue: ShouldContinue
     ) -> tuple[dict[str, str], list[str]]:
         """Delete objects with bulk requests; return the failures, and the locations to delete one by one."""
-        buckets: dict[S3, dict[str, str]] = {}
+        buckets: dict[S3 | Cloud, dict[str, str]] = {}
         single = []
         for location in wanted:
             reached = None if location.startswith(("/", "file:")) else self._reached(location)
@@ -687,7 +697,7 @@ class Storage:
                 failed |= {keys[key]: why for key, why in by_key.items()}
         return failed, single
 
-    def _reached(self, location: str) -> tuple[S3, str] | None:
+    def _reached(self, location: str) -> tuple[S3 | Cloud, str] | None:
         try:
             return self.s3(location)
         except BadInputError:
@@ -742,12 +752,18 @@ def _make_folders(path: str) -> None:
 
 
 @lru_cache(maxsize=16)
-def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
-    return S3.of(completed(dict(properties)), name)
+def _open_bucket(
+    scheme: str, name: str, properties: Iterable[tuple[str, str]]
+) -> S3 | Cloud | None:
+    if scheme == "s3":
+        return S3.of(completed(dict(properties)), name)
+    return Cloud.of(scheme, name, dict(properties))
 
 
-def _bucket_with(backoff: Backoff, name: str, properties: tuple[tuple[str, str], ...]) -> S3 | None:
-    bucket = _open_bucket(name, properties)
+def _bucket_with(
+    backoff: Backoff, scheme: str, name: str, properties: tuple[tuple[str, str], ...]
+) -> S3 | Cloud | None:
+    bucket = _open_bucket(scheme, name, properties)
     return bucket.waiting(backoff) if bucket else None
 
 

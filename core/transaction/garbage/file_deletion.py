@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from lake.core.base.clock import Clock
 from lake.core.base.progress import Meter, shown
-from lake.core.io.storage.s3 import AT_ONCE, MOST_KEYS, ShouldContinue
+from lake.core.io.objects.requests import ShouldContinue
+from lake.core.io.storage.s3 import AT_ONCE, MOST_KEYS
 from lake.core.io.storage.storage import DeleteOutcome
 from lake.core.table.catalogs.catalog import Table
 from lake.core.transaction.garbage.other_tables import OtherTables
