@@ -19,7 +19,7 @@ _CUTTING = "\x00-\x1f\x7f#?"
 _CUT = re.compile(f"[{_CUTTING}]")
 _UNSAFE_TO_DELETE = re.compile(f"[{_CUTTING}\u202a-\u202e\u2066-\u2069]")
 # Engines use any of these schemes for the same object.
-_SAME_STORE = {
+SAME_STORE = {
     "s3a": "s3",
     "s3n": "s3",
     "gcs": "gs",
@@ -66,7 +66,7 @@ def parse(location: str) -> Location:
             raise BadInputError(f"not a usable location: {location[:80]!r}")
     if scheme in _BLOB_STORES:
         authority = authority.replace(".blob.", ".dfs.", 1)
-    return Location(_SAME_STORE.get(scheme, scheme), authority, path)
+    return Location(SAME_STORE.get(scheme, scheme), authority, path)
 
 
 def store_of(location: str) -> tuple[str, str]:

@@ -57,8 +57,7 @@ class AzureObjects(CloudObjects):
     name = "Azure"
     _login_hint = "log in with az login, set AZURE_STORAGE_ACCOUNT_KEY, or set adls.account-key or adls.sas-token"
     _tag = "e_tag"
-    # Those of one request.
-    most_keys = 256
+    most_keys = keys_of_request = 256
 
     @classmethod
     def of(cls, properties: Mapping[str, str], authority: str) -> AzureObjects:
@@ -92,24 +91,33 @@ class AzureObjects(CloudObjects):
 
 
 def _settings_of(properties: Mapping[str, str], host: str) -> dict[str, str]:
-    """Return the properties of Azure by their names without ``adls.``, with those of a connection string."""
+    """Return the properties of Azure by their names without ``adls.``, with those of a connection string.
+
+    A connection string contains a login of its own: an address in it receives no other secret.
+
+    Raises:
+        BadInputError: it contains none.
+    """
     given = {
         key.removeprefix("adls."): str(value)
         for key, value in properties.items()
         if key.startswith("adls.") and value
     }
-    text = given.get(f"connection-string.{host}") or given.get("connection-string", "")
-    pairs = (part.partition("=") for part in text.split(";") if part)
-    stated = {
-        _MEMBERS[name.strip().lower()]: value
-        for name, _, value in pairs
-        if name.strip().lower() in _MEMBERS
-    }
+    if text := given.get(f"connection-string.{host}") or given.get("connection-string"):
+        pairs = [part.partition("=") for part in text.split(";")]
+        members = {name.strip().lower(): value for name, _, value in pairs if value}
+        stated = {_MEMBERS[name]: value for name, value in members.items() if name in _MEMBERS}
+        if not stated.keys() & _SETTINGS.keys():
+            raise BadInputError(
+                "adls.connection-string contains neither AccountKey nor SharedAccessSignature"
+            )
+        return {key: value for key, value in given.items() if key not in _SETTINGS} | stated
+    account = host.partition(".")[0]
     # A catalog's server vends a signature for each account, by its host or its name.
-    for name in (host, host.partition(".")[0]):
+    for name in (host, account):
         if vended := given.get(f"sas-token.{name}"):
-            stated |= {"sas-token": vended, "account-name": host.partition(".")[0]}
-    return {**given, **stated}
+            return {**given, "sas-token": vended, "account-name": account}
+    return given
 
 
 def _account(found: Mapping[str, str], host: str) -> tuple[str, str]:

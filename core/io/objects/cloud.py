@@ -7,7 +7,9 @@ here, as often as those to S3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -34,10 +36,15 @@ _CLIENTS: dict[str, Callable[[Mapping[str, str], str], CloudObjects]] = {
     "abfss": AzureObjects.of,
 }
 SCHEMES = frozenset(_CLIENTS)
+# The calls for deletions that are made at the same time.
+_AT_ONCE = 4
 
 
 class Cloud:
     """One bucket or container, by one login; threads may share it."""
+
+    # The files that are deleted before the table is read again.
+    most_deleted: ClassVar[int] = 1000
 
     def __init__(self, objects: CloudObjects, backoff: Backoff = BACKOFF) -> None:
         self._objects = objects
@@ -57,6 +64,11 @@ class Cloud:
         """
         return cls(_CLIENTS[scheme](properties, authority))
 
+    @property
+    def keys_of_request(self) -> int:
+        """How many objects one request deletes."""
+        return self._objects.keys_of_request
+
     def waiting(self, backoff: Backoff) -> Cloud:
         """Return the same bucket with other waits between requests that are repeated."""
         return Cloud(self._objects, backoff)
@@ -68,18 +80,21 @@ class Cloud:
 
         ``should_continue`` is called before each request, or before each hundred of Google's.
         """
-        failed: dict[str, str] = {}
         most = self._objects.most_keys
-        for start in range(0, len(keys), most):
-            part = keys[start : start + most]
-            if not should_continue():
-                return failed | dict.fromkeys(keys[start:], UNTRIED)
-            try:
-                self._objects.delete(part)
-            except (StoreError, LakeError):
-                # The error is that of one of them.
-                failed |= self._delete_each(part, should_continue)
-        return failed
+        parts = [keys[start : start + most] for start in range(0, len(keys), most)]
+        with ThreadPoolExecutor(min(_AT_ONCE, len(parts)) or 1) as pool:
+            each = pool.map(partial(self._delete, should_continue=should_continue), parts)
+            return {key: why for failed in each for key, why in failed.items()}
+
+    def _delete(self, keys: Sequence[str], should_continue: ShouldContinue) -> dict[str, str]:
+        if not should_continue():
+            return dict.fromkeys(keys, UNTRIED)
+        try:
+            self._objects.delete(keys)
+        except (StoreError, LakeError):
+            # The error is that of one of them.
+            return self._delete_each(keys, should_continue)
+        return {}
 
     def _delete_each(self, keys: Sequence[str], should_continue: ShouldContinue) -> dict[str, str]:
         failed = {}

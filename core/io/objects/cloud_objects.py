@@ -21,6 +21,7 @@ from lake.core.io.objects.requests import (
     NOT_FOUND,
     StoreError,
     UnsupportedError,
+    refusal,
 )
 from lake.core.io.objects.whole_objects import UNTRUSTED, UNUSUAL_KEY, Address, WholeObjects
 
@@ -30,6 +31,8 @@ _PART_BYTES = 8 * 1024 * 1024
 _PARTS_AT_ONCE = 4
 # A status with which a request is not repeated.
 _NOT_SUPPORTED = 501
+# The client's words about one object of a request for many.
+_OF_ONE = re.compile(r"Bulk delete request failed for key .*\(code: (\d{3})\)(?:\n|$)")
 # The client's words about requests for a login.
 _LOGIN = re.compile("credential|service account|OAuth|Azure CLI", re.IGNORECASE)
 
@@ -63,8 +66,9 @@ class CloudObjects(WholeObjects):
     _login_hint: ClassVar[str]
     # The member of an object's description that identifies its version.
     _tag: ClassVar[str]
-    # The objects that one call deletes.
+    # The objects that one call deletes, and those that one request deletes.
     most_keys: ClassVar[int]
+    keys_of_request: ClassVar[int]
 
     def __init__(self, address: Address, settings: dict[str, Any]) -> None:
         super().__init__(address, keys=_no_keys)
@@ -140,7 +144,14 @@ class CloudObjects(WholeObjects):
         Raises:
             StoreError: some objects may not be deleted; with the status 404 also if one did not exist.
         """
-        self._call(lambda: self._client.delete(self._store, keys))
+
+        def request() -> None:
+            try:
+                self._client.delete(self._store, keys)
+            except FileNotFoundError:
+                raise StoreError(f"{self.name} Error: no such object", NOT_FOUND) from None
+
+        self._call(request)
 
     def writer(self, key: str) -> Any:
         """Return a file that writes a large object in parts; the object exists when it is closed."""
@@ -175,6 +186,8 @@ class CloudObjects(WholeObjects):
             raise StoreError(text, error.status, error.code) from None
 
     def _known(self, text: str) -> Exception:
+        if of_one := _OF_ONE.search(text):
+            return refusal(int(of_one[1]), "UNKNOWN")
         known = super()._known(text)
         is_refused = "Error performing token request" in text or (
             not isinstance(known, StoreError) and bool(_LOGIN.search(text))
@@ -193,11 +206,12 @@ class CloudObjects(WholeObjects):
         """
         # The client does not return headers. Any answer has the time; this one needs no login.
         asked = Request(self.address.endpoint, method="HEAD")  # noqa: S310 - http or https
+        status = NOT_A_RESPONSE
         try:
             with urlopen(asked, timeout=self.address.connect_seconds) as answer:  # noqa: S310
                 text = answer.headers.get("Date", "")
         except HTTPError as error:
-            text = error.headers.get("Date", "")
+            text, status = error.headers.get("Date", ""), error.code
             error.close()
         except (OSError, HTTPException) as error:
             raise StoreError(f"{self.name} Error NETWORK_CONNECTION: {error}") from None
@@ -205,7 +219,7 @@ class CloudObjects(WholeObjects):
             return parsedate_to_datetime(text).timestamp()
         except (TypeError, ValueError):
             raise StoreError(
-                f"{self.name} Error: the response has no time", NOT_A_RESPONSE
+                f"{self.name} Error: the response has no time", status
             ) from None
 
     def _entry(self, meta: Any) -> Entry:

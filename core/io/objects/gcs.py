@@ -32,8 +32,8 @@ class GcsObjects(CloudObjects):
         "log in with gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
     )
     _tag = "version"
-    # The client sends a request for each, ten at the same time.
-    most_keys = 100
+    # The client sends ten requests at the same time.
+    most_keys, keys_of_request = 100, 1
 
     @classmethod
     def of(cls, properties: Mapping[str, str], bucket: str) -> GcsObjects:

@@ -87,5 +87,5 @@ class NewObject:
         """Stop writing; a small object never exists."""
         if self._stream is not None and not self.closed:
             with suppress(OSError, pa.ArrowException):
-                self._stream.close()
+                getattr(self._stream, "abandon", self._stream.close)()
         self.closed = True

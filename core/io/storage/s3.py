@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from functools import cached_property, lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -161,6 +161,10 @@ def _fill(properties: dict[str, Any], key: str, names: Iterable[str]) -> None:
 
 class S3:
     """One bucket, by one set of credentials; threads may share it."""
+
+    # How many objects one request deletes, and the files that are deleted before the table is read again.
+    keys_of_request: ClassVar[int] = MOST_KEYS
+    most_deleted: ClassVar[int] = AT_ONCE * MOST_KEYS
 
     def __init__(
         self,

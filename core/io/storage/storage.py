@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import lru_cache, partial, wraps
 from itertools import islice
 from threading import Lock
@@ -67,8 +66,6 @@ _WHOLE_BYTES = 1024 * 1024
 _KEPT_BYTES = 16 * 1024 * 1024
 # The most bytes of manifests that the storages of a table keep.
 _UNCHANGING_BYTES = 32 * 1024 * 1024
-# Google's client would retry for a quarter of an hour.
-_RETRY_SECONDS = 60
 # The part size of Arrow's multipart uploads.
 _PUT_BYTES = 5 * 1024 * 1024
 # Opens a folder to access its entries, for which the folder need not be readable.
@@ -325,6 +322,9 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def _open_stream(self, location: str) -> Any:
+        reached = self.s3(location)
+        if reached and isinstance(reached[0], Cloud):
+            return reached[0].writer(reached[1])
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
@@ -792,10 +792,7 @@ def with_limits(filesystem: Any) -> Any:
     """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return filesystem
-    wanted = {
-        "retry_time_limit": timedelta(seconds=_RETRY_SECONDS),
-        "tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE"),
-    }
+    wanted = {"tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE")}
     make, arguments = filesystem.__reduce__()
     settings = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
     more = {key: value for key, value in wanted.items() if value and key in settings}
