@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -28,7 +28,8 @@ from lake.core.io.objects.requests import (
     always,
     retried,
 )
-from lake.core.io.objects.whole_objects import Found
+from lake.core.io.objects.upload import CloudUpload
+from lake.core.io.objects.whole_objects import Found, Part
 
 _T = TypeVar("_T")
 _CLIENTS: dict[str, Callable[[Mapping[str, str], str], CloudObjects]] = {
@@ -153,9 +154,13 @@ class Cloud:
         """Return an object, without its contents if it is longer than ``most`` bytes; None if it does not exist."""
         return self.retry(lambda: self._objects.get(key, most))
 
-    def read_part(self, key: str, start: int, size: int) -> bytes | None:
+    def read_part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist."""
         return self.retry(lambda: self._objects.part(key, start, size))
+
+    def read_end(self, key: str, most: int) -> Part | None:
+        """Return the last bytes of an object, all of a small one; None if it does not exist."""
+        return self.retry(lambda: self._objects.end(key, most))
 
     def get(self, key: str, most: int) -> StoredObject | None:
         """Return a small object, its version's tag, and its age by the store's clock; None if it does not exist."""
@@ -178,9 +183,9 @@ class Cloud:
         """Return what is in a folder, or all objects below it."""
         return self.retry(lambda: self._objects.entries(folder, recursive=recursive))
 
-    def writer(self, key: str) -> LargeObject:
-        """Return a file that writes a large object in parts."""
-        return LargeObject(self._objects, key)
+    def writer(self, key: str) -> CloudUpload:
+        """Return a stream to a new large object."""
+        return CloudUpload(self._objects.writer(key), self._objects.send)
 
     def abort_uploads(self, prefix: str, name_part: str = "") -> int:
         """Return 0: Azure forgets parts after a week, and Google by a rule of the bucket; neither lists them here."""
@@ -190,32 +195,3 @@ class Cloud:
     def retry(self, work: Callable[[], _T]) -> _T:
         """Call ``work`` until the store is neither too busy nor unreachable."""
         return retried(work, self._backoff)
-
-
-class LargeObject:
-    """A file of Python's that writes an object in parts; it exists only after `close`."""
-
-    def __init__(self, objects: CloudObjects, key: str) -> None:
-        self._objects = objects
-        self._file: Any = objects.writer(key)
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        """Write bytes, or an object with them; return their number."""
-        piece = bytes(data)
-        self._objects.send(lambda: self._file.write(piece))
-        return len(piece)
-
-    def flush(self) -> None:
-        """Do nothing: what is written is visible after `close`."""
-
-    def close(self) -> None:
-        """Write what is left; the object exists afterwards."""
-        if not self.closed:
-            self.closed = True
-            self._objects.send(self._file.close)
-
-    def abandon(self) -> None:
-        """Stop writing; the object never exists."""
-        self.closed = True
-        self._file = None

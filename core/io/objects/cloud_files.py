@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 
+from lake.core.base.errors import BadInputError
 from lake.core.io.objects.cloud import Cloud
+from lake.core.io.objects.requests import NOT_FOUND, StoreError
+from lake.core.io.objects.upload import PART_BYTES
 
 _FILE, _FOLDER, _NONE = pafs.FileType.File, pafs.FileType.Directory, pafs.FileType.NotFound
-# The most bytes that one request of a copy reads.
-_COPY_BYTES = 8 * 1024 * 1024
 
 
 class CloudFiles(pafs.FileSystemHandler):  # type: ignore[misc]
@@ -66,31 +66,31 @@ class CloudFiles(pafs.FileSystemHandler):  # type: ignore[misc]
 
     def copy_file(self, src: str, dest: str) -> None:
         """Copy an object through this machine, in parts."""
-        source = self.open_input_file(src)
-        sink = self._cloud.writer(self._key(dest))
-        try:
-            while data := source.read(_COPY_BYTES):
-                sink.write(data)
-        except BaseException:
-            sink.abandon()
-            raise
-        sink.close()
+        key, at = self._key(src), 0
+        begin = self._cloud.read_part(key, 0, PART_BYTES)
+        if begin is None:
+            raise FileNotFoundError(src)
+        if begin.size <= PART_BYTES:
+            self._cloud.put(self._key(dest), begin.data)
+            return
+        with self._cloud.writer(self._key(dest)) as sink:
+            while at < begin.size:
+                part = self._cloud.read_part(key, at, PART_BYTES)
+                if part is None or (part.size, part.tag) != (begin.size, begin.tag):
+                    raise StoreError(f"the object changed while it was copied: {src}", NOT_FOUND)
+                sink.write(part.data)
+                at += part.data.size
 
     def open_input_file(self, path: str) -> Any:
-        """Open an object for random access."""
-        entry = self._cloud.find(self._key(path))
-        if entry is None:
-            raise FileNotFoundError(path)
-        return pa.PythonFile(_Reading(self._cloud, entry.key, entry.size), mode="r")
-
-    def open_input_stream(self, path: str) -> Any:
-        """Open an object."""
-        return self.open_input_file(path)
+        """Refuse it: `lake.core.io.storage` opens all objects whose names the client can ask for."""
+        raise BadInputError(f"not a usable name of an object: {path}")
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:
-        """Open a new object for writing."""
+        """Refuse it; see `open_input_file`."""
         del metadata
-        return pa.PythonFile(self._cloud.writer(self._key(path)), mode="w")
+        return self.open_input_file(path)
+
+    open_input_stream = open_input_file
 
     def delete_dir(self, path: str) -> None:
         """Refuse it: lake deletes files only."""
@@ -108,48 +108,6 @@ class CloudFiles(pafs.FileSystemHandler):  # type: ignore[misc]
             return _info(path, entry.size, entry.changed_seconds)
         is_folder = not key or bool(self._cloud.entries(key, recursive=False))
         return pafs.FileInfo(path, _FOLDER if is_folder else _NONE)
-
-
-class _Reading:
-    """A file of Python's that reads an object by one request for each piece."""
-
-    def __init__(self, cloud: Cloud, key: str, size: int) -> None:
-        self._cloud = cloud
-        self._key = key
-        self._size = size
-        self._at = 0
-        self.closed = False
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return True
-
-    def size(self) -> int:
-        return self._size
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + {0: 0, 1: self._at, 2: self._size}[whence]
-        return self._at
-
-    def read(self, size: int | None = None) -> bytes:
-        left = max(self._size - self._at, 0)
-        wanted = left if size is None or size < 0 else min(size, left)
-        data = self._cloud.read_part(self._key, self._at, wanted)
-        if data is None:
-            raise FileNotFoundError(self._key)
-        self._at += len(data)
-        return data
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def _info(path: str, size: int, changed_seconds: float | None) -> Any:

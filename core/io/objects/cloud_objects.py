@@ -9,32 +9,41 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from http.client import HTTPException
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from lake.core.base.errors import BadInputError, NotAuthorisedError
+from lake.core.base.errors import NotAuthorisedError
 from lake.core.io.objects.requests import (
+    ANONYMOUS,
     NOT_A_RESPONSE,
     NOT_FOUND,
+    TRIES,
     StoreError,
     UnsupportedError,
     refusal,
 )
-from lake.core.io.objects.whole_objects import UNTRUSTED, UNUSUAL_KEY, Address, WholeObjects
+from lake.core.io.objects.whole_objects import UNTRUSTED, Address, WholeObjects
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
 
 _T = TypeVar("_T")
 # A large object is written in parts of this length, several at the same time.
 _PART_BYTES = 8 * 1024 * 1024
 _PARTS_AT_ONCE = 4
+_FIRST_WAIT, _LONGEST_WAIT = timedelta(milliseconds=200), timedelta(seconds=20)
+_LONGEST_RETRY = timedelta(minutes=3)
 # A status with which a request is not repeated.
 _NOT_SUPPORTED = 501
 # The client's words about one object of a request for many.
 _OF_ONE = re.compile(r"Bulk delete request failed for key .*\(code: (\d{3})\)(?:\n|$)")
 # The client's words about requests for a login.
-_LOGIN = re.compile("credential|service account|OAuth|Azure CLI", re.IGNORECASE)
+_LOGIN = re.compile("Error performing token request|get-access-token|service account")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ class CloudObjects(WholeObjects):
     keys_of_request: ClassVar[int]
 
     def __init__(self, address: Address, settings: dict[str, Any]) -> None:
-        super().__init__(address, keys=_no_keys)
+        super().__init__(address, ANONYMOUS)
         self._settings = settings
 
     def replace(self, key: str, data: bytes, over: str | None) -> str | None:
@@ -157,28 +166,46 @@ class CloudObjects(WholeObjects):
         """Return a file that writes a large object in parts; the object exists when it is closed."""
         return self._call(
             lambda: self._client.open_writer(
-                self._store, key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
+                self._patient_store, key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
             )
         )
 
-    def send(self, work: Any) -> Any:
+    def send(self, work: Callable[[], Any]) -> Any:
         """Call a method of a `writer`, with the errors of requests translated."""
         return self._call(work)
+
+    @cached_property
+    def _store(self) -> Any:
+        return self._open({"max_retries": 0})
+
+    @cached_property
+    def _patient_store(self) -> Any:
+        """The store for uploads, whose parts only the client can repeat."""
+        waits = {"init_backoff": _FIRST_WAIT, "max_backoff": _LONGEST_WAIT, "base": 2}
+        return self._open(
+            {"max_retries": TRIES - 1, "backoff": waits, "retry_timeout": _LONGEST_RETRY}
+        )
+
+    def _open(self, retries: Any) -> Any:
+        raise NotImplementedError
+
+    def _options(self) -> ClientConfig:
+        # The client asks for logins by the same options: at other hosts, and through the environment's proxies.
+        # It sends a login to no host that the store redirects to.
+        options = super()._options()
+        del options["proxy_url"], options["proxy_excludes"]
+        return options
 
     def _call(self, work: Callable[[], _T]) -> _T:
         """Call the client; there is no other one for what it does not support.
 
         Raises:
             StoreError: the store refused the request, or did not answer.
-            BadInputError: the client cannot ask for the object's name.
+            NotAuthorisedError: there is no login.
         """
         try:
             return super()._call(work)
         except UnsupportedError as error:
-            if str(error) == UNUSUAL_KEY:
-                raise BadInputError(
-                    f"{self.name}: names with an empty part (two slashes) or with . or .. are not supported"
-                ) from None
             why = "certificate verify failed" if str(error) == UNTRUSTED else error
             raise StoreError(f"{self.name} Error: {why}", _NOT_SUPPORTED) from None
         except StoreError as error:
@@ -189,10 +216,8 @@ class CloudObjects(WholeObjects):
         if of_one := _OF_ONE.search(text):
             return refusal(int(of_one[1]), "UNKNOWN")
         known = super()._known(text)
-        is_refused = "Error performing token request" in text or (
-            not isinstance(known, StoreError) and bool(_LOGIN.search(text))
-        )
-        if is_refused and not (isinstance(known, StoreError) and known.status and known.is_busy):
+        is_busy = isinstance(known, StoreError) and known.status and known.is_busy
+        if _LOGIN.search(text) and not is_busy:
             return NotAuthorisedError(
                 f"no login for {self.name}, to ask for {self.address.bucket}", hint=self._login_hint
             )
@@ -218,16 +243,10 @@ class CloudObjects(WholeObjects):
         try:
             return parsedate_to_datetime(text).timestamp()
         except (TypeError, ValueError):
-            raise StoreError(
-                f"{self.name} Error: the response has no time", status
-            ) from None
+            raise StoreError(f"{self.name} Error: the response has no time", status) from None
 
     def _entry(self, meta: Any) -> Entry:
         changed = meta["last_modified"].timestamp()
         if not changed:
             raise StoreError(f"{self.name} Error: the response is not an object", NOT_A_RESPONSE)
         return Entry(meta["path"], int(meta["size"]), changed, str(meta[self._tag] or ""))
-
-
-def _no_keys() -> tuple[str, str, str | None]:
-    raise UnsupportedError("keys of S3")

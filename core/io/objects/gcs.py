@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 from lake.core.base.errors import BadInputError
@@ -47,15 +46,14 @@ class GcsObjects(CloudObjects):
             raise BadInputError("gcs.service.host is not the address of a server")
         return cls(Address(bucket, endpoint, ""), _login(properties))
 
-    @cached_property
-    def _store(self) -> Any:
+    def _open(self, retries: Any) -> Any:
         from obstore.store import GCSStore  # noqa: PLC0415 - door: remote stores only
 
         return GCSStore(
             self.address.bucket,
             base_url=self.address.endpoint,
             client_options=self._options(),
-            retry_config={"max_retries": 0},
+            retry_config=retries,
             **self._settings,
         )
 

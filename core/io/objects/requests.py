@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from lake.core.base.clock import Backoff
@@ -34,8 +34,14 @@ _UNKNOWN_CODES = re.compile(
 NOT_FOUND = 404
 # A successful status with a response that is not S3's, for example from a proxy.
 NOT_A_RESPONSE = 203
-# Returns keys: the access key, the secret key, and the session token if there is one.
-Keys = Callable[[], tuple[str, str, str | None]]
+# The texts of refusals because the keys have expired, and because the bucket is in another region.
+EXPIRED = re.compile(
+    r"expired.?token|invalid.?(?:access.?key|token)|token.?refresh.?required|request.?expired"
+    # Without a body, or with one that Arrow does not read, any refusal may be one of them.
+    r"|HTTP status 400\) during (?:Head|Get)|flush response stream",
+    re.IGNORECASE,
+)
+REDIRECTED = re.compile(r"HTTP status 30\d|PermanentRedirect|AuthorizationHeaderMalformed")
 Sink = Any
 
 
@@ -51,6 +57,19 @@ class StoredObject:
     data: bytes
     tag: str
     age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The access key, the secret key, and the session token if there is one; all are secret."""
+
+    access: str = field(repr=False)
+    secret: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+# The keys of requests that are not signed.
+ANONYMOUS = Keys("", "")
 
 
 class UnsupportedError(Exception):
