@@ -10,11 +10,20 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 from support.cli.service_line import Service
-from support.servers import azure_server, gcs_server, maven, postgres_server, s3_gateway, s3_server
+from support.servers import (
+    azure_server,
+    gcs_server,
+    glue_server,
+    maven,
+    postgres_server,
+    s3_gateway,
+    s3_server,
+)
 from support.servers import browser as browser_program
 from support.servers.azure_server import Azure
 from support.servers.browser import Browser
 from support.servers.gcs_server import Gcs
+from support.servers.glue_server import Glue
 from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
 from support.servers.s3_gateway import Gateway
@@ -87,6 +96,15 @@ def rest(s3: S3) -> Iterator[tuple[RestServer, str]]:
 
 
 @pytest.fixture(scope="session")
+def glue() -> Iterator[Glue]:
+    """AWS Glue."""
+    _need(glue_server.missing())
+    server = Glue(S3_KEY, S3_SECRET)
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A browser without a window."""
     _need(browser_program.missing())
@@ -143,6 +161,14 @@ def on_rest(rest: tuple[RestServer, str], s3: S3, tmp_path: Path) -> Service:
     name = f"db{next(_numbers)}"
     # All tests share the catalog's bucket; what others left there is not this test's.
     return Service("rest", properties, tmp_path, _remote(s3, f"{bucket}/rest/{name}"), name)
+
+
+@pytest.fixture
+def on_glue(glue: Glue, tmp_path: Path) -> Service:
+    """Tables of local files in Glue."""
+    warehouse = tmp_path / "tables"
+    properties = {**glue.properties(), "warehouse": f"file://{warehouse}"}
+    return Service("glue", properties, tmp_path, _local(warehouse), f"db{next(_numbers)}")
 
 
 @pytest.fixture(params=["postgres", "s3", "rest", "gcs", "azure"])

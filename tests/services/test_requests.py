@@ -15,11 +15,11 @@ def test_commands_make_these_requests_to_a_store(
 ) -> None:
     store = request.getfixturevalue(server)
     assert {one.name: one.requests for one in counted(store, tmp_path, token=token)} == {
-        "first ingest": 7,
-        "second ingest": 10,
+        "first ingest": 5,
+        "second ingest": 8,
         "snapshots": 1,
         "scan --plan": 4,
         "scan": 6,
-        "compact": 133,
-        "expire": 140,
+        "compact": 91,
+        "expire": 100,
     }

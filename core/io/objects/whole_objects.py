@@ -92,10 +92,11 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object: its length in bytes, and its contents; None if it is longer than was asked for."""
+    """An object: its length in bytes, its contents (None if it is longer than was asked for), and its ETag."""
 
     size: int
     data: pa.Buffer | None
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +167,17 @@ class WholeObjects:
             data = pa.py_buffer(found.bytes())
             if len(data) != size:
                 raise _shortened(len(data), size)
-            return Found(size, data)
+            return Found(size, data, found.meta["e_tag"] or "")
 
         return self._unless(NOT_FOUND, request)
+
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash; see `get`."""
+
+        def request() -> bool:
+            return any(self._client.list(self._store, prefix))
+
+        return bool(self._unless(NOT_FOUND, request))
 
     def part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist.

@@ -263,6 +263,10 @@ class S3:
         """
         return self._retry(lambda: self._objects().get(key, most))
 
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash; see `read`."""
+        return self._retry(lambda: self._objects().has_any(prefix))
+
     def read_part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist; see `read`."""
         return self._retry(lambda: self._objects().part(key, start, size))

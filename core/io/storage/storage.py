@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
+from hashlib import md5
 from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
@@ -142,18 +143,21 @@ class StoredFile:
 
 
 class _Unchanging:
-    """The contents of files that do not change, by location, up to `_UNCHANGING_BYTES`; threads may share it."""
+    """The contents and ETags of files that do not change, by location, up to `_UNCHANGING_BYTES`.
+
+    Threads may share it.
+    """
 
     def __init__(self) -> None:
-        self.contents: dict[str, bytes] = {}
+        self.contents: dict[str, tuple[bytes, str]] = {}
         self._bytes = 0
         self._lock = Lock()
 
-    def keep(self, location: str, data: bytes) -> None:
+    def keep(self, location: str, data: bytes, tag: str) -> None:
         """Keep a file, unless there are many."""
         with self._lock:
             if self._bytes + len(data) <= _UNCHANGING_BYTES and location not in self.contents:
-                self.contents[location] = data
+                self.contents[location] = data, tag
                 self._bytes += len(data)
 
 
@@ -411,7 +415,6 @@ class Storage:
             return False
         return True
 
-    @_retry_with_fresh_credentials
     def read(self, location: str, *, limit: int = MAX_METADATA_BYTES) -> bytes:
         """Return a whole file of metadata.
 
@@ -419,10 +422,15 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
+        return self._read(location, limit)[0]
+
+    @_retry_with_fresh_credentials
+    def _read(self, location: str, limit: int) -> tuple[bytes, str]:
+        """Return a whole file and, if one request is enough for it, its ETag."""
         with translate_errors(location):
             whole = self._whole(location, limit)
             if whole and whole.data is not None:
-                return bytes(whole.data)
+                return bytes(whole.data), whole.tag
             if whole:
                 raise _too_long(location, whole.size, limit)
             with self._open(location, follow_link=False) as source:
@@ -432,16 +440,27 @@ class Storage:
                 data = read_up_to(source, length)
         if len(data) != length:
             raise StorageError(f"{location}: the storage returned {len(data)} of {length} bytes")
-        return data
+        return data, ""
 
-    def read_unchanging(self, location: str) -> bytes:
-        """Return a whole file of metadata that is written once; one of a store is read once, within a limit."""
-        if self.s3(location) is None:
-            return self.read(location)
-        data = self._unchanging.contents.get(location)
-        if data is None:
+    def read_unchanging(self, location: str, *, certain: bool = False) -> bytes:
+        """Return a whole file of metadata that is written once; one of a store is read once, within a limit.
+
+        Args:
+            location: the file.
+            certain: compare the bytes with the MD5 that most stores return as ETag, else with those of another read.
+
+        Raises:
+            CorruptFileError: two reads returned different bytes.
+        """
+        data, tag = self._unchanging.contents.get(location, (None, ""))
+        if data is None and self.s3(location) is None:
             data = self.read(location)
-            self._unchanging.keep(location, data)
+        elif data is None:
+            data, tag = self._read(location, MAX_METADATA_BYTES)
+            self._unchanging.keep(location, data, tag)
+        is_known = certain and tag.strip('"') == md5(data, usedforsecurity=False).hexdigest()
+        if certain and not is_known and self.read(location) != data:  # check: list-read-twice
+            raise CorruptFileError(f"{location} returned different bytes on two reads")
         return data
 
     def share(self, earlier: Storage) -> None:
@@ -523,6 +542,9 @@ class Storage:
     @_retry_with_fresh_credentials
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder; in an object store, one that is not empty."""
+        with translate_errors(location), suppress(UnsupportedError):
+            if reached := self.s3(f"{location.rstrip('/')}/"):
+                return reached[0].has_any(reached[1])
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)

@@ -47,7 +47,7 @@ from lake.core.spec.types.specification_types import enable_types
 from lake.core.table.catalogs.file_io import LocalFileIO, StoreFileIO
 from lake.core.table.catalogs.trust import as_configured, without_storage
 from lake.core.table.metadata.commit_marks import marked
-from lake.core.table.metadata.files import STORAGE, from_input, storage_of
+from lake.core.table.metadata.files import STORAGE, from_input, keep, storage_of
 from lake.core.table.metadata.parser import parsed_response
 from lake.core.table.metadata.snapshot_updates import with_corrections
 from lake.core.table.metadata.text import bytes_of
@@ -122,10 +122,12 @@ def _keep_unknown_members() -> None:
         storage = storage_of(file)
         is_new = storage is not None and not options.get("overwrite")
         # PyIceberg would ask whether the file exists, and write it in three requests.
-        if storage and is_new and storage.create(file.location, pack(bytes_of(written))):
+        data = pack(bytes_of(written))
+        if storage and is_new and storage.create(file.location, data):
+            keep(storage, file.location, data)
             return
         with file.create(**options) as stream:
-            stream.write(pack(bytes_of(written)))
+            stream.write(data)
 
     ToOutputFile.table_metadata = staticmethod(write)  # type: ignore[assignment,method-assign]
 
