@@ -232,7 +232,7 @@ DOORS = {
     "core/transaction/session.py": 1,
     "core/io/objects/azure.py": 1,
     "core/io/objects/cloud_objects.py": 1,
-    "core/io/objects/gcs.py": 2,
+    "core/io/objects/gcs.py": 3,
     "core/io/objects/s3_connection.py": 8,
     "core/io/objects/whole_objects.py": 4,
     "core/io/storage/s3.py": 1,

@@ -180,8 +180,6 @@ def _login(found: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {
         name: found[key] for key, name in _SETTINGS.items() if found.get(key)
     }
-    if found.get("authority-host"):
-        settings["authority_host"] = found["authority-host"]
     if settings or any(_VARIABLES.fullmatch(name) for name in os.environ):
         return settings
     # Without all of these, the client asks for a managed identity.

@@ -154,6 +154,10 @@ class Cloud:
         """Return an object, without its contents if it is longer than ``most`` bytes; None if it does not exist."""
         return self.retry(lambda: self._objects.get(key, most))
 
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash."""
+        return self.retry(lambda: self._objects.has_any(prefix))
+
     def read_part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist."""
         return self.retry(lambda: self._objects.part(key, start, size))

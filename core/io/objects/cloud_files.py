@@ -106,7 +106,7 @@ class CloudFiles(pafs.FileSystemHandler):  # type: ignore[misc]
         entry = self._cloud.find(key) if key else None
         if entry:
             return _info(path, entry.size, entry.changed_seconds)
-        is_folder = not key or bool(self._cloud.entries(key, recursive=False))
+        is_folder = not key or self._cloud.has_any(f"{key}/")
         return pafs.FileInfo(path, _FOLDER if is_folder else _NONE)
 
 

@@ -20,6 +20,7 @@ _ENDPOINT = "https://storage.googleapis.com"
 _FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 # The kinds of files that `obstore` reads itself.
 _PLAIN_FILES = frozenset({"service_account", "authorized_user"})
+_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 _LONGEST_FILE = 1024 * 1024
 
 
@@ -68,13 +69,18 @@ def _login(properties: Mapping[str, str]) -> dict[str, Any]:
     if _kind_of_file() in _PLAIN_FILES:
         return {}
     try:
-        from obstore.auth.google import GoogleCredentialProvider  # noqa: PLC0415 - this kind only
+        import google.auth  # noqa: PLC0415 - this kind only
+        from obstore.auth.google import GoogleCredentialProvider  # noqa: PLC0415
     except ImportError as error:
         raise BadInputError(
             f"the file that {_FILE} names needs the package google-auth",
             hint="pip install 'lake-iceberg[gcs]'",
         ) from error
-    return {"credential_provider": GoogleCredentialProvider()}
+    try:
+        login, _ = google.auth.default(scopes=[_SCOPE])
+    except google.auth.exceptions.GoogleAuthError as error:
+        raise BadInputError(f"the file that {_FILE} names is not a login of Google") from error
+    return {"credential_provider": GoogleCredentialProvider(login)}
 
 
 def _kind_of_file() -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
+from support.faults.faulty_proxy import Answer, Proxy
 
 from lake.core.base.errors import BadInputError
 from lake.core.base.redaction import Redactor, is_secret
@@ -127,9 +129,12 @@ def test_another_kind_of_login_file_of_google_names_the_package_that_reads_it(
     with pytest.raises(BadInputError, match="cannot read"):
         GcsObjects.of({}, "b")
     file.write_text(json.dumps({"type": "external_account"}))
-    monkeypatch.setitem(__import__("sys").modules, "obstore.auth.google", None)
-    with pytest.raises(BadInputError, match="google-auth") as caught:
+    with pytest.raises(BadInputError, match="not a login"):
         GcsObjects.of({}, "b")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "google.auth", None)
+        with pytest.raises(BadInputError, match="google-auth") as caught:
+            GcsObjects.of({}, "b")
     assert caught.value.hint == "pip install 'lake-iceberg[gcs]'"
     with pytest.raises(BadInputError, match="address of a server"):
         GcsObjects.of({"gcs.service.host": "ftp://x", "gcs.oauth2.token": "x"}, "b")
@@ -144,3 +149,33 @@ def test_the_reason_for_one_object_of_a_bulk_delete_is_known(code: int, is_busy:
     known = AzureObjects.of(KEYS, "c")._known(text)
     assert isinstance(known, StoreError)
     assert (known.status, known.is_busy) == (code, is_busy)
+
+
+def test_a_federated_login_of_google_gets_its_token_from_the_service_of_its_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    subject = tmp_path / "subject"
+    subject.write_text("canary-subject")
+    with Proxy("http://127.0.0.1:9") as service:
+        answer = {"access_token": "given", "expires_in": 3600, "token_type": "Bearer"}
+        service.guard = lambda _: Answer(
+            200, {"Content-Type": "application/json"}, json.dumps(answer).encode()
+        )
+        file = tmp_path / "login.json"
+        file.write_text(
+            json.dumps(
+                {
+                    "type": "external_account",
+                    "audience": "//iam.googleapis.com/x",
+                    "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+                    "token_url": f"{service.uri}/token",
+                    "credential_source": {"file": str(subject)},
+                }
+            )
+        )
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+        monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+        found = GcsObjects.of({}, "b")._settings["credential_provider"]()
+
+    assert found["token"] == "given"
+    assert b"canary-subject" in service.asked[0].body
