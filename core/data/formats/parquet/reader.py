@@ -15,6 +15,8 @@ from lake.core.data.columns.file_slice import FileSlice
 from lake.core.data.columns.int96 import schema_of_file
 from lake.core.data.columns.row_ranges import RowRange, row_ranges
 from lake.core.data.formats.parquet.batch_sizes import batch_rows
+from lake.core.data.formats.parquet.copying.model import Model
+from lake.core.data.formats.parquet.copying.source import CopySource
 from lake.core.data.formats.parquet.footer import batches_of_group, check_group, open_parquet
 from lake.core.data.formats.parquet.page_sizes import refuse_large_pages
 from lake.core.data.formats.parquet.row_groups import leaf_indexes, matching_ranges, row_groups_of
@@ -48,14 +50,27 @@ class ParquetRows:
             if leaves is None or leaves(row_range.start, row_range.rows):
                 yield from self._of_range(row_range, columns)
 
-    def _pieces(self, file: FileSlice) -> list[tuple[int, int]]:
-        """Return the offset of the first byte and the number of rows of each row group."""
+    def copy_source(self, model: Model) -> CopySource:
+        """Return the file's row groups for copying; raises as `CopySource` does."""
+        return CopySource(self._source, self._checks, model)
+
+    def rows_of_groups(self, path: str) -> list[int]:
+        """Return the number of rows of each row group.
+
+        Raises:
+            CorruptFileError: their sum is not that of the file.
+        """
         metadata = self._parquet.metadata
         rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:  # check: rows-of-row-groups
             raise CorruptFileError(
-                f"{file.path} has {metadata.num_rows} rows, but its row groups have {sum(rows)}"
+                f"{path} has {metadata.num_rows} rows, but its row groups have {sum(rows)}"
             )
+        return rows
+
+    def _pieces(self, file: FileSlice) -> list[tuple[int, int]]:
+        """Return the offset of the first byte and the number of rows of each row group."""
+        metadata, rows = self._parquet.metadata, self.rows_of_groups(file.path)
         if file.start == 0 and file.length is None:
             return [(0, count) for count in rows]
         return list(row_groups_of(metadata, self._checks))
