@@ -195,7 +195,9 @@ class CompactionPlan:
         is_large = sizes >= self.copied_bytes
         if mode == COPY_AUTO and not np.median(sizes) >= self.copied_bytes:
             return 0
-        return 0 if self.deletes(group.files) else int(is_large.sum())
+        if self.deletes(group.files):  # check: deletes-of-copies
+            return 0
+        return int(is_large.sum())
 
     def nan_counts(self, files: pa.Table) -> list[dict[int, int]]:
         """Return how many NaN some files have, by the id of the column; columns without a count are left out."""

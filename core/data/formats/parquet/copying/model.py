@@ -28,7 +28,7 @@ VERSION, SCHEMA, ROWS, GROUPS, KEY_VALUES, CREATED_BY, COLUMN_ORDERS = range(1, 
 _TYPE, _REPETITION, _NAME, _CHILDREN, _CONVERTED, _LOGICAL = 1, 3, 4, 5, 6, 10
 _REPEATED = 2
 _CODECS = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
-# What copied files may contain besides rows: the writer's own schema, by which nobody reads the rows of a table.
+# What copied files may contain besides rows: the writer's own schema, which does not matter for a table's rows.
 _IGNORED_KEYS = frozenset({b"ARROW:schema", b"iceberg.schema", b"pandas"})
 # The writers, and the first versions, for which no reader has a work-around: their row groups may be in one file.
 # It is attributed to PyArrow if a row group is PyArrow's, whose counts of NULLs in lists are not trusted.
@@ -102,16 +102,19 @@ class Model:
         if set(footer) - set(range(VERSION, COLUMN_ORDERS + 1)):
             # Encryption, or what a later version of the format added.
             raise UncopiedError(FOOTER)
-        if _schema_of(footer) != _schema_of(self.footer):
+        if _schema_of(footer) != _schema_of(self.footer):  # check: columns-of-copies
             raise UncopiedError(SCHEMA_DIFFERS)
         if footer.get(COLUMN_ORDERS) != self.footer.get(COLUMN_ORDERS):
             raise UncopiedError(ORDERS)
         pairs = structs_of(footer, KEY_VALUES)
         if not {value_of(pair, 1, BINARY) for pair in pairs} <= _IGNORED_KEYS:
             raise UncopiedError(KEYS)
-        writer = Writer.of(created_by(footer).decode(errors="replace"))
+        try:
+            writer = Writer.of(created_by(footer).decode())
+        except UnicodeDecodeError as error:
+            raise UncopiedError(WRITER) from error
         known = _WRITERS.get(writer.name)
-        if known is None or writer.version is None or writer.version < known:
+        if known is None or (writer.version or (0, 0, 0)) < known:  # check: writers-of-copies
             raise UncopiedError(WRITER)
 
 

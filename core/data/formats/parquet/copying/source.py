@@ -49,13 +49,15 @@ _FILE_PATH = 1
 # Fields of ColumnMetaData.
 TYPE, PATH, CODEC_OF_CHUNK, VALUES, PACKED, DATA_OFFSET = 1, 3, 4, 5, 7, 9
 DICTIONARY_OFFSET, BLOOM_OFFSET, BLOOM_LENGTH = 11, 14, 15
-_INDEX_OFFSET = 10
+_INDEX_OFFSET, _ENCODINGS = 10, 13
 # The fields that the format has; others may contain an offset.
 _OF_GROUP, _OF_CHUNK = frozenset(range(1, 8)), frozenset(range(2, 8))
 _OF_META_DATA = frozenset(range(1, 18)) - {_INDEX_OFFSET}
 # Fields of PageHeader, and the number of values in the header of a page of each type.
 _PAGE_TYPE, _PAGE_BYTES, _PAGE_VALUES = 1, 3, 1
 _DICTIONARY, _DATA_HEADERS = 2, {0: 5, 3: 8}
+# The field of PageEncodingStats after the type of pages, and the encodings whose values are those of a dictionary.
+_ENCODING, _BY_DICTIONARY = 2, {2, 8}
 # Fields of OffsetIndex, PageLocation and ColumnIndex.
 LOCATIONS, LOCATION_OFFSET, _LOCATION_SIZE, _NULL_PAGES = 1, 1, 2, 1
 _BLOOM_BYTES, _BLOOM_HEADER_BYTES = 1, 256
@@ -181,7 +183,7 @@ class CopySource:
             raise UncopiedError(FOOTER)
         if number_of(meta, CODEC_OF_CHUNK, I32) != self._model.codec:
             raise UncopiedError(CODEC)
-        if b".".join(leaf.path) in self._model.bloom_filters and BLOOM_OFFSET not in meta:
+        if b".".join(leaf.path) in self._model.bloom_filters and not _is_filtered(meta):
             raise UncopiedError(BLOOM_FILTERS)
         if not leaf.repeated and number_of(meta, VALUES) != rows:
             raise UncopiedError(PAGES)
@@ -270,8 +272,18 @@ class _Page(NamedTuple):
     size: int
 
 
+def _is_filtered(meta: Struct) -> bool:
+    """Whether a chunk has a Bloom filter, or needs none because a dictionary has all its values, as Java decides."""
+    pages = [
+        number_of(item, _ENCODING, I32)
+        for item in structs_of(meta, _ENCODINGS)
+        if number_of(item, _PAGE_TYPE, I32) != _DICTIONARY
+    ]
+    return BLOOM_OFFSET in meta or (bool(pages) and set(pages) <= _BY_DICTIONARY)
+
+
 def _joined(spans: Sequence[_Span]) -> tuple[int, int]:
-    """Return the first and the last position of chunks that lie side by side."""
+    """Return the first and the last position of chunks, which must be side by side."""
     ordered = sorted(spans)
     for before, after in itertools.pairwise(ordered):
         if before.end != after.start:
@@ -304,7 +316,7 @@ def _pages(chunk: memoryview, span: _Span, described: Struct) -> Iterator[_Page]
         else:
             raise UncopiedError(PAGES)
         at = end
-    if values != number_of(described[META_DATA].value, VALUES):
+    if values != number_of(described[META_DATA].value, VALUES):  # check: values-of-copies
         raise UncopiedError(PAGES)
 
 

@@ -234,7 +234,7 @@ class _Group:
 
 
 def _moved(struct: Struct, shift: int, *numbers: int) -> dict[int, Field]:
-    """Return a struct with other offsets; 0 is none."""
+    """Return a struct with other offsets; 0 stands for a missing one."""
     return {
         number: Field(field.kind, field.value + shift)
         if number in numbers and field.value
