@@ -405,6 +405,7 @@ CHECKS = (
     _check("not-a-bucket-root", always, _LOCATIONS),
     _check("no-link-to-folder", never, _STORAGE, _EXPIRE),
     _check("no-late-link", without("os.O_NOFOLLOW"), _STORAGE),
+    _check("one-version-of-object", never, "tests/core/io/objects/test_large_file.py"),
     _check("folder-unchanged-at-purge", removed, _ENTRIES),
     _check("purge-is-explicit", removed, _RACES),
     _check("one-name-at-register", never, _RACES),

@@ -183,7 +183,7 @@ def _live_rows(
 @contextmanager
 def opened(storage: Storage, file: FileSlice) -> Iterator[RowFile]:
     """Open a data file; errors of PyArrow about it become errors that name it."""
-    with storage.open_input(file.path) as source, _corrupt(file.path):
+    with storage.open_input(file.path, size=file.size_bytes) as source, _corrupt(file.path):
         yield open_rows(source, file)
 
 

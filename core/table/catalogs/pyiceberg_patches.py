@@ -39,7 +39,6 @@ from pyiceberg.utils.config import Config
 from lake.core.base import locations
 from lake.core.base.errors import LakeError, RefusedError
 from lake.core.io.storage.errors import translate_errors
-from lake.core.io.storage.s3 import completed, require_reachable
 from lake.core.io.storage.storage import Storage, with_limits
 from lake.core.spec.properties.table_properties import METADATA_CODEC
 from lake.core.spec.types.default_values import enable_defaults
@@ -216,19 +215,19 @@ def ignore_table_storage_properties(handle: Catalog, *, is_vending: bool = False
 
 
 def _with_patience(io: FileIO | None) -> FileIO | None:
-    """Let a FileIO ask a busy store as long as `Storage` does, and a host that is not there only once."""
+    """Let a FileIO ask a store as `Storage` does: a busy one as long, and with the same keys."""
     open_filesystem = getattr(io, "fs_by_scheme", None)
     if io is None or open_filesystem is None:
         return io
+    storage = Storage(io.properties)
+    limited = lru_cache(lambda scheme, netloc: with_limits(open_filesystem(scheme, netloc)))
 
     def opened(scheme: str, netloc: str | None = None) -> Any:
-        if scheme in _S3:
-            require_reachable(completed(io.properties))
-        filesystem = open_filesystem(scheme, netloc)
-        return filesystem if "s3.retry-strategy-impl" in io.properties else with_limits(filesystem)
+        if scheme in _S3 and netloc:
+            return storage.resolve(f"{scheme}://{netloc}/")[0]
+        return limited(scheme, netloc)
 
-    vars(io)["fs_by_scheme"] = lru_cache(opened)
-    storage = Storage(io.properties)
+    vars(io)["fs_by_scheme"] = opened
     for name in ("new_input", "new_output"):
         vars(io)[name] = partial(_with_storage, getattr(io, name), storage)
     return io

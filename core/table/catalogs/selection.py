@@ -13,7 +13,7 @@ from lake.core.base.options import Option
 from lake.core.base.settings import DEFAULT_CATALOG, DEFAULT_WAREHOUSE, Settings
 from lake.core.base.trust.project_settings import WAREHOUSE
 from lake.core.base.trust.withheld import refuse
-from lake.core.io.storage.s3 import completed
+from lake.core.io.objects.s3_connection import completed
 from lake.core.table.catalogs.configuration import (
     Configuration,
     configuration_file,

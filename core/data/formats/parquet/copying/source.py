@@ -40,6 +40,7 @@ from lake.core.data.formats.parquet.copying.thrift import (
     structs_of,
     value_of,
 )
+from lake.core.io.objects.large_file import LargeFile
 
 # Fields of RowGroup.
 CHUNKS, GROUP_ROWS, GROUP_OFFSET, ORDINAL = 1, 3, 5, 7
@@ -161,6 +162,8 @@ class CopySource:
         start, end = _joined(spans)
         if end - start > _MOST_BYTES:
             raise UncopiedError(SIZE)
+        if isinstance(self._source, LargeFile):
+            self._source.fetch([(start, end)])
         data = self._read(start, end - start)
         view = memoryview(data).cast("B")
         extras = []
