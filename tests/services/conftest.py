@@ -11,8 +11,9 @@ import pyarrow.fs as pafs
 import pytest
 from support.cli.service_line import Service
 from support.servers import browser as browser_program
-from support.servers import maven, postgres_server, s3_gateway, s3_server
+from support.servers import glue_server, maven, postgres_server, s3_gateway, s3_server
 from support.servers.browser import Browser
+from support.servers.glue_server import Glue
 from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
 from support.servers.s3_gateway import Gateway
@@ -65,6 +66,15 @@ def rest(s3: S3) -> Iterator[tuple[RestServer, str]]:
 
 
 @pytest.fixture(scope="session")
+def glue() -> Iterator[Glue]:
+    """AWS Glue."""
+    _need(glue_server.missing())
+    server = Glue(S3_KEY, S3_SECRET)
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A browser without a window."""
     _need(browser_program.missing())
@@ -109,6 +119,14 @@ def on_rest(rest: tuple[RestServer, str], s3: S3, tmp_path: Path) -> Service:
     name = f"db{next(_numbers)}"
     # All tests share the catalog's bucket; what others left there is not this test's.
     return Service("rest", properties, tmp_path, _remote(s3, f"{bucket}/rest/{name}"), name)
+
+
+@pytest.fixture
+def on_glue(glue: Glue, tmp_path: Path) -> Service:
+    """Tables of local files in Glue."""
+    warehouse = tmp_path / "tables"
+    properties = {**glue.properties(), "warehouse": f"file://{warehouse}"}
+    return Service("glue", properties, tmp_path, _local(warehouse), f"db{next(_numbers)}")
 
 
 @pytest.fixture(params=["postgres", "s3", "rest"])

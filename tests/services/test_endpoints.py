@@ -18,7 +18,7 @@ from support.servers.s3_server import S3
 from support.servers.server_process import HOST
 
 from lake.core.base.errors import BadInputError, StorageError
-from lake.core.io.storage.s3 import completed
+from lake.core.io.objects.s3_connection import completed
 from lake.core.io.storage.storage import Storage
 
 AWS = ("ENDPOINT_URL", "ENDPOINT_URL_S3", "REGION", "DEFAULT_REGION", "PROFILE", "SESSION_TOKEN")

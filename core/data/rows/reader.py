@@ -182,7 +182,7 @@ def _live_rows(
 @contextmanager
 def _opened(storage: Storage, file: FileSlice) -> Iterator[RowFile]:
     """Open a data file."""
-    with storage.open_input(file.path) as source, _corrupt(file.path):
+    with storage.open_input(file.path, size=file.size_bytes) as source, _corrupt(file.path):
         yield open_rows(source, file)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 # The code of a condition that another request, which has not ended, made uncertain.
@@ -22,9 +22,28 @@ _UNKNOWN_CODES = re.compile(
 NOT_FOUND = 404
 # A successful status with a response that is not S3's, for example from a proxy.
 NOT_A_RESPONSE = 203
-# Returns keys: the access key, the secret key, and the session token if there is one.
-Keys = Callable[[], tuple[str, str, str | None]]
+# The texts of refusals because the keys have expired, and because the bucket is in another region.
+EXPIRED = re.compile(
+    r"expired.?token|invalid.?(?:access.?key|token)|token.?refresh.?required|request.?expired"
+    # Without a body, or with one that Arrow does not read, any refusal may be one of them.
+    r"|HTTP status 400\) during (?:Head|Get)|flush response stream",
+    re.IGNORECASE,
+)
+REDIRECTED = re.compile(r"HTTP status 30\d|PermanentRedirect|AuthorizationHeaderMalformed")
 Sink = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The access key, the secret key, and the session token if there is one; all are secret."""
+
+    access: str = field(repr=False)
+    secret: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+# The keys of requests that are not signed.
+ANONYMOUS = Keys("", "")
 
 
 class UnsupportedError(Exception):

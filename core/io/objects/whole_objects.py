@@ -1,9 +1,16 @@
-"""Read and write whole objects of a bucket with one request each, by `obstore` (Rust's `object_store`).
+"""Read objects of a bucket, or parts of them, and write whole ones, with one request each, by `obstore`.
+
+Its client is Rust's `object_store`.
 
 A request takes a quarter of the processor time of Arrow's client, which asks for the length first and writes in three
 requests, and a fifth of botocore's. The store's own error, not a text about it, decides what is repeated; nothing is
 repeated here. The client cannot say which objects of a bulk delete failed, which condition of a write was not met or
 what time the store has: botocore makes these requests.
+
+**Redirects.** The client follows redirected reads to any host, and sends the session token there (so does Arrow's
+client). So all hosts but the store's, and those below its name, are asked through a proxy that does not exist:
+nothing reaches them. Redirected writes, and redirects from https to http, are not followed either. With a proxy of
+the user's, redirected reads go through it; what redirects there has the token already, without the key that signs.
 """
 
 from __future__ import annotations
@@ -12,15 +19,15 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from lake.core.base.clock import Clock, SystemClock
 from lake.core.io.objects.requests import (
+    ANONYMOUS,
     NOT_A_RESPONSE,
     NOT_FOUND,
     NOT_THERE,
@@ -31,16 +38,19 @@ from lake.core.io.objects.requests import (
 )
 
 if TYPE_CHECKING:
+    from obstore import SuffixRange
     from obstore.store import ClientConfig, S3Credential
 
 _T = TypeVar("_T")
 _UNTRUSTED = "no trusted connection"
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>\s*([^<\s]{1,80})\s*</Code>")
-_REDIRECTS = range(300, 400)
+_REDIRECTS, _REDIRECT = range(300, 400), 307
 _NO_RANGE = 416
 # The end of every request, which the read timeout ends before if nothing arrives.
 _LONGEST = "1h"
+# Where no server can be: connections to it are refused at once.
+_NOWHERE = "127.0.0.1:0"
 # object_store panics on the addresses of other servers.
 _HOST = re.compile(r"[A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\]")
 # The reasons for which there is no answer, in the words of Rust's HTTP client; and whether the next try may succeed.
@@ -65,6 +75,7 @@ class Address:
         region: the region that requests are signed for.
         is_virtual: whether the host names the bucket; otherwise the path does.
         authorities: the file of additional trusted authorities; None for the system's only.
+        proxy: the URI of the proxy, with its password; None to ask the store itself.
         connect_seconds: how long a connection may take.
         read_seconds: how long nothing may arrive.
     """
@@ -74,19 +85,38 @@ class Address:
     region: str
     is_virtual: bool = False
     authorities: str | None = None
+    proxy: str | None = field(default=None, repr=False)
     connect_seconds: float = 10.0
     read_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object: its length in bytes, and its contents; None if it is longer than was asked for."""
+    """An object: its length in bytes, its contents (None if it is longer than was asked for), and its ETag."""
 
     size: int
     data: pa.Buffer | None
+    tag: str = ""
 
 
-class _Runtime:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of an object.
+
+    Args:
+        size: the length of the whole object in bytes.
+        tag: the ETag of its version.
+        start: the position of the first byte.
+        data: the bytes.
+    """
+
+    size: int
+    tag: str
+    start: int
+    data: pa.Buffer
+
+
+class Runtime:
     """The process in which the client's threads are: they do not exist in its forks, where requests would hang."""
 
     process: int | None = None
@@ -109,15 +139,11 @@ class WholeObjects:
 
     Args:
         address: where the bucket is.
-        keys: returns the current keys; called again after some minutes.
-        renews: whether the keys change.
-        clock: the source of the time.
+        keys: those that requests are signed with, which do not change.
     """
 
     address: Address
-    keys: Keys = field(repr=False)
-    renews: bool = False
-    clock: Clock | None = None
+    keys: Keys
     _is_trusted: bool = field(default=True, init=False)
 
     def get(self, key: str, most: int | None = None) -> Found | None:
@@ -140,33 +166,67 @@ class WholeObjects:
                 return Found(size, None)
             data = pa.py_buffer(found.bytes())
             if len(data) != size:
-                raise StoreError(f"AWS Error NETWORK_CONNECTION: got {len(data)} of {size} bytes")
-            return Found(size, data)
+                raise _shortened(len(data), size)
+            return Found(size, data, found.meta["e_tag"] or "")
 
         return self._unless(NOT_FOUND, request)
 
-    def part(self, key: str, start: int, size: int) -> bytes | None:
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash; see `get`."""
+
+        def request() -> bool:
+            return any(self._client.list(self._store, prefix))
+
+        return bool(self._unless(NOT_FOUND, request))
+
+    def part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist.
 
         Raises:
             StoreError: the store refused the request, or did not answer.
             UnsupportedError: this client does not support the request.
         """
-
-        def request() -> bytes:
-            options = {"range": (start, start + size)}
-            found = self._client.get(self._store, key, options=options)
-            _check_time(found.meta["last_modified"])
-            return bytes(found.bytes())
-
+        nothing = Part(0, "", start, pa.py_buffer(b""))
         if size <= 0:
-            return b""
+            return nothing
         try:
-            return self._unless(NOT_FOUND, request)
+            return self._ranged(key, (start, start + size))
         except StoreError as error:
             if error.status == _NO_RANGE:
-                return b""
+                return nothing
             raise
+
+    def end(self, key: str, most: int) -> Part | None:
+        """Return the last bytes of an object, all of a small one; None if it does not exist.
+
+        Raises:
+            StoreError: the store refused the request, or did not answer.
+            UnsupportedError: the store or this client does not support the request.
+        """
+        try:
+            return self._ranged(key, {"suffix": most})
+        except StoreError as error:
+            if error.status not in {_NO_RANGE, NOT_A_RESPONSE}:
+                raise
+        # An empty object has no last bytes; and a store may answer with all of a small object.
+        found = self.get(key, most)
+        if found is None:
+            return None
+        if found.data is None:
+            raise UnsupportedError("ranges")
+        return Part(found.size, "", 0, found.data)
+
+    def _ranged(self, key: str, wanted: tuple[int, int] | SuffixRange) -> Part | None:
+        def request() -> Part:
+            found = self._client.get(self._store, key, options={"range": wanted})
+            meta, (start, stop) = found.meta, found.range
+            _check_time(meta["last_modified"])
+            data = pa.py_buffer(found.bytes())
+            if data.size != stop - start:
+                raise _shortened(data.size, stop - start)
+            return Part(int(meta["size"]), meta["e_tag"] or "", start, data)
+
+        return self._unless(NOT_FOUND, request)
 
     def put(self, key: str, data: bytes | pa.Buffer) -> None:
         """Write an object, over another of the same key if there is one.
@@ -206,7 +266,7 @@ class WholeObjects:
             raise
 
     def _call(self, work: Callable[[], _T]) -> _T:
-        _Runtime.require()
+        Runtime.require()
         if not self._is_trusted:
             raise UnsupportedError(_UNTRUSTED)
         from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
@@ -240,36 +300,33 @@ class WholeObjects:
             "connect_timeout": f"{round(address.connect_seconds * 1000)}ms",
             "read_timeout": f"{round(address.read_seconds * 1000)}ms",
             "timeout": _LONGEST,
+            # What is not stated would be read from the environment.
+            "proxy_url": address.proxy or f"http://{_NOWHERE}",
+            "proxy_excludes": "" if address.proxy else urlsplit(address.endpoint).hostname or "",
         }
         if address.authorities:
             with open(address.authorities, "rb") as file:
                 options["root_certificate"] = file.read()
         return S3Store(
             address.bucket,
-            # What is not stated would be read from the environment.
             endpoint=address.endpoint,
             aws_endpoint_url_s3=address.endpoint,
             region=address.region,
             virtual_hosted_style_request=address.is_virtual,
-            skip_signature=False,
+            skip_signature=self.keys == ANONYMOUS,
             client_options=options,
             retry_config={"max_retries": 0},
             credential_provider=self._credentials,
         )
 
     def _credentials(self) -> S3Credential:
-        access, secret, token = self.keys()
+        keys = self.keys
         return {
-            "access_key_id": access,
-            "secret_access_key": secret,
-            "token": token,
-            "expires_at": self._renewal() if self.renews else None,
+            "access_key_id": keys.access,
+            "secret_access_key": keys.secret,
+            "token": keys.token,
+            "expires_at": None,
         }
-
-    def _renewal(self) -> datetime:
-        """Return when the client asks for the keys again, and the five minutes by which it is early."""
-        now_ms = (self.clock or SystemClock()).now_ms()
-        return datetime.fromtimestamp(now_ms / 1000, UTC) + timedelta(minutes=10)
 
 
 def is_supported(endpoint: str) -> bool:
@@ -294,23 +351,34 @@ def _check_time(changed: datetime) -> None:
         raise StoreError("AWS Error UNKNOWN: the response is not an object", NOT_A_RESPONSE)
 
 
+def _shortened(found: int, promised: int) -> StoreError:
+    return StoreError(f"AWS Error NETWORK_CONNECTION: got {found} of {promised} bytes")
+
+
 def _translated(text: str) -> StoreError | UnsupportedError:
     """Return the error for the text of one of the client's."""
     status = _STATUS.search(text)
     if status:
         number, code = int(status[1]), _CODE.search(text)
         if number in _REDIRECTS:
-            # The bucket is in another region, which the other clients find.
-            return UnsupportedError("redirected")
+            return _redirected(number)
         return refusal(number, code[1] if code else "UNKNOWN")
-    if "credential" in text:
-        return UnsupportedError("no credentials")
     if "extract metadata" in text:
         return StoreError("AWS Error UNKNOWN: the response has no ETag", NOT_A_RESPONSE)
+    if "non-partial" in text:
+        return StoreError("AWS Error UNKNOWN: the response is not a part", NOT_A_RESPONSE)
     if _NOT_TRUSTED.search(text):
         return UnsupportedError(_UNTRUSTED)
+    if f"{_NOWHERE}," in text or "BareRedirect" in text:
+        return _redirected(_REDIRECT)
     for pattern, why, may_succeed in _NO_ANSWER:
         if pattern.search(text):
             code_ = "" if may_succeed else NOT_THERE
             return StoreError(f"AWS Error NETWORK_CONNECTION: {why}", code=code_)
     return StoreError("AWS Error NETWORK_CONNECTION: the connection failed")
+
+
+def _redirected(status: int) -> StoreError:
+    # Arrow's client, which would follow it, is not asked.
+    text = f"AWS Error REDIRECTED (HTTP status {status}): the store names another host or region"
+    return StoreError(text, status, "Redirected")

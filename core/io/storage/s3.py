@@ -1,27 +1,25 @@
-"""Requests to S3 about single objects, by two clients with the same keys.
+"""Requests to S3 about single objects, by clients with the same keys (`lake.core.io.objects.s3_connection`).
 
 Each request is made in one way:
 
-- `lake.core.io.objects.whole_objects` reads and writes whole objects, and reads parts of them;
+- `lake.core.io.objects.whole_objects` reads objects and parts of them, and writes whole ones;
 - botocore makes the requests whose answers say more than contents: bulk deletes, exclusive creation with the store's
-  time, and the ends of unfinished uploads. Its session finds keys, regions and endpoints as AWS's own tools do;
-- Arrow's client, by `lake.core.io.storage.storage`, lists, asks for lengths, and reads and writes long objects.
+  time, and uploads in parts and their ends. Its session finds keys, regions and endpoints as AWS's own tools do;
+- Arrow's client, by `lake.core.io.storage.storage`, lists and asks for lengths.
 
-Keys come from the configuration, from the catalog, or from the sources of AWS's own tools. Configurations with an
-assumed role or a proxy are only supported by Arrow's client, which then makes the first kind of requests too.
+Where AWS's own tools find no keys, Arrow's client makes the requests of the others too.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,18 +32,17 @@ from lake.core.io.objects.requests import (
     NOT_A_RESPONSE,
     NOT_FOUND,
     NOT_THERE,
-    Keys,
     StoreError,
     UnsupportedError,
     refusal,
 )
-from lake.core.io.objects.whole_objects import Address, Found, WholeObjects, is_supported
+from lake.core.io.objects.s3_connection import CONNECT_SECONDS, Connection, first
+from lake.core.io.objects.whole_objects import Found, Part, Runtime, WholeObjects
 from lake.core.io.storage.errors import refused_connection, unknown_host
 
 # The keys of one bulk delete, and the bulk deletes that are sent at the same time.
 MOST_KEYS = 1000
 AT_ONCE = 4
-REGION = "us-east-1"
 # A busy store is asked for one to two minutes, as by Java's S3FileIO, with shorter waits at first. If it refuses a
 # third of all requests, one of a million fails.
 _TRIES = 12
@@ -53,21 +50,13 @@ _TRIES = 12
 BACKOFF = Backoff(0.2, 20.0, (0.5, 1.0))
 # Arrow's waits are 50 ms, 100 ms and so on, without a limit: 102 s together.
 ARROW_TRIES = 12
-_CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
-_CONNECTIONS = 32
 _MAX_LISTED = 10_000
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-# Settings that only Arrow's client supports (assumed role, proxy, anonymous access, virtual addressing).
-_ARROW_ONLY = ("role-arn", "proxy-uri", "anonymous", "force-virtual-addressing")
 # Keys that XML can represent and that Arrow does not normalise to another key.
 _PLAIN_KEY = re.compile(r"(?!\.{1,2}(?:/|$))[^\x00-\x1f\x7f\ufffe\uffff]+", re.DOTALL)
 # The reported reason for objects whose delete was not attempted.
 UNTRIED = "not tried"
 ShouldContinue = Callable[[], bool]
 _T = TypeVar("_T")
-# The hosts of Amazon's own stores, which name the bucket.
-_AMAZON = re.compile(r"\.amazonaws\.com(\.cn)?(:\d+)?/?$")
 _CONFLICT = 409
 _NOT_MET = frozenset({_CONFLICT, 412})
 
@@ -89,7 +78,7 @@ def require_reachable(properties: Mapping[str, Any]) -> None:
     if properties.get("s3.proxy-uri"):
         return
     endpoint = properties.get("s3.endpoint")
-    region = _first(properties, "region")
+    region = first(properties, "region")
     amazon = f"https://s3.{region}.amazonaws.com" if region else "https://s3.amazonaws.com"
     if not endpoint and str(region).startswith("cn-"):
         amazon += ".cn"
@@ -113,7 +102,7 @@ def _connect(host: str, port: int, *, only_resolve: bool) -> None:
     if only_resolve:
         socket.getaddrinfo(host, port)
     else:
-        socket.create_connection((host, port), _CONNECT_SECONDS).close()
+        socket.create_connection((host, port), CONNECT_SECONDS).close()
 
 
 @lru_cache(maxsize=16)
@@ -134,7 +123,7 @@ def is_certified(endpoint: str, authorities: str) -> bool:
         context = ssl.create_default_context(cafile=authorities or None)
         with (
             socket.create_connection(
-                (parts.hostname, parts.port or 443), _CONNECT_SECONDS
+                (parts.hostname, parts.port or 443), CONNECT_SECONDS
             ) as connection,
             context.wrap_socket(connection, server_hostname=parts.hostname),
         ):
@@ -143,27 +132,6 @@ def is_certified(endpoint: str, authorities: str) -> bool:
         return False
     except (OSError, UnicodeError):
         return True
-
-
-def completed(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return storage properties with the endpoint and region that AWS's own tools take from the environment.
-
-    With a custom endpoint and no region, Arrow would ask AWS for the bucket's region.
-    """
-    complete = dict(properties)
-    if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() != "true":
-        _fill(complete, "s3.endpoint", _ENDPOINTS)
-    if complete.get("s3.endpoint"):
-        _fill(complete, "s3.region", _REGIONS)
-        if not (complete.get("s3.region") or complete.get("client.region")):
-            complete["s3.region"] = REGION
-    return complete
-
-
-def _fill(properties: dict[str, Any], key: str, names: Iterable[str]) -> None:
-    value = next((os.environ[name] for name in names if os.environ.get(name)), None)
-    if value and not properties.get(key) and not properties.get(key.replace("s3.", "client.")):
-        properties[key] = value
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,32 +146,30 @@ class StoredObject:
 class S3:
     """One bucket, by one set of credentials; threads may share it."""
 
-    def __init__(
-        self,
-        connection: _Connection,
-        bucket: str,
-        whole: WholeObjects | None,
-        backoff: Backoff = BACKOFF,
-    ) -> None:
+    def __init__(self, connection: Connection, backoff: Backoff = BACKOFF) -> None:
         self._connection = connection
-        self._bucket = bucket
-        self._whole = whole
         self._backoff = backoff
 
     @classmethod
     def of(cls, properties: Mapping[str, str], bucket: str) -> S3 | None:
         """Return the client of a bucket; None if only Arrow's client supports the settings."""
-        if any(_first(properties, name) for name in _ARROW_ONLY):
-            return None
-        connection = _Connection(properties)
         try:
-            return cls(connection, bucket, _whole_objects(connection, bucket))
+            return cls(Connection(properties, bucket))
         except UnsupportedError:
             return None
 
     def waiting(self, backoff: Backoff) -> S3:
         """Return the same bucket with other waits between requests that are repeated."""
-        return S3(self._connection, self._bucket, self._whole, backoff)
+        return S3(self._connection, backoff)
+
+    def may_succeed(self, error: BaseException) -> bool:
+        """Return whether a request of Arrow's that failed may succeed now, see `Connection`."""
+        used = self._connection.used_by_arrow
+        return used is not None and self._connection.may_succeed(error, used)
+
+    def for_arrow(self) -> dict[str, str]:
+        """Return the properties with which PyIceberg makes Arrow's client of the bucket."""
+        return self._connection.for_arrow()
 
     @property
     def _client(self) -> Any:
@@ -277,8 +243,7 @@ class S3:
             UnsupportedError: only Arrow's client supports the settings.
             StoreError: the store refused the request or did not answer.
         """
-        whole = self._objects()
-        self._retry(lambda: whole.put(key, data))
+        self._retry(lambda: self._objects().put(key, data))
 
     def write_new(self, key: str, data: bytes) -> bool:
         """Write an object that does not exist; return False if there is another one of its key.
@@ -290,9 +255,9 @@ class S3:
             UnsupportedError: the store does not support conditional requests, or only Arrow's client its settings.
             StoreError: the store refused the request or did not answer.
         """
-        whole = self._objects()
 
         def request() -> bool:
+            whole = self._objects()
             if whole.create(key, data):
                 return True
             found = whole.get(key, len(data))
@@ -309,18 +274,32 @@ class S3:
             UnsupportedError: only Arrow's client supports the settings.
             StoreError: the store refused the request or did not answer.
         """
-        whole = self._objects()
-        return self._retry(lambda: whole.get(key, most))
+        return self._retry(lambda: self._objects().get(key, most))
 
-    def read_part(self, key: str, start: int, size: int) -> bytes | None:
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash; see `read`."""
+        return self._retry(lambda: self._objects().has_any(prefix))
+
+    def read_part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist; see `read`."""
-        whole = self._objects()
-        return self._retry(lambda: whole.part(key, start, size))
+        return self._retry(lambda: self._objects().part(key, start, size))
+
+    def read_end(self, key: str, most: int) -> Part | None:
+        """Return the last bytes of an object, all of a small one; None if it does not exist; see `read`."""
+        return self._retry(lambda: self._objects().end(key, most))
+
+    def ask_for_upload(self, call: str, key: str, **arguments: Any) -> Any:
+        """Make one of botocore's requests for an object that is written in parts, and return its answer.
+
+        Raises:
+            UnsupportedError: the store does not support the request, or this process is a fork of one with requests.
+            StoreError: the store refused the request or did not answer.
+        """
+        Runtime.require()
+        return self._ask(call, Key=key, **arguments)
 
     def _objects(self) -> WholeObjects:
-        if self._whole is None:
-            raise UnsupportedError("the store's address")
-        return self._whole
+        return self._connection.whole
 
     def _put(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
         answer = self._ask("put_object", Key=key, Body=data, **condition)
@@ -332,7 +311,7 @@ class S3:
         """Return a small object; None if it does not exist."""
 
         def request() -> StoredObject:
-            answer = _call(self._client.get_object, Bucket=self._bucket, Key=key)
+            answer = _call(self._client.get_object, Bucket=self._connection.bucket, Key=key)
             data = _body(answer, most)
             if answer.get("LastModified") is None:
                 raise StoreError("AWS Error UNKNOWN: the response is not an object", NOT_A_RESPONSE)
@@ -373,16 +352,26 @@ class S3:
             after = {name: answer[mark] for name, mark in marks.items() if answer.get(mark)}
 
     def _ask(self, call: str, **arguments: Any) -> Any:
-        asked = getattr(self._client, call)
-        return self._retry(lambda: _call(asked, Bucket=self._bucket, **arguments))
+        return self._retry(
+            lambda: _call(getattr(self._client, call), Bucket=self._connection.bucket, **arguments)
+        )
 
     def _retry(self, work: Callable[[], _T]) -> _T:
-        """Call ``work`` until the store is neither too busy nor unreachable, at most `_TRIES` times."""
+        """Call ``work`` until the store is neither too busy nor unreachable, at most `_TRIES` times.
+
+        A request is repeated at once if the keys changed, or the bucket's region was found.
+        """
         for attempt in range(1, _TRIES + 1):
+            used = None
             try:
+                used = self._connection.used
                 return work()
-            except StoreError as error:
-                if not error.is_busy or attempt == _TRIES:
+            except (StoreError, UnsupportedError) as error:
+                if attempt == _TRIES:
+                    raise
+                if self._connection.may_succeed(error, used):
+                    continue
+                if not (isinstance(error, StoreError) and error.is_busy):
                     raise
             self._backoff.wait(attempt)
         raise StoreError("never asked")
@@ -430,159 +419,6 @@ def _body(answer: Any, most: int) -> bytes:
 def is_plain(key: str) -> bool:
     """Whether every client interprets a key, or a folder's prefix, the same, and XML can represent it."""
     return all(_PLAIN_KEY.fullmatch(part) for part in key.removesuffix("/").split("/"))
-
-
-class _Connection:
-    """How a store is reached: botocore's session and client, each made when it is needed.
-
-    Args:
-        properties: those of the storage, see `completed`.
-
-    Raises:
-        UnsupportedError: there is only one of the two keys.
-    """
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        self.properties = properties
-        self.static = [_first(properties, name) for name in ("access-key-id", "secret-access-key")]
-        if bool(self.static[0]) != bool(self.static[1]):
-            raise UnsupportedError("one key")
-
-    @cached_property
-    def session(self) -> Any:
-        """The session, which finds what is not configured."""
-        from botocore import handlers, session  # noqa: PLC0415 - door: remote stores only
-
-        opened = session.Session()
-        # The Expect header costs one more round trip for each small object.
-        opened.unregister("before-call.s3", handlers.add_expect_header)
-        return opened
-
-    @property
-    def endpoint(self) -> str | None:
-        """The configured URI of the store; None for Amazon's, or another that the session knows."""
-        endpoint = self.properties.get("s3.endpoint")
-        return endpoint if not endpoint or "://" in endpoint else f"https://{endpoint}"
-
-    @cached_property
-    def region(self) -> str:
-        """The region.
-
-        Raises:
-            UnsupportedError: there is none; Arrow's client may find that of a bucket.
-        """
-        region = _first(self.properties, "region") or self._found(
-            lambda: self.session.get_config_variable("region")
-        )
-        if not region:
-            raise UnsupportedError("no region")
-        return str(region)
-
-    def seconds(self, name: str, default: float) -> float:
-        """Return a configured timeout.
-
-        Raises:
-            UnsupportedError: it is not a number.
-        """
-        try:
-            return float(self.properties.get(f"s3.{name}-timeout") or default)
-        except ValueError as error:
-            raise UnsupportedError(name) from error
-
-    @cached_property
-    def keys(self) -> Keys:
-        """Returns the current keys.
-
-        Raises:
-            UnsupportedError: there are none.
-        """
-        access, secret = self.static
-        if access and secret:
-            token = _first(self.properties, "session-token")
-            return lambda: (access, secret, token)
-        credentials = self._found(self.session.get_credentials)
-        if not credentials:
-            raise UnsupportedError("no keys")
-
-        def current() -> tuple[str, str, str | None]:
-            frozen = credentials.get_frozen_credentials()
-            return frozen.access_key, frozen.secret_key, frozen.token
-
-        return current
-
-    @cached_property
-    def client(self) -> Any:
-        """The client.
-
-        Raises:
-            UnsupportedError: it would reach another store than Arrow does, or there are no keys.
-        """
-        from botocore import config  # noqa: PLC0415 - door: remote stores only
-
-        options = config.Config(
-            connect_timeout=self.seconds("connect", _CONNECT_SECONDS),
-            read_timeout=self.seconds("request", _READ_SECONDS),
-            max_pool_connections=_CONNECTIONS,
-            retries={"total_max_attempts": 1},
-            s3={"addressing_style": "path" if self.endpoint else "auto"},
-            # Stores other than Amazon's may not support its newer checksums.
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-        )
-        access, secret = self.static
-        # Without keys, botocore would fail at the first request only.
-        _ = self.keys
-        return self._found(
-            lambda: self.session.create_client(
-                "s3",
-                region_name=self.region,
-                endpoint_url=self.endpoint,
-                aws_access_key_id=access,
-                aws_secret_access_key=secret,
-                aws_session_token=_first(self.properties, "session-token") if access else None,
-                config=options,
-            )
-        )
-
-    @staticmethod
-    def _found(work: Callable[[], _T]) -> _T:
-        """Call botocore; Arrow may accept settings that AWS's own tools cannot use."""
-        from botocore import exceptions  # noqa: PLC0415 - door: remote stores only
-
-        try:
-            return work()
-        except (exceptions.BotoCoreError, ValueError) as error:
-            raise UnsupportedError(type(error).__name__) from error
-
-
-def _whole_objects(connection: _Connection, bucket: str) -> WholeObjects | None:
-    """Return the client for whole objects of a bucket; None if it does not support the store's address.
-
-    Raises:
-        UnsupportedError: only Arrow's client supports the settings.
-    """
-    endpoint, keys = connection.endpoint or connection.client.meta.endpoint_url, connection.keys
-    is_virtual = not connection.endpoint and "." not in bucket and bool(_AMAZON.search(endpoint))
-    if is_virtual:
-        endpoint = endpoint.replace("://", f"://{bucket}.", 1)
-    # Redirected to another host, this client would send the session token there.
-    if not is_supported(endpoint) or keys()[2]:
-        return None
-    address = Address(
-        bucket,
-        endpoint,
-        connection.region,
-        is_virtual=is_virtual,
-        authorities=os.environ.get("AWS_CA_BUNDLE"),
-        connect_seconds=connection.seconds("connect", _CONNECT_SECONDS),
-        read_seconds=connection.seconds("request", _READ_SECONDS),
-    )
-    return WholeObjects(address, keys, renews=not all(connection.static))
-
-
-def _first(properties: Mapping[str, str], name: str) -> str | None:
-    """Return a property under either of its two names, as PyIceberg's `_initialize_s3_fs` does."""
-    return properties.get(f"s3.{name}") or properties.get(f"client.{name}")
 
 
 def _seconds(text: str) -> float:

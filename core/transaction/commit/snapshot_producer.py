@@ -131,7 +131,7 @@ class Parent:
             producer.declare_deletes(delete_conflicts)
         listed = MANIFEST_SCHEMA.empty_table()
         if snapshot is not None:
-            listed = read_list(storage, metadata, snapshot, read_twice=True)
+            listed = read_list(storage, metadata, snapshot, rewritten=True)
             verify_manifest_list(storage, metadata, snapshot, listed)
             _check_head(metadata, snapshot, listed)
         return cls(
@@ -525,7 +525,8 @@ class SnapshotProducer:
             for some in ahead(pool, edited, windows, workers):
                 for item in some:
                     edit.counter.remove(item.removed, item.context.spec.spec_id)
-                    replaced[item.path] = [
+                    replaced |= {path: [] for path in item.paths}
+                    replaced[item.paths[0]] = [
                         self._put(metadata, piece, item.context, data)
                         for piece, data in item.pieces
                     ]
@@ -534,22 +535,30 @@ class SnapshotProducer:
     def _edited(
         self, metadata: TableMetadata, some: Sequence[dict[str, Any]], removal: Removal
     ) -> list[_Edited]:
-        """Read manifests together, and encode each of them without the removed files."""
+        """Read manifests together, and encode them without the removed files.
+
+        A manifest of which files remain is replaced by one of its own. Those without remaining files are joined: only
+        this snapshot has their entries, and each manifest takes a request.
+        """
         listed = pa.Table.from_pylist(some, schema=MANIFEST_SCHEMA)
         found = read_manifests(
             self.storage, listed, metadata, live_only=True, rewritten=True, threads=1
         )
-        owners = {key: item["manifest_path"].cast(pa.string()) for key, item in found.items()}
+        content = some[0]["content"]
         edited = []
-        for row in some:
-            spec_id = row["partition_spec_id"]
-            own = pc.equal(owners[spec_id], row["manifest_path"])
-            entries = found[spec_id].filter(own)
-            removed = removal.matches(entries, is_data=row["content"] == DATA)
-            context = ManifestContext.of(metadata, spec_id, row["content"])
-            pieces = self._encoded(metadata, self._mark(entries, removed), context)
-            path = row["manifest_path"]
-            edited.append(_Edited(path, context, entries.filter(removed), list(pieces)))
+        for spec_id, entries in found.items():
+            removed = removal.matches(entries, is_data=content == DATA)
+            owners = entries["manifest_path"].cast(pa.string())
+            kept = set(owners.filter(pc.invert(removed)).unique().to_pylist())
+            paths = [row["manifest_path"] for row in some if row["partition_spec_id"] == spec_id]
+            gone = [path for path in paths if path not in kept]
+            context = ManifestContext.of(metadata, spec_id, content)
+            for group in filter(None, [gone, *([path] for path in paths if path in kept)]):
+                own = pc.is_in(owners, value_set=pa.array(group, pa.string()))
+                mask = removed.filter(own)
+                part = entries.filter(own)
+                pieces = self._encoded(metadata, self._mark(part, mask), context)
+                edited.append(_Edited(group, context, part.filter(mask), list(pieces)))
         return edited
 
     def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
@@ -729,9 +738,9 @@ class _Edit:
 
 @dataclass(frozen=True, slots=True)
 class _Edited:
-    """A manifest without the removed files: these files, and the manifests that replace it with their entries."""
+    """Manifests without the removed files: these files, and the manifests that replace them with their entries."""
 
-    path: str
+    paths: list[str]
     context: ManifestContext
     removed: pa.Table
     pieces: list[tuple[pa.Table, bytes]]

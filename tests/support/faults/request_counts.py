@@ -31,12 +31,15 @@ class Counted:
     seconds: float
 
 
-def counted(server: S3, folder: Path, *, delay_seconds: float = 0.0) -> Iterator[Counted]:
+def counted(
+    server: S3, folder: Path, *, token: str | None = None, delay_seconds: float = 0.0
+) -> Iterator[Counted]:
     """Run the commands through a proxy, and yield what each took.
 
     Args:
         server: the store; the table gets a new bucket.
         folder: for the catalog and the sources.
+        token: a session token.
         delay_seconds: how long the proxy holds back each answer.
     """
     with Proxy(server.endpoint, delay_seconds=delay_seconds) as proxy:
@@ -45,6 +48,7 @@ def counted(server: S3, folder: Path, *, delay_seconds: float = 0.0) -> Iterator
             "uri": f"sqlite:///{folder}/catalog.db?timeout=60",
             "warehouse": f"s3://{server.bucket()}/tables",
             **server.properties(proxy.uri),
+            **({"s3.session-token": token} if token else {}),
         }
         service = Service("counted", properties, folder, set)
         lake, table = service.line("inline"), service.table()

@@ -132,10 +132,14 @@ class ParquetFile(NewFile):
 
 def row_group_start(group: Any) -> int:
     """Return the offset of a row group's first byte."""
-    first = group.column(0)
-    start = first.data_page_offset
-    if first.has_dictionary_page and 0 < first.dictionary_page_offset < start:
-        start = first.dictionary_page_offset
+    return chunk_start(group.column(0))
+
+
+def chunk_start(chunk: Any) -> int:
+    """Return the offset of a column chunk's first byte."""
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < start:
+        start = chunk.dictionary_page_offset
     return int(start)
 
 
