@@ -77,6 +77,7 @@ _KEPT_BYTES = 16 * 1024 * 1024
 _UNCHANGING_BYTES = 32 * 1024 * 1024
 # Google's client would retry for a quarter of an hour.
 _RETRY_SECONDS = 60
+_OF_S3 = ("s3.", "client.")
 # Opens a folder to access its entries, for which the folder need not be readable.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -220,7 +221,9 @@ class Storage:
         parsed = paths.parse(location)
         if parsed.scheme != "s3":
             return None
-        properties = tuple(sorted(self.credentials.at(location).items()))
+        given = self.credentials.at(location).items()
+        # Those of the catalog differ between storages that share a client.
+        properties = tuple(sorted(item for item in given if item[0].startswith(_OF_S3)))
         return self._bucket(parsed.authority, properties)
 
     def _may_succeed(self, location: str, error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
 from lake.core.maintain.compaction.execute import execute, preview
 from lake.core.maintain.compaction.facts import CompactionFacts
-from lake.core.maintain.compaction.options import compaction_options
+from lake.core.maintain.compaction.options import compaction_options, idle_options
 from lake.core.maintain.compaction.plan import plan_compaction
 from lake.core.maintain.compaction.triggers import (
     parse_trigger,
@@ -103,12 +103,7 @@ class Compaction:
 
     def _plan(self, table: Table, *, shown: bool) -> CompactionPlan:
         # The time is read when the lock is held: other runs may have worked for long.
-        now_ms, idle_ms = self.session.clock.now_ms(), self.idle_ms
-        chosen = {
-            **self.chosen,
-            "changed_before_ms": now_ms - idle_ms if idle_ms else None,
-            "idle_learned_at_ms": now_ms if idle_ms is None else None,
-        }
+        chosen = {**self.chosen, **idle_options(self.idle_ms, self.session.clock.now_ms())}
         options = compaction_options(chosen, self.spark, table.properties)
         return plan_compaction(table, options, branch=self.branch, shown=shown)
 
