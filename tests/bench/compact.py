@@ -251,8 +251,16 @@ class PeakMemory:
 
 
 def own_environment() -> dict[str, str]:
-    """Return the environment without what the decoder of manifests set in this process, which slows others down."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("MIMALLOC_")}
+    """Return the environment without what slows other processes down.
+
+    These are the settings of the decoder of manifests in this process, and one that lets each process compile `lake`
+    again, which is compiled where it is installed.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("MIMALLOC_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
 
 
 def below(pid: int) -> list[int]:
