@@ -154,6 +154,20 @@ class FileGroup:
         ]
 
 
+def row_group_sizes(files: pa.Table) -> Integers:
+    """Return the bytes of the row groups of files, by the offsets in their entries; without, a file has one.
+
+    Args:
+        files: with the columns ``file_size_in_bytes`` and ``split_offsets``.
+    """
+    found = []
+    pairs = zip(_sizes(files).tolist(), files["split_offsets"].to_pylist(), strict=True)
+    for size, offsets in pairs:
+        edges = np.array([*(offsets or [0]), size], np.int64)
+        found.append(np.maximum(np.diff(edges), 0))
+    return np.concatenate(found)
+
+
 _UNLIMITED = 2**63 - 1
 
 

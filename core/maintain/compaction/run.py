@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
-from lake.core.maintain.compaction.execute import execute, preview
 from lake.core.maintain.compaction.facts import CompactionFacts
 from lake.core.maintain.compaction.options import compaction_options, idle_options
 from lake.core.maintain.compaction.plan import plan_compaction
@@ -62,6 +61,8 @@ class Compaction:
         Raises:
             InvalidRequestError: options contradict each other.
         """
+        from lake.core.maintain.compaction.execute import preview  # noqa: PLC0415 - as in _execute
+
         self._refuse_contradictions(table)
         verbose = self.session.settings.verbose
         return self._when_due(
@@ -82,7 +83,7 @@ class Compaction:
 
         def work(now: Table, operation_id: str) -> Outcome:
             return self._when_due(
-                now, lambda: execute(self.session, self._plan(now, shown=False), operation_id)
+                now, lambda: self._execute(self._plan(now, shown=False), operation_id)
             )
 
         return self._when_due(
@@ -97,6 +98,14 @@ class Compaction:
                 repeated=True,
             ),
         )
+
+    def _execute(self, plan: CompactionPlan, operation_id: str) -> Outcome:
+        if plan.groups:
+            self.session.engine(plan.input_bytes).start_in_background()
+        # Takes half a second of processor time, in which Spark starts.
+        from lake.core.maintain.compaction.execute import execute  # noqa: PLC0415
+
+        return execute(self.session, plan, operation_id)
 
     def _refuse_contradictions(self, table: Table) -> None:
         compaction_options(self.chosen, self.spark, table.properties)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +31,8 @@ from lake.core.table.snapshots.live_files import LiveFiles, no_files
 from lake.core.table.snapshots.pruning import FILTER_COLUMNS
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from lake.core.table.catalogs.catalog import Table
 
 Int64s = npt.NDArray[np.int64]
@@ -38,6 +40,11 @@ _COLUMNS = (
     *("status", "snapshot_id", "file_sequence_number"),
     *("content", "record_count", "file_size_in_bytes", "sort_order_id"),
     *DATA_COLUMNS,
+)
+# The parts of metadata that decide how files are read and judged.
+_BASIS = (
+    *("format_version", "location", "properties", "schemas", "current_schema_id"),
+    *("partition_specs", "default_spec_id", "sort_orders", "default_sort_order_id"),
 )
 # Of a table with more entries, one of many, the manifests are not read: their entries would be in memory at once.
 MOST_ENTRIES = 1_000_000
@@ -169,6 +176,7 @@ def survey(
     most_entries: int | None = MOST_ENTRIES,
     with_bounds: bool = False,
     compaction: Mapping[str, object] | None = None,
+    earlier: Survey | None = None,
 ) -> Survey | ReadingFacts:
     """Read the files of a table's main branch; only counts of the manifest list if there are too many.
 
@@ -177,6 +185,7 @@ def survey(
         most_entries: the most entries that are read; None for all.
         with_bounds: also read the bounds of the sort columns.
         compaction: the options of the compaction that is planned, see `compaction_options`; None for its defaults.
+        earlier: an earlier survey of the table, which is returned if all that it depends on is the same.
 
     Raises:
         CorruptFileError: the manifest list is incomplete, or a manifest cannot be read.
@@ -185,6 +194,12 @@ def survey(
     """
     metadata, storage = table.metadata, table.storage
     options = compaction_options(compaction or {}, {}, table.properties)
+    if (
+        earlier is not None
+        and (earlier.options, earlier.has_bounds) == (options, with_bounds)
+        and _basis(earlier.table.metadata) == _basis(metadata)
+    ):
+        return replace(earlier, table=table)
     head = ancestry.branch_head(metadata, ancestry.MAIN)
     if head is None:
         none = np.zeros(0, np.int64)
@@ -238,6 +253,12 @@ def survey(
         has_bounds=with_bounds,
         busy=busy,
     )
+
+
+def _basis(metadata: TableMetadata) -> tuple[object, ...]:
+    """Return what a survey depends on: the files of a snapshot do not change."""
+    head = ancestry.branch_head(metadata, ancestry.MAIN)
+    return (metadata.table_uuid, head, *(getattr(metadata, name) for name in _BASIS))
 
 
 def _joined(arrays: Sequence[npt.NDArray[np.int64]]) -> Int64s:
