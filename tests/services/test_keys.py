@@ -195,6 +195,8 @@ def test_keys_that_another_program_replaces_in_a_file_are_read_again(
     works(storage, root)
     guarded.dead = {"t1"}
     login(2)
+    # The answer to a HEAD has no body that says why.
+    assert not storage.exists(f"{root}/x")
     works(storage, root)
     assert guarded.used[-1] == "t2"
     # There are no others: the store's refusal is reported, after one more look.
