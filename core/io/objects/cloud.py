@@ -186,6 +186,11 @@ class Cloud:
         """Return an object's description; None if it does not exist."""
         return self.retry(lambda: self._objects.find(key))
 
+    def head(self, key: str) -> tuple[int, int] | None:
+        """Return an object's length in bytes and its last change in ms; None if it does not exist."""
+        found = self.find(key)
+        return (found.size, int((found.changed_seconds or 0) * 1000)) if found else None
+
     def entries(self, folder: str, *, recursive: bool) -> list[Entry]:
         """Return what is in a folder, or all objects below it."""
         return self.retry(lambda: self._objects.entries(folder, recursive=recursive))

@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 from lake.core.base.errors import BadInputError
 from lake.core.io.objects.cloud import Cloud
 from lake.core.io.objects.requests import NOT_FOUND, StoreError
-from lake.core.io.objects.upload import PART_BYTES
+from lake.core.io.objects.upload import PUT_BYTES
 
 _FILE, _FOLDER, _NONE = pafs.FileType.File, pafs.FileType.Directory, pafs.FileType.NotFound
 
@@ -67,15 +67,15 @@ class CloudFiles(pafs.FileSystemHandler):  # type: ignore[misc]
     def copy_file(self, src: str, dest: str) -> None:
         """Copy an object through this machine, in parts."""
         key, at = self._key(src), 0
-        begin = self._cloud.read_part(key, 0, PART_BYTES)
+        begin = self._cloud.read_part(key, 0, PUT_BYTES)
         if begin is None:
             raise FileNotFoundError(src)
-        if begin.size <= PART_BYTES:
+        if begin.size <= PUT_BYTES:
             self._cloud.put(self._key(dest), begin.data)
             return
         with self._cloud.writer(self._key(dest)) as sink:
             while at < begin.size:
-                part = self._cloud.read_part(key, at, PART_BYTES)
+                part = self._cloud.read_part(key, at, PUT_BYTES)
                 if part is None or (part.size, part.tag) != (begin.size, begin.tag):
                     raise StoreError(f"the object changed while it was copied: {src}", NOT_FOUND)
                 sink.write(part.data)

@@ -10,8 +10,10 @@ from typing import Any, Protocol, Self
 
 from lake.core.io.objects.requests import NOT_A_RESPONSE, NOT_FOUND, StoreError, UnsupportedError
 
-# The bytes of the first parts, and of an object that is written by one request.
-PART_BYTES = 8 * 1024 * 1024
+# The bytes of the first parts.
+_PART_BYTES = 8 * 1024 * 1024
+# The most bytes of an object that is written by one request.
+PUT_BYTES = 2 * _PART_BYTES
 # The number of parts of one size; then it doubles: 10,000 parts hold more than the 5 TiB of S3's largest object.
 _SAME_PARTS = 1000
 _AT_ONCE = 4
@@ -126,7 +128,7 @@ class Upload:
         """
         left = memoryview(data).cast("B")
         while left:
-            size = PART_BYTES << len(self._sent) // _SAME_PARTS
+            size = _PART_BYTES << len(self._sent) // _SAME_PARTS
             room = size - len(self._next)
             self._next += left[:room]
             left = left[room:]

@@ -173,9 +173,14 @@ class WholeObjects:
 
     def has_any(self, prefix: str) -> bool:
         """Whether there is an object below a prefix that ends at a slash; see `get`."""
+        from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
 
         def request() -> bool:
-            return any(self._client.list(self._store, prefix))
+            try:
+                return any(self._client.list(self._store, prefix))
+            except exceptions.InvalidPathError:
+                # There is an object, with a key that this client does not support.
+                return True
 
         return bool(self._unless(NOT_FOUND, request))
 
@@ -225,6 +230,21 @@ class WholeObjects:
             if data.size != stop - start:
                 raise _shortened(data.size, stop - start)
             return Part(int(meta["size"]), meta["e_tag"] or "", start, data)
+
+        return self._unless(NOT_FOUND, request)
+
+    def head(self, key: str) -> tuple[int, int] | None:
+        """Return an object's length in bytes and its last change in ms since 1970; None if it does not exist.
+
+        Raises:
+            StoreError: the store refused the request, or did not answer.
+            UnsupportedError: this client does not support the request.
+        """
+
+        def request() -> tuple[int, int]:
+            meta = self._client.head(self._store, key)
+            _check_time(meta["last_modified"])
+            return int(meta["size"]), round(meta["last_modified"].timestamp() * 1000)
 
         return self._unless(NOT_FOUND, request)
 

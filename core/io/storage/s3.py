@@ -2,10 +2,10 @@
 
 Each request is made in one way:
 
-- `lake.core.io.objects.whole_objects` reads objects and parts of them, and writes whole ones;
+- `lake.core.io.objects.whole_objects` reads objects and parts of them, asks for lengths, and writes whole ones;
 - botocore makes the requests whose answers say more than contents: bulk deletes, exclusive creation with the store's
   time, and uploads in parts and their ends. Its session finds keys, regions and endpoints as AWS's own tools do;
-- Arrow's client, by `lake.core.io.storage.storage`, lists and asks for lengths.
+- Arrow's client, by `lake.core.io.storage.store_listing`, lists.
 
 Where AWS's own tools find no keys, Arrow's client makes the requests of the others too.
 """
@@ -274,6 +274,10 @@ class S3:
     def read_end(self, key: str, most: int) -> Part | None:
         """Return the last bytes of an object, all of a small one; None if it does not exist; see `read`."""
         return self._retry(lambda: self._objects().end(key, most))
+
+    def head(self, key: str) -> tuple[int, int] | None:
+        """Return an object's length in bytes and its last change in ms; None if it does not exist; see `read`."""
+        return self._retry(lambda: self._objects().head(key))
 
     def ask_for_upload(self, call: str, key: str, **arguments: Any) -> Any:
         """Make one of botocore's requests for an object that is written in parts, and return its answer.

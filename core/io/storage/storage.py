@@ -44,7 +44,7 @@ from lake.core.io.objects.requests import (
     always,
 )
 from lake.core.io.objects.s3_connection import completed
-from lake.core.io.objects.upload import PART_BYTES, PartsOfS3, Upload
+from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
 from lake.core.io.objects.whole_objects import Found, Part
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
@@ -79,6 +79,8 @@ _FILES_TO_END = 64
 _KEPT_BYTES = 16 * 1024 * 1024
 # The most bytes of manifests that the storages of a table keep.
 _UNCHANGING_BYTES = 32 * 1024 * 1024
+# The properties of stores begin with these.
+_OF_STORES = ("s3.", "client.", "gcs.", "adls.")
 # Opens a folder to access its entries, for which the folder need not be readable.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -225,7 +227,9 @@ class Storage:
         parsed = paths.parse(location)
         if parsed.scheme != "s3" and parsed.scheme not in SCHEMES:
             return None
-        properties = tuple(sorted(self.credentials.at(location).items()))
+        given = self.credentials.at(location).items()
+        # Those of the catalog differ between storages that share a client.
+        properties = tuple(sorted(item for item in given if item[0].startswith(_OF_STORES)))
         return self._bucket(parsed.scheme, parsed.authority, properties)
 
     def _may_succeed(self, location: str, error: BaseException) -> bool:
@@ -366,7 +370,7 @@ class Storage:
         if self.s3(location) is None:
             return self._open_stream(location)
         return NewObject(
-            partial(self.write, location), partial(self._open_stream, location), PART_BYTES
+            partial(self.write, location), partial(self._open_stream, location), PUT_BYTES
         )
 
     @_retry_with_fresh_credentials
@@ -391,13 +395,17 @@ class Storage:
 
         return self.ask_s3(location, ask)
 
-    @_retry_with_fresh_credentials
     def size(self, location: str) -> int:
         """Return a file's length in bytes.
 
         Raises:
             NotFoundError: there is no such file.
         """
+        if not paths.parse(location).is_local:
+            found = self._ask(location)
+            if found is None:
+                raise NotFoundError(f"no such file: {location}")
+            return found.length
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             info = filesystem.get_file_info(path)
@@ -506,7 +514,7 @@ class Storage:
         Raises:
             FileExistsError: there is another object of this name.
         """
-        reached = self.s3(location) if len(data) <= PART_BYTES else None
+        reached = self.s3(location) if len(data) <= PUT_BYTES else None
         if reached is None:
             return False
         with translate_errors(location):
@@ -520,7 +528,7 @@ class Storage:
 
     def _put(self, location: str, data: bytes | bytearray | pa.Buffer) -> bool:
         """Write a small object with one request instead of three, if possible."""
-        reached = self.s3(location) if len(data) <= PART_BYTES else None
+        reached = self.s3(location) if len(data) <= PUT_BYTES else None
         if reached is None:
             return False
         bucket, key = reached
@@ -542,11 +550,11 @@ class Storage:
     @_retry_with_fresh_credentials
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder; in an object store, one that is not empty."""
-        with translate_errors(location), suppress(UnsupportedError):
-            if reached := self.s3(f"{location.rstrip('/')}/"):
-                return reached[0].has_any(reached[1])
-        filesystem, path = self.resolve(location)
         with translate_errors(location):
+            if reached := self.s3(f"{location.rstrip('/')}/"):
+                with suppress(UnsupportedError):
+                    return reached[0].has_any(reached[1])
+            filesystem, path = self.resolve(location)
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
     @_retry_with_fresh_credentials
@@ -630,8 +638,12 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def _ask(self, location: str) -> StoredFile | None:
-        filesystem, path = self.resolve(location)
         with translate_errors(location):
+            if reached := self.s3(location):
+                with suppress(UnsupportedError):
+                    found = reached[0].head(reached[1])
+                    return None if found is None else StoredFile(location, *found)
+            filesystem, path = self.resolve(location)
             info = filesystem.get_file_info(path)
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
