@@ -23,10 +23,10 @@ def catalogs(
         int | None, duration("Wait at most this long for all catalogs [default: 10s].")
     ] = None,
 ) -> Outcome:
-    """List the configured catalogs, and ask each for its namespaces.
+    """List the configured catalogs, and which of them answer.
 
-    All are asked at the same time. A catalog that does not answer is listed with its error, and the exit code is 6.
-    No table is read.
+    Each is asked for its namespaces, all at the same time, and no table is read. A catalog that does not answer is
+    listed with its error, and the exit code is 6.
     """
     if no_check and timeout is not None:
         raise InvalidRequestError("--no-check contradicts --timeout")

@@ -11,7 +11,7 @@ complete -c lake -n __fish_use_subcommand -a demo -d 'Try the commands on real f
 complete -c lake -n __fish_use_subcommand -a scan -d 'Read a table, or what changed since a snapshot'
 complete -c lake -n __fish_use_subcommand -a inspect -d 'Show or write one of Iceberg\'s metadata tables'
 complete -c lake -n __fish_use_subcommand -a tables -d 'List the tables of a catalog with their sizes'
-complete -c lake -n __fish_use_subcommand -a catalogs -d 'List the configured catalogs, and ask each for its namespaces'
+complete -c lake -n __fish_use_subcommand -a catalogs -d 'List the configured catalogs, and which of them answer'
 complete -c lake -n __fish_use_subcommand -a health -d 'Grade tables by what their layout costs readers'
 complete -c lake -n __fish_use_subcommand -a show -d 'Show a table\'s columns, properties, refs, sizes and users'
 complete -c lake -n __fish_use_subcommand -a snapshots -d 'Show a table\'s snapshots, newest first'
