@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.faults.request_counts import counted
+import pytest
+from support.faults.request_counts import counted, counted_large
 from support.servers.s3_server import S3
 
 
-def test_commands_make_these_requests_to_a_store(gateway: S3, tmp_path: Path) -> None:
-    assert {one.name: one.requests for one in counted(gateway, tmp_path)} == {
-        "first ingest": 7,
-        "second ingest": 10,
+# The gateway accepts no session tokens.
+@pytest.mark.parametrize(("server", "token"), [("gateway", None), ("s3", "canary-token")])
+def test_commands_make_these_requests_to_a_store(
+    request: pytest.FixtureRequest, tmp_path: Path, server: str, token: str | None
+) -> None:
+    store = request.getfixturevalue(server)
+    assert {one.name: one.requests for one in counted(store, tmp_path, token=token)} == {
+        "first ingest": 5,
+        "second ingest": 8,
         "snapshots": 1,
         "scan --plan": 4,
         "scan": 6,
-        "compact": 133,
-        "expire": 140,
+        "compact": 91,
+        "expire": 100,
+    }
+
+
+def test_large_files_are_read_and_written_with_few_requests(gateway: S3, tmp_path: Path) -> None:
+    assert {one.name: one.requests for one in counted_large(gateway, tmp_path)} == {
+        # The file of 23 MB: its begin, three parts and its end.
+        "large ingest": 9,
+        # Its footer, and two of its columns.
+        "large scan": 6,
+        # Of three files the footer and three parts each; a file of 68 MB.
+        "large compact": 35,
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow as pa
 from lake.core.base.errors import CorruptFileError
 from lake.core.data.columns.column_mapping import ColumnMapping
 from lake.core.data.columns.file_slice import FileSlice
-from lake.core.io.objects.new_object import NewObject
+from lake.core.io.objects.new_object import abandon
 from lake.core.io.storage.storage import Storage
 from lake.core.table.manifests.data_files import DataFile
 
@@ -75,11 +74,7 @@ class NewFile(ABC):
 
     def abandon(self) -> None:
         """Stop writing."""
-        if isinstance(self._sink, NewObject):
-            self._sink.abandon()
-            return
-        with suppress(OSError, pa.ArrowException):
-            self._sink.close()
+        abandon(self._sink)
 
 
 class FileFormat(Protocol):

@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.table.statistics import BlobMetadata
 
 from lake.core.base.errors import CorruptFileError
 from lake.core.data.rows.writer import TransactionalWriter
+from lake.core.io.objects.new_object import abandon
 from lake.core.io.storage.storage import Storage
 from lake.core.table.manifests.data_files import DeleteFile
 
@@ -124,8 +123,7 @@ class PuffinWriter(TransactionalWriter):
     def abort(self) -> None:
         """Delete the file."""
         if self._sink is not None:
-            with suppress(OSError, pa.ArrowException):
-                self._sink.close()
+            abandon(self._sink)
         if self._may_exist:
             self.storage.delete([self.path])
 

@@ -25,7 +25,7 @@ from lake.core.data.formats.parquet.batch_sizes import batch_rows
 from lake.core.data.formats.parquet.footer import batches_of_group, check_group, open_parquet
 from lake.core.data.formats.parquet.legacy_calendar import is_legacy, refuse_old_times
 from lake.core.data.formats.parquet.page_sizes import refuse_large_pages
-from lake.core.data.formats.parquet.row_groups import leaf_indexes, row_groups_of
+from lake.core.data.formats.parquet.row_groups import chunk_ranges, leaf_indexes, row_groups_of
 from lake.core.data.formats.parquet.types import source_schema, variant_columns
 from lake.core.data.sources.acceptance import EVERY_ROW, Acceptance, NeededColumns, RawRows
 from lake.core.data.sources.added_columns import added_schema, with_added
@@ -47,6 +47,7 @@ from lake.core.data.sources.json.inference import first_columns, infer_columns
 from lake.core.data.sources.json.rows import json_rows
 from lake.core.data.sources.text_values import ValueContext
 from lake.core.data.sources.type_notes import TypeNote
+from lake.core.io.objects.large_file import LargeFile
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.types.arrow_schema import arrow_schema
 
@@ -381,6 +382,8 @@ def _parquet_batches(
             check_group(
                 parquet, checks, source.path, index, present if columns is None else columns
             )
+            if isinstance(file, LargeFile):
+                file.fetch(chunk_ranges(parquet, index, leaves))
             refuse_large_pages(parquet, file, source.path, index, leaves)
             size = batch_rows(
                 parquet, file, index, leaves, _BATCH_BYTES, _BATCH_BYTES, path=source.path

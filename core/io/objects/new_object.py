@@ -8,6 +8,17 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from lake.core.io.objects.upload import CloudUpload, Upload
+
+
+def abandon(file: Any) -> None:
+    """Stop writing a file that a storage opened; one on a disk may exist afterwards."""
+    if isinstance(file, NewObject):
+        file.abandon()
+        return
+    with suppress(OSError, pa.ArrowException):
+        file.close()
+
 
 class NewObject:
     """A file of Python's that Arrow writes to; it is not readable, and exists only after `close`.
@@ -84,8 +95,10 @@ class NewObject:
             self._stream.close()
 
     def abandon(self) -> None:
-        """Stop writing; a small object never exists."""
-        if self._stream is not None and not self.closed:
+        """Stop writing; the object never exists, except a large one that only Arrow's client can write."""
+        if isinstance(self._stream, Upload | CloudUpload):
+            self._stream.abandon()
+        elif self._stream is not None and not self.closed:
             with suppress(OSError, pa.ArrowException):
                 self._stream.close()
         self.closed = True

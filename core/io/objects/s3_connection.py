@@ -34,7 +34,7 @@ CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
 _CONNECTIONS = 32
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_PAIR = ("access-key-id", "secret-access-key")
+_KEYS = ("access-key-id", "secret-access-key", "session-token")
 _ROLE_SESSION = "lake"
 _NOT_ARROWS = {"s3.role-arn", "client.role-arn", "s3.role-session-name", "client.role-session-name"}
 # New keys are not looked for again for this long, if a store refuses them too.
@@ -106,12 +106,12 @@ class Connection:
         self._lock = RLock()
         self._client = _OfKeys(self._new_client, self._lock)
         self._whole = _OfKeys(self._new_whole, self._lock)
-        access, secret = (first(properties, key) for key in _PAIR)
-        if bool(access) != bool(secret):
-            raise UnsupportedError("one key")
+        access, secret, token = (first(properties, name) for name in _KEYS)
+        if bool(access) != bool(secret) or (token and not access):
+            raise UnsupportedError("a part of the keys")
         self._fixed: Keys | None = None
         if access and secret:
-            self._fixed = Keys(access, secret, first(properties, "session-token"))
+            self._fixed = Keys(access, secret, token)
         elif self._is_on("anonymous"):
             self._fixed = ANONYMOUS
         # What cannot be used is found before the first request.
@@ -220,11 +220,16 @@ class Connection:
             vars(self).pop("_url", None)
         return self.region != region
 
+    @property
+    def _configured_region(self) -> str | None:
+        return first(self._properties, "region") or _environment(_REGIONS)
+
     @cached_property
     def region(self) -> str:
         """The region: the configured one, else that of AWS's own tools, else the bucket's on Amazon's stores."""
-        configured = first(self._properties, "region") or _environment(_REGIONS)
-        region = configured or _known(lambda: self._session.get_config_variable("region"))
+        region = self._configured_region or _known(
+            lambda: self._session.get_config_variable("region")
+        )
         return str(region) if region else self._found_region(REGION)
 
     def _found_region(self, asked: str) -> str:
@@ -254,6 +259,9 @@ class Connection:
         opened = session.Session(profile=first(self._properties, "profile-name"))
         # The Expect header costs one more round trip for each small object.
         opened.unregister("before-call.s3", handlers.add_expect_header)
+        if self._configured_region:
+            # The services that give keys have regions too.
+            opened.set_config_variable("region", self._configured_region)
         return opened
 
     @cached_property

@@ -1,4 +1,6 @@
-"""Read and write whole objects of a bucket with one request each, by `obstore` (Rust's `object_store`).
+"""Read objects of a bucket, or parts of them, and write whole ones, with one request each, by `obstore`.
+
+Its client is Rust's `object_store`.
 
 A request takes a quarter of the processor time of Arrow's client, which asks for the length first and writes in three
 requests, and a fifth of botocore's. The store's own error, not a text about it, decides what is repeated; nothing is
@@ -36,13 +38,14 @@ from lake.core.io.objects.requests import (
 )
 
 if TYPE_CHECKING:
+    from obstore import SuffixRange
     from obstore.store import ClientConfig, S3Credential
 
 _T = TypeVar("_T")
-_UNTRUSTED = "no trusted connection"
+UNTRUSTED = "no trusted connection"
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>\s*([^<\s]{1,80})\s*</Code>")
-_REDIRECTS = range(300, 400)
+_REDIRECTS, _REDIRECT = range(300, 400), 307
 _NO_RANGE = 416
 # The end of every request, which the read timeout ends before if nothing arrives.
 _LONGEST = "1h"
@@ -89,13 +92,31 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object: its length in bytes, and its contents; None if it is longer than was asked for."""
+    """An object: its length in bytes, its contents (None if it is longer than was asked for), and its ETag."""
 
     size: int
     data: pa.Buffer | None
+    tag: str = ""
 
 
-class _Runtime:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes of an object.
+
+    Args:
+        size: the length of the whole object in bytes.
+        tag: the ETag of its version.
+        start: the position of the first byte.
+        data: the bytes.
+    """
+
+    size: int
+    tag: str
+    start: int
+    data: pa.Buffer
+
+
+class Runtime:
     """The process in which the client's threads are: they do not exist in its forks, where requests would hang."""
 
     process: int | None = None
@@ -145,33 +166,87 @@ class WholeObjects:
                 return Found(size, None)
             data = pa.py_buffer(found.bytes())
             if len(data) != size:
-                raise StoreError(f"AWS Error NETWORK_CONNECTION: got {len(data)} of {size} bytes")
-            return Found(size, data)
+                raise _shortened(len(data), size)
+            return Found(size, data, found.meta["e_tag"] or "")
 
         return self._unless(NOT_FOUND, request)
 
-    def part(self, key: str, start: int, size: int) -> bytes | None:
+    def has_any(self, prefix: str) -> bool:
+        """Whether there is an object below a prefix that ends at a slash; see `get`."""
+        from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
+
+        def request() -> bool:
+            try:
+                return any(self._client.list(self._store, prefix))
+            except exceptions.InvalidPathError:
+                # There is an object, with a key that this client does not support.
+                return True
+
+        return bool(self._unless(NOT_FOUND, request))
+
+    def part(self, key: str, start: int, size: int) -> Part | None:
         """Return bytes of an object, fewer than requested at its end; None if it does not exist.
 
         Raises:
             StoreError: the store refused the request, or did not answer.
             UnsupportedError: this client does not support the request.
         """
-
-        def request() -> bytes:
-            options = {"range": (start, start + size)}
-            found = self._client.get(self._store, key, options=options)
-            _check_time(found.meta["last_modified"])
-            return bytes(found.bytes())
-
+        nothing = Part(0, "", start, pa.py_buffer(b""))
         if size <= 0:
-            return b""
+            return nothing
         try:
-            return self._unless(NOT_FOUND, request)
+            return self._ranged(key, (start, start + size))
         except StoreError as error:
             if error.status == _NO_RANGE:
-                return b""
+                return nothing
             raise
+
+    def end(self, key: str, most: int) -> Part | None:
+        """Return the last bytes of an object, all of a small one; None if it does not exist.
+
+        Raises:
+            StoreError: the store refused the request, or did not answer.
+            UnsupportedError: the store or this client does not support the request.
+        """
+        try:
+            return self._ranged(key, {"suffix": most})
+        except StoreError as error:
+            if error.status not in {_NO_RANGE, NOT_A_RESPONSE}:
+                raise
+        # An empty object has no last bytes; and a store may answer with all of a small object.
+        found = self.get(key, most)
+        if found is None:
+            return None
+        if found.data is None:
+            raise UnsupportedError("ranges")
+        return Part(found.size, "", 0, found.data)
+
+    def _ranged(self, key: str, wanted: tuple[int, int] | SuffixRange) -> Part | None:
+        def request() -> Part:
+            found = self._client.get(self._store, key, options={"range": wanted})
+            meta, (start, stop) = found.meta, found.range
+            _check_time(meta["last_modified"])
+            data = pa.py_buffer(found.bytes())
+            if data.size != stop - start:
+                raise _shortened(data.size, stop - start)
+            return Part(int(meta["size"]), meta["e_tag"] or "", start, data)
+
+        return self._unless(NOT_FOUND, request)
+
+    def head(self, key: str) -> tuple[int, int] | None:
+        """Return an object's length in bytes and its last change in ms since 1970; None if it does not exist.
+
+        Raises:
+            StoreError: the store refused the request, or did not answer.
+            UnsupportedError: this client does not support the request.
+        """
+
+        def request() -> tuple[int, int]:
+            meta = self._client.head(self._store, key)
+            _check_time(meta["last_modified"])
+            return int(meta["size"]), round(meta["last_modified"].timestamp() * 1000)
+
+        return self._unless(NOT_FOUND, request)
 
     def put(self, key: str, data: bytes | pa.Buffer) -> None:
         """Write an object, over another of the same key if there is one.
@@ -181,7 +256,9 @@ class WholeObjects:
             UnsupportedError: this client does not support the request.
         """
         self._call(
-            lambda: self._client.put(self._store, key, memoryview(data), use_multipart=False)
+            lambda: self._client.put(
+                self._store, key, memoryview(data).cast("B"), use_multipart=False
+            )
         )
 
     def create(self, key: str, data: bytes) -> bool:
@@ -211,9 +288,9 @@ class WholeObjects:
             raise
 
     def _call(self, work: Callable[[], _T]) -> _T:
-        _Runtime.require()
+        Runtime.require()
         if not self._is_trusted:
-            raise UnsupportedError(_UNTRUSTED)
+            raise UnsupportedError(UNTRUSTED)
         from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
 
         try:
@@ -225,9 +302,13 @@ class WholeObjects:
             raise UnsupportedError("the object's key") from None
         except (exceptions.BaseError, OSError) as error:
             # The text of an answer may repeat the request, with its secrets.
-            known = _translated(str(error))
-            self._is_trusted = str(known) != _UNTRUSTED
+            known = self._known(str(error))
+            self._is_trusted = str(known) != UNTRUSTED
             raise known from None
+
+    def _known(self, text: str) -> Exception:
+        """Return the error for the text of one of the client's."""
+        return _translated(text)
 
     @property
     def _client(self) -> Any:
@@ -239,6 +320,20 @@ class WholeObjects:
     def _store(self) -> Any:
         from obstore.store import S3Store  # noqa: PLC0415 - door: remote stores only
 
+        address = self.address
+        return S3Store(
+            address.bucket,
+            endpoint=address.endpoint,
+            aws_endpoint_url_s3=address.endpoint,
+            region=address.region,
+            virtual_hosted_style_request=address.is_virtual,
+            skip_signature=self.keys == ANONYMOUS,
+            client_options=self._options(),
+            retry_config={"max_retries": 0},
+            credential_provider=self._credentials,
+        )
+
+    def _options(self) -> ClientConfig:
         address = self.address
         options: ClientConfig = {
             "allow_http": address.endpoint.startswith("http:"),
@@ -252,17 +347,7 @@ class WholeObjects:
         if address.authorities:
             with open(address.authorities, "rb") as file:
                 options["root_certificate"] = file.read()
-        return S3Store(
-            address.bucket,
-            endpoint=address.endpoint,
-            aws_endpoint_url_s3=address.endpoint,
-            region=address.region,
-            virtual_hosted_style_request=address.is_virtual,
-            skip_signature=self.keys == ANONYMOUS,
-            client_options=options,
-            retry_config={"max_retries": 0},
-            credential_provider=self._credentials,
-        )
+        return options
 
     def _credentials(self) -> S3Credential:
         keys = self.keys
@@ -296,22 +381,34 @@ def _check_time(changed: datetime) -> None:
         raise StoreError("AWS Error UNKNOWN: the response is not an object", NOT_A_RESPONSE)
 
 
+def _shortened(found: int, promised: int) -> StoreError:
+    return StoreError(f"AWS Error NETWORK_CONNECTION: got {found} of {promised} bytes")
+
+
 def _translated(text: str) -> StoreError | UnsupportedError:
     """Return the error for the text of one of the client's."""
     status = _STATUS.search(text)
     if status:
         number, code = int(status[1]), _CODE.search(text)
         if number in _REDIRECTS:
-            return UnsupportedError(f"redirected (HTTP status {number})")
+            return _redirected(number)
         return refusal(number, code[1] if code else "UNKNOWN")
     if "extract metadata" in text:
         return StoreError("AWS Error UNKNOWN: the response has no ETag", NOT_A_RESPONSE)
+    if "non-partial" in text:
+        return StoreError("AWS Error UNKNOWN: the response is not a part", NOT_A_RESPONSE)
     if _NOT_TRUSTED.search(text):
-        return UnsupportedError(_UNTRUSTED)
-    if f"{_NOWHERE}," in text:
-        return UnsupportedError("redirected (HTTP status 307)")
+        return UnsupportedError(UNTRUSTED)
+    if f"{_NOWHERE}," in text or "BareRedirect" in text:
+        return _redirected(_REDIRECT)
     for pattern, why, may_succeed in _NO_ANSWER:
         if pattern.search(text):
             code_ = "" if may_succeed else NOT_THERE
             return StoreError(f"AWS Error NETWORK_CONNECTION: {why}", code=code_)
     return StoreError("AWS Error NETWORK_CONNECTION: the connection failed")
+
+
+def _redirected(status: int) -> StoreError:
+    # Arrow's client, which would follow it, is not asked.
+    text = f"AWS Error REDIRECTED (HTTP status {status}): the store names another host or region"
+    return StoreError(text, status, "Redirected")

@@ -38,17 +38,16 @@ from pyiceberg.utils.config import Config
 
 from lake.core.base import locations
 from lake.core.base.errors import LakeError, RefusedError
-from lake.core.io.objects.s3_connection import completed
+from lake.core.io.objects.cloud import SCHEMES
 from lake.core.io.storage.errors import translate_errors
-from lake.core.io.storage.s3 import require_reachable
 from lake.core.io.storage.storage import Storage, with_limits
 from lake.core.spec.properties.table_properties import METADATA_CODEC
 from lake.core.spec.types.default_values import enable_defaults
 from lake.core.spec.types.specification_types import enable_types
-from lake.core.table.catalogs.local_file_io import LocalFileIO
+from lake.core.table.catalogs.file_io import LocalFileIO, StoreFileIO
 from lake.core.table.catalogs.trust import as_configured, without_storage
 from lake.core.table.metadata.commit_marks import marked
-from lake.core.table.metadata.files import STORAGE, from_input, storage_of
+from lake.core.table.metadata.files import STORAGE, from_input, keep, storage_of
 from lake.core.table.metadata.parser import parsed_response
 from lake.core.table.metadata.snapshot_updates import with_corrections
 from lake.core.table.metadata.text import bytes_of
@@ -104,8 +103,13 @@ def _open_files_late() -> None:
     original = pyiceberg.io._infer_file_io_from_scheme  # noqa: SLF001
 
     def inferred(path: str, properties: Properties) -> FileIO | None:
-        is_local = locations.parse(path).is_local
-        return LocalFileIO(properties) if is_local else _with_patience(original(path, properties))
+        place = locations.parse(path)
+        if place.is_local:
+            return LocalFileIO(properties)
+        if place.scheme in SCHEMES:
+            io = StoreFileIO(properties)
+            return _with_storage_of(io, io.storage)
+        return _with_patience(original(path, properties))
 
     pyiceberg.io._infer_file_io_from_scheme = inferred  # noqa: SLF001
 
@@ -118,10 +122,12 @@ def _keep_unknown_members() -> None:
         storage = storage_of(file)
         is_new = storage is not None and not options.get("overwrite")
         # PyIceberg would ask whether the file exists, and write it in three requests.
-        if storage and is_new and storage.create(file.location, pack(bytes_of(written))):
+        data = pack(bytes_of(written))
+        if storage and is_new and storage.create(file.location, data):
+            keep(storage, file.location, data)
             return
         with file.create(**options) as stream:
-            stream.write(pack(bytes_of(written)))
+            stream.write(data)
 
     ToOutputFile.table_metadata = staticmethod(write)  # type: ignore[assignment,method-assign]
 
@@ -217,19 +223,23 @@ def ignore_table_storage_properties(handle: Catalog, *, is_vending: bool = False
 
 
 def _with_patience(io: FileIO | None) -> FileIO | None:
-    """Let a FileIO ask a busy store as long as `Storage` does, and a host that is not there only once."""
+    """Let a FileIO ask a store as `Storage` does: a busy one as long, and with the same keys."""
     open_filesystem = getattr(io, "fs_by_scheme", None)
     if io is None or open_filesystem is None:
         return io
+    storage = Storage(io.properties)
+    limited = lru_cache(lambda scheme, netloc: with_limits(open_filesystem(scheme, netloc)))
 
     def opened(scheme: str, netloc: str | None = None) -> Any:
-        if scheme in _S3:
-            require_reachable(completed(io.properties))
-        filesystem = open_filesystem(scheme, netloc)
-        return filesystem if "s3.retry-strategy-impl" in io.properties else with_limits(filesystem)
+        if scheme in _S3 and netloc:
+            return storage.resolve(f"{scheme}://{netloc}/")[0]
+        return limited(scheme, netloc)
 
-    vars(io)["fs_by_scheme"] = lru_cache(opened)
-    storage = Storage(io.properties)
+    vars(io)["fs_by_scheme"] = opened
+    return _with_storage_of(io, storage)
+
+
+def _with_storage_of(io: FileIO, storage: Storage) -> FileIO:
     for name in ("new_input", "new_output"):
         vars(io)[name] = partial(_with_storage, getattr(io, name), storage)
     return io

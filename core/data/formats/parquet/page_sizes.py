@@ -2,7 +2,7 @@
 
 A few kilobytes may unpack to gigabytes, and PyArrow unpacks a page as a whole and returns at least one row. The size
 in a footer may be wrong; that in the header of a page is the most that PyArrow unpacks of it. So the headers are read
-where the codec could exceed the limit, except in a store where each is a request: there, the footer is believed.
+where the codec could exceed the limit, except where each is a request to a store: there, the footer is believed.
 Format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift (PageHeader).
 Codecs: https://github.com/google/snappy/blob/main/format_description.txt,
 https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md, RFC 1951 and RFC 8878.
@@ -18,7 +18,9 @@ import pyarrow as pa
 from lake.core.base import locations
 from lake.core.base.errors import CorruptFileError
 from lake.core.data.formats.parquet.thrift_footer import page_header
+from lake.core.data.formats.parquet.writer import chunk_start
 from lake.core.data.formats.unpacked_sizes import MOST_RATIO, most_bytes, refuse_large
+from lake.core.io.objects.large_file import LargeFile
 
 # The most bytes that a codec unpacks from one byte; Zstandard repeats a byte 128 Ki times in four bytes. Others have
 # no known limit.
@@ -79,6 +81,9 @@ def may_exceed(source: Any, chunk: Any, path: str, limit: float) -> bool:
     """
     if chunk.total_compressed_size * _expansion(chunk) <= limit:
         return False
+    if isinstance(source, LargeFile):
+        start = chunk_start(chunk)
+        return source.holds(start, start + chunk.total_compressed_size)
     # Small files of a store are in memory.
     return isinstance(source, pa.BufferReader) or locations.parse(path).is_local
 
@@ -119,9 +124,7 @@ def refuse_large_values(path: str, chunk: Any, size: int, packed: int | None = N
 
 def _page_sizes(source: Any, chunk: Any, path: str) -> Iterator[tuple[int, int]]:
     """Yield the unpacked and the packed size of each page of a chunk, in bytes."""
-    at = chunk.data_page_offset
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
-        at = chunk.dictionary_page_offset
+    at = chunk_start(chunk)
     end = at + chunk.total_compressed_size
     for _ in range(_MOST_PAGES):
         if at >= end:

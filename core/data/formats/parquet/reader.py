@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +16,17 @@ from lake.core.data.columns.file_slice import FileSlice
 from lake.core.data.columns.int96 import schema_of_file
 from lake.core.data.columns.row_ranges import RowRange, row_ranges
 from lake.core.data.formats.parquet.batch_sizes import batch_rows
+from lake.core.data.formats.parquet.copying.model import Model
+from lake.core.data.formats.parquet.copying.source import CopySource
 from lake.core.data.formats.parquet.footer import batches_of_group, check_group, open_parquet
 from lake.core.data.formats.parquet.page_sizes import refuse_large_pages
-from lake.core.data.formats.parquet.row_groups import leaf_indexes, matching_ranges, row_groups_of
+from lake.core.data.formats.parquet.row_groups import (
+    chunk_ranges,
+    leaf_indexes,
+    matching_ranges,
+    row_groups_of,
+)
+from lake.core.io.objects.large_file import LargeFile
 
 _MAX_ROW_GROUPS = 100_000
 
@@ -26,10 +35,10 @@ class ParquetRows:
     """An open Parquet file; see `lake.core.data.columns.data_file.RowFile`."""
 
     def __init__(self, source: Any, file: FileSlice) -> None:
-        # Remote files are fetched one row group at a time, in a few large requests.
-        remote = not locations.parse(file.path).is_local
         self._source = source
-        self._parquet, self._checks = open_parquet(source, file.path, pre_buffer=remote)
+        # Remote files are fetched one row group at a time, in a few large requests.
+        by_arrow = not (isinstance(source, LargeFile) or locations.parse(file.path).is_local)
+        self._parquet, self._checks = open_parquet(source, file.path, pre_buffer=by_arrow)
         check_count(file, self._parquet.metadata.num_rows)
         if self._parquet.metadata.num_row_groups > _MAX_ROW_GROUPS:
             raise CorruptFileError(f"{file.path} has too many row groups")
@@ -44,30 +53,49 @@ class ParquetRows:
         chooses = settings.row_filter is not None or settings.keys is not None
         if chooses and len(ranges) > 1:
             ranges = matching_ranges(self._parquet, self._checks, ranges, settings, columns.found)
-        for row_range in ranges:
-            if leaves is None or leaves(row_range.start, row_range.rows):
-                yield from self._of_range(row_range, columns)
+        ranges = [one for one in ranges if leaves is None or leaves(one.start, one.rows)]
+        for row_range, following in zip_longest(ranges, ranges[1:]):
+            yield from self._of_range(row_range, columns, following)
 
-    def _pieces(self, file: FileSlice) -> list[tuple[int, int]]:
-        """Return the offset of the first byte and the number of rows of each row group."""
+    def copy_source(self, model: Model) -> CopySource:
+        """Return the file's row groups for copying; raises as `CopySource` does."""
+        return CopySource(self._source, self._checks, model)
+
+    def rows_of_groups(self, path: str) -> list[int]:
+        """Return the number of rows of each row group.
+
+        Raises:
+            CorruptFileError: their sum is not that of the file.
+        """
         metadata = self._parquet.metadata
         rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:  # check: rows-of-row-groups
             raise CorruptFileError(
-                f"{file.path} has {metadata.num_rows} rows, but its row groups have {sum(rows)}"
+                f"{path} has {metadata.num_rows} rows, but its row groups have {sum(rows)}"
             )
+        return rows
+
+    def _pieces(self, file: FileSlice) -> list[tuple[int, int]]:
+        """Return the offset of the first byte and the number of rows of each row group."""
+        metadata, rows = self._parquet.metadata, self.rows_of_groups(file.path)
         if file.start == 0 and file.length is None:
             return [(0, count) for count in rows]
         return list(row_groups_of(metadata, self._checks))
 
     def _of_range(
-        self, row_range: RowRange, columns: ColumnMapping
+        self, row_range: RowRange, columns: ColumnMapping, following: RowRange | None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield rows of a row group, and check their number against the footer."""
+        """Yield rows of a row group, and check their number against the footer; the following one may be fetched."""
         names = columns.names
         path, group = columns.file.path, row_range.piece
         check_group(self._parquet, self._checks, path, group, names)  # check: column-chunks
         leaves = leaf_indexes(self._parquet, names)
+        if isinstance(self._source, LargeFile):
+            later = []
+            if following is not None:
+                check_group(self._parquet, self._checks, path, following.piece, names)
+                later = chunk_ranges(self._parquet, following.piece, leaves)
+            self._source.fetch(chunk_ranges(self._parquet, group, leaves), later)
         most_bytes = columns.settings.batch_bytes
         refuse_large_pages(self._parquet, self._source, path, group, leaves)
         size = batch_rows(self._parquet, self._source, group, leaves, most_bytes, path=path)

@@ -14,7 +14,7 @@ from lake.core.data.columns.metrics import Leaf, Mode, leaves
 from lake.core.data.columns.row_ranges import RowRange
 from lake.core.data.formats.parquet.chunk_checks import ChunkChecks
 from lake.core.data.formats.parquet.statistics import TrustedFooter
-from lake.core.data.formats.parquet.writer import row_group_start
+from lake.core.data.formats.parquet.writer import chunk_start, row_group_start
 from lake.core.spec.types.arrow_schema import arrow_type, field_id
 from lake.core.table.manifests.data_files import DataFile
 from lake.core.table.manifests.entries import entries_of
@@ -34,6 +34,20 @@ def row_groups_of(metadata: Any, checks: ChunkChecks) -> Iterator[tuple[int, int
         checks.start(index)
         group = metadata.row_group(index)
         yield row_group_start(group), group.num_rows
+
+
+def chunk_ranges(parquet: Any, group: int, columns: Sequence[int]) -> list[tuple[int, int]]:
+    """Return where column chunks of a row group are, each as its first byte and the one after its last.
+
+    The checks of the row group come before; offsets may be outside the file nevertheless.
+    """
+    stored = parquet.metadata.row_group(group)
+    chunks = [stored.column(index) for index in columns]
+    starts = [chunk_start(chunk) for chunk in chunks]
+    return [
+        (start, start + chunk.total_compressed_size)
+        for start, chunk in zip(starts, chunks, strict=True)
+    ]
 
 
 def matching_ranges(
