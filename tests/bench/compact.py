@@ -250,11 +250,6 @@ class PeakMemory:
         return self.peak
 
 
-def own_environment() -> dict[str, str]:
-    """Return the environment without what the decoder of manifests set in this process, which slows others down."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("MIMALLOC_")}
-
-
 def below(pid: int) -> list[int]:
     """Return the children of a process, and theirs."""
     children: list[int] = []
@@ -295,7 +290,7 @@ def timed(command: list[str], **environment: str) -> tuple[float, float, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**own_environment(), **environment},
+        env={**os.environ, **environment},
         cwd=ROOT,
     )
     memory = PeakMemory(process.pid)

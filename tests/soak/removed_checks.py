@@ -51,6 +51,7 @@ _FOLLOWING = "tests/world/test_following.py"
 _CLEAN = "tests/commands/test_clean.py"
 _FOOTERS = "tests/commands/test_damaged_footers.py"
 _ENTRIES = "tests/commands/test_table_entries.py"
+_GLUE = "tests/services/test_glue.py"
 _CHERRY_PICK = "tests/commands/test_cherry_pick.py"
 _REF = "tests/commands/test_ref.py"
 _ROLLBACK = "tests/commands/test_rollback.py"
@@ -437,6 +438,7 @@ CHECKS = (
     _check("roots-around-home", without("root != home"), _SHARED),
     _check("links-to-other-folders", always, _SHARED),
     _check("drop-of-same-table", removed, _ENTRIES),
+    _check("rename-of-same-entry", removed, _GLUE),
     _check("stop-is-no-failure", instead("ReportedError", "LakeError"), _SHARED),
     _check("transient-failure-of-table", never, _SHARED),
     _check(

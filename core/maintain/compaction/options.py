@@ -212,10 +212,27 @@ class CompactionOptions:
         chooses = self.chooses_old or self.where_overlap is not None
         return self.rewrite_all or chooses or self.delete_file_threshold == 0
 
+    def keeps_sequence_number(self, format_version: int) -> bool:
+        """Whether new files keep the sequence number of the plan's snapshot, in a table of this version."""
+        return format_version > 1 and not self.no_starting_sequence_number
+
     @property
     def write_max_bytes(self) -> int:
         """The size at which an output file is closed: half way from the target to the maximum."""
         return self.target_size + (self.max_size - self.target_size) // 2
+
+
+def idle_options(idle_ms: int | None, now_ms: int) -> dict[str, object]:
+    """Return the options that leave partitions alone which changed within a time; None for the rhythm of the writers.
+
+    Args:
+        idle_ms: the time in ms; 0 leaves none alone.
+        now_ms: the time now, in ms since 1970.
+    """
+    return {
+        "changed_before_ms": now_ms - idle_ms if idle_ms else None,
+        "idle_learned_at_ms": now_ms if idle_ms is None else None,
+    }
 
 
 def _whole(text: str) -> int:

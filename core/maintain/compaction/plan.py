@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import DoubleType, FloatType
@@ -24,7 +23,10 @@ from lake.core.data.columns.metrics import leaves
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.sorting.sort_keys import RowOrder, described_order
-from lake.core.maintain.compaction.concurrency.rhythm import Rhythm, learned
+from lake.core.maintain.compaction.concurrency.busy_partitions import (
+    BusyPartitions,
+    busy_partitions,
+)
 from lake.core.maintain.compaction.facts import (
     CompactionFacts,
     DepthFacts,
@@ -59,14 +61,12 @@ from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.properties.table_properties import DATA_FORMAT, PARQUET_ROW_GROUP_BYTES
 from lake.core.spec.types.arrow_schema import moved_schema
 from lake.core.spec.types.bounds import count_array
-from lake.core.spec.types.partition_codes import partition_codes
 from lake.core.spec.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.spec.types.transform_syntax import curve_columns, sort_order
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.manifests.data_files import DeleteFile
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles, live_files
-from lake.core.table.snapshots.partition_activity import activity_of
 from lake.core.table.snapshots.partition_names import PartitionNames, partition_names
 from lake.core.table.snapshots.pruning import FILTER_COLUMNS
 from lake.core.transaction.commit.preconditions import require_writable
@@ -81,7 +81,6 @@ _LARGE_PART = 8
 _SIZE = "file_size_in_bytes"
 _BY = f'specify a sort order, for example {Option.BY} "a desc, b"'
 _NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
-_Marked = Mapping[int, npt.NDArray[np.bool_]]
 _COLUMNS = (
     "status",
     "snapshot_id",
@@ -115,9 +114,7 @@ class CompactionPlan:
         sort_order_id: the id of the table's sort order that equals ``order``, if any.
         left_alone: the live files that are not in a group, by the reason; see `Grouping`.
         more_partitions: the expected number of files that files left alone for this reason would become.
-        busy_partitions: the partitions that are left alone because they changed too recently; None if that is not
-            a condition.
-        rhythm: the rhythm of the writers that change rows now, which decides that; None if there are none.
+        busy: the partitions that are left alone because they changed too recently; None if that is not a condition.
         overlaps: the files that overlap others; None if they are not a condition.
     """
 
@@ -133,8 +130,7 @@ class CompactionPlan:
     sort_order_id: int | None = None
     left_alone: Mapping[str, pa.Table] = field(default_factory=dict)
     more_partitions: int = 0
-    busy_partitions: int | None = None
-    rhythm: Rhythm | None = None
+    busy: BusyPartitions | None = None
     overlaps: Overlaps | None = None
 
     @property
@@ -145,7 +141,7 @@ class CompactionPlan:
     @property
     def keeps_sequence_number(self) -> bool:
         """Whether new files have the sequence number of the plan, so that later equality deletes apply to them."""
-        return _keeps_sequence_number(self.table, self.options)
+        return self.options.keeps_sequence_number(self.table.metadata.format_version)
 
     @property
     def written_schema(self) -> Schema:
@@ -252,8 +248,8 @@ class CompactionPlan:
             depth=self.overlaps.depth if self.overlaps else None,
             expected_depth=self.overlaps.expected if self.overlaps else None,
             remaining_files=self.remaining_files if self.options.is_limited else None,
-            busy_partitions=self.busy_partitions,
-            rhythm=self.rhythm.facts() if self.rhythm else None,
+            busy_partitions=len(self.busy.names) if self.busy else None,
+            rhythm=self.busy.rhythm.facts() if self.busy and self.busy.rhythm else None,
             file_groups=self._groups(),
             left_alone={
                 reason: self._left_alone(reason, files) for reason, files in self.left_alone.items()
@@ -369,8 +365,7 @@ def plan_compaction(
         *(("sort_order_id",) if options.old_sort_orders else ()),
     )
     found = None if head is None else live_files(table, head, condition, columns=columns)
-    rhythm = _rhythm(table, options, branch)
-    busy = None if found is None else _busy(found, options, rhythm)
+    busy = None if found is None else busy_partitions(found, options, branch)
     overlaps = None
     if found is not None and order is not None and options.where_overlap is not None:
         overlaps = find_overlaps(table, found.by_spec, order.fields, options, spec, busy)
@@ -392,8 +387,7 @@ def plan_compaction(
         sort_order_id=order_id_of(table.metadata, order.fields) if order else None,
         left_alone=left_alone,
         more_partitions=more_partitions,
-        busy_partitions=_busy_partitions(found, busy),
-        rhythm=rhythm,
+        busy=busy,
         overlaps=overlaps,
     )
     if groups:
@@ -483,7 +477,7 @@ def choose_files(
     options: CompactionOptions,
     spec: PartitionSpec,
     *,
-    busy: _Marked | None = None,
+    busy: BusyPartitions | None = None,
     overlaps: Overlaps | None = None,
 ) -> Grouping:
     """Choose the live files that are rewritten.
@@ -494,20 +488,16 @@ def choose_files(
             `FILTER_COLUMNS` if the table has several specs, and with ``sort_order_id`` if old sort orders are chosen.
         options: thresholds.
         spec: the spec that files are written with.
-        busy: which files are in partitions that are left alone, by spec id; None for none.
+        busy: the partitions that are left alone; None for none.
         overlaps: the files that overlap others; None if they are not a condition.
     """
     entries = _with_delete_counts(found, options)
     if overlaps is not None:
         return plan_overlapping(entries, options, spec, overlaps)
-    if busy is not None:
-        entries = {
-            spec_id: files.append_column("busy", pa.array(busy[spec_id]))
-            for spec_id, files in entries.items()
-        }
     return plan_groups(
         entries,
         options,
+        busy=None if busy is None else busy.mask,
         table_spec_id=table.spec.spec_id,
         output_spec=spec,
         least_bytes=_least_file_bytes(table),
@@ -531,41 +521,6 @@ def _with_delete_counts(found: LiveFiles, options: CompactionOptions) -> dict[in
             "deleted_rows", pa.array(deleted)
         )
     return tables
-
-
-def _rhythm(table: Table, options: CompactionOptions, branch: str) -> Rhythm | None:
-    # What is asked for expressly is done.
-    if options.idle_learned_at_ms is None or options.rewrite_all:
-        return None
-    keeps = _keeps_sequence_number(table, options)
-    return learned(table.metadata, branch, options.idle_learned_at_ms, keeps_sequence=keeps)
-
-
-def _keeps_sequence_number(table: Table, options: CompactionOptions) -> bool:
-    return table.metadata.format_version > 1 and not options.no_starting_sequence_number
-
-
-def _busy(found: LiveFiles, options: CompactionOptions, rhythm: Rhythm | None) -> _Marked | None:
-    """Return which files are in partitions that changed too recently; None if that is not a condition."""
-    if rhythm is not None:
-        return rhythm.busy(found)
-    before_ms = options.changed_before_ms
-    if before_ms is None:
-        return None
-    return {
-        spec_id: (activity.changed_ms > before_ms)[activity.codes]
-        for spec_id, activity in activity_of(found).items()
-    }
-
-
-def _busy_partitions(found: LiveFiles | None, busy: _Marked | None) -> int | None:
-    if found is None or busy is None:
-        return None
-    codes = (
-        partition_codes([entries["partition"].filter(pa.array(busy[spec_id]))])[0]
-        for spec_id, entries in found.by_spec.items()
-    )
-    return sum(len(np.unique(own)) for own in codes)
 
 
 def _least_file_bytes(table: Table) -> int:

@@ -29,7 +29,8 @@ from lake.core.spec.properties.table_properties import (
 from lake.core.table.manifests.api import (
     ManifestContext,
     describe_manifest,
-    encode_manifest,
+    encode_entries,
+    pack_manifest,
     read_manifest,
     read_manifests,
     weight_of,
@@ -131,7 +132,7 @@ class Parent:
             producer.declare_deletes(delete_conflicts)
         listed = MANIFEST_SCHEMA.empty_table()
         if snapshot is not None:
-            listed = read_list(storage, metadata, snapshot, read_twice=True)
+            listed = read_list(storage, metadata, snapshot, rewritten=True)
             verify_manifest_list(storage, metadata, snapshot, listed)
             _check_head(metadata, snapshot, listed)
         return cls(
@@ -525,7 +526,8 @@ class SnapshotProducer:
             for some in ahead(pool, edited, windows, workers):
                 for item in some:
                     edit.counter.remove(item.removed, item.context.spec.spec_id)
-                    replaced[item.path] = [
+                    replaced |= {path: [] for path in item.paths}
+                    replaced[item.paths[0]] = [
                         self._put(metadata, piece, item.context, data)
                         for piece, data in item.pieces
                     ]
@@ -534,22 +536,32 @@ class SnapshotProducer:
     def _edited(
         self, metadata: TableMetadata, some: Sequence[dict[str, Any]], removal: Removal
     ) -> list[_Edited]:
-        """Read manifests together, and encode each of them without the removed files."""
+        """Read manifests together, and encode them without the removed files.
+
+        A manifest of which files remain is replaced by one of its own. Those without remaining files are joined: only
+        this snapshot has their entries, and each manifest takes a request.
+        """
         listed = pa.Table.from_pylist(some, schema=MANIFEST_SCHEMA)
         found = read_manifests(
             self.storage, listed, metadata, live_only=True, rewritten=True, threads=1
         )
-        owners = {key: item["manifest_path"].cast(pa.string()) for key, item in found.items()}
+        content = some[0]["content"]
         edited = []
-        for row in some:
-            spec_id = row["partition_spec_id"]
-            own = pc.equal(owners[spec_id], row["manifest_path"])
-            entries = found[spec_id].filter(own)
-            removed = removal.matches(entries, is_data=row["content"] == DATA)
-            context = ManifestContext.of(metadata, spec_id, row["content"])
-            pieces = self._encoded(metadata, self._mark(entries, removed), context)
-            path = row["manifest_path"]
-            edited.append(_Edited(path, context, entries.filter(removed), list(pieces)))
+        for spec_id, entries in found.items():
+            context = ManifestContext.of(metadata, spec_id, content)
+            removed = removal.matches(entries, is_data=content == DATA)
+            marked = self._mark(entries, removed)
+            # One call for all of them: most are small, and a call takes as long as the records of many entries.
+            records = self._records(marked, context)
+            owners = entries["manifest_path"].cast(pa.string())
+            kept = set(owners.filter(pc.invert(removed)).unique().to_pylist())
+            paths = [row["manifest_path"] for row in some if row["partition_spec_id"] == spec_id]
+            gone = [path for path in paths if path not in kept]
+            for group in filter(None, [gone, *([path] for path in paths if path in kept)]):
+                own = pc.is_in(owners, value_set=pa.array(group, pa.string()))
+                pieces = self._packed(metadata, marked.filter(own), records.filter(own), context)
+                part = entries.filter(pc.and_(own, removed))
+                edited.append(_Edited(group, context, part, list(pieces)))
         return edited
 
     def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
@@ -608,13 +620,30 @@ class SnapshotProducer:
     ) -> Iterator[tuple[pa.Table, bytes]]:
         """Yield entries in pieces of about the target size, each with its manifest."""
         for piece in _pieces(entries, MANIFEST_BYTES.of(metadata.properties)):
-            try:
-                data = encode_manifest(piece, context)
-            except ValueError as error:
-                if pc.any(pc.equal(piece["status"], ADDED)).as_py():
-                    raise
-                raise self._damaged(error) from error
-            yield piece, data
+            yield from self._packed(metadata, piece, self._records(piece, context), context)
+
+    def _records(self, entries: pa.Table, context: ManifestContext) -> pa.ChunkedArray:
+        """Return entries as records of a manifest."""
+        try:
+            return pa.chunked_array(encode_entries(entries, context), pa.large_binary())
+        except ValueError as error:
+            if pc.any(pc.equal(entries["status"], ADDED)).as_py():
+                raise
+            raise self._damaged(error) from error
+
+    def _packed(
+        self,
+        metadata: TableMetadata,
+        entries: pa.Table,
+        records: pa.ChunkedArray,
+        context: ManifestContext,
+    ) -> Iterator[tuple[pa.Table, bytes]]:
+        """Yield entries, which are encoded as records, in pieces of about the target size, each with its manifest."""
+        partition, start = entries.schema.field("partition").type, 0
+        for piece in _pieces(entries, MANIFEST_BYTES.of(metadata.properties)):
+            own = records.slice(start, piece.num_rows)
+            start += piece.num_rows
+            yield piece, pack_manifest(own.chunks, partition, context)
 
     def _damaged(self, error: ValueError) -> CorruptFileError:
         """Return the error of an entry of an earlier snapshot's manifest that cannot be written again."""
@@ -729,9 +758,9 @@ class _Edit:
 
 @dataclass(frozen=True, slots=True)
 class _Edited:
-    """A manifest without the removed files: these files, and the manifests that replace it with their entries."""
+    """Manifests without the removed files: these files, and the manifests that replace them with their entries."""
 
-    path: str
+    paths: list[str]
     context: ManifestContext
     removed: pa.Table
     pieces: list[tuple[pa.Table, bytes]]
