@@ -35,11 +35,9 @@ def health(
     explain: Annotated[
         bool, Flag("Also show forecasts, and the thresholds of other tools.")
     ] = False,
-    prometheus: Annotated[
-        str | None, Flag("Replace a file of metrics for node_exporter.", "FILE")
-    ] = None,
+    prometheus: Annotated[str | None, Flag("Write metrics for node_exporter.", "FILE")] = None,
     html: Annotated[
-        str | None, Flag("Replace a page for a browser, with pictures of the tables.", "FILE")
+        str | None, Flag("Write a page for a browser, with pictures of the tables.", "FILE")
     ] = None,
     log: Annotated[
         str | None, Flag("Run log to learn costs from [default: that of lake maintain].", "FILE")

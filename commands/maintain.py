@@ -149,7 +149,7 @@ def maintain(
 
 
 def _check(repetition: Repetition, run: MaintenanceRun) -> None:
-    require_preview(explain=run.explain, is_preview=run.dry_run)
+    require_preview(explain=run.explain, is_preview=run.dry_run or run.plan is not None)
     if repetition.every is None and repetition.status is not None:
         raise InvalidRequestError("--status needs --every")
     modes = {"--dry-run": run.dry_run, "--plan": run.plan, "--init": run.init}

@@ -250,19 +250,6 @@ class PeakMemory:
         return self.peak
 
 
-def own_environment() -> dict[str, str]:
-    """Return the environment without what slows other processes down.
-
-    These are the settings of the decoder of manifests in this process, and one that lets each process compile `lake`
-    again, which is compiled where it is installed.
-    """
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("MIMALLOC_") and name != "PYTHONDONTWRITEBYTECODE"
-    }
-
-
 def below(pid: int) -> list[int]:
     """Return the children of a process, and theirs."""
     children: list[int] = []
@@ -303,7 +290,7 @@ def timed(command: list[str], **environment: str) -> tuple[float, float, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**own_environment(), **environment},
+        env={**os.environ, **environment},
         cwd=ROOT,
     )
     memory = PeakMemory(process.pid)

@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from compact import ROOT, PeakMemory, below, own_environment  # noqa: E402
+from compact import ROOT, PeakMemory, below  # noqa: E402
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -59,7 +59,6 @@ def run(command: Sequence[str], codes: Collection[int] = (0,)) -> Run:
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env=own_environment(),
     )
     memory = PeakMemory(process.pid)
     # A JVM may end after its parent, which then does not wait for it: its time is read while it runs.

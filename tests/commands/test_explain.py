@@ -182,6 +182,19 @@ def test_only_a_plan_is_explained(lake: CommandLine, words: tuple[str, ...]) -> 
     assert (result.exit_code, "--explain needs --dry-run" in result.stderr) == (2, True)
 
 
+def test_a_plan_that_is_written_is_explained_as_a_dry_run_is(
+    lake: CommandLine, tmp_path: Path
+) -> None:
+    lake.load("id\n1\n", "--create")
+    path = tmp_path / "plan.json"
+
+    dry = lake("maintain", "--explain", "--dry-run").stdout
+    written = lake("maintain", "--explain", "--plan", path).stdout
+
+    assert written == dry
+    assert "reason\taction\ttables" in written
+
+
 def test_a_list_of_orphan_files_is_a_plan(tmp_path: Path) -> None:
     tidy = Tidy(tmp_path)
 

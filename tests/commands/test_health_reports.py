@@ -298,6 +298,23 @@ def test_metrics_are_replaced_as_a_whole(lake: CommandLine, tmp_path: Path) -> N
     assert [item.name for item in tmp_path.iterdir() if "unfinished" in item.name] == []
 
 
+@pytest.mark.parametrize("option", ["--prometheus", "--html"])
+def test_a_file_of_another_kind_is_not_replaced(
+    lake: CommandLine, tmp_path: Path, option: str
+) -> None:
+    make_table(lake.warehouse)
+    path = tmp_path / "report"
+    for contents in ("# HELP lake_follow_up 1\n", "<title>Health</title>", "id\n"):
+        path.write_text(contents)
+        result = lake("health", option, path)
+        assert (result.exit_code, path.read_text()) == (2, contents)
+        assert f"{path} is not a" in result.stderr
+    path.write_text("")
+    for _ in range(2):
+        lake.ok("health", option, path)
+    assert path.read_text()
+
+
 def test_metrics_have_escaped_names(lake: CommandLine, tmp_path: Path) -> None:
     make_table(lake.warehouse)
     _renamed(lake, _ODD)

@@ -35,7 +35,7 @@ from lake.core.maintain.expiration.plan import plan_expiration
 from lake.core.maintain.expiration.retention import RetentionOptions
 from lake.core.read.changelog.plan import plan_changelog
 from lake.core.read.scan.plan import ScanOptions, plan_scan
-from lake.core.table.catalogs.other import OtherBackend
+from lake.core.table.catalogs.metastores.other import OtherBackend
 from lake.core.transaction.session import Session
 
 _WRITES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,10 +27,16 @@ from support.servers.s3_server import S3
 from support.servers.server_process import HOST
 
 from lake.core.base.clock import Backoff
-from lake.core.base.errors import LakeError, NotAuthorisedError, NotFoundError, StorageError
+from lake.core.base.errors import (
+    CorruptFileError,
+    LakeError,
+    NotAuthorisedError,
+    NotFoundError,
+    StorageError,
+)
 from lake.core.io.objects import whole_objects
 from lake.core.io.objects.requests import UnsupportedError
-from lake.core.io.objects.upload import PART_BYTES
+from lake.core.io.objects.upload import PUT_BYTES
 from lake.core.io.storage import s3 as s3_requests
 from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
@@ -91,7 +98,7 @@ def test_a_part_of_an_object_takes_one_request_and_ends_with_the_object(
         storage.read_part(f"{place}-2", 0, 1)
 
 
-@pytest.mark.parametrize("size", [0, 1, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES + 7])
+@pytest.mark.parametrize("size", [0, 1, PUT_BYTES, PUT_BYTES + 1, 2 * PUT_BYTES + 7])
 def test_what_is_written_piece_by_piece_is_read_back_whatever_its_size(
     storage: Storage, proxy: Proxy, place: str, size: int
 ) -> None:
@@ -100,7 +107,7 @@ def test_what_is_written_piece_by_piece_is_read_back_whatever_its_size(
         for start in range(0, size, 1_000_003):
             sink.write(data[start : start + 1_000_003])
         assert sink.tell() == size
-    assert (asked(proxy) == ["PUT"]) is (size <= PART_BYTES)
+    assert (asked(proxy) == ["PUT"]) is (size <= PUT_BYTES)
     assert storage.read(place) == data
 
 
@@ -226,6 +233,45 @@ def test_manifests_are_read_once_and_again_by_no_other_table(
     assert asked(proxy) == []
     assert Storage(gateway.properties(proxy.uri)).read_unchanging(place) == b"xxxx"
     assert asked(proxy) == ["GET"]
+
+
+def test_bytes_that_are_written_again_are_compared_with_their_md5_or_read_twice(
+    storage: Storage, proxy: Proxy, place: str
+) -> None:
+    storage.write(place, b"xxxx")
+    storage.write(f"{place}-2", b"yyyy")
+    asked(proxy)
+    assert storage.read_unchanging(place) == b"xxxx"
+    assert storage.read_unchanging(place, certain=True) == b"xxxx"
+    assert asked(proxy) == ["GET"]
+
+    def encrypted(asked: Asked, answer: Answer) -> Answer:
+        tag = {"ETag": '"0123456789abcdef0123456789abcdef"'}
+        return replace(answer, headers={**answer.headers, **tag}, body=wrong.pop())
+
+    proxy.changes.append(encrypted)
+    wrong = [b"yyyy", b"yyyy"]
+    assert storage.read_unchanging(f"{place}-2", certain=True) == b"yyyy"
+    wrong = [b"yyzy"]
+    with pytest.raises(CorruptFileError, match="different bytes on two reads"):
+        storage.read_unchanging(f"{place}-2", certain=True)
+    assert asked(proxy) == ["GET"] * 3
+
+
+def test_one_request_finds_whether_there_is_a_folder(
+    storage: Storage, proxy: Proxy, place: str
+) -> None:
+    folder = place.rpartition("/")[0]
+    assert not storage.is_folder(folder)
+    storage.write(f"{folder}-2/x", b"x")
+    assert not storage.is_folder(folder)
+    storage.write(f"{folder}/b/c", b"x")
+    assert storage.is_folder(folder)
+    assert not storage.is_folder(f"{folder}/b/c")
+    assert asked(proxy) == ["GET", "PUT", "GET", "PUT", "GET", "GET"]
+    proxy.fail("GET", "", refused(403))
+    with pytest.raises(NotAuthorisedError):
+        storage.is_folder(folder)
 
 
 @pytest.mark.parametrize("token", [None, "canary-token"])

@@ -51,6 +51,7 @@ _FOLLOWING = "tests/world/test_following.py"
 _CLEAN = "tests/commands/test_clean.py"
 _FOOTERS = "tests/commands/test_damaged_footers.py"
 _ENTRIES = "tests/commands/test_table_entries.py"
+_GLUE = "tests/services/test_glue.py"
 _CHERRY_PICK = "tests/commands/test_cherry_pick.py"
 _REF = "tests/commands/test_ref.py"
 _ROLLBACK = "tests/commands/test_rollback.py"
@@ -215,6 +216,11 @@ CHECKS = (
     _check("rows-read", never, _VERIFY, _COMPACTION),
     _check("values-written", never, _COMPACTION, "tests/commands/test_compact.py"),
     _check("values-sorted", never, _SORTED),
+    *(
+        _check(name, never, f"{_CORE}/data/formats/test_copied_row_groups.py")
+        for name in ("columns-of-copies", "writers-of-copies", "values-of-copies", "copied-footer")
+    ),
+    _check("deletes-of-copies", never, "tests/commands/test_compact_copies.py"),
     _check("sort-order-of-files", without("tuple(order.fields) == tuple(fields)"), _SORTED),
     _check(
         "dangling-position-deletes", instead("numbers < oldest", "numbers <= oldest"), _ROW_DELTA
@@ -432,6 +438,7 @@ CHECKS = (
     _check("roots-around-home", without("root != home"), _SHARED),
     _check("links-to-other-folders", always, _SHARED),
     _check("drop-of-same-table", removed, _ENTRIES),
+    _check("rename-of-same-entry", removed, _GLUE),
     _check("stop-is-no-failure", instead("ReportedError", "LakeError"), _SHARED),
     _check("transient-failure-of-table", never, _SHARED),
     _check(

@@ -38,7 +38,7 @@ from lake.core.base.settings import Settings
 from lake.core.engine.inline import InlineEngine
 from lake.core.maintain.checking.facts import CheckResult
 from lake.core.table.catalogs.catalog import Table
-from lake.core.table.catalogs.other import OtherBackend
+from lake.core.table.catalogs.metastores.other import OtherBackend
 from lake.core.table.flink.commits import LAKE_OPERATOR_ID
 from lake.core.table.snapshots import ancestry
 from lake.core.transaction.session import Session

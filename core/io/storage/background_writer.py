@@ -48,11 +48,11 @@ class WriteBehind(Storage):
             return self._pending[location][1]
         return self._storage.read(location, limit=limit)
 
-    def read_unchanging(self, location: str) -> bytes:
+    def read_unchanging(self, location: str, *, certain: bool = False) -> bytes:
         """Return a whole file that is written once, even if its write is pending."""
         if location in self._pending:
             return self._pending[location][1]
-        return self._storage.read_unchanging(location)
+        return self._storage.read_unchanging(location, certain=certain)
 
     def write(self, location: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """Start to write a whole file; `settle` raises if the write failed."""

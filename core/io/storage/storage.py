@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import lru_cache, partial, wraps
+from hashlib import md5
 from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
@@ -31,11 +31,20 @@ from lake.core.base.errors import (
     NotFoundError,
     StorageError,
 )
+from lake.core.io.objects.cloud import SCHEMES, Cloud
+from lake.core.io.objects.cloud_files import CloudFiles
 from lake.core.io.objects.large_file import LargeFile
 from lake.core.io.objects.new_object import NewObject
-from lake.core.io.objects.requests import StoreError, UnsupportedError
+from lake.core.io.objects.requests import (
+    BACKOFF,
+    UNTRIED,
+    ShouldContinue,
+    StoreError,
+    UnsupportedError,
+    always,
+)
 from lake.core.io.objects.s3_connection import completed
-from lake.core.io.objects.upload import PART_BYTES, PartsOfS3, Upload
+from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
 from lake.core.io.objects.whole_objects import Found, Part
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
@@ -49,11 +58,7 @@ from lake.core.io.storage.errors import (
 from lake.core.io.storage.local_folders import file_status, local_entries, local_files
 from lake.core.io.storage.s3 import (
     ARROW_TRIES,
-    BACKOFF,
     S3,
-    UNTRIED,
-    ShouldContinue,
-    always,
     is_certified,
     is_plain,
     require_reachable,
@@ -76,8 +81,8 @@ _FILES_TO_END = 64
 _KEPT_BYTES = 16 * 1024 * 1024
 # The most bytes of manifests that the storages of a table keep.
 _UNCHANGING_BYTES = 32 * 1024 * 1024
-# Google's client would retry for a quarter of an hour.
-_RETRY_SECONDS = 60
+# The properties of stores begin with these.
+_OF_STORES = ("s3.", "client.", "gcs.", "adls.")
 # Opens a folder to access its entries, for which the folder need not be readable.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -142,18 +147,21 @@ class StoredFile:
 
 
 class _Unchanging:
-    """The contents of files that do not change, by location, up to `_UNCHANGING_BYTES`; threads may share it."""
+    """The contents and ETags of files that do not change, by location, up to `_UNCHANGING_BYTES`.
+
+    Threads may share it.
+    """
 
     def __init__(self) -> None:
-        self.contents: dict[str, bytes] = {}
+        self.contents: dict[str, tuple[bytes, str]] = {}
         self._bytes = 0
         self._lock = Lock()
 
-    def keep(self, location: str, data: bytes) -> None:
+    def keep(self, location: str, data: bytes, tag: str) -> None:
         """Keep a file, unless there are many."""
         with self._lock:
             if self._bytes + len(data) <= _UNCHANGING_BYTES and location not in self.contents:
-                self.contents[location] = data
+                self.contents[location] = data, tag
                 self._bytes += len(data)
 
 
@@ -199,6 +207,9 @@ class Storage:
         parsed = paths.parse(location)
         properties = {} if parsed.is_local else self.credentials.at(location)
         client = self._client(location)
+        if isinstance(client, Cloud):
+            files = CloudFiles(client, parsed.authority)
+            return pafs.PyFileSystem(files), f"{parsed.authority}{parsed.path}"
         if client:
             with translate_errors(location), suppress(UnsupportedError):
                 properties = client.for_arrow()
@@ -208,23 +219,25 @@ class Storage:
             return filesystem, parsed.path
         return filesystem, f"{parsed.authority}{parsed.path}"
 
-    def s3(self, location: str) -> tuple[S3, str] | None:
+    def s3(self, location: str) -> tuple[S3 | Cloud, str] | None:
         """Return the bucket and the key of an object; None if only Arrow's client supports it."""
         key = paths.parse(location).path[1:]
         client = self._client(location) if is_plain(key) else None
         return (client, key) if client else None
 
-    def _client(self, location: str) -> S3 | None:
+    def _client(self, location: str) -> S3 | Cloud | None:
         parsed = paths.parse(location)
-        if parsed.scheme != "s3":
+        if parsed.scheme != "s3" and parsed.scheme not in SCHEMES:
             return None
-        properties = tuple(sorted(self.credentials.at(location).items()))
-        return self._bucket(parsed.authority, properties)
+        given = self.credentials.at(location).items()
+        # Those of the catalog differ between storages that share a client.
+        properties = tuple(sorted(item for item in given if item[0].startswith(_OF_STORES)))
+        return self._bucket(parsed.scheme, parsed.authority, properties)
 
     def _may_succeed(self, location: str, error: BaseException) -> bool:
         """Whether a request of Arrow's that failed may succeed with other keys, or in another region."""
         client = self._client(location)
-        return client is not None and client.may_succeed(error)
+        return isinstance(client, S3) and client.may_succeed(error)
 
     def is_readable(self, location: str) -> bool:
         """Whether an object can be read, after a wait for a busy store; False if it is not known."""
@@ -235,7 +248,7 @@ class Storage:
             return False
 
     @_retry_with_fresh_credentials
-    def ask_s3(self, location: str, ask: Callable[[S3, str], _T]) -> _T:
+    def ask_s3(self, location: str, ask: Callable[[S3 | Cloud, str], _T]) -> _T:
         """Call ``ask`` with an object's bucket and key, and return its result.
 
         Raises:
@@ -359,12 +372,15 @@ class Storage:
         if self.s3(location) is None:
             return self._open_stream(location)
         return NewObject(
-            partial(self.write, location), partial(self._open_stream, location), PART_BYTES
+            partial(self.write, location), partial(self._open_stream, location), PUT_BYTES
         )
 
     @_retry_with_fresh_credentials
     def _open_stream(self, location: str) -> Any:
-        if self.s3(location) is not None:
+        reached = self.s3(location)
+        if reached and isinstance(reached[0], Cloud):
+            return reached[0].writer(reached[1])
+        if reached:
             with suppress(UnsupportedError):
                 return Upload(PartsOfS3(partial(self._ask_for_upload, location)))
         filesystem, path = self.resolve(location)
@@ -374,17 +390,24 @@ class Storage:
             return filesystem.open_output_stream(path)
 
     def _ask_for_upload(self, location: str, call: str, **arguments: Any) -> Any:
-        return self.ask_s3(
-            location, lambda bucket, key: bucket.ask_for_upload(call, key, **arguments)
-        )
+        def ask(bucket: S3 | Cloud, key: str) -> Any:
+            if isinstance(bucket, Cloud):
+                raise UnsupportedError(call)
+            return bucket.ask_for_upload(call, key, **arguments)
 
-    @_retry_with_fresh_credentials
+        return self.ask_s3(location, ask)
+
     def size(self, location: str) -> int:
         """Return a file's length in bytes.
 
         Raises:
             NotFoundError: there is no such file.
         """
+        if not paths.parse(location).is_local:
+            found = self._ask(location)
+            if found is None:
+                raise NotFoundError(f"no such file: {location}")
+            return found.length
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             info = filesystem.get_file_info(path)
@@ -402,7 +425,6 @@ class Storage:
             return False
         return True
 
-    @_retry_with_fresh_credentials
     def read(self, location: str, *, limit: int = MAX_METADATA_BYTES) -> bytes:
         """Return a whole file of metadata.
 
@@ -410,10 +432,15 @@ class Storage:
             CorruptFileError: it is longer than ``limit`` bytes.
             NotFoundError: there is no such file.
         """
+        return self._read(location, limit)[0]
+
+    @_retry_with_fresh_credentials
+    def _read(self, location: str, limit: int) -> tuple[bytes, str]:
+        """Return a whole file and, if one request is enough for it, its ETag."""
         with translate_errors(location):
             whole = self._whole(location, limit)
             if whole and whole.data is not None:
-                return bytes(whole.data)
+                return bytes(whole.data), whole.tag
             if whole:
                 raise _too_long(location, whole.size, limit)
             with self._open(location, follow_link=False) as source:
@@ -423,16 +450,27 @@ class Storage:
                 data = read_up_to(source, length)
         if len(data) != length:
             raise StorageError(f"{location}: the storage returned {len(data)} of {length} bytes")
-        return data
+        return data, ""
 
-    def read_unchanging(self, location: str) -> bytes:
-        """Return a whole file of metadata that is written once; one of a store is read once, within a limit."""
-        if self.s3(location) is None:
-            return self.read(location)
-        data = self._unchanging.contents.get(location)
-        if data is None:
+    def read_unchanging(self, location: str, *, certain: bool = False) -> bytes:
+        """Return a whole file of metadata that is written once; one of a store is read once, within a limit.
+
+        Args:
+            location: the file.
+            certain: compare the bytes with the MD5 that most stores return as ETag, else with those of another read.
+
+        Raises:
+            CorruptFileError: two reads returned different bytes.
+        """
+        data, tag = self._unchanging.contents.get(location, (None, ""))
+        if data is None and self.s3(location) is None:
             data = self.read(location)
-            self._unchanging.keep(location, data)
+        elif data is None:
+            data, tag = self._read(location, MAX_METADATA_BYTES)
+            self._unchanging.keep(location, data, tag)
+        is_known = certain and tag.strip('"') == md5(data, usedforsecurity=False).hexdigest()
+        if certain and not is_known and self.read(location) != data:  # check: list-read-twice
+            raise CorruptFileError(f"{location} returned different bytes on two reads")
         return data
 
     def share(self, earlier: Storage) -> None:
@@ -478,7 +516,7 @@ class Storage:
         Raises:
             FileExistsError: there is another object of this name.
         """
-        reached = self.s3(location) if len(data) <= PART_BYTES else None
+        reached = self.s3(location) if len(data) <= PUT_BYTES else None
         if reached is None:
             return False
         with translate_errors(location):
@@ -492,7 +530,7 @@ class Storage:
 
     def _put(self, location: str, data: bytes | bytearray | pa.Buffer) -> bool:
         """Write a small object with one request instead of three, if possible."""
-        reached = self.s3(location) if len(data) <= PART_BYTES else None
+        reached = self.s3(location) if len(data) <= PUT_BYTES else None
         if reached is None:
             return False
         bucket, key = reached
@@ -514,8 +552,11 @@ class Storage:
     @_retry_with_fresh_credentials
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder; in an object store, one that is not empty."""
-        filesystem, path = self.resolve(location)
         with translate_errors(location):
+            if reached := self.s3(f"{location.rstrip('/')}/"):
+                with suppress(UnsupportedError):
+                    return reached[0].has_any(reached[1])
+            filesystem, path = self.resolve(location)
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
     @_retry_with_fresh_credentials
@@ -599,8 +640,12 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def _ask(self, location: str) -> StoredFile | None:
-        filesystem, path = self.resolve(location)
         with translate_errors(location):
+            if reached := self.s3(location):
+                with suppress(UnsupportedError):
+                    found = reached[0].head(reached[1])
+                    return None if found is None else StoredFile(location, *found)
+            filesystem, path = self.resolve(location)
             info = filesystem.get_file_info(path)
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
@@ -727,7 +772,7 @@ class Storage:
         self, wanted: Sequence[str], should_continue: ShouldContinue
     ) -> tuple[dict[str, str], list[str]]:
         """Delete objects with bulk requests; return the failures, and the locations to delete one by one."""
-        buckets: dict[S3, dict[str, str]] = {}
+        buckets: dict[S3 | Cloud, dict[str, str]] = {}
         single = []
         for location in wanted:
             reached = None if _is_on_disk(location) else self._reached(location)
@@ -745,7 +790,7 @@ class Storage:
                 failed |= {keys[key]: why for key, why in by_key.items()}
         return failed, single
 
-    def _reached(self, location: str) -> tuple[S3, str] | None:
+    def _reached(self, location: str) -> tuple[S3 | Cloud, str] | None:
         try:
             return self.s3(location)
         except BadInputError:
@@ -808,12 +853,18 @@ def _make_folders(path: str) -> None:
 
 
 @lru_cache(maxsize=16)
-def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
-    return S3.of(completed(dict(properties)), name)
+def _open_bucket(
+    scheme: str, name: str, properties: Iterable[tuple[str, str]]
+) -> S3 | Cloud | None:
+    if scheme == "s3":
+        return S3.of(completed(dict(properties)), name)
+    return Cloud.of(scheme, name, dict(properties))
 
 
-def _bucket_with(backoff: Backoff, name: str, properties: tuple[tuple[str, str], ...]) -> S3 | None:
-    bucket = _open_bucket(name, properties)
+def _bucket_with(
+    backoff: Backoff, scheme: str, name: str, properties: tuple[tuple[str, str], ...]
+) -> S3 | Cloud | None:
+    bucket = _open_bucket(scheme, name, properties)
     return bucket.waiting(backoff) if bucket else None
 
 
@@ -842,10 +893,7 @@ def with_limits(filesystem: Any) -> Any:
     """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return filesystem
-    wanted = {
-        "retry_time_limit": timedelta(seconds=_RETRY_SECONDS),
-        "tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE"),
-    }
+    wanted = {"tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE")}
     make, arguments = filesystem.__reduce__()
     settings = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
     more = {key: value for key, value in wanted.items() if value and key in settings}

@@ -8,8 +8,7 @@ from typing import Protocol, Self
 
 from lake.core.base.errors import LakeError
 from lake.core.base.options import Option
-from lake.core.io.storage.atomic_files import replace_text
-from lake.core.read.continuous.metrics import metrics_text
+from lake.core.read.continuous.metrics import metrics_text, replace_metrics
 from lake.core.transaction.session import Session
 
 _PREFIX = "lake_ingest_"
@@ -92,6 +91,6 @@ class Monitor:
         now = {"last_look_seconds": self.session.clock.now_ms() / 1000, "up": int(not failed)}
         text = metrics_text(self.labels, {**values, **now}, prefix=_PREFIX, helps=_HELP)
         try:
-            replace_text(self.path, text, ids=self.session.ids)
+            replace_metrics(self.path, text, prefix=_PREFIX, ids=self.session.ids)
         except LakeError as error:
             self.session.warn(f"the file of {Option.METRICS_FILE} is not written: {error.message}")

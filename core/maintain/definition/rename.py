@@ -43,11 +43,15 @@ def execute(session: Session, table: Table, name: str, *, dry_run: bool) -> Outc
     catalog.make_namespace(name)
     table.refreshed()
 
-    def is_made() -> bool:
+    def has_table(identifier: str) -> bool:
         try:
-            return catalog.load(name).metadata.table_uuid == uuid
+            return catalog.load(identifier).metadata.table_uuid == uuid
         except NotFoundError:
             return False
+
+    def is_made() -> bool:
+        # Some catalogs make the new entry before they remove the old one.
+        return has_table(name) and not has_table(table.identifier)
 
     change_entry(
         session,

@@ -12,10 +12,9 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.units import parse_time_ms
-from lake.core.io.storage.atomic_files import replace_text
 from lake.core.maintain.health.facts import HealthFacts
 from lake.core.maintain.health.grade import BAD, DUE, GOOD
-from lake.core.read.continuous.metrics import series_text
+from lake.core.read.continuous.metrics import replace_metrics, require_metrics, series_text
 from lake.core.read.exports.destinations import Output, opened
 from lake.core.read.exports.formats import writing
 from lake.core.spec.types.arrow_schema import arrow_schema
@@ -95,11 +94,16 @@ def write_rows(rows: Sequence[HealthFacts], output: Output) -> None:
         writer.write(batch)
 
 
+def require_prometheus(path: str) -> None:
+    """Refuse to replace another file than such metrics; see `require_metrics`."""
+    require_metrics(path, _PREFIX)
+
+
 def write_prometheus(rows: Sequence[HealthFacts], path: str, catalog: str, *, ids: Ids) -> None:
     """Replace a metrics file.
 
     Raises:
-        LakeError: it cannot be written.
+        LakeError: it is another file, or cannot be written.
     """
     series: list[tuple[Mapping[str, str], Mapping[str, float | None]]] = []
     for row in rows:
@@ -113,7 +117,8 @@ def write_prometheus(rows: Sequence[HealthFacts], path: str, catalog: str, *, id
         readable = int(row.error is None)
         series.append((labels, {"readable": readable, "grade": grade, **values, **times}))
         series += [({**labels, "command": need}, {"need": 1}) for need in row.needs]
-    replace_text(path, series_text(series, prefix=_PREFIX, helps=_HELP), ids=ids)
+    text = series_text(series, prefix=_PREFIX, helps=_HELP)
+    replace_metrics(path, text, prefix=_PREFIX, ids=ids)
 
 
 def _row(row: HealthFacts) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from lake.core.base.progress import Meter, shown
 from lake.core.io.storage.work_ahead import ahead
 from lake.core.maintain.health.costs import costs_of
 from lake.core.maintain.health.facts import HealthFacts, HealthResult, ViewFacts
-from lake.core.maintain.health.files import write_prometheus, write_rows
+from lake.core.maintain.health.files import require_prometheus, write_prometheus, write_rows
 from lake.core.maintain.health.grade import BAD, DUE
 from lake.core.maintain.health.measure import measured, selected, unreadable
 from lake.core.maintain.health.order import FirstViews, order_of
-from lake.core.maintain.health.page.page import MOST_SECTIONS, Shown, write_page
+from lake.core.maintain.health.page.page import MOST_SECTIONS, Shown, require_page, write_page
 from lake.core.maintain.health.past import NOTHING, Past
 from lake.core.maintain.health.report import details, notes
 from lake.core.maintain.health.survey import MOST_ENTRIES
@@ -74,11 +74,16 @@ def health(session: Session, patterns: Sequence[str], options: HealthOptions) ->
 
     Raises:
         RefusedError: a file would be written into the folder of a table.
+        InvalidRequestError: a page or metrics would replace another file.
         NotFoundError: a pattern selects nothing, or the catalog does not exist.
         NotATableError: a pattern is the name of a view.
         BadInputError: a file cannot be written.
         LakeError: the catalog cannot be read.
     """
+    if options.prometheus is not None:
+        require_prometheus(options.prometheus)
+    if options.html is not None:
+        require_page(options.html)
     now_ms = session.clock.now_ms()
     order = order_of(options.sort)
     views = FirstViews(MOST_SECTIONS, order)

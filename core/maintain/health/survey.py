@@ -11,6 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.maintain.compaction.concurrency.busy_partitions import (
+    BusyPartitions,
+    busy_partitions,
+)
 from lake.core.maintain.compaction.grouping import Grouping
 from lake.core.maintain.compaction.options import CompactionOptions, compaction_options
 from lake.core.maintain.compaction.plan import choose_files
@@ -33,7 +37,8 @@ if TYPE_CHECKING:
 
 Int64s = npt.NDArray[np.int64]
 _COLUMNS = (
-    *("status", "snapshot_id", "content", "record_count", "file_size_in_bytes", "sort_order_id"),
+    *("status", "snapshot_id", "file_sequence_number"),
+    *("content", "record_count", "file_size_in_bytes", "sort_order_id"),
     *DATA_COLUMNS,
 )
 # The parts of metadata that decide how files are read and judged.
@@ -90,6 +95,7 @@ class Survey:
         partitions: a number for the partition of each of them, from 0 on.
         options: what a compaction would use.
         grouping: what it would rewrite.
+        busy: the partitions that it would leave alone; None if that is not a condition.
         manifests: the number of all manifests.
         groups: the manifests with live files, by spec and content.
         deletes: the live delete files.
@@ -106,6 +112,7 @@ class Survey:
     groups: Sequence[ManifestGroup]
     deletes: Deletes
     has_bounds: bool = False
+    busy: BusyPartitions | None = None
 
     @property
     def partition_count(self) -> int:
@@ -232,17 +239,19 @@ def survey(
     )
     by_spec = {spec_id: entries for spec_id, entries in by_spec.items() if entries.num_rows}
     found = LiveFiles(table, by_spec, deletes, table.schema)
+    busy = busy_partitions(found, options, ancestry.MAIN)
     return Survey(
         table=table,
         found=found,
         sizes=_joined([x["file_size_in_bytes"].to_numpy() for x in by_spec.values()]),
         partitions=_partitions(by_spec),
         options=options,
-        grouping=choose_files(table, found, options, table.spec),
+        grouping=choose_files(table, found, options, table.spec, busy=busy),
         manifests=listed.num_rows,
         groups=_groups(found, live),
         deletes=_deletes(found),
         has_bounds=with_bounds,
+        busy=busy,
     )
 
 

@@ -56,6 +56,7 @@ class Candidate:
         store: the store of its files.
         row: what `lake health` measures.
         policy: what may be done.
+        busy: the partitions that a compaction would leave alone, and why; empty for none.
         statistics: the age of its statistics of columns; None if it has none.
         pending: the number of checkpoints that were never committed.
         replay_error: why they could not be counted.
@@ -71,6 +72,7 @@ class Candidate:
     row: HealthFacts
     policy: TablePolicy
     statistics: StatisticsAge | None
+    busy: str = ""
     pending: int = 0
     replay_error: ErrorFacts | None = None
     manifest_bytes: int | None = None
@@ -162,6 +164,7 @@ def look(  # noqa: PLR0913 - each option is used alone
         row=row,
         policy=policy,
         statistics=statistics_age(table.metadata),
+        busy=found.busy.text if found is not None and found.busy is not None else "",
         manifest_bytes=None if found is None else found.manifest_bytes,
     )
     return seen, found

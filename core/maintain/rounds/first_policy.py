@@ -27,6 +27,9 @@ _HEAD = """\
 # Settings of tables and of actions: enabled, window, every.
 # Settings of actions only: when, and the options of the command with this name without dashes.
 # The owner of a table may set the same as properties of the table: lake.maintain.enabled=false is final.
+
+# The table to which all runs are appended.
+# runs-table = "ops.lake_runs"
 """
 _DEFAULTS = """
 ["*"]

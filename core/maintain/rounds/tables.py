@@ -51,8 +51,8 @@ class Known:
     at_ms: int
 
     def is_of(self, table: Table, now_ms: int) -> bool:
-        """Whether the table has not changed since. Snapshots grow old all the same."""
-        is_young = 0 <= now_ms - self.at_ms < _KNOWN_MS
+        """Whether the table has not changed since. Snapshots grow old all the same, and partitions become idle."""
+        is_young = 0 <= now_ms - self.at_ms < (1 if self.seen.busy else _KNOWN_MS)
         return is_young and self.metadata_location == table.metadata_location
 
 
@@ -85,7 +85,11 @@ def preview(session: Session, options: RoundOptions) -> Preview:
     facts = RoundFacts(
         tables=len(candidates),
         due=[item.facts() for _, item in decisions if item.is_due],
-        left_alone=[item.facts() for _, item in decisions if not item.is_due],
+        left_alone=[
+            item.facts(seen.busy if item.is_due else None)
+            for seen, item in decisions
+            if not item.is_due or (item.action == "compact" and seen.busy)
+        ],
         pending=found.pending,
         failed=found.failed,
     )

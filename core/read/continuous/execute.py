@@ -22,13 +22,12 @@ from lake.core.base.errors import (
 from lake.core.base.facts import AlreadyRunning, RunFacts
 from lake.core.base.outcome import InterruptedResult, Outcome, Status
 from lake.core.base.progress import Meter, shown
-from lake.core.io.storage.atomic_files import replace_text
 from lake.core.io.storage.state_folder import StateFolder
 from lake.core.read.continuous.discovery import Discovery, discover
 from lake.core.read.continuous.handover.discovered import save_discovery
 from lake.core.read.continuous.handover.hand_over import HandOver
 from lake.core.read.continuous.handover.state import RING, StateStore
-from lake.core.read.continuous.metrics import metrics_text
+from lake.core.read.continuous.metrics import metrics_text, replace_metrics
 from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.position import effect_of_skipping
 from lake.core.read.continuous.protection import Protection
@@ -314,7 +313,7 @@ class _Follow:
         values = metric_values(self._run.state, self._run.lag(), idle_seconds=idle, failed=failed)
         labels = {"table": self._run.table.identifier, "state": self._run.store.folder.path}
         try:
-            replace_text(path, metrics_text(labels, values), ids=self._run.session.ids)
+            replace_metrics(path, metrics_text(labels, values), ids=self._run.session.ids)
         except LakeError as error:
             self._run.session.warn(f"the metrics were not written: {error.message}")
 

@@ -6,8 +6,16 @@ Source: Prometheus, Exposition formats (text-based format).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lake.core.io.storage.atomic_files import replace_text, require_own
+
+if TYPE_CHECKING:
+    from lake.core.base.clock import Ids
 
 _PREFIX = "lake_follow_"
+# A longer file is not one of these.
+_LARGEST = 64 * 1024 * 1024
 _HELP: Mapping[str, str] = {
     "lag_snapshots": "Snapshots of the branch after the position.",
     "lag_rows": "Rows that these snapshots appended.",
@@ -47,6 +55,28 @@ def metrics_text(
         helps: what each metric is, by name.
     """
     return series_text([(labels, values)], prefix=prefix, helps=helps)
+
+
+def replace_metrics(path: str, text: str, *, prefix: str = _PREFIX, ids: Ids) -> None:
+    """Replace a file of metrics.
+
+    Raises:
+        InvalidRequestError: see `require_metrics`.
+        LakeError: it cannot be written.
+    """
+    require_metrics(path, prefix)
+    replace_text(path, text, ids=ids)
+
+
+def require_metrics(path: str, prefix: str) -> None:
+    """Refuse to replace a file without metrics of a prefix.
+
+    Raises:
+        InvalidRequestError: it is another file.
+        LakeError: it cannot be read.
+    """
+    begin = f"# HELP {prefix}".encode()
+    require_own(path, f"a file of metrics {prefix}…", lambda data: data.startswith(begin), _LARGEST)
 
 
 def series_text(

@@ -82,7 +82,7 @@ _CLOUD_LOGINS = {
 _PACKAGES = {
     "adlfs": "pyiceberg[adlfs]",
     "azure": "pyiceberg[entra-auth]",
-    "boto3": "pyiceberg[glue]",
+    "boto3": "lake-iceberg[glue]",
     "fsspec": "pyiceberg[s3fs]",
     "gcsfs": "pyiceberg[gcsfs]",
     "google": "pyiceberg[gcp-auth]",
@@ -92,7 +92,7 @@ _PACKAGES = {
     "psycopg2": "psycopg2-binary",
     "puresasl": "pyiceberg[hive-kerberos]",
     "s3fs": "pyiceberg[s3fs]",
-    "thrift": "pyiceberg[hive]",
+    "thrift": "lake-iceberg[hive]",
     "thrift_sasl": "pyiceberg[hive-kerberos]",
 }
 _EXTRA = re.compile(r"pip install '?([\w.-]+\[[\w,-]+\])")
@@ -266,8 +266,7 @@ def _not_installed(error: Exception, what: str, catalog: Opened | None) -> BadIn
         named = None
     package = named[1] if named else _PACKAGES.get(module, module)
     if module == "boto3" and catalog is not None and not named:
-        kind = str(catalog.configured.get("type", "")).lower()
-        package = f"pyiceberg[{ {'rest': 'rest-sigv4', 'dynamodb': 'dynamodb'}.get(kind, 'glue') }]"
+        package = "pyiceberg[dynamodb]"
     return BadInputError(
         f"{what} needs a Python package that is not installed: {package or first_line(error)}",
         hint=f"pip install '{package}'" if package else None,

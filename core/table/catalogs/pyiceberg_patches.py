@@ -38,15 +38,16 @@ from pyiceberg.utils.config import Config
 
 from lake.core.base import locations
 from lake.core.base.errors import LakeError, RefusedError
+from lake.core.io.objects.cloud import SCHEMES
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.storage import Storage, with_limits
 from lake.core.spec.properties.table_properties import METADATA_CODEC
 from lake.core.spec.types.default_values import enable_defaults
 from lake.core.spec.types.specification_types import enable_types
-from lake.core.table.catalogs.local_file_io import LocalFileIO
+from lake.core.table.catalogs.file_io import LocalFileIO, StoreFileIO
 from lake.core.table.catalogs.trust import as_configured, without_storage
 from lake.core.table.metadata.commit_marks import marked
-from lake.core.table.metadata.files import STORAGE, from_input, storage_of
+from lake.core.table.metadata.files import STORAGE, from_input, keep, storage_of
 from lake.core.table.metadata.parser import parsed_response
 from lake.core.table.metadata.snapshot_updates import with_corrections
 from lake.core.table.metadata.text import bytes_of
@@ -102,8 +103,13 @@ def _open_files_late() -> None:
     original = pyiceberg.io._infer_file_io_from_scheme  # noqa: SLF001
 
     def inferred(path: str, properties: Properties) -> FileIO | None:
-        is_local = locations.parse(path).is_local
-        return LocalFileIO(properties) if is_local else _with_patience(original(path, properties))
+        place = locations.parse(path)
+        if place.is_local:
+            return LocalFileIO(properties)
+        if place.scheme in SCHEMES:
+            io = StoreFileIO(properties)
+            return _with_storage_of(io, io.storage)
+        return _with_patience(original(path, properties))
 
     pyiceberg.io._infer_file_io_from_scheme = inferred  # noqa: SLF001
 
@@ -116,10 +122,12 @@ def _keep_unknown_members() -> None:
         storage = storage_of(file)
         is_new = storage is not None and not options.get("overwrite")
         # PyIceberg would ask whether the file exists, and write it in three requests.
-        if storage and is_new and storage.create(file.location, pack(bytes_of(written))):
+        data = pack(bytes_of(written))
+        if storage and is_new and storage.create(file.location, data):
+            keep(storage, file.location, data)
             return
         with file.create(**options) as stream:
-            stream.write(pack(bytes_of(written)))
+            stream.write(data)
 
     ToOutputFile.table_metadata = staticmethod(write)  # type: ignore[assignment,method-assign]
 
@@ -228,6 +236,10 @@ def _with_patience(io: FileIO | None) -> FileIO | None:
         return limited(scheme, netloc)
 
     vars(io)["fs_by_scheme"] = opened
+    return _with_storage_of(io, storage)
+
+
+def _with_storage_of(io: FileIO, storage: Storage) -> FileIO:
     for name in ("new_input", "new_output"):
         vars(io)[name] = partial(_with_storage, getattr(io, name), storage)
     return io

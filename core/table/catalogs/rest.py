@@ -20,10 +20,11 @@ from uuid import UUID
 import requests
 from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
-from pyiceberg.catalog.rest import Capability, Endpoint, HttpMethod, RestCatalog
+from pyiceberg.catalog.rest import SIGV4, Capability, Endpoint, HttpMethod, RestCatalog
 from pyiceberg.exceptions import NoSuchTableError, RESTError
 from pyiceberg.table import CreateTableTransaction
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.utils.properties import property_as_bool
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
@@ -91,7 +92,23 @@ _PIECE = 1024 * 1024
 
 
 class _BoundedAdapter(HTTPAdapter):
-    """Reads answers up to the limit of table metadata, which a compressed one could exceed by any factor."""
+    """Reads answers up to the limit of table metadata, which a compressed one could exceed by any factor.
+
+    Args:
+        sign: adds a signature to a request; None if requests are not signed.
+    """
+
+    def __init__(self, sign: Callable[[requests.PreparedRequest], None] | None = None) -> None:
+        super().__init__(max_retries=_RETRIES)
+        self._sign = sign
+
+    def send(
+        self, request: requests.PreparedRequest, *args: Any, **options: Any
+    ) -> requests.Response:
+        """Sign a request and send it."""
+        if self._sign is not None:
+            self._sign(request)
+        return super().send(request, *args, **options)
 
     def build_response(self, req: Any, resp: Any) -> requests.Response:
         """Return the answer, read.
@@ -194,10 +211,17 @@ class BoundedRestCatalog(RestCatalog):
         # PyIceberg calls this method first for a new session, before it fetches a token.
         super()._config_headers(session)
         for scheme in _PORTS:
-            session.mount(f"{scheme}://", _BoundedAdapter(max_retries=_RETRIES))
+            session.mount(f"{scheme}://", _BoundedAdapter())
         known = [self._configured[key] for key in _ADDRESSES if key in self._configured]
         send = _guarded(session.send, self._limits, known)
         session.send = self._sent_safely(send)  # type: ignore[method-assign]
+
+    def _init_sigv4(self, session: requests.Session) -> None:
+        # As the user configured it. PyIceberg's own adapter would also send changes a second time.
+        if _is_signed(self._configured):
+            from lake.core.table.catalogs.aws import Signer  # noqa: PLC0415 - catalogs of AWS only
+
+            session.mount(self.uri, _BoundedAdapter(sign=Signer(self.name, self._configured)))
 
     def _sent_safely(self, send: _Send) -> _Send:
         """Wrap a session's send: a change is sent again only if it cannot be applied twice."""
@@ -393,9 +417,17 @@ def _logs_in(properties: Mapping[str, Any]) -> bool:
     """Whether requests to the catalog contain credentials. The storage's keys are not sent to the catalog."""
     keys = [key.lower() for key in properties]
     return (
-        any(_LOGIN.fullmatch(key) for key in keys)
+        _is_signed(properties)
+        or any(_LOGIN.fullmatch(key) for key in keys)
         or any(key.startswith("header.") and is_secret(key) for key in keys)
         or any(urlsplit(str(properties.get(key, ""))).username for key in _ADDRESSES)
+    )
+
+
+def _is_signed(properties: Mapping[str, Any]) -> bool:
+    """Whether requests are signed with credentials of AWS."""
+    return property_as_bool(
+        {key: str(value) for key, value in properties.items()}, SIGV4, default=False
     )
 
 

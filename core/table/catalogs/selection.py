@@ -21,8 +21,9 @@ from lake.core.table.catalogs.configuration import (
     read_configuration,
     shortened,
 )
+from lake.core.table.catalogs.errors import catalog_errors
 from lake.core.table.catalogs.hadoop import HadoopBackend
-from lake.core.table.catalogs.other import OtherBackend
+from lake.core.table.catalogs.metastores.other import OtherBackend
 
 if TYPE_CHECKING:
     from lake.core.base.clock import Clock, Ids
@@ -34,9 +35,12 @@ _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
 _SQL_ADDRESSES = ("sqlite", "postgresql")
 _Time: TypeAlias = "tuple[Clock | None, Ids | None]"
 # Types that lake uses only through PyIceberg.
-OTHER_TYPES = frozenset({"hive", "glue", "dynamodb", "bigquery"})
+OTHER_TYPES = frozenset({"dynamodb", "bigquery"})
 _IN_MEMORY = "in-memory"
-_TYPES = {"rest": "rest", "sql": "sql", _IN_MEMORY: "sql", HADOOP: HADOOP}
+_TYPES = {
+    **{name: name for name in ("rest", "sql", "glue", "hive", HADOOP)},
+    _IN_MEMORY: "sql",
+}
 
 
 def open_catalog(settings: Settings, clock: Clock | None = None, ids: Ids | None = None) -> Catalog:
@@ -113,11 +117,11 @@ def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalo
     """Return the backend for a catalog's type. Only that backend's libraries are imported.
 
     Raises:
-        BadInputError: the catalog's type is missing or unknown, or its address is missing.
+        BadInputError: the catalog's type is missing or unknown, its address is missing, or a package that it needs.
     """
     backend = _backend_of(properties)
     in_memory = str(properties.get("type")).lower() == _IN_MEMORY
-    if backend in {"rest", "sql"} and not in_memory and not properties.get("uri"):
+    if backend in {"rest", "sql", "hive"} and not in_memory and not properties.get("uri"):
         raise BadInputError(
             f"catalog {name} has no address",
             hint=f"set {place_of(name, 'uri')} to the catalog's address",
@@ -133,6 +137,16 @@ def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalo
             from lake.core.table.catalogs.sql import SqlBackend  # noqa: PLC0415
 
             return SqlBackend(name, properties, *time)
+        case "glue":
+            with catalog_errors(f"catalog {name}"):
+                from lake.core.table.catalogs.metastores.glue import GlueBackend  # noqa: PLC0415
+
+            return GlueBackend(name, properties, *time)
+        case "hive":
+            with catalog_errors(f"catalog {name}"):
+                from lake.core.table.catalogs.metastores.hive import HiveBackend  # noqa: PLC0415
+
+            return HiveBackend(name, properties, *time)
         case _:
             _check_type(name, properties)
             return OtherBackend(name, properties, *time)
@@ -147,13 +161,15 @@ def _backend_of(properties: Mapping[str, Any]) -> str:
         return "other"
     if address.startswith("http"):
         return "rest"
+    if address.startswith("thrift"):
+        return "hive"
     return "sql" if address.startswith(_SQL_ADDRESSES) else "other"
 
 
 def _check_type(name: str, properties: Mapping[str, Any]) -> None:
     """Refuse a catalog of an unknown type, or one whose type cannot be inferred."""
     given, address = properties.get("type"), properties.get("uri")
-    if given is None and ("py-catalog-impl" in properties or str(address).startswith("thrift")):
+    if given is None and "py-catalog-impl" in properties:
         return
     if given is not None and str(given).lower() in OTHER_TYPES:
         return

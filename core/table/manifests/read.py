@@ -60,25 +60,22 @@ _FEW = 16
 _SHOWN = 10
 
 
-def read_manifest_list(storage: Storage, location: str, *, read_twice: bool = False) -> pa.Table:
+def read_manifest_list(storage: Storage, location: str, *, rewritten: bool = False) -> pa.Table:
     """Return a manifest list's rows as `MANIFEST_COLUMNS`.
 
     Args:
         storage: the storage that contains the list.
         location: the list's location.
-        read_twice: read and compare it twice, because its rows will be written again and nothing else reveals a
-            wrong byte in a name.
+        rewritten: its rows will be written again, and nothing else reveals a wrong byte in a name: make sure of its
+            bytes.
 
     Raises:
         CorruptFileError: the file is damaged, or its bytes differ between two reads.
         RefusedError: its rows are to be written again, and have fields that would be lost.
         NotFoundError: the file does not exist.
     """
-    data = storage.read(location)
-    if read_twice and storage.read(location) != data:  # check: list-read-twice
-        raise CorruptFileError(f"{location} returned different bytes on two reads")
-    container = read_container(data, name=location)
-    if read_twice:
+    container = read_container(storage.read_unchanging(location, certain=rewritten), name=location)
+    if rewritten:
         layout = layout_of(container.schema_json, frozenset(), name=location)
         _refuse_unknown(location, unknown_manifest_fields(layout.columns))
     return _rows_of([container])

@@ -34,8 +34,8 @@ _PIECE = 1024 * 1024
 STORAGE = "storage_of_lake"
 # The name of a metadata file that no other one will have.
 _UNIQUE = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.gz)?\.metadata\.json$")
-# The last metadata read from a store, by the store's endpoint and the location.
-_kept: dict[tuple[str | None, str], TableMetadata] = {}
+# The last metadata that was read from a store, or written to it as bytes, by the store's endpoint and the location.
+_kept: dict[tuple[str | None, str], TableMetadata | bytes] = {}
 _LENGTH = 200
 # Damaged metadata files are rarely more than one.
 _MOST_TRIED = 20
@@ -64,19 +64,28 @@ def storage_of(file: InputFile | OutputFile) -> Storage | None:
 
 def _stored(location: str, storage: Storage) -> TableMetadata:
     """Return an object's metadata; the last one is kept, as an object whose name has a UUID does not change."""
-    # Another store may have a copy of the table.
-    name = storage.credentials.at(location).get("s3.endpoint"), location
-    if (known := _kept.get(name)) is not None:
+    known = _kept.get(_name(storage, location))
+    if known is not None and not isinstance(known, bytes):
         return known
     try:
-        data = storage.read(location, limit=MAX_TEXT_BYTES)
+        data = known or storage.read(location, limit=MAX_TEXT_BYTES)
     except NotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), location) from error
     metadata = parse(data, location)
+    keep(storage, location, metadata)
+    return metadata
+
+
+def keep(storage: Storage, location: str, found: TableMetadata | bytes) -> None:
+    """Keep an object's metadata, or the bytes that were written, so that the next read of them takes no request."""
     if _UNIQUE.search(location):
         _kept.clear()
-        _kept[name] = metadata
-    return metadata
+        _kept[_name(storage, location)] = found
+
+
+def _name(storage: Storage, location: str) -> tuple[str | None, str]:
+    # Another store may have a copy of the table.
+    return storage.credentials.at(location).get("s3.endpoint"), location
 
 
 @lru_cache(maxsize=1)

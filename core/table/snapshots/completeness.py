@@ -68,7 +68,7 @@ class FileCounts:
 
 
 def read_list(
-    storage: Storage, metadata: TableMetadata, snapshot: Snapshot, *, read_twice: bool = False
+    storage: Storage, metadata: TableMetadata, snapshot: Snapshot, *, rewritten: bool = False
 ) -> pa.Table:
     """Return a snapshot's manifests (`MANIFEST_COLUMNS`).
 
@@ -76,13 +76,13 @@ def read_list(
         storage: the storage that contains the list.
         metadata: the table's metadata.
         snapshot: the list's snapshot.
-        read_twice: read it twice and compare, because its rows will be written again.
+        rewritten: its rows will be written again.
 
     Raises:
         CorruptFileError: the list cannot be read, or is empty although the snapshot has files.
         NotFoundError: it is missing.
     """
-    manifests = read_manifest_list(storage, snapshot.manifest_list, read_twice=read_twice)
+    manifests = read_manifest_list(storage, snapshot.manifest_list, rewritten=rewritten)
     check_list(metadata, snapshot, manifests)
     return manifests
 

@@ -132,7 +132,7 @@ class Parent:
             producer.declare_deletes(delete_conflicts)
         listed = MANIFEST_SCHEMA.empty_table()
         if snapshot is not None:
-            listed = read_list(storage, metadata, snapshot, read_twice=True)
+            listed = read_list(storage, metadata, snapshot, rewritten=True)
             verify_manifest_list(storage, metadata, snapshot, listed)
             _check_head(metadata, snapshot, listed)
         return cls(
@@ -526,7 +526,8 @@ class SnapshotProducer:
             for some in ahead(pool, edited, windows, workers):
                 for item in some:
                     edit.counter.remove(item.removed, item.context.spec.spec_id)
-                    replaced[item.path] = [
+                    replaced |= {path: [] for path in item.paths}
+                    replaced[item.paths[0]] = [
                         self._put(metadata, piece, item.context, data)
                         for piece, data in item.pieces
                     ]
@@ -535,28 +536,33 @@ class SnapshotProducer:
     def _edited(
         self, metadata: TableMetadata, some: Sequence[dict[str, Any]], removal: Removal
     ) -> list[_Edited]:
-        """Read manifests together, and encode each of them without the removed files."""
+        """Read manifests together, and encode them without the removed files.
+
+        A manifest of which files remain is replaced by one of its own. Those without remaining files are joined: only
+        this snapshot has their entries, and each manifest takes a request.
+        """
         listed = pa.Table.from_pylist(some, schema=MANIFEST_SCHEMA)
         found = read_manifests(
             self.storage, listed, metadata, live_only=True, rewritten=True, threads=1
         )
-        edited = {}
+        content = some[0]["content"]
+        edited = []
         for spec_id, entries in found.items():
-            rows = [row for row in some if row["partition_spec_id"] == spec_id]
-            content = rows[0]["content"]
             context = ManifestContext.of(metadata, spec_id, content)
             removed = removal.matches(entries, is_data=content == DATA)
             marked = self._mark(entries, removed)
             # One call for all of them: most are small, and a call takes as long as the records of many entries.
             records = self._records(marked, context)
             owners = entries["manifest_path"].cast(pa.string())
-            for row in rows:
-                own = pc.equal(owners, row["manifest_path"])
+            kept = set(owners.filter(pc.invert(removed)).unique().to_pylist())
+            paths = [row["manifest_path"] for row in some if row["partition_spec_id"] == spec_id]
+            gone = [path for path in paths if path not in kept]
+            for group in filter(None, [gone, *([path] for path in paths if path in kept)]):
+                own = pc.is_in(owners, value_set=pa.array(group, pa.string()))
                 pieces = self._packed(metadata, marked.filter(own), records.filter(own), context)
-                path = row["manifest_path"]
-                gone = entries.filter(pc.and_(own, removed))
-                edited[path] = _Edited(path, context, gone, list(pieces))
-        return [edited[row["manifest_path"]] for row in some]
+                part = entries.filter(pc.and_(own, removed))
+                edited.append(_Edited(group, context, part, list(pieces)))
+        return edited
 
     def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
         """Mark entries as existing, or as deleted by this snapshot; sequence numbers are kept."""
@@ -752,9 +758,9 @@ class _Edit:
 
 @dataclass(frozen=True, slots=True)
 class _Edited:
-    """A manifest without the removed files: these files, and the manifests that replace it with their entries."""
+    """Manifests without the removed files: these files, and the manifests that replace them with their entries."""
 
-    path: str
+    paths: list[str]
     context: ManifestContext
     removed: pa.Table
     pieces: list[tuple[pa.Table, bytes]]

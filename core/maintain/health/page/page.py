@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lake.core.base.options import quote_options
 from lake.core.base.redaction import Redactor, one_line
 from lake.core.base.units import counted, format_size, format_time
-from lake.core.io.storage.atomic_files import replace_text
+from lake.core.io.storage.atomic_files import replace_text, require_own
 from lake.core.maintain.health.facts import HealthFacts
 from lake.core.maintain.health.order import Viewed
 from lake.core.maintain.health.page.overview import columns, counts, lines_of, maps
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MOST_SECTIONS, _MOST_ROWS = 100, 5_000
 # Texts are cut to this length.
 _MOST_TEXT = 600
+# A page has this in its first bytes, and a longer file is another one.
+_TITLE, _HEAD, _LARGEST = b"<title>Health of ", 1024, 256 * 1024 * 1024
 _FOLDER = Path(__file__).parent
 
 
@@ -51,12 +53,23 @@ class Shown:
 
 
 def write_page(path: str, shown: Shown, redact: Redactor, *, ids: Ids) -> None:
-    """Replace a file by a page.
+    """Replace a page.
 
     Raises:
-        LakeError: it cannot be written.
+        LakeError: it is another file, or cannot be written.
     """
+    require_page(path)
     replace_text(path, page_text(shown, redact), ids=ids)
+
+
+def require_page(path: str) -> None:
+    """Refuse to replace another file than a page.
+
+    Raises:
+        InvalidRequestError: it is another file.
+        LakeError: it cannot be read.
+    """
+    require_own(path, "a page of lake health", lambda data: _TITLE in data[:_HEAD], _LARGEST)
 
 
 def page_text(shown: Shown, redact: Redactor) -> str:

@@ -7,6 +7,8 @@ import itertools
 import json
 import random
 import struct
+import subprocess
+import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -594,3 +596,15 @@ def test_equal_input_gives_equal_bytes() -> None:
         for _ in range(2)
     }
     assert len(made) == 1
+
+
+def test_processes_that_a_command_starts_have_not_the_settings_of_its_decoder() -> None:
+    """PyArrow in Spark's workers would take them for its own allocator."""
+    code = """
+import os
+from lake.core.io.avro.decode import _decoder
+before = dict(os.environ)
+assert _decoder() is _decoder()
+assert dict(os.environ) == before
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyiceberg.catalog
 import pytest
 import requests
 from botocore import exceptions as botocore
@@ -398,10 +399,10 @@ def test_a_new_table_needs_a_warehouse(configured: Callable[..., Result], tmp_pa
 @pytest.mark.parametrize(
     ("properties", "missing", "package"),
     [
-        ({"type": "glue"}, "boto3", "pyiceberg[glue]"),
+        ({"type": "glue"}, "boto3", "lake-iceberg[glue]"),
         ({"type": "dynamodb"}, "boto3", "pyiceberg[dynamodb]"),
-        ({"type": "hive", "uri": "thrift://x"}, "thrift", "pyiceberg[hive]"),
-        ({"uri": "thrift://x"}, "thrift", "pyiceberg[hive]"),
+        ({"type": "hive", "uri": "thrift://x"}, "thrift", "lake-iceberg[hive]"),
+        ({"uri": "thrift://x"}, "thrift", "lake-iceberg[hive]"),
         ({"type": "bigquery"}, "google.cloud", "pyiceberg[bigquery]"),
         ({"type": "sql", "uri": "postgresql+psycopg2://x/y"}, "psycopg2", "psycopg2-binary"),
         ({"type": "sql", "uri": "postgresql+psycopg://x/y"}, "psycopg", "psycopg[binary]"),
@@ -420,6 +421,10 @@ def test_a_missing_package_is_named(
         monkeypatch.delitem(sys.modules, name)
     for kind in ("glue", "dynamodb", "hive", "bigquery_metastore"):
         monkeypatch.delitem(sys.modules, f"pyiceberg.catalog.{kind}", raising=False)
+        monkeypatch.delattr(pyiceberg.catalog, kind, raising=False)
+        monkeypatch.delitem(
+            sys.modules, f"lake.core.table.catalogs.metastores.{kind}", raising=False
+        )
     monkeypatch.setitem(sys.modules, missing, None)  # type: ignore[arg-type]
 
     assert reported(configured(**properties)) == (

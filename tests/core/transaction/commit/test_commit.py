@@ -719,6 +719,46 @@ def test_manifests_with_removed_files_are_merged_as_they_are_written(tmp_path: P
     assert len(new) == 2  # the manifest and the list
 
 
+def test_manifests_without_remaining_files_become_one(tmp_path: Path) -> None:
+    harness = CommitTable(tmp_path)
+    files = [write_file(harness.table, [index]) for index in range(6)]
+    for added in (files[:1], files[1:2], files[2:4], files[4:5], files[5:]):
+        harness.commit(AppendFiles(added=added))
+    appended = [item.snapshot_id for item in harness.table.metadata.snapshots]
+    last = write_file(harness.table, [9])
+    done = harness.commit(
+        RewriteFiles(
+            added=[last],
+            removed_paths=[file.path for file in (*files[:3], files[4])],
+            base_snapshot_id=appended[-1],
+        )
+    )
+
+    assert harness.ids == [3, 5, 9]
+    table = pyiceberg_table(tmp_path)
+    snapshot = table.current_snapshot()
+    found = [
+        sorted(
+            (entry.data_file.file_path, entry.status.name, entry.snapshot_id, entry.sequence_number)
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+        )
+        for manifest in snapshot.manifests(table.io)
+    ]
+    deleted = [
+        (file.path, "DELETED", done.snapshot_id, number)
+        for file, number in zip(files, (1, 2, 3, 3, 4), strict=False)
+    ]
+    assert found == [
+        [(last.path, "ADDED", done.snapshot_id, 6)],
+        sorted([deleted[0], deleted[1], deleted[4]]),
+        sorted([deleted[2], (files[3].path, "EXISTING", appended[2], 3)]),
+        [(files[5].path, "ADDED", appended[4], 5)],
+    ]
+    summary = snapshot.summary.additional_properties
+    assert (summary["deleted-data-files"], summary["total-data-files"]) == ("4", "3")
+    assert (summary["manifests-created"], summary["manifests-replaced"]) == ("3", "4")
+
+
 def test_old_metadata_files_go_when_the_table_asks_for_it(tmp_path: Path) -> None:
     harness = CommitTable(
         tmp_path,

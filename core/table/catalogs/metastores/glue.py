@@ -1,0 +1,213 @@
+"""AWS Glue. The version of an entry is the condition of a change of it.
+
+A change is sent once: an answer is then about this request, and not about an earlier copy of it that got no answer.
+Requests that change nothing are repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from pyiceberg import exceptions as theirs
+from pyiceberg.catalog import (
+    AVAILABLE_CATALOGS,
+    METADATA_LOCATION,
+    PREVIOUS_METADATA_LOCATION,
+    TABLE_TYPE,
+    CatalogType,
+    glue,
+)
+from pyiceberg.catalog import Catalog as PyIcebergCatalog
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.typedef import Identifier
+
+from lake.core.spec.properties.values import whole
+from lake.core.table.catalogs.aws import session_of
+from lake.core.table.catalogs.catalog import Table, split_identifier
+from lake.core.table.catalogs.metastores.other import ServiceBackend
+
+_CONNECT_SECONDS, _READ_SECONDS = 10, 60
+_RETRIES = whole("glue.max-retries", 3, least=0)
+# Requests whose success a lost answer would hide from the next copy of them.
+_CHANGES = frozenset({"create_table", "update_table", "delete_table"})
+_REFUSED = frozenset(
+    {
+        *("EntityNotFoundException", "GlueEncryptionException", "InvalidInputException"),
+        *("ResourceNumberLimitExceededException", "SerializationException", "ValidationException"),
+    }
+)
+_FORBIDDEN = frozenset(
+    {
+        *("AccessDenied", "AccessDeniedException", "ExpiredTokenException", "IncompleteSignature"),
+        *("InvalidClientTokenId", "InvalidSignatureException", "MissingAuthenticationToken"),
+        *("NotAuthorized", "SignatureDoesNotMatch", "UnrecognizedClientException"),
+    }
+)
+_BUSY = frozenset({"Throttling", "ThrottlingException", "TooManyRequestsException"})
+# The type of an entry whose table has another name already: no program commits to it.
+_RENAMED = "ICEBERG-RENAMED"
+# How often a request is sent that only one version of an entry allows.
+_TAKES = 3
+
+
+class _Client:
+    """Two clients: one that repeats requests, and one that sends each change once."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        texts = {key: str(value) for key, value in properties.items()}
+        session = session_of(properties, "glue")
+        self._reading, self._changing = (
+            session.create_client(
+                "glue",
+                endpoint_url=texts.get("glue.endpoint"),
+                config=Config(
+                    connect_timeout=_CONNECT_SECONDS,
+                    read_timeout=_READ_SECONDS,
+                    retries={
+                        "total_max_attempts": attempts,
+                        "mode": texts.get("glue.retry-mode", "standard"),
+                    },
+                ),
+            )
+            for attempts in (_RETRIES.of(texts) + 1, 1)
+        )
+        if account := texts.get("glue.id"):
+            for client in (self._reading, self._changing):
+                glue._register_glue_catalog_id_with_glue_client(client, account)  # noqa: SLF001
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._changing if name in _CHANGES else self._reading, name)
+
+
+class BoundedGlueCatalog(glue.GlueCatalog):
+    """Glue, with a time limit for each request."""
+
+    def __init__(self, name: str, /, **properties: Any) -> None:
+        """Open the catalog.
+
+        Raises:
+            InvalidRequestError: the number of retries is not a whole number.
+        """
+        super().__init__(name, client=cast("Any", _Client(properties)), **properties)
+
+    def _is_s3tables_database(self, database_name: str) -> bool:  # noqa: ARG002
+        # PyIceberg asks before each commit. Tables of S3 Tables are made by its REST catalog.
+        return False
+
+    def drop_same(self, table: Table) -> None:
+        """Remove a table's entry if it has the table's metadata file.
+
+        Raises:
+            CommitFailedException: it has another one.
+            NoSuchTableError: there is none.
+        """
+        names = split_identifier(table.identifier)
+        place = self.load_pointer(names)
+        if place != table.metadata_location:
+            raise theirs.CommitFailedException(f"{table.identifier} has another metadata file now")
+        self.drop_table(names)
+
+    def load_pointer(self, names: Identifier) -> str | None:
+        """Return the metadata file of an entry."""
+        found: str | None = self._entry(names).get("Parameters", {}).get(METADATA_LOCATION)
+        return found
+
+    def rename_table(
+        self, from_identifier: str | Identifier, to_identifier: str | Identifier
+    ) -> IcebergTable:
+        """Give a table another name: make its new entry, take the table from the old one, and remove that.
+
+        PyIceberg removes the old entry whatever was committed to it meanwhile, and the commit would be lost.
+
+        Raises:
+            CommitFailedException: another process committed to the table meanwhile; it has its old name only.
+        """
+        old, new = (
+            self.identifier_to_tuple(from_identifier),
+            self.identifier_to_tuple(to_identifier),
+        )
+        entry = self._entry(old)
+        table = self._convert_glue_to_iceberg(entry)
+        taking = glue._construct_rename_table_input(new[-1], entry)  # noqa: SLF001
+        try:
+            self._create_glue_table(new[0], new[-1], taking)
+        except (ClientError, BotoCoreError):
+            # It may have been made although there is no answer.
+            if self.load_pointer(new) != table.metadata_location:
+                raise
+        try:
+            self._take_table(old, entry)  # check: rename-of-same-entry
+        except theirs.CommitFailedException:
+            # A name that has existed for a moment.
+            self._take_table(new, self._entry(new))
+            self.drop_table(new)
+            raise
+        self.drop_table(old)
+        return table
+
+    def _take_table(self, names: Identifier, entry: Any) -> None:
+        """Let an entry be that of no table, if nothing was committed to it since it was read."""
+        taken = glue._construct_rename_table_input(names[-1], entry)  # noqa: SLF001
+        taken["Parameters"] = {**entry["Parameters"], TABLE_TYPE: _RENAMED}
+        for attempt in range(1, _TAKES + 1):
+            try:
+                self._update_glue_table(names[0], names[-1], taken, entry["VersionId"])
+            except (ClientError, BotoCoreError, theirs.CommitFailedException) as error:
+                # A copy of the request that got no answer may have been carried out.
+                if self._entry(names)["Parameters"].get(TABLE_TYPE) == _RENAMED:
+                    return
+                if isinstance(error, theirs.CommitFailedException) or attempt == _TAKES:
+                    raise
+            else:
+                return
+
+    def _entry(self, names: Identifier) -> Any:
+        return self._get_glue_table(*self.identifier_to_database_and_table(names))
+
+
+def _parameters(
+    metadata_location: str,
+    glue_table: Mapping[str, Any] | None = None,
+    prev_metadata_location: str | None = None,
+    metadata_properties: Mapping[str, str] | None = None,  # noqa: ARG001
+) -> dict[str, str]:
+    """Return an entry's parameters, without the table's properties, as Iceberg Java.
+
+    PyIceberg adds them after the location of the metadata, which one of them could replace, and never removes one.
+    """
+    own = {TABLE_TYPE: "ICEBERG", METADATA_LOCATION: metadata_location}
+    if prev_metadata_location:
+        own[PREVIOUS_METADATA_LOCATION] = prev_metadata_location
+    return {**(glue_table or {}).get("Parameters", {}), **own}
+
+
+class GlueBackend(ServiceBackend):
+    """A Glue catalog."""
+
+    errors = (ClientError, BotoCoreError)
+
+    def refusal(self, error: Exception) -> Exception | None:
+        """Return PyIceberg's exception for an answer after which a change certainly was not made; None for others."""
+        code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
+        for codes, kind in (
+            (_REFUSED, theirs.BadRequestError),
+            (_FORBIDDEN, theirs.ForbiddenError),
+            (_BUSY, theirs.TooManyRequestsError),
+        ):
+            if code in codes:
+                return kind(str(error))
+        return None
+
+    def drop(self, table: Table) -> None:
+        """Remove a table's entry, if it has the table's metadata file; see `Catalog.drop`."""
+        cast("BoundedGlueCatalog", self.handle).drop_same(table)
+
+    def _load_catalog(self) -> PyIcebergCatalog:
+        vars(glue)["_construct_parameters"] = _parameters
+        AVAILABLE_CATALOGS[CatalogType.GLUE] = lambda name, properties: BoundedGlueCatalog(
+            name, **properties
+        )
+        return super()._load_catalog()
