@@ -231,7 +231,7 @@ DOORS = {
     "core/data/schemas/new_tables.py": 1,
     "core/transaction/session.py": 1,
     "core/io/objects/azure.py": 1,
-    "core/io/objects/cloud_objects.py": 1,
+    "core/io/objects/cloud_objects.py": 3,
     "core/io/objects/gcs.py": 3,
     "core/io/objects/s3_connection.py": 8,
     "core/io/objects/whole_objects.py": 4,
