@@ -82,6 +82,7 @@ def asked_of(policy: TablePolicy, now_ms: int) -> Asked:
     Raises:
         InvalidRequestError: an option has a value that is not allowed.
     """
+    from lake.core.maintain.compaction.options import idle_options
     from lake.core.maintain.health.measure import Asked
 
     expiration, compaction = (
@@ -90,6 +91,7 @@ def asked_of(policy: TablePolicy, now_ms: int) -> Asked:
     )
     # How much a run may do does not change what there is to do.
     chosen = given(compaction["which"], compaction["new"])
+    chosen |= idle_options(compaction["run"].idle, now_ms)
     return Asked(retention=expiration["which"].retention(now_ms), compaction=chosen)
 
 

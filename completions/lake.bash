@@ -93,6 +93,7 @@ _lake() {
         "maintain --policy"|"maintain --only"|"maintain --max-seconds"|"maintain --max-bytes"|"maintain --jobs"|"maintain --every"|"maintain --status"|"maintain --log"|"maintain --runs-table"|"maintain --on-commit"|"maintain --on-done"|"maintain --on-failure"|"maintain --plan"|"maintain --init") return ;;
         "apply --max-seconds"|"apply --max-bytes"|"apply --jobs"|"apply --log"|"apply --runs-table"|"apply --on-commit") return ;;
         "compact --strategy") words="binpack sort zorder hilbert" ;;
+        "compact --copy-row-groups") words="auto always never" ;;
         "compact --job-order") words="none bytes-asc bytes-desc files-asc files-desc" ;;
         "compact --where"|"compact --by") _lake_names columns; return ;;
         "compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --where-overlap"|"compact --target-size"|"compact --spec-id"|"compact --max-files"|"compact --max-bytes"|"compact --max-group-size"|"compact --max-group-files"|"compact --max-commits"|"compact --wait"|"compact --on-commit"|"compact --when"|"compact --idle"|"compact --option") return ;;
@@ -144,7 +145,7 @@ _lake() {
             drop) words="--purge --yes --ignore-unreadable --wait --dry-run --help -h" ;;
             maintain) words="--policy --only --max-seconds --max-bytes --jobs --every --status --log --runs-table --on-commit --on-done --on-failure --plan --init --dry-run --explain --help -h" ;;
             apply) words="--replan --max-seconds --max-bytes --jobs --log --runs-table --on-commit --help -h" ;;
-            compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --old-specs --old-sort-orders --where-overlap --strategy --by --target-size --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-bytes --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --help -h" ;;
+            compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --old-specs --old-sort-orders --where-overlap --strategy --by --target-size --copy-row-groups --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-bytes --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --branch --keep-checkpoints --unsafe-retention --keep-files --clean-metadata --wait --dry-run --explain --on-commit --help -h" ;;
             clean) words="--quarantine --delete --restore --purge --purge-older-than --older-than --location --inventory --exclude --prefix-mismatch --equal-schemes --equal-authorities --max-share --unsafe-retention --ignore-unreadable --output --replace --wait --dry-run --explain --help -h" ;;
             manifests) words="--target-size --spec-id --sort-by --rewrite-all --if --branch --wait --on-commit --dry-run --explain --help -h" ;;

@@ -417,6 +417,7 @@ complete -c lake -n '__fish_seen_subcommand_from compact' -l where-overlap -r -F
 complete -c lake -n '__fish_seen_subcommand_from compact' -l strategy -x -a 'binpack sort zorder hilbert' -d 'How rows are arranged in the new files'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l by -x -a '(__lake_names columns)' -d 'Sort order, or columns of the curve'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l target-size -r -F -d 'Size of the new files [the table\'s, else 512MB]'
+complete -c lake -n '__fish_seen_subcommand_from compact' -l copy-row-groups -x -a 'auto always never' -d 'Whether large row groups are copied as they are stored'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l spec-id -r -F -d 'Partition spec to write with'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l no-starting-sequence-number -d 'Assign new sequence numbers'
 complete -c lake -n '__fish_seen_subcommand_from compact' -l remove-dangling-deletes -d 'Also remove delete files that apply to no data file'

@@ -20,8 +20,10 @@ from support.cli.lasting_engine import end_shared_spark
 from support.peers import flink_peer, java_peer
 from support.tables import flink_fixtures, sql_engines
 from support.tables.built_once import BuiltOnce
+from support.tables.neglected_tables import Warehouse
 
 from lake.core.engine.spark.engine import SparkEngine
+from lake.core.maintain.health import costs
 from lake.core.transaction.garbage import other_histories
 
 # How long an example takes depends on what else the machine does.
@@ -123,6 +125,18 @@ def warehouse(tmp_path: Path) -> Path:
 def lake(warehouse: Path) -> CommandLine:
     """`lake` on the warehouse, run in this process."""
     return CommandLine(warehouse)
+
+
+@pytest.fixture(scope="module")
+def neglected(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """Tables that need maintenance, made once for all tests of a file."""
+    return Warehouse(tmp_path_factory.mktemp("neglected"))
+
+
+@pytest.fixture
+def in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few files be worth an action of maintenance, as in an object store."""
+    monkeypatch.setattr("lake.core.maintain.health.measure.costs_of", lambda _: costs.OBJECT_STORE)
 
 
 @pytest.fixture

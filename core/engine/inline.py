@@ -59,6 +59,9 @@ class InlineEngine:
         self._pools: set[Pool[Any]] = set()
         self._stopped = False
 
+    def start_in_background(self) -> None:
+        """Do nothing: threads start at once."""
+
     def run(
         self,
         tasks: Sequence[Task[Payload]],

@@ -99,6 +99,9 @@ class Engine(Protocol):
     def may_have_lost_attempts(self) -> bool:
         """Whether attempts at tasks may have been lost, whose files still exist."""
 
+    def start_in_background(self) -> None:
+        """Start what takes long to start; the first tasks wait for it, and raise its failure."""
+
     def run(
         self,
         tasks: Sequence[Task[Payload]],

@@ -12,25 +12,13 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, named_rows, pyiceberg_catalog
 from support.tables.neglected_tables import MENDED_BY, Warehouse, rows_of
 
-from lake.core.maintain.health import costs
-
-
-@pytest.fixture(scope="module")
-def neglected(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    """Tables that need maintenance, made once."""
-    return Warehouse(tmp_path_factory.mktemp("neglected"))
+pytestmark = pytest.mark.usefixtures("in_an_object_store")
 
 
 @pytest.fixture
 def lake(neglected: Warehouse) -> CommandLine:
     """`lake` on tables that need maintenance."""
     return neglected.restored()
-
-
-@pytest.fixture(autouse=True)
-def _as_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let few files be worth an action."""
-    monkeypatch.setattr("lake.core.maintain.health.measure.costs_of", lambda _: costs.OBJECT_STORE)
 
 
 def planned(lake: CommandLine, path: Path, *words: object) -> dict[str, Any]:

@@ -17,20 +17,14 @@ from support.tables.neglected_tables import add_files, append
 from lake.core.base.clock import SystemClock
 from lake.core.base.errors import StorageError
 from lake.core.base.settings import Settings
-from lake.core.maintain.health import costs
 from lake.core.maintain.rounds import tables
 from lake.core.maintain.run_log.run_log import RunLog, default_path
 from lake.core.table.catalogs.sql import EmbeddedBackend
 from lake.core.transaction.session import Session, open_session
 
+pytestmark = pytest.mark.usefixtures("in_an_object_store")
 _STOPPED = 128 + signal.SIGTERM
 ONLY = ("--only", "compact")
-
-
-@pytest.fixture(autouse=True)
-def _as_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let few files be worth an action."""
-    monkeypatch.setattr("lake.core.maintain.health.measure.costs_of", lambda _: costs.OBJECT_STORE)
 
 
 class Waits(SystemClock):
@@ -64,6 +58,22 @@ def files_of(lake: CommandLine, name: str) -> int:
 def logged() -> list[tuple[str, str]]:
     """Return the tables and statuses in the run log."""
     return [(entry.table, entry.status) for entry in RunLog(default_path()).read().entries]
+
+
+def test_files_of_earlier_rounds_take_no_memory(lake: CommandLine) -> None:
+    make_table(lake.warehouse, "db.a")
+    add_files(lake.warehouse, "db.a", 12)
+    sessions: list[Session] = []
+    protected: list[set[str]] = []
+    clock = Waits(lambda: protected.append(sessions[0].protected_files.copy()))
+
+    def opened(settings: Settings) -> Session:
+        sessions.append(open_session(settings, clock=clock))
+        return sessions[-1]
+
+    CommandLine(lake.warehouse, open_session=opened)("maintain", "--every", "1h", *ONLY)
+
+    assert (logged(), protected) == ([("db.a", "done")], [set()])
 
 
 def test_each_round_looks_again_until_a_stop_signal(lake: CommandLine, tmp_path: Path) -> None:

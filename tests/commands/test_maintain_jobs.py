@@ -12,24 +12,18 @@ from typing import Any
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, named_rows
-from support.tables.neglected_tables import Warehouse, add_files, rows_of
+from support.tables.neglected_tables import Warehouse, add_files, rows_of, run
 
 from lake.commands import actions
 from lake.core.base.errors import StoppedError
 from lake.core.engine.inline import InlineEngine
-from lake.core.maintain.health import costs
 from lake.core.maintain.rounds.options import Call
 from lake.core.maintain.run_log.run_log import RunLog, default_path
 from lake.core.transaction.session import Session
 
+pytestmark = pytest.mark.usefixtures("in_an_object_store")
 MEND = ("maintain", "--only", "expire,compact,deletes,manifests,stats")
 _SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def neglected(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    """Tables that need maintenance, made once."""
-    return Warehouse(tmp_path_factory.mktemp("neglected"))
 
 
 @pytest.fixture(scope="module")
@@ -48,18 +42,6 @@ def similar(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 def lake(similar: Warehouse) -> CommandLine:
     """`lake` on four tables that need the same compaction."""
     return similar.restored()
-
-
-@pytest.fixture(autouse=True)
-def _as_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let few files be worth an action."""
-    monkeypatch.setattr("lake.core.maintain.health.measure.costs_of", lambda _: costs.OBJECT_STORE)
-
-
-def run(lake: CommandLine, *words: object) -> tuple[int, dict[str, Any]]:
-    """Return the exit code and the result of a run."""
-    result = lake("--json", *words)
-    return result.exit_code, result.json()["result"]
 
 
 def found(result: dict[str, Any]) -> dict[str, list[tuple[str, ...]]]:

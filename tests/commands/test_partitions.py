@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.cli.command_line import CommandLine
 from support.tables.partitioned_tables import add, backdate
+
+from lake.core.maintain.health import costs
+
+DAYS = ("2026-01-01", "2026-01-02")
 
 
 def listed(lake: CommandLine, *options: object) -> dict[str, Any]:
@@ -189,3 +194,48 @@ def test_a_delete_without_a_partition_changes_all_of_them(lake: CommandLine, ver
     backdate(lake.warehouse, 9, 1)
 
     assert {row["idle"] for row in listed(lake, "--idle", "2h").values()} == {False}
+
+
+def test_files_that_overlap_in_busy_partitions_are_left_alone(lake: CommandLine) -> None:
+    for number in range(3):
+        add(lake, *(f"{key},{day}" for key in (number, 20 - number) for day in DAYS))
+    add(lake, f"9,{DAYS[1]}")
+    backdate(lake.warehouse, 9, 8, 7, 1)
+    compact = ("compact", "db.t", "--where-overlap", "1", "--by", "id", "--idle", "2h")
+
+    plan = lake.ok(*compact, "--dry-run")["plan"]
+    done = lake.ok(*compact)
+
+    assert (plan["input_files"], plan["left_alone"]["busy"]["files"]) == (3, 4)
+    assert [group["partition"] for group in plan["file_groups"]] == [f"day={DAYS[0]}"]
+    assert (done["result"]["rewritten_files"], done["plan"]["busy_partitions"]) == (3, 1)
+    assert [row["files"] for row in listed(lake).values()] == [1, 4]
+    every = lake.ok(*compact[:-2], "--idle", "0s", "--dry-run")["plan"]
+    assert (every["input_files"], "busy" in every["left_alone"]) == (4, False)
+
+
+def test_a_forecast_of_maintenance_leaves_out_the_partitions_of_live_writers(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dear = replace(costs.OBJECT_STORE, file=1.0)
+    monkeypatch.setattr("lake.core.maintain.health.measure.costs_of", lambda _: dear)
+    for number in range(8):
+        add(lake, *(f"{number},{day}" for day in DAYS))
+    add(lake, *(f"{100 + number},{DAYS[1]}" for number in range(12)))
+    change_rows(lake, 11)
+    minutes = [*range(209, 200, -1), *(22 - 2 * number for number in range(11))]
+    backdate(lake.warehouse, *(number / 60 for number in minutes))
+    maintain = ("maintain", "db.t", "--only", "compact")
+
+    plan = lake.ok(*maintain, "--dry-run")["plan"]
+    (action,) = lake.ok(*maintain)["result"]["actions"]
+    after = lake.ok(*maintain, "--dry-run")["plan"]
+
+    assert plan["due"][0]["forecast"]["before"] == 8
+    assert (action["status"], action["forecast"]["before"]) == ("done", 8)
+    assert [row["files"] for row in listed(lake).values()] == [1, 9]
+    assert after["due"] == []
+    for left in (plan["left_alone"], after["left_alone"]):
+        (reason,) = (row["reason"] for row in left if row["action"] == "compact")
+        assert reason.startswith("1 partition is left to a writer without a name")
+        assert reason.endswith(f": day={DAYS[1]}")

@@ -146,7 +146,6 @@ def from_sso(place: Path, instance: Proxy, sts: str, patch: pytest.MonkeyPatch) 
     cached.write_text(json.dumps({"accessToken": "of-sso", "expiresAt": ENDS}))
     patch.setattr(utils.JSONFileCache, "CACHE_DIR", str(place))
     patch.setattr("botocore.credentials.SSOProvider._SSO_TOKEN_CACHE_DIR", str(place))
-    patch.setenv("AWS_PROFILE", "lakes")
     patch.setenv("AWS_ENDPOINT_URL_SSO", instance.uri)
 
 
@@ -162,8 +161,11 @@ def test_keys_of_every_source_are_those_of_every_client_and_replaced_when_they_e
     with Proxy(s3.endpoint) as instance, Proxy(s3.endpoint) as sts:
         instance.guard = Instance().guard
         source(tmp_path, instance, sts.uri, monkeypatch)
-        role = {"s3.role-arn": ROLE, "client.role-session-name": "nightly"}
-        storage = Storage({"s3.endpoint": store.uri, **(role if source is from_role else {})})
+        named = {
+            from_role: {"s3.role-arn": ROLE, "client.role-session-name": "nightly"},
+            from_sso: {"s3.profile-name": "lakes"},
+        }
+        storage = Storage({"s3.endpoint": store.uri, **named.get(source, {})})
         works(storage, root)
         first = set(guarded.used)
         assert len(first) == 1
@@ -227,7 +229,7 @@ def test_a_login_that_has_ended_is_reported_with_what_to_do(
     for path in tmp_path.glob("*.json"):
         path.write_text(path.read_text().replace("2099", "2019"))
     with pytest.raises(NotAuthorisedError, match="no keys for the storage") as failed:
-        Storage({"s3.endpoint": store.uri}).read("s3://b/x")
+        Storage({"s3.endpoint": store.uri, "s3.profile-name": "lakes"}).read("s3://b/x")
     assert "log in again" in str(failed.value.hint)
     assert "of-sso" not in str(failed.value)
 
@@ -340,12 +342,18 @@ def test_a_table_is_made_and_maintained_with_the_keys_of_a_role(
 
 
 @pytest.mark.spark
-def test_the_workers_of_spark_write_objects_by_one_request(on_s3: Service, store: Proxy) -> None:
+def test_the_workers_of_spark_read_and_write_objects_by_one_request_each(
+    on_s3: Service, store: Proxy
+) -> None:
     given = {**on_s3.properties, "s3.endpoint": store.uri, "s3.session-token": "t"}
     service = Service("spark", given, on_s3.folder, on_s3.list_files)
-    source = csv(service.folder, "one.csv", id=[1, 2])
-    service.line("spark").ok("ingest", service.table(), source, "--create")
+    lake, table = service.line("spark"), service.table()
+    for number in (1, 2):
+        lake.ok("ingest", table, csv(service.folder, "one.csv", id=[number]), "--create")
+    store.asked.clear()
+    lake.ok("compact", table, "--rewrite-all")
 
-    written = [asked for asked in store.asked if asked.method == "PUT" and "/data/" in asked.path]
-    assert [header(asked, "user-agent").partition("/")[0] for asked in written] == ["object_store"]
+    asked = [one for one in store.asked if ".parquet" in one.path]
+    assert sorted(one.method for one in asked) == ["GET", "GET", "PUT"]
+    assert {header(one, "user-agent").partition("/")[0] for one in asked} == {"object_store"}
     assert service.rows() == [(1,), (2,)]

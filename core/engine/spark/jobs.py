@@ -10,10 +10,11 @@ from lake.core.engine.spark.plans import Plan, TaskRow
 from lake.core.engine.spark.pyspark_internals import (
     Partitions,
     frame_of,
+    pyspark_modules,
     running_tasks,
     spark_errors,
 )
-from lake.core.engine.spark.worker import TASK_ROWS
+from lake.core.engine.spark.worker import TASK_ROWS, run_rows
 
 # Runs a part of a job and returns its results as texts.
 Piece = Callable[[], list[str]]
@@ -39,18 +40,26 @@ class DriverJobs:
     """Jobs of a driver of this process.
 
     The plan is created once; each piece is a job over one partition of its result. So a job's overhead is a few
-    hundredths of a second, and a shuffle in the plan is computed once for all pieces.
+    hundredths of a second, and a shuffle in the plan is computed once for all pieces. Only a shuffle needs Spark SQL,
+    whose start takes two seconds of processor time.
+
+    Args:
+        context: the `pyspark.SparkContext`.
     """
 
-    def __init__(self, spark: Any) -> None:
-        self._spark = spark
+    def __init__(self, context: Any) -> None:
+        self._context = context
 
     def pieces(self, rows: Sequence[TaskRow], plan: Plan) -> list[Piece]:
         """Return a piece for each partition of the result."""
         if not rows:
             return []
         with spark_errors("Spark does not take the tasks"):
-            result = Partitions(plan.build(frame_of(self._spark, rows, TASK_ROWS)))
+            if not plan.shuffled:
+                results = self._context.parallelize(rows, len(rows)).mapPartitions(run_rows)
+                return [partial(self._run, results, number) for number in range(len(rows))]
+            spark = pyspark_modules().sql.SparkSession(self._context)
+            result = Partitions(plan.build(frame_of(spark, rows, TASK_ROWS)))
             return [partial(self._collect, result, number) for number in range(len(result))]
 
     def tag(self, tag: str) -> None:
@@ -60,18 +69,23 @@ class DriverJobs:
         otherwise Spark kills the worker.
         """
         with spark_errors("Spark does not answer"):
-            self._spark.sparkContext.addJobTag(tag)
-            self._spark.sparkContext.setInterruptOnCancel(False)
+            self._context.addJobTag(tag)
+            self._context.setInterruptOnCancel(False)
 
     def cancel(self, tag: str) -> None:
         """Cancel the jobs of a name."""
         with spark_errors("Spark does not answer"):
-            self._spark.sparkContext.cancelJobsWithTag(tag)
+            self._context.cancelJobsWithTag(tag)
 
     def running(self) -> int:
         """Return the number of tasks that run on the executors."""
         with spark_errors("Spark does not answer"):
-            return running_tasks(self._spark)
+            return running_tasks(self._context)
+
+    def _run(self, results: Any, number: int) -> list[str]:
+        with spark_errors("Spark lost a task"):
+            texts: list[str] = self._context.runJob(results, list, [number])
+            return texts
 
     @staticmethod
     def _collect(result: Partitions, number: int) -> list[str]:

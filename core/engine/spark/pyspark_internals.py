@@ -66,21 +66,21 @@ class Partitions:
         return [row.getString(0) for row in self._rows.collectPartitions(numbers)[0]]
 
 
-def running_tasks(spark: Any) -> int:
+def running_tasks(context: Any) -> int:
     """Return the number of tasks that run on Spark's executors, including those of cancelled jobs."""
-    executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    executors = context._jsc.sc().statusTracker().getExecutorInfos()
     return sum(int(executor.numRunningTasks()) for executor in executors)
 
 
-def silence_shutdown(spark: Any) -> None:
+def silence_shutdown(context: Any) -> None:
     """Keep PySpark's server thread from reporting the JVM's closed connection on stderr."""
-    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    server = getattr(context, "_accumulatorServer", None)
     if server is None:
         return
     server.handle_error = lambda *_: None
     # Do not wait for its thread, which checks once a second.
     threading.Thread(target=server.shutdown, daemon=True).start()
-    spark.sparkContext._accumulatorServer = None
+    context._accumulatorServer = None
 
 
 def reset_jvm_state() -> None:

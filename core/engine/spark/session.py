@@ -48,7 +48,7 @@ class Running:
     """A session and the processes to end with it.
 
     Args:
-        spark: the `pyspark.sql.SparkSession`.
+        spark: the `pyspark.SparkContext` of a driver, or the `pyspark.sql.SparkSession` of a Spark Connect server.
         jvm: the driver's JVM; None if Spark runs elsewhere.
         is_local: whether tasks run on this machine and end with the JVM.
         java: the Java of a direct start.
@@ -200,7 +200,7 @@ def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence
         gateway = jvm.gateway(folder, attempt.stopped, attempt.seconds)
         attempt.answered = True
         attempt.check()
-        return Running(_session(conf, folder, gateway), jvm, conf.is_local)
+        return Running(_context(conf, folder, gateway), jvm, conf.is_local)
 
 
 def _start_ordinarily(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
@@ -228,14 +228,14 @@ def _start_ordinarily(conf: SparkConf, attempt: Attempt, java: Java) -> Running:
     attempt.jvms.append(jvm)
     with _killed_on_failure(jvm):
         attempt.check()
-        return Running(_session_on(conf, attempt.folder, gateway), jvm, conf.is_local)
+        return Running(_context_on(conf, attempt.folder, gateway), jvm, conf.is_local)
 
 
-def _ship(spark: Any, folder: Path) -> None:
+def _ship(context: Any, folder: Path) -> None:
     """Send lake's code to the executors, where it precedes an installed version."""
     before = list(sys.path)
     with spark_errors("Spark does not accept lake's code"):
-        spark.sparkContext.addPyFile(str(pack(folder)))
+        context.addPyFile(str(pack(folder)))
     # PySpark has added it to this process's path too, where it would outlive the file.
     sys.path[:] = before
 
@@ -273,17 +273,17 @@ def _spark_folders() -> dict[str, str | None]:
     return {"SPARK_HOME": str(found), **named}
 
 
-def _session(conf: SparkConf, folder: Path, gateway: Gateway) -> Any:
+def _context(conf: SparkConf, folder: Path, gateway: Gateway) -> Any:
     address = {
         "PYSPARK_GATEWAY_PORT": str(gateway.port),
         "PYSPARK_GATEWAY_SECRET": gateway.secret,
     }
     with _environment(address), spark_errors("Spark's gateway does not answer"):
         connection = pyspark_modules().java_gateway.launch_gateway()
-    return _session_on(conf, folder, connection)
+    return _context_on(conf, folder, connection)
 
 
-def _session_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
+def _context_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
     pyspark = pyspark_modules()
     settings = conf.complete(folder)
     python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
@@ -292,10 +292,10 @@ def _session_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
         python = sys.executable
     wanted = pyspark.SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with _environment({"PYSPARK_PYTHON": python}), spark_errors("Spark does not start"):
-        spark = pyspark.sql.SparkSession(pyspark.SparkContext(conf=wanted, gateway=connection))
+        context = pyspark.SparkContext(conf=wanted, gateway=connection)
     if not conf.is_local:
-        _ship(spark, folder)
-    return spark
+        _ship(context, folder)
+    return context
 
 
 def _jvm_environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The functions of Spark's Python workers, which convert rows with tasks to rows with results.
+"""The functions of Spark's Python workers, which convert rows with tasks to texts with results.
 
 Everything that a task needs is in its row; storage properties, with secrets, are only in the binary column.
 Failures are rows too, so that an error keeps its class and Spark's messages do not repeat its text. The rows of an
@@ -75,8 +75,8 @@ class _Sent(str):
     __slots__ = ()
 
 
-def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the tasks of each row; rows are TASK_ROWS, results RESULT_ROWS.
+def run_rows(rows: Iterator[tuple[Any, ...]]) -> Iterator[str]:
+    """Run the tasks of each row, which has the values of TASK_ROWS, and yield texts.
 
     A text is ``{"attempt", "results", "ended", "sent"}``: Spark's number of this attempt; a list of ``[task, value]``
     that ends with ``[null, error]`` after a failure; the tasks, or in an exchange the reducers, that ended, as
@@ -84,7 +84,14 @@ def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     least one text, so that every successful attempt is reported.
     """
     _forget_archives()
-    yield from _texts(chain.from_iterable(_run_row(row) for row in _rows(batches)))
+    names = [column.split()[0] for column in TASK_ROWS.split(", ")]
+    named = (dict(zip(names, row, strict=True)) for row in rows)
+    yield from _texts(chain.from_iterable(map(_run_row, named)))
+
+
+def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do as `run_rows` for a server that runs plans only; rows are TASK_ROWS, results RESULT_ROWS."""
+    yield from map(_record_of, run_rows(tuple(row.values()) for row in _rows(batches)))
 
 
 def _run_row(row: Row) -> Iterator[tuple[int, str | _Ended]]:
@@ -165,9 +172,9 @@ def _sent(
 
 
 def reduce_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the second half of an exchange; rows are BLOB_ROWS in order, results as of `run_tasks`."""
+    """Run the second half of an exchange; rows are BLOB_ROWS in order, results RESULT_ROWS, as of `run_rows`."""
     _forget_archives()
-    yield from _texts(_reduced(_rows(batches)))
+    yield from map(_record_of, _texts(_reduced(_rows(batches))))
 
 
 def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str | _Ended | _Sent]]:
@@ -237,8 +244,8 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
             yield {name: batch.column(name)[index].as_py() for name in names}
 
 
-def _texts(results: Iterator[tuple[int, str | _Ended | _Sent]]) -> Iterator[pa.RecordBatch]:
-    """Join results to rows."""
+def _texts(results: Iterator[tuple[int, str | _Ended | _Sent]]) -> Iterator[str]:
+    """Join results to texts."""
     parts: list[str] = []
     ended: list[str] = []
     sent: list[str] = []
@@ -259,9 +266,13 @@ def _texts(results: Iterator[tuple[int, str | _Ended | _Sent]]) -> Iterator[pa.R
     yield _text(parts, ended, sent)
 
 
-def _text(parts: list[str], ended: list[str], sent: list[str]) -> pa.RecordBatch:
+def _text(parts: list[str], ended: list[str], sent: list[str]) -> str:
     lists = f'"results":[{",".join(parts)}],"ended":[{",".join(ended)}],"sent":[{",".join(sent)}]'
-    return _record(_RESULT_SCHEMA, {"results": f'{{"attempt":{_attempt_number()},{lists}}}'})
+    return f'{{"attempt":{_attempt_number()},{lists}}}'
+
+
+def _record_of(text: str) -> pa.RecordBatch:
+    return _record(_RESULT_SCHEMA, {"results": text})
 
 
 def _blob_record(

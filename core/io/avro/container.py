@@ -159,8 +159,8 @@ def _split(header: Header, data: bytes, at: int) -> Iterator[tuple[int, memoryvi
     """
     view, end, name = memoryview(data), len(data), header.name
     while at < end:
-        count, at = _long_at(data, at, name)
-        size, at = _long_at(data, at, name)
+        count, at = long_at(data, at, name)
+        size, at = long_at(data, at, name)
         stop = at + size
         if size < 0 or stop + _SYNC_BYTES > end:
             raise CorruptFileError(f"{name} is cut short or damaged at byte {at}")
@@ -389,11 +389,11 @@ class Cursor:
         Raises:
             CorruptFileError: the bytes end within it, or it is too long.
         """
-        value, self._at = _long_at(self._data, self._at, self.name)
+        value, self._at = long_at(self._data, self._at, self.name)
         return value
 
 
-def _long_at(data: Bytes, at: int, name: str) -> tuple[int, int]:
+def long_at(data: Bytes, at: int, name: str) -> tuple[int, int]:
     """Return the integer at a position, and the position after it.
 
     Raises:

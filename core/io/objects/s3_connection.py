@@ -34,7 +34,7 @@ CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
 _CONNECTIONS = 32
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-_PAIR = ("access-key-id", "secret-access-key")
+_KEYS = ("access-key-id", "secret-access-key", "session-token")
 _ROLE_SESSION = "lake"
 _NOT_ARROWS = {"s3.role-arn", "client.role-arn", "s3.role-session-name", "client.role-session-name"}
 # New keys are not looked for again for this long, if a store refuses them too.
@@ -106,12 +106,12 @@ class Connection:
         self._lock = RLock()
         self._client = _OfKeys(self._new_client, self._lock)
         self._whole = _OfKeys(self._new_whole, self._lock)
-        access, secret = (first(properties, key) for key in _PAIR)
-        if bool(access) != bool(secret):
-            raise UnsupportedError("one key")
+        access, secret, token = (first(properties, name) for name in _KEYS)
+        if bool(access) != bool(secret) or (token and not access):
+            raise UnsupportedError("a part of the keys")
         self._fixed: Keys | None = None
         if access and secret:
-            self._fixed = Keys(access, secret, first(properties, "session-token"))
+            self._fixed = Keys(access, secret, token)
         elif self._is_on("anonymous"):
             self._fixed = ANONYMOUS
         # What cannot be used is found before the first request.

@@ -173,3 +173,53 @@ class Upload:
         """Wait for the parts that are being sent: one that arrives after the end of the upload would stay."""
         self.closed = True
         self._pool.shutdown(cancel_futures=True)
+
+
+class CloudUpload:
+    """A stream to a new object of another store than S3, which exists only after `close`.
+
+    What is abandoned has no name; the store forgets its parts by its own rules.
+
+    Args:
+        file: the client's file.
+        send: calls a method of it, and translates its errors.
+    """
+
+    def __init__(self, file: Any, send: Callable[[Callable[[], Any]], Any]) -> None:
+        self._file = file
+        self._send = send
+        self.closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def write(self, data: Any) -> int:
+        """Write bytes, or an object with them; return their number.
+
+        Raises:
+            StoreError: the store refused an earlier part, or did not answer.
+        """
+        piece = bytes(data)
+        self._send(lambda: self._file.write(piece))
+        return len(piece)
+
+    def close(self) -> None:
+        """Write what is left, and make the object; without an error, it exists.
+
+        Raises:
+            StoreError: the store refused a request, or did not answer.
+        """
+        if not self.closed:
+            self.closed = True
+            self._send(self._file.close)
+
+    def abandon(self) -> None:
+        """Stop writing; the object does not exist."""
+        self.closed = True
+        self._file = None

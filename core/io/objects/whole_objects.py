@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential
 
 _T = TypeVar("_T")
-_UNTRUSTED = "no trusted connection"
+UNTRUSTED = "no trusted connection"
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>\s*([^<\s]{1,80})\s*</Code>")
 _REDIRECTS, _REDIRECT = range(300, 400), 307
@@ -256,7 +256,9 @@ class WholeObjects:
             UnsupportedError: this client does not support the request.
         """
         self._call(
-            lambda: self._client.put(self._store, key, memoryview(data), use_multipart=False)
+            lambda: self._client.put(
+                self._store, key, memoryview(data).cast("B"), use_multipart=False
+            )
         )
 
     def create(self, key: str, data: bytes) -> bool:
@@ -288,7 +290,7 @@ class WholeObjects:
     def _call(self, work: Callable[[], _T]) -> _T:
         Runtime.require()
         if not self._is_trusted:
-            raise UnsupportedError(_UNTRUSTED)
+            raise UnsupportedError(UNTRUSTED)
         from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
 
         try:
@@ -300,9 +302,13 @@ class WholeObjects:
             raise UnsupportedError("the object's key") from None
         except (exceptions.BaseError, OSError) as error:
             # The text of an answer may repeat the request, with its secrets.
-            known = _translated(str(error))
-            self._is_trusted = str(known) != _UNTRUSTED
+            known = self._known(str(error))
+            self._is_trusted = str(known) != UNTRUSTED
             raise known from None
+
+    def _known(self, text: str) -> Exception:
+        """Return the error for the text of one of the client's."""
+        return _translated(text)
 
     @property
     def _client(self) -> Any:
@@ -314,6 +320,20 @@ class WholeObjects:
     def _store(self) -> Any:
         from obstore.store import S3Store  # noqa: PLC0415 - door: remote stores only
 
+        address = self.address
+        return S3Store(
+            address.bucket,
+            endpoint=address.endpoint,
+            aws_endpoint_url_s3=address.endpoint,
+            region=address.region,
+            virtual_hosted_style_request=address.is_virtual,
+            skip_signature=self.keys == ANONYMOUS,
+            client_options=self._options(),
+            retry_config={"max_retries": 0},
+            credential_provider=self._credentials,
+        )
+
+    def _options(self) -> ClientConfig:
         address = self.address
         options: ClientConfig = {
             "allow_http": address.endpoint.startswith("http:"),
@@ -327,17 +347,7 @@ class WholeObjects:
         if address.authorities:
             with open(address.authorities, "rb") as file:
                 options["root_certificate"] = file.read()
-        return S3Store(
-            address.bucket,
-            endpoint=address.endpoint,
-            aws_endpoint_url_s3=address.endpoint,
-            region=address.region,
-            virtual_hosted_style_request=address.is_virtual,
-            skip_signature=self.keys == ANONYMOUS,
-            client_options=options,
-            retry_config={"max_retries": 0},
-            credential_provider=self._credentials,
-        )
+        return options
 
     def _credentials(self) -> S3Credential:
         keys = self.keys
@@ -388,7 +398,7 @@ def _translated(text: str) -> StoreError | UnsupportedError:
     if "non-partial" in text:
         return StoreError("AWS Error UNKNOWN: the response is not a part", NOT_A_RESPONSE)
     if _NOT_TRUSTED.search(text):
-        return UnsupportedError(_UNTRUSTED)
+        return UnsupportedError(UNTRUSTED)
     if f"{_NOWHERE}," in text or "BareRedirect" in text:
         return _redirected(_REDIRECT)
     for pattern, why, may_succeed in _NO_ANSWER:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import lru_cache, partial, wraps
 from hashlib import md5
 from itertools import islice
@@ -31,9 +30,18 @@ from lake.core.base.errors import (
     NotFoundError,
     StorageError,
 )
+from lake.core.io.objects.cloud import SCHEMES, Cloud
+from lake.core.io.objects.cloud_files import CloudFiles
 from lake.core.io.objects.large_file import LargeFile
 from lake.core.io.objects.new_object import NewObject
-from lake.core.io.objects.requests import StoreError, UnsupportedError
+from lake.core.io.objects.requests import (
+    BACKOFF,
+    UNTRIED,
+    ShouldContinue,
+    StoreError,
+    UnsupportedError,
+    always,
+)
 from lake.core.io.objects.s3_connection import completed
 from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
 from lake.core.io.objects.whole_objects import Found, Part
@@ -57,11 +65,7 @@ from lake.core.io.storage.local_folders import (
 )
 from lake.core.io.storage.s3 import (
     ARROW_TRIES,
-    BACKOFF,
     S3,
-    UNTRIED,
-    ShouldContinue,
-    always,
     is_certified,
     is_plain,
     require_reachable,
@@ -82,8 +86,8 @@ _FILES_TO_END = 64
 _KEPT_BYTES = 16 * 1024 * 1024
 # The most bytes of manifests that the storages of a table keep.
 _UNCHANGING_BYTES = 32 * 1024 * 1024
-# Google's client would retry for a quarter of an hour.
-_RETRY_SECONDS = 60
+# The properties of stores begin with these.
+_OF_STORES = ("s3.", "client.", "gcs.", "adls.")
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
@@ -206,6 +210,9 @@ class Storage:
         parsed = paths.parse(location)
         properties = {} if parsed.is_local else self.credentials.at(location)
         client = self._client(location)
+        if isinstance(client, Cloud):
+            files = CloudFiles(client, parsed.authority)
+            return pafs.PyFileSystem(files), f"{parsed.authority}{parsed.path}"
         if client:
             with translate_errors(location), suppress(UnsupportedError):
                 properties = client.for_arrow()
@@ -215,23 +222,25 @@ class Storage:
             return filesystem, parsed.path
         return filesystem, f"{parsed.authority}{parsed.path}"
 
-    def s3(self, location: str) -> tuple[S3, str] | None:
+    def s3(self, location: str) -> tuple[S3 | Cloud, str] | None:
         """Return the bucket and the key of an object; None if only Arrow's client supports it."""
         key = paths.parse(location).path[1:]
         client = self._client(location) if is_plain(key) else None
         return (client, key) if client else None
 
-    def _client(self, location: str) -> S3 | None:
+    def _client(self, location: str) -> S3 | Cloud | None:
         parsed = paths.parse(location)
-        if parsed.scheme != "s3":
+        if parsed.scheme != "s3" and parsed.scheme not in SCHEMES:
             return None
-        properties = tuple(sorted(self.credentials.at(location).items()))
-        return self._bucket(parsed.authority, properties)
+        given = self.credentials.at(location).items()
+        # Those of the catalog differ between storages that share a client.
+        properties = tuple(sorted(item for item in given if item[0].startswith(_OF_STORES)))
+        return self._bucket(parsed.scheme, parsed.authority, properties)
 
     def _may_succeed(self, location: str, error: BaseException) -> bool:
         """Whether a request of Arrow's that failed may succeed with other keys, or in another region."""
         client = self._client(location)
-        return client is not None and client.may_succeed(error)
+        return isinstance(client, S3) and client.may_succeed(error)
 
     def is_readable(self, location: str) -> bool:
         """Whether an object can be read, after a wait for a busy store; False if it is not known."""
@@ -242,7 +251,7 @@ class Storage:
             return False
 
     @_retry_with_fresh_credentials
-    def ask_s3(self, location: str, ask: Callable[[S3, str], _T]) -> _T:
+    def ask_s3(self, location: str, ask: Callable[[S3 | Cloud, str], _T]) -> _T:
         """Call ``ask`` with an object's bucket and key, and return its result.
 
         Raises:
@@ -371,7 +380,10 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def _open_stream(self, location: str) -> Any:
-        if self.s3(location) is not None:
+        reached = self.s3(location)
+        if reached and isinstance(reached[0], Cloud):
+            return reached[0].writer(reached[1])
+        if reached:
             with suppress(UnsupportedError):
                 return Upload(PartsOfS3(partial(self._ask_for_upload, location)))
         filesystem, path = self.resolve(location)
@@ -381,9 +393,12 @@ class Storage:
             return filesystem.open_output_stream(path)
 
     def _ask_for_upload(self, location: str, call: str, **arguments: Any) -> Any:
-        return self.ask_s3(
-            location, lambda bucket, key: bucket.ask_for_upload(call, key, **arguments)
-        )
+        def ask(bucket: S3 | Cloud, key: str) -> Any:
+            if isinstance(bucket, Cloud):
+                raise UnsupportedError(call)
+            return bucket.ask_for_upload(call, key, **arguments)
+
+        return self.ask_s3(location, ask)
 
     def size(self, location: str) -> int:
         """Return a file's length in bytes.
@@ -759,7 +774,7 @@ class Storage:
         self, wanted: Sequence[str], should_continue: ShouldContinue
     ) -> tuple[dict[str, str], list[str]]:
         """Delete objects with bulk requests; return the failures, and the locations to delete one by one."""
-        buckets: dict[S3, dict[str, str]] = {}
+        buckets: dict[S3 | Cloud, dict[str, str]] = {}
         single = []
         for location in wanted:
             reached = None if location.startswith(("/", "file:")) else self._reached(location)
@@ -777,7 +792,7 @@ class Storage:
                 failed |= {keys[key]: why for key, why in by_key.items()}
         return failed, single
 
-    def _reached(self, location: str) -> tuple[S3, str] | None:
+    def _reached(self, location: str) -> tuple[S3 | Cloud, str] | None:
         try:
             return self.s3(location)
         except BadInputError:
@@ -810,12 +825,18 @@ def _too_long(location: str, length: int, limit: int) -> CorruptFileError:
 
 
 @lru_cache(maxsize=16)
-def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
-    return S3.of(completed(dict(properties)), name)
+def _open_bucket(
+    scheme: str, name: str, properties: Iterable[tuple[str, str]]
+) -> S3 | Cloud | None:
+    if scheme == "s3":
+        return S3.of(completed(dict(properties)), name)
+    return Cloud.of(scheme, name, dict(properties))
 
 
-def _bucket_with(backoff: Backoff, name: str, properties: tuple[tuple[str, str], ...]) -> S3 | None:
-    bucket = _open_bucket(name, properties)
+def _bucket_with(
+    backoff: Backoff, scheme: str, name: str, properties: tuple[tuple[str, str], ...]
+) -> S3 | Cloud | None:
+    bucket = _open_bucket(scheme, name, properties)
     return bucket.waiting(backoff) if bucket else None
 
 
@@ -844,10 +865,7 @@ def with_limits(filesystem: Any) -> Any:
     """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return filesystem
-    wanted = {
-        "retry_time_limit": timedelta(seconds=_RETRY_SECONDS),
-        "tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE"),
-    }
+    wanted = {"tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE")}
     make, arguments = filesystem.__reduce__()
     settings = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
     more = {key: value for key, value in wanted.items() if value and key in settings}

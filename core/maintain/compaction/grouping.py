@@ -154,6 +154,20 @@ class FileGroup:
         ]
 
 
+def row_group_sizes(files: pa.Table) -> Integers:
+    """Return the bytes of the row groups of files, by the offsets in their entries; without, a file has one.
+
+    Args:
+        files: with the columns ``file_size_in_bytes`` and ``split_offsets``.
+    """
+    found = []
+    pairs = zip(_sizes(files).tolist(), files["split_offsets"].to_pylist(), strict=True)
+    for size, offsets in pairs:
+        edges = np.array([*(offsets or [0]), size], np.int64)
+        found.append(np.maximum(np.diff(edges), 0))
+    return np.concatenate(found)
+
+
 _UNLIMITED = 2**63 - 1
 
 
@@ -173,7 +187,7 @@ class Grouping(NamedTuple):
     more_partitions: int = 0
 
 
-def plan_groups(
+def plan_groups(  # noqa: PLR0913 - each option is used alone
     by_spec: Mapping[int, pa.Table],
     options: CompactionOptions,
     *,
@@ -182,6 +196,7 @@ def plan_groups(
     least_bytes: int = 0,
     expected_partitions: Callable[[Integers], int] | None = None,
     sort_order_id: int | None = None,
+    busy: npt.NDArray[np.bool_] | None = None,
 ) -> Grouping:
     """Choose files and group them, the oldest first.
 
@@ -190,7 +205,7 @@ def plan_groups(
 
     Args:
         by_spec: live data files by spec id, canonical entry columns in planning order, with
-            ``delete_files`` and ``deleted_rows``; with ``busy``, the files for which it is true are left alone.
+            ``delete_files`` and ``deleted_rows``.
         options: thresholds.
         table_spec_id: the table's spec. Its files are grouped by partition; files of other specs form one group.
         output_spec: the spec that files are written with.
@@ -198,13 +213,14 @@ def plan_groups(
         expected_partitions: returns the number of partitions of ``output_spec`` for the rows of some files, by
             their index among all files; None if it is 1.
         sort_order_id: the id of the table's sort order.
+        busy: which of all files are left alone; None for none.
     """
     if not by_spec:
         return Grouping([], 0, {})
     files, partitions = numbered(by_spec, table_spec_id)
     # Sorted by the order of their commits. Columns are copied once, after all groups are known.
     order = np.argsort(_column(files, "sequence_number"), kind="stable")
-    is_busy = _is_busy(files)[order]
+    is_busy = np.zeros(len(order), np.bool_) if busy is None else busy[order]
     busy_files, order = order[is_busy], order[~is_busy]
     sizes, has_many_deletes = _sizes(files)[order], _has_many_deletes(files, options)[order]
     alone: dict[str, list[Integers]] = {
@@ -384,12 +400,6 @@ def _by_partition(partitions: Integers) -> Iterator[Integers]:
     order = np.argsort(partitions, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(partitions[order])) + 1)
     yield from sorted(groups, key=lambda rows: int(rows[0]))
-
-
-def _is_busy(files: pa.Table) -> npt.NDArray[np.bool_]:
-    if "busy" not in files.column_names:
-        return np.zeros(files.num_rows, np.bool_)
-    return np.asarray(files["busy"].to_numpy(), np.bool_)
 
 
 def _wrong_size(sizes: Integers, options: CompactionOptions) -> npt.NDArray[np.bool_]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lake.core.base.choices import JOB_ORDERS, STRATEGIES
+from lake.core.base.choices import COPY_MODES, JOB_ORDERS, STRATEGIES
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.units import whole_number
@@ -20,6 +20,7 @@ _MIN_PART, _MAX_PART = 0.75, 1.80
 _UNLIMITED = 2**63 - 1
 BINPACK, SORT, ZORDER, HILBERT = STRATEGIES
 CURVES = (ZORDER, HILBERT)
+COPY_AUTO, _, COPY_NEVER = COPY_MODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,8 @@ class CompactionOptions:
             rhythm of its commits; see `lake.core.maintain.compaction.concurrency.rhythm`. None for all partitions.
         verify: compare every value before the commit.
         remove_dangling_deletes: afterwards remove delete files that no longer apply to any data file.
+        copy_row_groups: whether large row groups are copied without decoding them, one of `COPY_MODES`; ``auto`` for
+            the groups of files most of whose row groups are large.
 
     Raises:
         InvalidRequestError: a value is out of range or contradicts another.
@@ -96,6 +99,7 @@ class CompactionOptions:
     idle_learned_at_ms: int | None = None
     verify: bool = False
     remove_dangling_deletes: bool = False
+    copy_row_groups: str = COPY_AUTO
 
     def __post_init__(self) -> None:
         self._check_strategy()
@@ -126,6 +130,11 @@ class CompactionOptions:
         if self.job_order not in JOB_ORDERS:
             raise InvalidRequestError(
                 f"job order {self.job_order!r} is not one of {', '.join(JOB_ORDERS)}"
+            )
+
+        if self.copy_row_groups not in COPY_MODES:
+            raise InvalidRequestError(
+                f"{Option.COPY_ROW_GROUPS} {self.copy_row_groups!r} is not one of {', '.join(COPY_MODES)}"
             )
 
     def _check_strategy(self) -> None:
@@ -203,10 +212,27 @@ class CompactionOptions:
         chooses = self.chooses_old or self.where_overlap is not None
         return self.rewrite_all or chooses or self.delete_file_threshold == 0
 
+    def keeps_sequence_number(self, format_version: int) -> bool:
+        """Whether new files keep the sequence number of the plan's snapshot, in a table of this version."""
+        return format_version > 1 and not self.no_starting_sequence_number
+
     @property
     def write_max_bytes(self) -> int:
         """The size at which an output file is closed: half way from the target to the maximum."""
         return self.target_size + (self.max_size - self.target_size) // 2
+
+
+def idle_options(idle_ms: int | None, now_ms: int) -> dict[str, object]:
+    """Return the options that leave partitions alone which changed within a time; None for the rhythm of the writers.
+
+    Args:
+        idle_ms: the time in ms; 0 leaves none alone.
+        now_ms: the time now, in ms since 1970.
+    """
+    return {
+        "changed_before_ms": now_ms - idle_ms if idle_ms else None,
+        "idle_learned_at_ms": now_ms if idle_ms is None else None,
+    }
 
 
 def _whole(text: str) -> int:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.sorting import SortField
 
+    from lake.core.maintain.compaction.concurrency.busy_partitions import BusyPartitions
     from lake.core.table.catalogs.catalog import Table
 
 # Why a file is in no cluster, and what this is called in the plan.
@@ -68,7 +68,7 @@ def find_overlaps(
     fields: tuple[SortField, ...],
     options: CompactionOptions,
     spec: PartitionSpec,
-    busy: Mapping[int, npt.NDArray[np.bool_]] | None = None,
+    busy: BusyPartitions | None = None,
 ) -> Overlaps:
     """Choose the files of the table's partition spec that overlap more than `options.where_overlap` others.
 
@@ -78,7 +78,7 @@ def find_overlaps(
         fields: the sort order.
         options: the number, and the size of new files.
         spec: the spec that files are written with; files of others are left alone.
-        busy: which files are in partitions that are left alone, by spec id; None for none.
+        busy: the partitions that are left alone; None for none.
 
     Raises:
         InvalidRequestError: the bounds of files do not show the order.
@@ -102,7 +102,7 @@ def find_overlaps(
     )
     if busy is not None:
         # A cluster contains files of one partition, so it is busy as a whole.
-        is_busy = np.concatenate([np.zeros(0, np.bool_), *(busy[spec_id] for spec_id in by_spec)])
+        is_busy = busy.mask
         clusters[is_busy] = _BUSY
         chosen = np.where(is_busy[places], _BUSY, chosen)
         inner = chosen >= 0

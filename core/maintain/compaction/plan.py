@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.types import DoubleType, FloatType
 
 from lake.core.base.errors import (
     InvalidRequestError,
@@ -19,10 +19,14 @@ from lake.core.base.errors import (
 )
 from lake.core.base.options import Option
 from lake.core.base.outcome import Explanation
+from lake.core.data.columns.metrics import leaves
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.sorting.sort_keys import RowOrder, described_order
-from lake.core.maintain.compaction.concurrency.rhythm import Rhythm, learned
+from lake.core.maintain.compaction.concurrency.busy_partitions import (
+    BusyPartitions,
+    busy_partitions,
+)
 from lake.core.maintain.compaction.facts import (
     CompactionFacts,
     DepthFacts,
@@ -35,8 +39,16 @@ from lake.core.maintain.compaction.grouping import (
     Grouping,
     least_file_bytes,
     plan_groups,
+    row_group_sizes,
 )
-from lake.core.maintain.compaction.options import BINPACK, CURVES, HILBERT, CompactionOptions
+from lake.core.maintain.compaction.options import (
+    BINPACK,
+    COPY_AUTO,
+    COPY_NEVER,
+    CURVES,
+    HILBERT,
+    CompactionOptions,
+)
 from lake.core.maintain.compaction.overlapping import (
     Overlaps,
     depth_in_order,
@@ -46,16 +58,15 @@ from lake.core.maintain.compaction.overlapping import (
 from lake.core.maintain.compaction.partition_counts import Integers, PartitionCounts
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.parser import parse_filter
-from lake.core.spec.properties.table_properties import DATA_FORMAT
+from lake.core.spec.properties.table_properties import DATA_FORMAT, PARQUET_ROW_GROUP_BYTES
 from lake.core.spec.types.arrow_schema import moved_schema
-from lake.core.spec.types.partition_codes import partition_codes
+from lake.core.spec.types.bounds import count_array
 from lake.core.spec.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.spec.types.transform_syntax import curve_columns, sort_order
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.manifests.data_files import DeleteFile
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles, live_files
-from lake.core.table.snapshots.partition_activity import activity_of
 from lake.core.table.snapshots.partition_names import PartitionNames, partition_names
 from lake.core.table.snapshots.pruning import FILTER_COLUMNS
 from lake.core.transaction.commit.preconditions import require_writable
@@ -65,10 +76,11 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
+# A row group of less than this part of the table's size is small.
+_LARGE_PART = 8
 _SIZE = "file_size_in_bytes"
 _BY = f'specify a sort order, for example {Option.BY} "a desc, b"'
 _NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
-_Marked = Mapping[int, npt.NDArray[np.bool_]]
 _COLUMNS = (
     "status",
     "snapshot_id",
@@ -81,6 +93,7 @@ _COLUMNS = (
     "record_count",
     "file_size_in_bytes",
     "first_row_id",
+    "split_offsets",
 )
 
 
@@ -101,9 +114,7 @@ class CompactionPlan:
         sort_order_id: the id of the table's sort order that equals ``order``, if any.
         left_alone: the live files that are not in a group, by the reason; see `Grouping`.
         more_partitions: the expected number of files that files left alone for this reason would become.
-        busy_partitions: the partitions that are left alone because they changed too recently; None if that is not
-            a condition.
-        rhythm: the rhythm of the writers that change rows now, which decides that; None if there are none.
+        busy: the partitions that are left alone because they changed too recently; None if that is not a condition.
         overlaps: the files that overlap others; None if they are not a condition.
     """
 
@@ -119,8 +130,7 @@ class CompactionPlan:
     sort_order_id: int | None = None
     left_alone: Mapping[str, pa.Table] = field(default_factory=dict)
     more_partitions: int = 0
-    busy_partitions: int | None = None
-    rhythm: Rhythm | None = None
+    busy: BusyPartitions | None = None
     overlaps: Overlaps | None = None
 
     @property
@@ -131,7 +141,7 @@ class CompactionPlan:
     @property
     def keeps_sequence_number(self) -> bool:
         """Whether new files have the sequence number of the plan, so that later equality deletes apply to them."""
-        return _keeps_sequence_number(self.table, self.options)
+        return self.options.keeps_sequence_number(self.table.metadata.format_version)
 
     @property
     def written_schema(self) -> Schema:
@@ -157,6 +167,44 @@ class CompactionPlan:
     def reading(self, deletes: Sequence[DeleteFile]) -> ReadSettings:
         """Return the settings for reading files with these deletes, in the table's current schema."""
         return ReadSettings.of(self.table, projection=self.written_schema, deletes=deletes)
+
+    @property
+    def copied_bytes(self) -> int:
+        """The least size of a row group that is copied: an eighth of the table's."""
+        return PARQUET_ROW_GROUP_BYTES.of(self.table.properties) // _LARGE_PART
+
+    def row_groups_to_copy(self, group: FileGroup) -> int:
+        """Return how many row groups of a group are copied if their files allow it; 0 if none may be.
+
+        Rows are not copied with their deletes or their ids, to another partition or in another order.
+        """
+        mode = self.options.copy_row_groups
+        if mode == COPY_NEVER or self.order is not None or group.bytes < self.copied_bytes:
+            return 0
+        spec_ids = pc.unique(group.files["spec_id"]).to_pylist()
+        same_place = not group.moves_rows and spec_ids == [self.spec.spec_id]
+        has_row_ids = self.written_schema is not self.table.schema
+        is_parquet = DATA_FORMAT.of(self.table.properties) == "parquet"
+        if not (same_place and is_parquet) or has_row_ids:
+            return 0
+        sizes = row_group_sizes(group.files)
+        is_large = sizes >= self.copied_bytes
+        if mode == COPY_AUTO and not np.median(sizes) >= self.copied_bytes:
+            return 0
+        if self.deletes(group.files):  # check: deletes-of-copies
+            return 0
+        return int(is_large.sum())
+
+    def nan_counts(self, files: pa.Table) -> list[dict[int, int]]:
+        """Return how many NaN some files have, by the id of the column; columns without a count are left out."""
+        found: list[dict[int, int]] = [{} for _ in range(files.num_rows)]
+        for leaf in leaves(self.table.schema):
+            if isinstance(leaf.kind, FloatType | DoubleType):
+                counts = count_array(files, "nan_value_counts", leaf.field_id).to_pylist()
+                for own, count in zip(found, counts, strict=True):
+                    if count is not None and count >= 0:
+                        own[leaf.field_id] = count
+        return found
 
     def deletes(self, files: pa.Table) -> tuple[DeleteFile, ...]:
         """Return the distinct delete files that may apply to some files (``spec_id``, ``place``)."""
@@ -195,12 +243,13 @@ class CompactionPlan:
             input_bytes=self.input_bytes,
             input_delete_files=len(self.deletes(files)),
             expected_output_files=sum(group.expected_files for group in self.groups),
+            row_groups_to_copy=sum(map(self.row_groups_to_copy, self.groups)),
             sorted_by=described_order(self.order, self.table.schema) if self.order else None,
             depth=self.overlaps.depth if self.overlaps else None,
             expected_depth=self.overlaps.expected if self.overlaps else None,
             remaining_files=self.remaining_files if self.options.is_limited else None,
-            busy_partitions=self.busy_partitions,
-            rhythm=self.rhythm.facts() if self.rhythm else None,
+            busy_partitions=len(self.busy.names) if self.busy else None,
+            rhythm=self.busy.rhythm.facts() if self.busy and self.busy.rhythm else None,
             file_groups=self._groups(),
             left_alone={
                 reason: self._left_alone(reason, files) for reason, files in self.left_alone.items()
@@ -316,8 +365,7 @@ def plan_compaction(
         *(("sort_order_id",) if options.old_sort_orders else ()),
     )
     found = None if head is None else live_files(table, head, condition, columns=columns)
-    rhythm = _rhythm(table, options, branch)
-    busy = None if found is None else _busy(found, options, rhythm)
+    busy = None if found is None else busy_partitions(found, options, branch)
     overlaps = None
     if found is not None and order is not None and options.where_overlap is not None:
         overlaps = find_overlaps(table, found.by_spec, order.fields, options, spec, busy)
@@ -339,8 +387,7 @@ def plan_compaction(
         sort_order_id=order_id_of(table.metadata, order.fields) if order else None,
         left_alone=left_alone,
         more_partitions=more_partitions,
-        busy_partitions=_busy_partitions(found, busy),
-        rhythm=rhythm,
+        busy=busy,
         overlaps=overlaps,
     )
     if groups:
@@ -430,7 +477,7 @@ def choose_files(
     options: CompactionOptions,
     spec: PartitionSpec,
     *,
-    busy: _Marked | None = None,
+    busy: BusyPartitions | None = None,
     overlaps: Overlaps | None = None,
 ) -> Grouping:
     """Choose the live files that are rewritten.
@@ -441,20 +488,16 @@ def choose_files(
             `FILTER_COLUMNS` if the table has several specs, and with ``sort_order_id`` if old sort orders are chosen.
         options: thresholds.
         spec: the spec that files are written with.
-        busy: which files are in partitions that are left alone, by spec id; None for none.
+        busy: the partitions that are left alone; None for none.
         overlaps: the files that overlap others; None if they are not a condition.
     """
     entries = _with_delete_counts(found, options)
     if overlaps is not None:
         return plan_overlapping(entries, options, spec, overlaps)
-    if busy is not None:
-        entries = {
-            spec_id: files.append_column("busy", pa.array(busy[spec_id]))
-            for spec_id, files in entries.items()
-        }
     return plan_groups(
         entries,
         options,
+        busy=None if busy is None else busy.mask,
         table_spec_id=table.spec.spec_id,
         output_spec=spec,
         least_bytes=_least_file_bytes(table),
@@ -478,41 +521,6 @@ def _with_delete_counts(found: LiveFiles, options: CompactionOptions) -> dict[in
             "deleted_rows", pa.array(deleted)
         )
     return tables
-
-
-def _rhythm(table: Table, options: CompactionOptions, branch: str) -> Rhythm | None:
-    # What is asked for expressly is done.
-    if options.idle_learned_at_ms is None or options.rewrite_all:
-        return None
-    keeps = _keeps_sequence_number(table, options)
-    return learned(table.metadata, branch, options.idle_learned_at_ms, keeps_sequence=keeps)
-
-
-def _keeps_sequence_number(table: Table, options: CompactionOptions) -> bool:
-    return table.metadata.format_version > 1 and not options.no_starting_sequence_number
-
-
-def _busy(found: LiveFiles, options: CompactionOptions, rhythm: Rhythm | None) -> _Marked | None:
-    """Return which files are in partitions that changed too recently; None if that is not a condition."""
-    if rhythm is not None:
-        return rhythm.busy(found)
-    before_ms = options.changed_before_ms
-    if before_ms is None:
-        return None
-    return {
-        spec_id: (activity.changed_ms > before_ms)[activity.codes]
-        for spec_id, activity in activity_of(found).items()
-    }
-
-
-def _busy_partitions(found: LiveFiles | None, busy: _Marked | None) -> int | None:
-    if found is None or busy is None:
-        return None
-    codes = (
-        partition_codes([entries["partition"].filter(pa.array(busy[spec_id]))])[0]
-        for spec_id, entries in found.by_spec.items()
-    )
-    return sum(len(np.unique(own)) for own in codes)
 
 
 def _least_file_bytes(table: Table) -> int:

@@ -6,6 +6,7 @@ range of sort key, one range per output file; the ranges are computed from a sam
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -50,6 +51,8 @@ class Rewritten:
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0
     dropped: int = 0
+    copied: int = 0
+    decoded: Counter[str] = field(default_factory=Counter)
 
 
 class Rewriter:
@@ -115,6 +118,8 @@ class Rewriter:
             state.rows += report.rows
             state.dropped += report.dropped
             state.files += report.files
+            state.copied += report.copied
+            state.decoded.update(report.decoded)
             state.unfinished -= 1
             if state.unfinished == 0:
                 yield state
@@ -130,6 +135,7 @@ class Rewriter:
     ) -> Task[RewriteTask]:
         plan = self._plan
         inputs = group.files.slice(rows.first_file, rows.end_file - rows.first_file)
+        copies = plan.row_groups_to_copy(group) > 0
         payload = RewriteTask(
             task=self._next_task(),
             files=_cut(slices, rows),
@@ -139,6 +145,8 @@ class Rewriter:
             verify=plan.options.verify,
             first=first,
             bounds=bounds,
+            copied_bytes=plan.copied_bytes if copies else None,
+            nan_counts=plan.nan_counts(inputs) if copies else (),
         )
         return Task(payload, rows.input_bytes)
 

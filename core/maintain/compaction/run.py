@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from lake.core.base.facts import Facts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
-from lake.core.maintain.compaction.execute import execute, preview
 from lake.core.maintain.compaction.facts import CompactionFacts
-from lake.core.maintain.compaction.options import compaction_options
+from lake.core.maintain.compaction.options import compaction_options, idle_options
 from lake.core.maintain.compaction.plan import plan_compaction
 from lake.core.maintain.compaction.triggers import (
     parse_trigger,
@@ -62,6 +61,8 @@ class Compaction:
         Raises:
             InvalidRequestError: options contradict each other.
         """
+        from lake.core.maintain.compaction.execute import preview  # noqa: PLC0415 - as in _execute
+
         self._refuse_contradictions(table)
         verbose = self.session.settings.verbose
         return self._when_due(
@@ -82,7 +83,7 @@ class Compaction:
 
         def work(now: Table, operation_id: str) -> Outcome:
             return self._when_due(
-                now, lambda: execute(self.session, self._plan(now, shown=False), operation_id)
+                now, lambda: self._execute(self._plan(now, shown=False), operation_id)
             )
 
         return self._when_due(
@@ -98,17 +99,20 @@ class Compaction:
             ),
         )
 
+    def _execute(self, plan: CompactionPlan, operation_id: str) -> Outcome:
+        if plan.groups:
+            self.session.engine(plan.input_bytes).start_in_background()
+        # Takes half a second of processor time, in which Spark starts.
+        from lake.core.maintain.compaction.execute import execute  # noqa: PLC0415
+
+        return execute(self.session, plan, operation_id)
+
     def _refuse_contradictions(self, table: Table) -> None:
         compaction_options(self.chosen, self.spark, table.properties)
 
     def _plan(self, table: Table, *, shown: bool) -> CompactionPlan:
         # The time is read when the lock is held: other runs may have worked for long.
-        now_ms, idle_ms = self.session.clock.now_ms(), self.idle_ms
-        chosen = {
-            **self.chosen,
-            "changed_before_ms": now_ms - idle_ms if idle_ms else None,
-            "idle_learned_at_ms": now_ms if idle_ms is None else None,
-        }
+        chosen = {**self.chosen, **idle_options(self.idle_ms, self.session.clock.now_ms())}
         options = compaction_options(chosen, self.spark, table.properties)
         return plan_compaction(table, options, branch=self.branch, shown=shown)
 

@@ -88,7 +88,7 @@ class Asked:
     compaction: Mapping[str, object] = field(default_factory=dict)
 
 
-def measured(
+def measured(  # noqa: PLR0913 - each option is used alone
     table: Table,
     namespace: str,
     now_ms: int,
@@ -97,6 +97,7 @@ def measured(
     asked: Asked | None = None,
     with_bounds: bool = False,
     past: Past = NOTHING,
+    earlier: Survey | None = None,
 ) -> tuple[HealthFacts, Survey | None]:
     """Return the row of a table, and what its manifests contain if they were read.
 
@@ -108,6 +109,7 @@ def measured(
         asked: what the actions would be asked to do; None for what they do by default.
         with_bounds: also read the bounds of the sort columns.
         past: what past runs show about costs.
+        earlier: what its manifests contained before, see `survey`.
 
     Raises:
         LakeError: its manifests cannot be read, or a property has a value that is not allowed.
@@ -140,6 +142,7 @@ def measured(
         most_entries=most_entries,
         with_bounds=with_bounds,
         compaction=asked.compaction,
+        earlier=earlier,
     )
     if not isinstance(found, Survey):
         unknown.append(f"manifests: more than {MOST_ENTRIES:,} files; name this table alone")

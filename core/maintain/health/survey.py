@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.maintain.compaction.concurrency.busy_partitions import (
+    BusyPartitions,
+    busy_partitions,
+)
 from lake.core.maintain.compaction.grouping import Grouping
 from lake.core.maintain.compaction.options import CompactionOptions, compaction_options
 from lake.core.maintain.compaction.plan import choose_files
@@ -27,12 +31,20 @@ from lake.core.table.snapshots.live_files import LiveFiles, no_files
 from lake.core.table.snapshots.pruning import FILTER_COLUMNS
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from lake.core.table.catalogs.catalog import Table
 
 Int64s = npt.NDArray[np.int64]
 _COLUMNS = (
-    *("status", "snapshot_id", "content", "record_count", "file_size_in_bytes", "sort_order_id"),
+    *("status", "snapshot_id", "file_sequence_number"),
+    *("content", "record_count", "file_size_in_bytes", "sort_order_id"),
     *DATA_COLUMNS,
+)
+# The parts of metadata that decide how files are read and judged.
+_BASIS = (
+    *("format_version", "location", "properties", "schemas", "current_schema_id"),
+    *("partition_specs", "default_spec_id", "sort_orders", "default_sort_order_id"),
 )
 # Of a table with more entries, one of many, the manifests are not read: their entries would be in memory at once.
 MOST_ENTRIES = 1_000_000
@@ -83,6 +95,7 @@ class Survey:
         partitions: a number for the partition of each of them, from 0 on.
         options: what a compaction would use.
         grouping: what it would rewrite.
+        busy: the partitions that it would leave alone; None if that is not a condition.
         manifests: the number of all manifests.
         groups: the manifests with live files, by spec and content.
         deletes: the live delete files.
@@ -99,6 +112,7 @@ class Survey:
     groups: Sequence[ManifestGroup]
     deletes: Deletes
     has_bounds: bool = False
+    busy: BusyPartitions | None = None
 
     @property
     def partition_count(self) -> int:
@@ -162,6 +176,7 @@ def survey(
     most_entries: int | None = MOST_ENTRIES,
     with_bounds: bool = False,
     compaction: Mapping[str, object] | None = None,
+    earlier: Survey | None = None,
 ) -> Survey | ReadingFacts:
     """Read the files of a table's main branch; only counts of the manifest list if there are too many.
 
@@ -170,6 +185,7 @@ def survey(
         most_entries: the most entries that are read; None for all.
         with_bounds: also read the bounds of the sort columns.
         compaction: the options of the compaction that is planned, see `compaction_options`; None for its defaults.
+        earlier: an earlier survey of the table, which is returned if all that it depends on is the same.
 
     Raises:
         CorruptFileError: the manifest list is incomplete, or a manifest cannot be read.
@@ -178,6 +194,12 @@ def survey(
     """
     metadata, storage = table.metadata, table.storage
     options = compaction_options(compaction or {}, {}, table.properties)
+    if (
+        earlier is not None
+        and (earlier.options, earlier.has_bounds) == (options, with_bounds)
+        and _basis(earlier.table.metadata) == _basis(metadata)
+    ):
+        return replace(earlier, table=table)
     head = ancestry.branch_head(metadata, ancestry.MAIN)
     if head is None:
         none = np.zeros(0, np.int64)
@@ -217,18 +239,26 @@ def survey(
     )
     by_spec = {spec_id: entries for spec_id, entries in by_spec.items() if entries.num_rows}
     found = LiveFiles(table, by_spec, deletes, table.schema)
+    busy = busy_partitions(found, options, ancestry.MAIN)
     return Survey(
         table=table,
         found=found,
         sizes=_joined([x["file_size_in_bytes"].to_numpy() for x in by_spec.values()]),
         partitions=_partitions(by_spec),
         options=options,
-        grouping=choose_files(table, found, options, table.spec),
+        grouping=choose_files(table, found, options, table.spec, busy=busy),
         manifests=listed.num_rows,
         groups=_groups(found, live),
         deletes=_deletes(found),
         has_bounds=with_bounds,
+        busy=busy,
     )
+
+
+def _basis(metadata: TableMetadata) -> tuple[object, ...]:
+    """Return what a survey depends on: the files of a snapshot do not change."""
+    head = ancestry.branch_head(metadata, ancestry.MAIN)
+    return (metadata.table_uuid, head, *(getattr(metadata, name) for name in _BASIS))
 
 
 def _joined(arrays: Sequence[npt.NDArray[np.int64]]) -> Int64s:

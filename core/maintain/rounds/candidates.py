@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lake.core.base.facts import ErrorFacts
     from lake.core.maintain.health.facts import ForecastFacts, HealthFacts
     from lake.core.maintain.health.measure import Asked
+    from lake.core.maintain.health.survey import Survey
     from lake.core.maintain.policies.policy import TablePolicy
     from lake.core.spec.expressions.conditions import Value
     from lake.core.table.catalogs.catalog import Table
@@ -55,6 +56,7 @@ class Candidate:
         store: the store of its files.
         row: what `lake health` measures.
         policy: what may be done.
+        busy: the partitions that a compaction would leave alone, and why; empty for none.
         statistics: the age of its statistics of columns; None if it has none.
         pending: the number of checkpoints that were never committed.
         replay_error: why they could not be counted.
@@ -70,6 +72,7 @@ class Candidate:
     row: HealthFacts
     policy: TablePolicy
     statistics: StatisticsAge | None
+    busy: str = ""
     pending: int = 0
     replay_error: ErrorFacts | None = None
     manifest_bytes: int | None = None
@@ -115,7 +118,7 @@ class Candidate:
 _LEAST_WORK = 0.001
 
 
-def look(
+def look(  # noqa: PLR0913 - each option is used alone
     table: Table,
     namespace: str,
     policy: TablePolicy,
@@ -124,8 +127,9 @@ def look(
     *,
     most_entries: int | None,
     asked: Asked,
-) -> Candidate:
-    """Measure a table.
+    earlier: Survey | None = None,
+) -> tuple[Candidate, Survey | None]:
+    """Measure a table; return what its manifests contain too, if they were read.
 
     Args:
         table: the table.
@@ -135,6 +139,7 @@ def look(
         past: what past runs show about costs.
         most_entries: the most entries of manifests that are read; None for all.
         asked: what the policy asks the actions to do.
+        earlier: what its manifests contained before, see `survey`.
 
     Raises:
         RefusedError: its policy would expire snapshots of the last 24 hours.
@@ -142,9 +147,15 @@ def look(
     """
     check_floor(asked.retention, now_ms)
     row, found = measured(
-        table, namespace, now_ms, most_entries=most_entries, asked=asked, past=past
+        table,
+        namespace,
+        now_ms,
+        most_entries=most_entries,
+        asked=asked,
+        past=past,
+        earlier=earlier,
     )
-    return Candidate(
+    seen = Candidate(
         namespace=namespace,
         table=table.identifier,
         uuid=str(table.metadata.table_uuid),
@@ -153,8 +164,10 @@ def look(
         row=row,
         policy=policy,
         statistics=statistics_age(table.metadata),
+        busy=found.busy.text if found is not None and found.busy is not None else "",
         manifest_bytes=None if found is None else found.manifest_bytes,
     )
+    return seen, found
 
 
 def _base(table: Table) -> Base:

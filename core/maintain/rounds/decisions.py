@@ -115,7 +115,7 @@ def _need(
 def _pays(seen: Candidate, action: str) -> tuple[bool, str]:
     forecast = seen.forecast(action)
     if forecast is None:
-        return False, "nothing to do"
+        return False, (seen.busy if action == "compact" else "") or "nothing to do"
     scan, part = seen.row.scan, seen.row.partition_scan
     saved, of = forecast.seconds, scan.seconds if scan else 0.0
     what = "a scan"

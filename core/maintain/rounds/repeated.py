@@ -86,6 +86,8 @@ def _repeat(
                 ending = error
             # An engine that waits keeps memory that nothing uses.
             session.close()
+            # They protect files from the command that wrote them, and none runs.
+            session.protected_files.clear()
             rest = max(every_ms / 1000 - (clock.monotonic() - begun), 0)
             status.end_round(ending, clock.now_ms() + int(rest * 1000))
             ended(ending)

@@ -24,7 +24,7 @@ from lake.core.maintain.rounds.facts import DecisionFacts, FailureFacts, RoundRe
 from lake.core.maintain.rounds.options import Call, RoundOptions, RunVerb
 from lake.core.maintain.rounds.records import Records
 from lake.core.maintain.rounds.status import StatusFile
-from lake.core.maintain.rounds.tables import Remembered, Tables
+from lake.core.maintain.rounds.tables import Remembered, Tables, order_of
 from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import is_listed, load_listed
 from lake.core.transaction.lanes import needs_spark, work_on_each
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from lake.core.transaction.session import Session
 
 T = TypeVar("T")
-# Snapshots that an action replaced may be old enough for the second expiry.
-_SEQUENCE = ("expire", "compact", "deletes", "manifests", "expire", "clean", "stats")
 # Nothing else is done to a table after these: its state is not known, or belongs to another run.
 _ENDS_TABLE = frozenset({"unknown", "locked"})
 _GONE = "the table is gone"
@@ -286,10 +284,11 @@ class _TableWork:
             if now is None and self._is_gone(seen.table):
                 due = self.round.due_of(seen.table)
                 self.result.obsolete += [replace(item, reason=_GONE) for item in due]
-        for number, action in enumerate(_SEQUENCE):
+        order = order_of(seen)
+        for number, action in enumerate(order):
             if now is None:
                 break
-            is_second = action in _SEQUENCE[:number]
+            is_second = action in order[:number]
             if is_second and not is_changed:
                 continue
             decision = tables.decide(now, action)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lake.core.base.errors import LakeError, NotATableError, StorageError
 from lake.core.base.progress import Meter, shown
+from lake.core.engine.selection import INLINE_BYTES
 from lake.core.io.storage.work_ahead import ahead
 from lake.core.maintain.health.measure import selected
 from lake.core.maintain.health.past import Past
 from lake.core.maintain.health.survey import MOST_ENTRIES
-from lake.core.maintain.policies.policy import ACTIONS
 from lake.core.maintain.policies.rule_checks import ineffective
 from lake.core.maintain.rounds.candidates import Candidate, look
 from lake.core.maintain.rounds.decisions import Decision, decide
@@ -25,6 +26,7 @@ from lake.core.read.exports.destinations import refuse_inside
 from lake.core.table.catalogs.names import load_listed, require_existing, unaddressable_warnings
 
 if TYPE_CHECKING:
+    from lake.core.maintain.health.survey import Survey
     from lake.core.maintain.policies.policy import TablePolicy
     from lake.core.maintain.rounds.options import RoundOptions
     from lake.core.table.catalogs.catalog import Table
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 _THREADS = 8
 # A table is measured again after this time, although it has not changed.
 _KNOWN_MS = 3_600_000
+# Entries of this number of files stay in memory while a table is worked on.
+_FEW_FILES = 10_000
+# Snapshots that an action replaced may be old enough for a second expiry.
+_ORDER = ("expire", "compact", "deletes", "manifests", "expire", "clean", "stats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +51,8 @@ class Known:
     at_ms: int
 
     def is_of(self, table: Table, now_ms: int) -> bool:
-        """Whether the table has not changed since. Snapshots grow old all the same."""
-        is_young = 0 <= now_ms - self.at_ms < _KNOWN_MS
+        """Whether the table has not changed since. Snapshots grow old all the same, and partitions become idle."""
+        is_young = 0 <= now_ms - self.at_ms < (1 if self.seen.busy else _KNOWN_MS)
         return is_young and self.metadata_location == table.metadata_location
 
 
@@ -75,16 +81,37 @@ def preview(session: Session, options: RoundOptions) -> Preview:
     """
     found = Tables(session, options)
     candidates = found.ordered()
-    decisions = [(seen, found.decide(seen, action)) for seen in candidates for action in ACTIONS]
+    decisions = [(item, found.decide(item, action)) for item, action in _in_order(candidates)]
     facts = RoundFacts(
         tables=len(candidates),
         due=[item.facts() for _, item in decisions if item.is_due],
-        left_alone=[item.facts() for _, item in decisions if not item.is_due],
+        left_alone=[
+            item.facts(seen.busy if item.is_due else None)
+            for seen, item in decisions
+            if not item.is_due or (item.action == "compact" and seen.busy)
+        ],
         pending=found.pending,
         failed=found.failed,
     )
     planned = [planned_action(seen, item) for seen, item in decisions if item.is_due]
     return Preview(facts, planned, [seen.table for seen in candidates])
+
+
+def order_of(seen: Candidate) -> Sequence[str]:
+    """Return the actions on a table in their order.
+
+    In a small table, snapshots expire once: the other actions take a moment, and what they replace can expire with
+    them. A large one may take all the time that a run has, so its snapshots expire before that too.
+    """
+    is_small = seen.row.reading.bytes is not None and seen.row.reading.bytes <= INLINE_BYTES
+    return _ORDER[1:] if is_small else _ORDER
+
+
+def _in_order(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, str]]:
+    """Yield each action on each table, once."""
+    for seen in candidates:
+        for action in dict.fromkeys(order_of(seen)):
+            yield seen, action
 
 
 class Tables:
@@ -99,6 +126,8 @@ class Tables:
         self._options = options
         self._now_ms = session.clock.now_ms()
         self._remembered = {} if remembered is None else remembered
+        # What the manifests of the table contain that each thread works on, if that is little.
+        self._surveys: dict[int, Survey] = {}
         logged = self._logged()
         self._experiences = Experiences(logged.entries, self._now_ms)
         self._past = Past(logged.entries)
@@ -227,7 +256,7 @@ class Tables:
         asked = self._options.asked(policy, self._now_ms)
         clock = self._session.clock
         begun = clock.monotonic()
-        seen = look(
+        seen, found = look(
             table,
             namespace,
             policy,
@@ -235,9 +264,12 @@ class Tables:
             self._past,
             most_entries=most_entries,
             asked=asked,
+            earlier=self._surveys.get(get_ident()),
         )
         if most_entries is not None:
             return seen
+        if found is not None and len(found.sizes) + found.deletes.files <= _FEW_FILES:
+            self._surveys[get_ident()] = found
         # No other table was read at this time.
         return replace(seen, measured_seconds=round(clock.monotonic() - begun, 4))
 
@@ -252,7 +284,7 @@ class Tables:
 
     def due(self, candidates: Sequence[Candidate]) -> list[Decision]:
         """Return what is due for tables as they are now, in the order in which it is done."""
-        decisions = [self.decide(seen, action) for seen in candidates for action in ACTIONS]
+        decisions = [self.decide(seen, action) for seen, action in _in_order(candidates)]
         return [item for item in decisions if item.is_due]
 
     def decide(self, seen: Candidate, action: str) -> Decision:

@@ -15,7 +15,7 @@ from lake.core.base.errors import TRANSIENT_ERRORS, LakeError, NotFoundError, Re
 from lake.core.base.options import Option
 from lake.core.table.catalogs.errors import catalog_errors, locked_error
 from lake.core.table.metadata.files import is_metadata_name, parse, version_of
-from lake.core.table.metadata.folders import place_of
+from lake.core.table.metadata.folders import Places, place_of
 from lake.core.table.metadata.roots import roots_of
 
 if TYPE_CHECKING:
@@ -171,13 +171,14 @@ def _sharing(
     storage: Storage,
 ) -> list[str]:
     """Return the names of those entries that are a table, or whose folders contain its folders."""
-    roots = [place_of(root) for root in roots_of(metadata)]
-    place = place_of(metadata_location)
+    places = Places()
+    roots = [places.of(root) for root in roots_of(metadata)]
+    place = places.of(metadata_location)
     return sorted(
         name
-        for name, other in _tables_near(entries, catalog, place, roots, storage)
+        for name, other in _tables_near(entries, catalog, place, roots, storage, places)
         if metadata.table_uuid == other.table_uuid
-        or _is_in_place_of(place, roots, place_of(other.location))  # check: place-of-other-table
+        or _is_in_place_of(place, roots, places.of(other.location))  # check: place-of-other-table
     )
 
 
@@ -189,12 +190,17 @@ def _is_in_place_of(place: str, roots: list[str], other: str) -> bool:
 
 
 def _tables_near(
-    entries: list[tuple[str, str]], catalog: Catalog, place: str, roots: list[str], storage: Storage
+    entries: list[tuple[str, str]],
+    catalog: Catalog,
+    place: str,
+    roots: list[str],
+    storage: Storage,
+    places: Places,
 ) -> Iterator[tuple[str, TableMetadata]]:
     """Yield the tables whose folders, by the names of their metadata files, may be or contain a table's folders."""
     here = posixpath.dirname(place)
     for name, entry in entries:
-        folder = posixpath.dirname(place_of(entry))
+        folder = posixpath.dirname(places.of(entry))
         outer = posixpath.dirname(folder) if posixpath.basename(folder) == _METADATA else folder
         near = folder == here or any(
             root == outer

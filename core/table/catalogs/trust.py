@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
 
 # Properties that name Python code to import, or choose how this client logs in.
-_CODE = frozenset({"py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", "auth", "ssl"})
+_CODE = frozenset(
+    {
+        *("py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", "auth", "ssl"),
+        *("s3.profile-name", "client.profile-name"),
+    }
+)
 # Properties that storage needs; a catalog's own secrets are not among them.
 STORAGE = ("s3.", "adls.", "gcs.", "hdfs.", "client.", "oss.", "hf.")
 # Properties that locate a store.
@@ -81,11 +86,13 @@ def check_store(properties: Mapping[str, str], configured: Mapping[str, str]) ->
     """
     for key, place in properties.items():
         family = key.split(".", maxsplit=1)[0]
-        anonymous = properties.get(f"{family}.anonymous", "").lower() == "true"
-        if not _PLACES.search(key) or configured.get(key) == place or anonymous:
+        if not _PLACES.search(key) or configured.get(key) == place:
             continue
         keys = [name for name in properties if name.startswith(f"{family}.") and is_secret(name)]
-        if not keys or any(properties[name] == configured.get(name) for name in keys):
+        anonymous = properties.get(f"{family}.anonymous", "").lower() == "true"
+        if not (keys or anonymous) or any(
+            properties[name] == configured.get(name) for name in keys
+        ):
             raise RefusedError(
                 f"the catalog's server sets {key} to {place}, but did not provide the credentials for it",
                 hint=f"if the address is right, set the catalog's {key} to it",

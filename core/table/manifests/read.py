@@ -10,13 +10,15 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.base import locations
 from lake.core.base.arrow import one_array, release_memory
 from lake.core.base.errors import BadInputError, CorruptFileError, RefusedError
 from lake.core.io.avro.container import Block, Container, read_container, runs
@@ -41,6 +43,8 @@ from lake.core.table.manifests.schemas import (
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
+_T = TypeVar("_T")
+_Result = TypeVar("_Result")
 # Manifests are decoded together up to this size; from this total size on, the work is divided among threads.
 _WINDOW_BYTES = 8 * 1024 * 1024
 _SHARED_BYTES = 1024 * 1024
@@ -53,6 +57,8 @@ _DECODED_BYTES = 256 * 1024 * 1024
 _COUNTS = tuple(f"{name}_files_count" for name in ("added", "existing", "deleted"))
 _FETCH_THREADS = 32
 _LISTS_AT_ONCE = 256
+# Up to this number of files of a disk is read by one thread: to start another one takes longer than to read a file.
+_FEW = 16
 _SHOWN = 10
 
 
@@ -146,7 +152,7 @@ def _additions(
     inherited: list[int] = []
     # Long lists inflate to much more memory than what is kept of them.
     for part in runs(batch, lambda _: 1, _FETCH_THREADS):
-        for opened in fetchers.map(lambda location: _open_joined(storage, location), part):
+        for opened in _each(fetchers, partial(_open_joined, storage), part, part):
             rest = None if chain.last is None else _without_rows_of(chain.last, opened)
             inherited.append(0 if chain.last is None or rest is None else chain.last.objects)
             rests.append(opened if rest is None else rest)
@@ -155,6 +161,18 @@ def _additions(
     found = ListAdditions(batch, inherited, sizes, _decoded_in_order(rests))
     chain.names = _checked_names(found, chain.names)
     return found
+
+
+def _each(
+    pool: ThreadPoolExecutor,
+    work: Callable[[_T], _Result],
+    items: Sequence[_T],
+    places: Sequence[str],
+) -> Iterable[_Result]:
+    """Return the results of reading items from files at some places: by one thread if they are few of a disk."""
+    if len(items) > _FEW or not all(locations.parse(place).is_local for place in places):
+        return pool.map(work, items)
+    return pool.submit(lambda: list(map(work, items))).result()
 
 
 def _each_alone(storage: Storage, batch: Sequence[str], unreadable: list[str]) -> ListAdditions:
@@ -358,9 +376,9 @@ def read_manifests(  # noqa: PLR0913 - each option is used alone
             yield spec_id, kept
 
     tables: dict[int, list[pa.Table]] = {}
-    found = _in_threads(
-        storage, windows, read, workers, rewritten=rewritten, releases=threads is None
-    )
+    # What few entries take is not worth a search of all free memory.
+    releases = threads is None and sum(weights) > _SHARED_BYTES
+    found = _in_threads(storage, windows, read, workers, rewritten=rewritten, releases=releases)
     for spec_id, table in found:
         tables.setdefault(spec_id, []).append(table)
     return {spec_id: _concat(parts) for spec_id, parts in tables.items()}
@@ -409,7 +427,8 @@ def _in_threads(
     with ThreadPoolExecutor(_FETCH_THREADS) as fetchers, ThreadPoolExecutor(workers) as decoders:
 
         def work(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
-            opened = fetchers.map(lambda row: _open(storage, row, rewritten=rewritten), window)
+            places = [row["manifest_path"] for row in window]
+            opened = _each(fetchers, partial(_open, storage, rewritten=rewritten), window, places)
             found = list(read(list(opened)))
             # The memory of decoding is several times that of its result, and is kept for each thread otherwise.
             if releases:

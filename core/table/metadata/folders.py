@@ -11,30 +11,58 @@ from lake.core.base import locations
 from lake.core.base.errors import BadInputError
 from lake.core.table.metadata.files import is_metadata_name
 
+# Parts of a path that are not the name of what they refer to, and the parts of paths that are resolved one by one.
+_NOT_NAMES = frozenset({"", ".", ".."})
+_DEEP = 100
+
 
 def place_of(location: str) -> str:
     """Return one text for all locations of a folder or metadata file; on a local disk also for those through links.
 
     Storage ignores the host of a local location, so it is left out.
     """
-    text = locations.folded(location).rstrip("/")
-    try:
-        parsed = locations.parse(text)
-    except BadInputError:
-        return text
-    if not parsed.is_local:  # check: links-to-other-folders
-        return text
-    folder, name = os.path.split(parsed.path)
-    # A metadata file that is a link is not read.
-    path = os.path.join(os.path.realpath(folder), name)
-    return f"file://{path if is_metadata_name(name) else os.path.realpath(path)}".rstrip("/")
+    return Places().of(location)
+
+
+class Places:
+    """The places (`place_of`) of many locations; a folder that contains several of them is looked at once."""
+
+    def __init__(self) -> None:
+        self._real: dict[str, str] = {}
+
+    def of(self, location: str) -> str:
+        """Return the place of a location."""
+        text = locations.folded(location).rstrip("/")
+        try:
+            parsed = locations.parse(text)
+        except BadInputError:
+            return text
+        if not parsed.is_local:  # check: links-to-other-folders
+            return text
+        folder, name = os.path.split(parsed.path)
+        # A metadata file that is a link is not read.
+        is_file = is_metadata_name(name)
+        path = os.path.join(self._folder(folder), name) if is_file else self._folder(parsed.path)
+        return f"file://{path}".rstrip("/")
+
+    def _folder(self, path: str) -> str:
+        """Return a folder without links in its path."""
+        found = self._real.get(path)
+        if found is None:
+            above, name = os.path.split(path)
+            if path.count("/") > _DEEP or name in _NOT_NAMES:
+                return os.path.realpath(path)
+            found = os.path.join(self._folder(above), name)
+            self._real[path] = found = os.path.realpath(found) if os.path.islink(found) else found
+        return found
 
 
 class Folders:
     """A set of folders, by their places."""
 
     def __init__(self, folders: Iterable[str] = ()) -> None:
-        self.places = frozenset(place_of(folder) for folder in folders)
+        self._of = Places().of
+        self.places = frozenset(self._of(folder) for folder in folders)
         self._below = tuple(f"{place}/" for place in self.places)
 
     def __bool__(self) -> bool:
@@ -53,7 +81,7 @@ class Folders:
         for path in files.to_pylist():
             folder = path.rpartition("/")[0]
             if folder not in known:
-                known[folder] = self.contain(place_of(folder))
+                known[folder] = self.contain(self._of(folder))
             found.append(known[folder])
         return pa.chunked_array([pa.array(found, pa.bool_())])
 
@@ -64,8 +92,8 @@ class Folders:
             others: folders of the other owner.
             owned: a file of the owner of these folders. A folder with this file is theirs, wherever it is.
         """
-        place = place_of(owned)
-        for other in map(place_of, others):
+        place = self._of(owned)
+        for other in map(self._of, others):
             if self.contain(other):
                 yield other
             for folder in self.places:

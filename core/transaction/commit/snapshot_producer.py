@@ -29,7 +29,8 @@ from lake.core.spec.properties.table_properties import (
 from lake.core.table.manifests.api import (
     ManifestContext,
     describe_manifest,
-    encode_manifest,
+    encode_entries,
+    pack_manifest,
     read_manifest,
     read_manifests,
     weight_of,
@@ -547,18 +548,20 @@ class SnapshotProducer:
         content = some[0]["content"]
         edited = []
         for spec_id, entries in found.items():
+            context = ManifestContext.of(metadata, spec_id, content)
             removed = removal.matches(entries, is_data=content == DATA)
+            marked = self._mark(entries, removed)
+            # One call for all of them: most are small, and a call takes as long as the records of many entries.
+            records = self._records(marked, context)
             owners = entries["manifest_path"].cast(pa.string())
             kept = set(owners.filter(pc.invert(removed)).unique().to_pylist())
             paths = [row["manifest_path"] for row in some if row["partition_spec_id"] == spec_id]
             gone = [path for path in paths if path not in kept]
-            context = ManifestContext.of(metadata, spec_id, content)
             for group in filter(None, [gone, *([path] for path in paths if path in kept)]):
                 own = pc.is_in(owners, value_set=pa.array(group, pa.string()))
-                mask = removed.filter(own)
-                part = entries.filter(own)
-                pieces = self._encoded(metadata, self._mark(part, mask), context)
-                edited.append(_Edited(group, context, part.filter(mask), list(pieces)))
+                pieces = self._packed(metadata, marked.filter(own), records.filter(own), context)
+                part = entries.filter(pc.and_(own, removed))
+                edited.append(_Edited(group, context, part, list(pieces)))
         return edited
 
     def _mark(self, entries: pa.Table, deleted: Any) -> pa.Table:
@@ -617,13 +620,30 @@ class SnapshotProducer:
     ) -> Iterator[tuple[pa.Table, bytes]]:
         """Yield entries in pieces of about the target size, each with its manifest."""
         for piece in _pieces(entries, MANIFEST_BYTES.of(metadata.properties)):
-            try:
-                data = encode_manifest(piece, context)
-            except ValueError as error:
-                if pc.any(pc.equal(piece["status"], ADDED)).as_py():
-                    raise
-                raise self._damaged(error) from error
-            yield piece, data
+            yield from self._packed(metadata, piece, self._records(piece, context), context)
+
+    def _records(self, entries: pa.Table, context: ManifestContext) -> pa.ChunkedArray:
+        """Return entries as records of a manifest."""
+        try:
+            return pa.chunked_array(encode_entries(entries, context), pa.large_binary())
+        except ValueError as error:
+            if pc.any(pc.equal(entries["status"], ADDED)).as_py():
+                raise
+            raise self._damaged(error) from error
+
+    def _packed(
+        self,
+        metadata: TableMetadata,
+        entries: pa.Table,
+        records: pa.ChunkedArray,
+        context: ManifestContext,
+    ) -> Iterator[tuple[pa.Table, bytes]]:
+        """Yield entries, which are encoded as records, in pieces of about the target size, each with its manifest."""
+        partition, start = entries.schema.field("partition").type, 0
+        for piece in _pieces(entries, MANIFEST_BYTES.of(metadata.properties)):
+            own = records.slice(start, piece.num_rows)
+            start += piece.num_rows
+            yield piece, pack_manifest(own.chunks, partition, context)
 
     def _damaged(self, error: ValueError) -> CorruptFileError:
         """Return the error of an entry of an earlier snapshot's manifest that cannot be written again."""

@@ -188,8 +188,12 @@ def _entries(
     listed: Iterator[tuple[str, str | None]] = (
         iter(places) if places else ((name, None) for name in _names(catalog, unread))
     )
-    with ThreadPoolExecutor(_THREADS) as pool:
-        yield from pool.map(read, (entry for entry in listed if entry[0] != table.identifier))
+    others = [entry for entry in listed if entry[0] != table.identifier]
+    unknown = [entry for entry in others if entry[1] not in known]
+    yield from map(read, [entry for entry in others if entry[1] in known])
+    if unknown:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            yield from pool.map(read, unknown)
 
 
 def table_of_file(table: Table, paths: Iterable[str]) -> tuple[str, str] | None:

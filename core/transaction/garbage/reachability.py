@@ -46,6 +46,8 @@ KINDS = (DATA_FILE, POSITION_DELETE, EQUALITY_DELETE, MANIFEST, MANIFEST_LIST, S
 _CONTENT_KINDS = pa.array([DATA_FILE, POSITION_DELETE, EQUALITY_DELETE])
 FILES = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
 _PREFIX = r"^[a-z][a-z0-9+.-]*://[^/]*"
+# At most this number of names stays in memory until the next call.
+_FEW_NAMES = 100_000
 _NO_INDICES = np.array([], np.int64)
 _COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 
@@ -132,6 +134,10 @@ class Reachability:
     _going: tuple[pa.Table, pa.Table, tuple[str, ...]] | None = None
     # Manifests read together, and their live files.
     _live: list[tuple[frozenset[str], HeldNames]] = field(default_factory=list)
+    # The last results of `garbage` and of `_held`, by what they were computed from: each step of an expiry computes
+    # them again, and mostly from the same snapshots.
+    _last_garbage: tuple[tuple[Any, ...], Garbage] | None = None
+    _last_held: tuple[tuple[Any, ...], HeldNames] | None = None
     # The delete manifests of the last call, and the columns that they compare.
     _compared: tuple[frozenset[str], frozenset[int]] = (frozenset(), frozenset())
 
@@ -158,28 +164,35 @@ class Reachability:
             CorruptFileError: a retained snapshot's manifest or manifest list cannot be read.
             NotFoundError: one is missing.
         """
+        expired_ids = {item.snapshot_id for item in expired}
+
+        def goes(snapshot_id: int) -> bool:
+            return whole or snapshot_id in expired_ids
+
+        going_statistics = _statistics(before or metadata, goes)
+        named = _statistics(metadata, lambda snapshot_id: not goes(snapshot_id))
+        key = (*map(_lists_of, (expired, kept)), going_statistics, named)
+        if self._last_garbage is not None and self._last_garbage[0] == key:
+            return self._last_garbage[1]
         kept_manifests = self._manifests(metadata, kept)
         unreadable: list[str] = []
         going = self._expired_manifests(metadata, expired, kept_manifests, unreadable)
         candidates = self._candidates(metadata, going, unreadable)
         # Read even if there are no candidates: a table with a broken manifest is not changed.
         live = self._live_names(metadata, kept_manifests)
-        expired_ids = {item.snapshot_id for item in expired}
-
-        def goes(snapshot_id: int) -> bool:
-            return whole or snapshot_id in expired_ids
-
         parts = [
             candidates,
             _files(going["manifest_path"], MANIFEST, going["manifest_length"]),
             _files(pa.array([item.manifest_list for item in expired], pa.string()), MANIFEST_LIST),
-            _statistics(before or metadata, goes),
+            going_statistics,
         ]
-        named = _statistics(metadata, lambda snapshot_id: not goes(snapshot_id))
         files = self._once(pa.concat_tables(parts))
         files = self._without(files, live, kept_manifests, kept, named)  # check: kept-files
         used = frozenset(kept_manifests["partition_spec_id"].unique().to_pylist())
-        return Garbage(files, tuple(unreadable), used)
+        found = Garbage(files, tuple(unreadable), used)
+        # What could not be read may be readable at the next call.
+        self._last_garbage = None if unreadable else (key, found)
+        return found
 
     def unreached(self, metadata: TableMetadata, files: pa.Table) -> pa.Table:
         """Return those of the files (path, kind, bytes) that no snapshot of the table references.
@@ -404,19 +417,30 @@ class Reachability:
         statistics: pa.Table,
     ) -> HeldNames:
         """Return the names of files that snapshots or statistics entries reference, and of the targets of links."""
-        lists = pa.array([item.manifest_list for item in snapshots], pa.string())
-        columns = (manifests["manifest_path"], lists, statistics["path"])
+        lists = tuple(item.manifest_list for item in snapshots)
+        named = tuple(statistics["path"].to_pylist())
+        # The lists say which manifests there are, and these which files.
+        key = (lists, named, tuple(map(id, live)))
+        if self._last_held is not None and self._last_held[0] == key:
+            return self._last_held[1]
+        columns = (manifests["manifest_path"], pa.array([*lists, *named], pa.string()))
         held = HeldNames.joined(
             [*live, *(HeldNames.of(self.names.of(column)) for column in columns)]
         )
         # check: links-to-files
-        return HeldNames.joined([held, HeldNames.of(self.names.linked_in(held.folders))])
+        held = HeldNames.joined([held, HeldNames.of(self.names.linked_in(held.folders))])
+        self._last_held = (key, held) if len(held.names) <= _FEW_NAMES else None
+        return held
 
 
 def _files(locations: Any, kind: str, sizes: Any = None) -> pa.Table:
     count = len(locations)
     lengths = pa.array([0] * count, pa.int64()) if sizes is None else sizes
     return pa.table([locations, pa.array([kind] * count, pa.string()), lengths], schema=FILES)
+
+
+def _lists_of(snapshots: Sequence[Snapshot]) -> tuple[tuple[int, str], ...]:
+    return tuple((item.snapshot_id, item.manifest_list) for item in snapshots)
 
 
 def _statistics(metadata: TableMetadata, wanted: Callable[[int], bool]) -> pa.Table:

@@ -13,8 +13,7 @@ from dataclasses import asdict, replace
 
 from lake.core.base.clock import Clock, SystemClock
 from lake.core.base.process_identity import still_runs
-from lake.core.io.objects.requests import UnsupportedError
-from lake.core.io.storage.s3 import StoredObject
+from lake.core.io.objects.requests import StoredObject, UnsupportedError
 from lake.core.io.storage.storage import Storage
 from lake.core.transaction.locks.local import TTL_SECONDS, Heartbeat, Owner, owner_in
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -96,6 +97,12 @@ def rows_of(lake: CommandLine, names: Sequence[str] = NAMES) -> dict[str, list[t
         rows = lake.scanned(table=name) if has_keys else lake.rows(name)
         found[name] = sorted(tuple(row[key] for key in ("id", "name")) for row in rows)
     return found
+
+
+def run(lake: CommandLine, *words: object) -> tuple[int, dict[str, Any]]:
+    """Return the exit code and the result of a run."""
+    result = lake("--json", *words)
+    return result.exit_code, result.json()["result"]
 
 
 class Warehouse:

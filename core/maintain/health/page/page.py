@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_SECTIONS, _MOST_ROWS = 100, 5_000
 # Texts are cut to this length.
 _MOST_TEXT = 600
-# A page has this in its first bytes; a longer file is none.
+# A page has this in its first bytes, and a longer file is another one.
 _TITLE, _HEAD, _LARGEST = b"<title>Health of ", 1024, 256 * 1024 * 1024
 _FOLDER = Path(__file__).parent
 

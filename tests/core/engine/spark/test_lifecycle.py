@@ -28,7 +28,7 @@ from lake.core.engine.spark import plans, preflight
 from lake.core.engine.spark import session as spark_start
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.engine.spark.preflight import require_master
-from lake.core.engine.spark.pyspark_internals import frame_of
+from lake.core.engine.spark.pyspark_internals import frame_of, pyspark_modules
 from lake.core.engine.spark.session import archive_for
 from lake.core.engine.spark.worker import TASK_ROWS
 from lake.core.engine.task_functions import name_of
@@ -233,7 +233,8 @@ def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) 
     shuffled = [path.read_bytes() for path in folder.rglob("shuffle_*.data")]
     assert any(shuffled)
     assert not any(CANARY.encode() in data for data in shuffled)
-    jvm, spark = jvm_of(engine), engine._launch.running().spark  # type: ignore[union-attr]
+    jvm, context = jvm_of(engine), engine._launch.running().spark  # type: ignore[union-attr]
+    spark = pyspark_modules().sql.SparkSession(context)
     plan = plans.exchange(tasks, name_of(drill.send), name_of(drill.receive), [{}], 2)
     frame = plan.build(frame_of(spark, plan.rows("x", "", storage.credentials), TASK_ROWS))
     shown = [
@@ -333,7 +334,7 @@ def test_a_cluster_that_takes_no_application_is_asked_once(monkeypatch: pytest.M
         raise EngineError("the masters do not answer")
 
     monkeypatch.setattr(Jvm, "launch", counted)
-    monkeypatch.setattr(spark_start, "_session_on", refused)
+    monkeypatch.setattr(spark_start, "_context_on", refused)
     monkeypatch.setattr(spark_start, "require_master", lambda _: None)
     engine = SparkEngine(Settings(master="spark://127.0.0.1:1"))
 

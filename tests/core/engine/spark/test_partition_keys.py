@@ -9,12 +9,12 @@ from lake.core.engine.spark.plans import keys_of_partitions, murmur3
 
 
 def test_the_hash_is_sparks(spark: SparkEngine) -> None:
-    from pyspark.sql import functions
+    from pyspark.sql import SparkSession, functions
 
     numbers = [0, 1, -1, 2, 42, 2**31 - 1, -(2**31), *range(1000, 1100)]
     spark.start_in_background()
     assert spark._launch
-    session = spark._launch.running().spark
+    session = SparkSession(spark._launch.running().spark)
     frame = session.range(len(numbers)).select(
         functions.explode(functions.array(*map(functions.lit, numbers))).alias("n")
     )

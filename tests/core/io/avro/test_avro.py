@@ -31,8 +31,28 @@ from lake.core.io.avro.container import (
     read_container,
     write_container,
 )
-from lake.core.io.avro.decode import decode, layout_of
+from lake.core.io.avro.decode import layout_of
 from lake.core.io.avro.encode import encode_records
+
+
+def decode(*arguments: Any, **named: Any) -> pa.Table:
+    """Decode by the decoder of few records and by that of many, which read the same."""
+    found: list[pa.Table | CorruptFileError] = []
+    for limit in (1 << 20, -1):
+        with patch.object(avro_decode, "_FEW_BYTES", limit):
+            try:
+                found.append(avro_decode.decode(*arguments, **named))
+            except CorruptFileError as error:
+                found.append(error)
+    few, many = found
+    if isinstance(few, CorruptFileError):
+        assert isinstance(many, CorruptFileError), many
+        raise few
+    assert few.equals(many), (few, many)
+    assert few.schema.equals(many.schema)
+    few.validate(full=True)
+    return few
+
 
 PAIR = {"type": "record", "name": "pair", "fields": [
     {"name": "key", "type": "int", "field-id": 11},
@@ -440,6 +460,40 @@ def test_a_damaged_file_is_refused_or_read_and_never_hurts(data: st.DataObject) 
         return
     table.validate(full=True)
     assert table.num_rows == container.objects
+
+
+def test_optional_records_and_lists_of_them_are_read_alike_whichever_way_round_the_union_is() -> (
+    None
+):
+    deep = {"type": "record", "name": "deep", "fields": [
+        {"name": "flag", "type": ["boolean", "null"], "field-id": 21},
+        {"name": "pair", "type": ["null", PAIR], "field-id": 22},
+        {"name": "numbers", "type": {"type": "array", "items": ["long", "null"]}, "field-id": 23},
+        {"name": "real", "type": "float", "field-id": 24},
+    ]}  # fmt: skip
+    schema = record(
+        ("deep", ["null", deep]), ("many", [{"type": "array", "items": "deep"}, "null"])
+    )
+    one = {"flag": None, "pair": {"key": 1, "value": b"x"}, "numbers": [5, None], "real": 0.5}
+    two = {"flag": True, "pair": None, "numbers": [], "real": -1.0}
+    rows = [
+        {"deep": one, "many": [two, one]},
+        {"deep": None, "many": None},
+        {"deep": two, "many": []},
+    ]
+    blocks = read_container(fastavro_file(schema, rows), name="x").blocks
+
+    read = decode(layout(schema), blocks, ["1", "2"], name="x").to_pylist()
+
+    def named(value: Any) -> Any:
+        if isinstance(value, list):
+            return [named(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        start = 11 if "key" in value else 21
+        return {str(number): named(item) for number, item in enumerate(value.values(), start)}
+
+    assert read == [{"1": named(row["deep"]), "2": named(row["many"])} for row in rows]
 
 
 def test_nested_records_become_columns_named_by_their_path_of_ids() -> None:

@@ -142,6 +142,7 @@ VENDED = {"s3.endpoint": "http://elsewhere"}
         (KEYS, {**VENDED, "s3.access-key-id": "its", "s3.secret-access-key": "its"}, False),
         ({}, {**VENDED, "s3.session-token": "its"}, False),
         ({}, {**VENDED, "s3.anonymous": "true"}, False),
+        (KEYS, {**VENDED, "s3.anonymous": "true"}, True),
         (KEYS, {"s3.region": "there"}, False),
     ],
 )
