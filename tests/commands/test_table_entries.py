@@ -315,7 +315,7 @@ def test_a_killed_purge_in_a_hadoop_catalog_is_repeated(
 ) -> None:
     add(folders, 1)
     add(folders, 2)
-    point = ("lake.core.io.storage.storage", "_delete_local", moment)
+    point = ("lake.core.io.storage.storage", "delete_local_file", moment)
     killed(folders, point, "drop", "db.t", "--purge", "--yes", location=location)
     if (moment, location) == ("after", "v2.metadata.json"):
         # The last file is gone, and with it the table.

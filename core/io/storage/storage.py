@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -55,7 +54,15 @@ from lake.core.io.storage.errors import (
     is_refusal,
     translate_errors,
 )
-from lake.core.io.storage.local_folders import file_status, local_entries, local_files
+from lake.core.io.storage.local_folders import (
+    delete_local_file,
+    file_status,
+    local_entries,
+    local_files,
+    make_folders,
+    open_folder,
+    require_file,
+)
 from lake.core.io.storage.s3 import (
     ARROW_TRIES,
     S3,
@@ -83,8 +90,6 @@ _KEPT_BYTES = 16 * 1024 * 1024
 _UNCHANGING_BYTES = 32 * 1024 * 1024
 # The properties of stores begin with these.
 _OF_STORES = ("s3.", "client.", "gcs.", "adls.")
-# Opens a folder to access its entries, for which the folder need not be readable.
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
@@ -386,7 +391,7 @@ class Storage:
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
-                _make_folders(os.path.dirname(path))
+                make_folders(os.path.dirname(path))
             return filesystem.open_output_stream(path)
 
     def _ask_for_upload(self, location: str, call: str, **arguments: Any) -> Any:
@@ -565,7 +570,7 @@ class Storage:
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             if isinstance(filesystem, pafs.LocalFileSystem):
-                _make_folders(path)
+                make_folders(path)
             else:
                 filesystem.create_dir(path, recursive=True)
 
@@ -575,7 +580,7 @@ class Storage:
         Raises:
             OSError: the folder does not exist, or a part of its path below a root is a link.
         """
-        return _open_folder(_local_path(location), self._roots)
+        return open_folder(_local_path(location), self._roots)
 
     def make_local_folder(self, location: str) -> None:
         """Create a local folder and its missing parents, none of them through a link below the roots.
@@ -587,8 +592,8 @@ class Storage:
         above = path
         while not os.path.lexists(above):
             above = os.path.dirname(above)
-        os.close(_open_folder(above, self._roots))
-        _make_folders(path)
+        os.close(open_folder(above, self._roots))
+        make_folders(path)
 
     def remove_empty_folders(self, location: str) -> None:
         """Remove a local folder and the folders below it, those that are empty; in an object store there are none."""
@@ -805,7 +810,8 @@ class Storage:
     def _delete_one(self, location: str, should_continue: ShouldContinue = always) -> str | None:
         try:
             if paths.parse(location).is_local:
-                return _delete_local(_local_path(location), self._roots, should_continue)
+                is_tried = delete_local_file(_local_path(location), self._roots, should_continue)
+                return None if is_tried else UNTRIED
             filesystem, path = self.resolve(location)
             if not should_continue():
                 return UNTRIED
@@ -821,35 +827,8 @@ def _too_long(location: str, length: int, limit: int) -> CorruptFileError:
     return CorruptFileError(f"{location} has {length} bytes, more than the limit of {limit}")
 
 
-def require_file(location: str, status: os.stat_result) -> None:
-    """Check that a local location is a regular file, not a link.
-
-    Raises:
-        BadInputError: it is a link, a folder, a pipe or a device.
-    """
-    if stat.S_ISLNK(status.st_mode):
-        raise BadInputError(
-            f"{location} is a symbolic link, not a file",
-            hint="replace the link by the file; links to folders are followed, links to a table's files are not",
-        )
-    if not stat.S_ISREG(status.st_mode):
-        raise BadInputError(f"{location} is not a file")
-
-
 def _is_on_disk(location: str) -> bool:
     return location.startswith(("/", "file:"))
-
-
-def _make_folders(path: str) -> None:
-    """Create a local folder and its missing parents, flushed so that they survive a power failure."""
-    missing = []
-    while path and not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    for folder in reversed(missing):
-        with suppress(FileExistsError):
-            os.mkdir(folder)
-        flush(os.path.dirname(folder))
 
 
 @lru_cache(maxsize=16)
@@ -968,63 +947,3 @@ def _start(folder: str) -> str:
 
 def _local_path(location: str) -> str:
     return paths.parse(paths.canonical(location)).path
-
-
-def _delete_local(path: str, roots: Sequence[str], should_continue: ShouldContinue) -> str | None:
-    folder, name = os.path.split(path)
-    descriptor = _open_folder(folder, roots)
-    try:
-        # A link itself is removed, not its target.
-        if stat.S_ISDIR(os.lstat(name, dir_fd=descriptor).st_mode):
-            raise OSError(errno.EISDIR, "is a folder", path)
-        # Checked at the last moment: the thread may have been suspended together with the process.
-        if not should_continue():
-            return UNTRIED
-        os.unlink(name, dir_fd=descriptor)
-        # Hadoop's local file system stores a checksum file next to each file.
-        with suppress(OSError):
-            os.unlink(f".{name}.crc", dir_fd=descriptor)
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def _open_folder(folder: str, roots: Sequence[str]) -> int:
-    """Open a folder without following links below its root; links above the root are the owner's choice (V13).
-
-    A link that replaces the folder afterwards does not affect the open descriptor.
-    """
-    root = min((root for root in roots if _is_below(folder, root)), key=len, default=None)
-    if root is None:
-        # check: no-link-to-folder
-        if os.path.realpath(folder) != os.path.normpath(folder) and _link_below_table(folder):
-            raise OSError(errno.ELOOP, "a symbolic link leads out of the table", folder)
-        return os.open(folder, _FOLDER)
-    descriptor = os.open(root or "/", _FOLDER)
-    for part in filter(None, folder.removeprefix(root).split("/")):
-        try:
-            below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)  # check: no-late-link
-        except NotADirectoryError as error:
-            raise OSError(
-                errno.ELOOP, "a part of the path is a link or a file, not a folder", folder
-            ) from error
-        finally:
-            os.close(descriptor)
-        descriptor = below
-    return descriptor
-
-
-def _is_below(folder: str, root: str) -> bool:
-    return f"{folder}/".startswith(f"{root}/")
-
-
-def _link_below_table(folder: str) -> bool:
-    """Whether one of the last parts of a folder's path is a link (above it, links are the owner's choice)."""
-    # A table's files are at most this deep below it: data or metadata, then partition folders.
-    for _ in range(8):
-        if os.path.islink(folder):
-            return True
-        if os.path.basename(folder) in {"data", "metadata"}:
-            return False
-        folder = os.path.dirname(folder)
-    return False

@@ -16,7 +16,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lake.core.base import locations
 from lake.core.base.errors import CorruptFileError, NotFoundError, OutOfRangeError, RefusedError
-from lake.core.io.storage.storage import Storage, read_up_to, require_file
+from lake.core.io.storage.local_folders import require_file
+from lake.core.io.storage.storage import Storage, read_up_to
 from lake.core.table.metadata.parser import parsed
 from lake.core.table.metadata.ranges import out_of_range
 from lake.core.table.metadata.roots import roots_of

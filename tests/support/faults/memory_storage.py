@@ -29,7 +29,7 @@ class MemoryStorage(Storage):
         assert self.size(location) <= limit
         return self.files[location]
 
-    def open_input(self, location: str) -> Any:
+    def open_input(self, location: str, *, size: int | None = None) -> Any:
         """Open a file for random access."""
         return pa.BufferReader(self.read(location))
 
