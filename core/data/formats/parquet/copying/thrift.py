@@ -16,7 +16,7 @@ _NO_STEP, _LONG_LIST = 0, 15
 _MORE, _MOST_SHIFT = 0x80, 63
 _MOST_DEPTH = 32
 # A footer of 10,000 column chunks has half a million. Values take 100 times as many bytes in memory as in a file.
-_MOST_VALUES = 4_000_000
+_MOST_VALUES = 2_000_000
 
 
 class ThriftError(ValueError):
