@@ -218,6 +218,7 @@ DOORS = {
     "cli/suggestions.py": 4,
     "cli/telemetry/begin.py": 1,
     "core/io/avro/decode.py": 1,
+    "core/maintain/compaction/run.py": 2,
     "core/maintain/health/page/page.py": 1,
     "core/maintain/rounds/records.py": 1,
     "core/table/catalogs/local_file_io.py": 1,
