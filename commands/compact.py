@@ -20,7 +20,7 @@ from lake.commands.options import (
     size,
 )
 from lake.commands.parsing import parse_pairs
-from lake.core.base.choices import JOB_ORDERS, STRATEGIES
+from lake.core.base.choices import COPY_MODES, JOB_ORDERS, STRATEGIES
 from lake.core.base.outcome import Outcome
 from lake.core.base.units import parse_duration_ms
 
@@ -63,6 +63,9 @@ class NewFiles:
     target_size: Annotated[int | None, size("Size of the new files [the table's, else 512MB].")] = (
         None
     )
+    copy_row_groups: Annotated[
+        str, Flag("Whether large row groups are copied as they are stored.", "|".join(COPY_MODES))
+    ] = "auto"
     spec_id: Annotated[int | None, Flag("Partition spec to write with.", "ID")] = None
     no_starting_sequence_number: Annotated[bool, Flag("Assign new sequence numbers.")] = False
     remove_dangling_deletes: Annotated[

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from lake.core.base.errors import InvalidRequestError
+from lake.core.base.locations import SAME_STORE
 from lake.core.base.units import is_duration, iso_time, parse_duration_ms, parse_time_ms
 
 # A quoted name, or all characters up to the next comma. Empty names match too, and are refused.
@@ -17,8 +18,6 @@ _NAME = re.compile(
 _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_@-]*")
 _NUMBER = re.compile("[0-9]+")
 _DAYS, _DAY_MS = {"today": 0, "yesterday": 1}, 86_400_000
-# What locations are compared as.
-_S3 = {"s3a": "s3", "s3n": "s3"}
 
 
 def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
@@ -41,13 +40,13 @@ def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def parse_prefixes(texts: Iterable[str], option: str) -> dict[str, str]:
-    """Return ``A=B`` texts of schemes or authorities as a mapping; ``s3a`` and ``s3n`` are the scheme ``s3``.
+    """Return ``A=B`` texts of schemes or authorities as a mapping, with one scheme for each store.
 
     Raises:
         InvalidRequestError: a name has characters that neither has, or a name is mapped to one that is mapped.
     """
     pairs = {
-        _S3.get(key, key): _S3.get(value, value)
+        SAME_STORE.get(key, key): SAME_STORE.get(value, value)
         for key, value in parse_pairs(texts, option).items()
     }
     pairs = {key: value for key, value in pairs.items() if key != value}

@@ -9,7 +9,7 @@ _lake() {
     COMPREPLY=()
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case "$word" in
-            ingest|add-files|replay|demo|scan|inspect|tables|health|show|snapshots|check|partitions|deletes|consumers|runs|config|create|delete|alter|rollback|tag|ref|cherry-pick|publish|rename|register|drop|maintain|apply|compact|expire|clean|manifests|stats|expire-partitions) verb=$word; break ;;
+            ingest|add-files|replay|demo|scan|inspect|tables|catalogs|health|show|snapshots|check|partitions|deletes|consumers|runs|config|create|delete|alter|rollback|tag|ref|cherry-pick|publish|rename|register|drop|maintain|apply|compact|expire|clean|manifests|stats|expire-partitions) verb=$word; break ;;
         esac
     done
     case "$verb $previous" in
@@ -55,6 +55,7 @@ _lake() {
         "inspect --branch") _lake_names branches; return ;;
         "inspect --snapshot") _lake_names refs; return ;;
         "inspect --where"|"inspect --select") _lake_names columns; return ;;
+        "catalogs --timeout") return ;;
         "health --sort") words="need name files bytes growth" ;;
         "health --fail-on") words="due bad" ;;
         "health --output-format") words="parquet csv tsv json arrow" ;;
@@ -93,6 +94,7 @@ _lake() {
         "maintain --policy"|"maintain --only"|"maintain --max-seconds"|"maintain --max-bytes"|"maintain --jobs"|"maintain --every"|"maintain --status"|"maintain --log"|"maintain --runs-table"|"maintain --on-commit"|"maintain --on-done"|"maintain --on-failure"|"maintain --plan"|"maintain --init") return ;;
         "apply --max-seconds"|"apply --max-bytes"|"apply --jobs"|"apply --log"|"apply --runs-table"|"apply --on-commit") return ;;
         "compact --strategy") words="binpack sort zorder hilbert" ;;
+        "compact --copy-row-groups") words="auto always never" ;;
         "compact --job-order") words="none bytes-asc bytes-desc files-asc files-desc" ;;
         "compact --where"|"compact --by") _lake_names columns; return ;;
         "compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --where-overlap"|"compact --target-size"|"compact --spec-id"|"compact --max-files"|"compact --max-bytes"|"compact --max-group-size"|"compact --max-group-files"|"compact --max-commits"|"compact --wait"|"compact --on-commit"|"compact --when"|"compact --idle"|"compact --option") return ;;
@@ -114,7 +116,7 @@ _lake() {
     esac
     if [[ -z "$words" ]]; then
         case "$verb" in
-            "") words="ingest add-files replay demo scan inspect tables health show snapshots check partitions deletes consumers runs config create delete alter rollback tag ref cherry-pick publish rename register drop maintain apply compact expire clean manifests stats expire-partitions --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
+            "") words="ingest add-files replay demo scan inspect tables catalogs health show snapshots check partitions deletes consumers runs config create delete alter rollback tag ref cherry-pick publish rename register drop maintain apply compact expire clean manifests stats expire-partitions --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
             ingest) words="--from-table --format --union-columns --delimiter --encoding --quote --header --no-header --skip-rows --null --decimal --date-format --create --partition-by --sort-by --property --evolve --missing --allow-empty --overwrite --overwrite-where --replace-partitions --upsert --no-upsert --key --deletes --order-by --sequence --merge --null-overwrites --match-where --repair-duplicates --changes-column --changes-mode --ignore-deletes --local-merge --distribution --target-size --write-parallelism --route --max-tables --rejects --max-rejects --stream --once --commit-interval --metrics-file --then-compact --status --watch --state --commit-files --settle --done --on-rewrite --on-copy --new-source --resume --wait --commit-size --skip --bad-files --follow --from-snapshot --inclusive --on-gap --start --start-at --kafka --brokers --kafka-conf --kafka-conf-file --kafka-metadata --avro-schema --run-id --stage --branch --discard --on-commit --dry-run --help -h" ;;
             add-files) words="--branch --wait --on-commit --dry-run --run-id --help -h" ;;
             replay) words="--checkpoint --job --completed --all-staged --replace-partitions --assume-uncommitted --tag --status --quiet-time --retain --branch --on-commit --dry-run --help -h" ;;
@@ -122,6 +124,7 @@ _lake() {
             scan) words="--where --select --limit --ignore-case --snapshot --to-snapshot --branch --from-snapshot --inclusive --changes --key --output --output-format --replace --plan --split-size --split-lookback --split-open-cost --prune-with --on --prune-limit --prune-overflow --matching --no-prune --follow --status --state --start --start-at --once --until --max-epochs --epoch-size --epoch-markers --wait --on-gap --non-append --schema --order --watermark-column --watermark-unit --consumer --consumer-ttl --monitor-interval --max-planning-snapshots --max-planning-failures --max-pending-splits --metrics-file --help -h" ;;
             inspect) words="--output --output-format --replace --branch --snapshot --where --select --limit --help -h" ;;
             tables) words="--all-catalogs --help -h" ;;
+            catalogs) words="--no-check --timeout --help -h" ;;
             health) words="--sort --fail-on --explain --prometheus --html --log --output --output-format --replace --help -h" ;;
             show) words="--branch --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
@@ -144,7 +147,7 @@ _lake() {
             drop) words="--purge --yes --ignore-unreadable --wait --dry-run --help -h" ;;
             maintain) words="--policy --only --max-seconds --max-bytes --jobs --every --status --log --runs-table --on-commit --on-done --on-failure --plan --init --dry-run --explain --help -h" ;;
             apply) words="--replan --max-seconds --max-bytes --jobs --log --runs-table --on-commit --help -h" ;;
-            compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --old-specs --old-sort-orders --where-overlap --strategy --by --target-size --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-bytes --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --help -h" ;;
+            compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --old-specs --old-sort-orders --where-overlap --strategy --by --target-size --copy-row-groups --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-bytes --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --help -h" ;;
             expire) words="--older-than --retain-last --snapshot --branch --keep-checkpoints --unsafe-retention --keep-files --clean-metadata --wait --dry-run --explain --on-commit --help -h" ;;
             clean) words="--quarantine --delete --restore --purge --purge-older-than --older-than --location --inventory --exclude --prefix-mismatch --equal-schemes --equal-authorities --max-share --unsafe-retention --ignore-unreadable --output --replace --wait --dry-run --explain --help -h" ;;
             manifests) words="--target-size --spec-id --sort-by --rewrite-all --if --branch --wait --on-commit --dry-run --explain --help -h" ;;

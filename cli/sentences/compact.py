@@ -28,6 +28,8 @@ def sentence(outcome: Outcome) -> str:
             rest = (
                 f", at one place at most {plan.depth.worst:,} → {plan.expected_depth.worst:,}{rest}"
             )
+        if plan.row_groups_to_copy:
+            rest += f", copying {counted(plan.row_groups_to_copy, 'row group')}"
         if plan.busy_partitions:
             rest += f"; {plan.busy_text}"
         return (
@@ -36,11 +38,17 @@ def sentence(outcome: Outcome) -> str:
         )
     if outcome.status is Status.NOTHING_TO_DO:
         return _already_compact(plan)
+    return f"{_done(plan, result)}{remaining(plan.remaining_files, 'file')}{due(plan.condition)}"
+
+
+def _done(plan: CompactionFacts, result: CompactionResult) -> str:
     text = (
         f"{counted(result.rewritten_files, 'file')} → {result.added_files:,}, "
         f"{format_size(result.rewritten_bytes)} → {format_size(result.added_bytes)}, "
         f"{counted(result.rows_out, 'row')} unchanged"
     )
+    if result.copied_row_groups:
+        text += f", {counted(result.copied_row_groups, 'row group')} copied"
     if result.rows_dropped_by_deletes:
         text += f", removed {counted(result.rows_dropped_by_deletes, 'deleted row')} permanently"
     if result.removed_delete_files:
@@ -49,7 +57,7 @@ def sentence(outcome: Outcome) -> str:
         text += f", at one place at most {plan.depth.worst:,} → {result.depth.worst:,}"
     if result.failed_groups:
         text += f"; {counted(result.failed_groups, 'group')} failed"
-    return text + remaining(plan.remaining_files, "file") + due(plan.condition)
+    return text
 
 
 def after_dry_run(outcome: Outcome) -> Sequence[str] | None:

@@ -9,9 +9,10 @@ UPSERT_MODES = ("position", "equality", "copy-on-write")
 DELETE_MODES = ("position", "copy-on-write")
 MERGES = ("deduplicate", "first-row", "partial-update")
 CHANGE_MODES = ("upsert", "retract")
-# How a compaction arranges rows, and which groups of files it rewrites first.
+# How a compaction arranges rows, which groups of files it rewrites first, and whether it copies row groups.
 STRATEGIES = ("binpack", "sort", "zorder", "hilbert")
 JOB_ORDERS = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
+COPY_MODES = ("auto", "always", "never")
 FORMAT_VERSIONS = ("1", "2", "3")
 # Where a continuous scan or load starts; a snapshot and a time are chosen by options of their own.
 STARTS = ("table", "latest", "latest-exclusive", "earliest")

@@ -18,8 +18,17 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//[^/]*)?(/.*|)$", re.DOTALL)
 _CUTTING = "\x00-\x1f\x7f#?"
 _CUT = re.compile(f"[{_CUTTING}]")
 _UNSAFE_TO_DELETE = re.compile(f"[{_CUTTING}\u202a-\u202e\u2066-\u2069]")
-# Engines use any of these schemes for the same S3 object.
-_SAME_STORE = {"s3a": "s3", "s3n": "s3"}
+# Engines use any of these schemes for the same object.
+SAME_STORE = {
+    "s3a": "s3",
+    "s3n": "s3",
+    "gcs": "gs",
+    "abfs": "abfss",
+    "wasb": "abfss",
+    "wasbs": "abfss",
+}
+# Azure's hosts have two names.
+_BLOB_STORES = frozenset({"wasb", "wasbs"})
 MAX_LOCATION = 4096
 _ROOT_PARTS = 2
 
@@ -55,7 +64,9 @@ def parse(location: str) -> Location:
             path = "/"
         else:
             raise BadInputError(f"not a usable location: {location[:80]!r}")
-    return Location(_SAME_STORE.get(scheme, scheme), authority, path)
+    if scheme in _BLOB_STORES:
+        authority = authority.replace(".blob.", ".dfs.", 1)
+    return Location(SAME_STORE.get(scheme, scheme), authority, path)
 
 
 def store_of(location: str) -> tuple[str, str]:

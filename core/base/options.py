@@ -51,6 +51,7 @@ class Option(Enum):
     CONDITION = auto()
     CONSUMER = auto()
     CONVERT = auto()
+    COPY_ROW_GROUPS = auto()
     CREATE = auto()
     DATE_FORMATS = auto()
     DECIMAL = auto()

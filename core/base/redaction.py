@@ -20,11 +20,13 @@ _SECRET_KEYS = re.compile(
 )
 # Many environment variables contain such words but no secret (XDG_SESSION_TYPE, SSH_KEY_PATH).
 _SECRET_VARIABLES = re.compile(
-    r"secret|token|passw(?:or)?d|passphrase|credential|(?:access|account|api|auth)_?key"
+    r"secret|token|passw(?:or)?d|passphrase|credential|(?:access|account|api|auth|master|sas)_?key"
     r"|signature|connection_?string|_(?:sas|pwd|pass|pat|pw)$",
     re.IGNORECASE,
 )
 _CATALOG_VARIABLE = "PYICEBERG_"
+# Properties of Azure that end with the name of an account or a host.
+_SECRETS_OF_ACCOUNTS = re.compile(r"^adls\.(?:sas-token|connection-string)\.")
 # Addresses and switches are not secrets, and masking them would make an error useless.
 _PUBLIC_KEYS = re.compile(
     r"(?:uri|url|endpoint|type|enabled|file|path|dir|scope|impl|region|timeout|ms"
@@ -90,7 +92,8 @@ _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 def is_secret(key: str) -> bool:
     """Whether a configuration key names a secret."""
-    return bool(_SECRET_KEYS.search(key)) and not _PUBLIC_KEYS.search(key)
+    is_public = _PUBLIC_KEYS.search(key) and not _SECRETS_OF_ACCOUNTS.search(key)
+    return bool(_SECRET_KEYS.search(key)) and not is_public
 
 
 def is_secret_variable(name: str) -> bool:
@@ -154,8 +157,10 @@ class Redactor:
                 self._add(address[slice(*found)])
 
     def _add(self, value: str) -> None:
-        # `client:secret` is one credential of two parts, either of which a server may repeat.
-        for part in {value, *value.split(":")}:
+        # `client:secret` is one credential of two parts, either of which a server may repeat; and a connection string
+        # has members.
+        members = [part.partition("=")[2] for part in value.split(";")] if ";" in value else ()
+        for part in {value, *value.split(":"), *members}:
             if len(part) >= _SHORTEST:
                 spelled = (repr(part)[1:-1], json.dumps(part)[1:-1])
                 self._values.update({part, quote(part, safe=""), quote_plus(part), *spelled})

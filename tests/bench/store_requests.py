@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from shared import parser_of  # noqa: E402
-from support.faults.request_counts import Counted, counted  # noqa: E402
+from support.faults.request_counts import Counted, counted, counted_large  # noqa: E402
 from support.servers import s3_gateway  # noqa: E402
 
 
@@ -35,8 +35,10 @@ def main() -> int:
         for _ in range(options.rounds):
             folder = Path(tempfile.mkdtemp(dir=options.folder))
             os.environ["PYICEBERG_HOME"] = str(folder)
-            for one in counted(server, folder, delay_seconds=options.delay_ms / 1000):
-                found[one.name].append(one)
+            for commands in (counted, counted_large):
+                place = Path(tempfile.mkdtemp(dir=folder))
+                for one in commands(server, place, delay_seconds=options.delay_ms / 1000):
+                    found[one.name].append(one)
     finally:
         server.end()
     print(f"{'command':14} {'requests':>8} {'seconds':>8}")

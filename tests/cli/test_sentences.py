@@ -145,6 +145,10 @@ def rows(number: int | None) -> ScanFacts:
             "36 files → 6, 103.0 MB → 84.0 MB, 3,600,000 rows unchanged",
         ),
         (
+            outcome("compact", result=replace(COMPACTED, copied_row_groups=12)),
+            "36 files → 6, 103.0 MB → 84.0 MB, 3,600,000 rows unchanged, 12 row groups copied",
+        ),
+        (
             outcome("compact", Status.PARTIAL, result=replace(COMPACTED, failed_groups=2)),
             "36 files → 6, 103.0 MB → 84.0 MB, 3,600,000 rows unchanged; 2 groups failed",
         ),

@@ -65,6 +65,7 @@ PLAN_KEYS = [
     "input_bytes",
     "input_delete_files",
     "expected_output_files",
+    "row_groups_to_copy",
     "file_groups",
     "left_alone",
     "total_data_files",
@@ -80,6 +81,7 @@ RESULT_KEYS = [
     "rows_out",
     "rows_dropped_by_deletes",
     "failed_groups",
+    "copied_row_groups",
 ]
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"), spec_id=0)
 

@@ -10,10 +10,21 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 from support.cli.service_line import Service
+from support.servers import (
+    azure_server,
+    gcs_server,
+    glue_server,
+    maven,
+    postgres_server,
+    s3_gateway,
+    s3_server,
+)
 from support.servers import browser as browser_program
-from support.servers import glue_server, maven, postgres_server, s3_gateway, s3_server
+from support.servers.azure_server import Azure
 from support.servers.browser import Browser
+from support.servers.gcs_server import Gcs
 from support.servers.glue_server import Glue
+from support.servers.hive_server import HiveMetastore
 from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
 from support.servers.s3_gateway import Gateway
@@ -24,6 +35,8 @@ _ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 POSTGRES_PASSWORD = "canary-postgres-b7f1c2"
 S3_KEY = "canary-s3-key-5e08d1"
 S3_SECRET = "canary-s3-secret-93ac4f"
+GCS_TOKEN = "canary-gcs-token-1d90fe"
+AZURE_KEY = "canary-azure-key-40bb72"
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +53,24 @@ def s3() -> Iterator[S3]:
     """An S3 server."""
     _need(s3_server.missing())
     server = S3(S3_KEY, S3_SECRET)
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[Gcs]:
+    """A server like Google Cloud Storage."""
+    _need_program(gcs_server.program())
+    server = Gcs(GCS_TOKEN)
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[Azure]:
+    """A server like Azure's Blob Storage."""
+    _need_program(azure_server.program())
+    server = Azure(AZURE_KEY)
     yield server
     server.end()
 
@@ -75,6 +106,15 @@ def glue() -> Iterator[Glue]:
 
 
 @pytest.fixture(scope="session")
+def hive() -> Iterator[HiveMetastore]:
+    """A Hive metastore."""
+    _need(maven.missing())
+    server = HiveMetastore()
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A browser without a window."""
     _need(browser_program.missing())
@@ -105,6 +145,18 @@ def on_s3(s3: S3, tmp_path: Path) -> Service:
 
 
 @pytest.fixture
+def on_gcs(gcs: Gcs, tmp_path: Path) -> Service:
+    """Tables on a store like Google's in a SQL catalog on SQLite."""
+    return _on_cloud("gcs", gcs, tmp_path)
+
+
+@pytest.fixture
+def on_azure(azure: Azure, tmp_path: Path) -> Service:
+    """Tables on a store like Azure's in a SQL catalog on SQLite."""
+    return _on_cloud("azure", azure, tmp_path)
+
+
+@pytest.fixture
 def on_rest(rest: tuple[RestServer, str], s3: S3, tmp_path: Path) -> Service:
     """Tables on S3 in a REST catalog, which vends the credentials."""
     server, bucket = rest
@@ -129,7 +181,15 @@ def on_glue(glue: Glue, tmp_path: Path) -> Service:
     return Service("glue", properties, tmp_path, _local(warehouse), f"db{next(_numbers)}")
 
 
-@pytest.fixture(params=["postgres", "s3", "rest"])
+@pytest.fixture
+def on_hive(hive: HiveMetastore, tmp_path: Path) -> Service:
+    """Tables of local files in a Hive metastore."""
+    warehouse = tmp_path / "tables"
+    properties = {"type": "hive", "uri": hive.uri, "warehouse": f"file://{warehouse}"}
+    return Service("hive", properties, tmp_path, _local(warehouse), f"db{next(_numbers)}")
+
+
+@pytest.fixture(params=["postgres", "s3", "rest", "gcs", "azure"])
 def service(request: pytest.FixtureRequest) -> Service:
     """Each kind of service in turn."""
     found = request.getfixturevalue(f"on_{request.param}")
@@ -147,14 +207,29 @@ def _need(reason: str | None) -> None:
         pytest.skip(f"needs {reason}")
 
 
+def _need_program(found: Path | str) -> None:
+    _need(found if isinstance(found, str) else None)
+
+
+def _on_cloud(kind: str, server: Gcs | Azure, folder: Path) -> Service:
+    place, path = server.warehouse()
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{folder}/catalog.db?timeout=60",
+        "warehouse": f"{place}/tables",
+        **server.properties(),
+    }
+    return Service(kind, properties, folder, _remote(server, path), judge=server.judge())
+
+
 def _local(folder: Path) -> Callable[[], set[str]]:
     return lambda: {str(path) for path in folder.rglob("*") if path.is_file()}
 
 
-def _remote(s3: S3, folder: str) -> Callable[[], set[str]]:
+def _remote(server: S3 | Gcs | Azure, folder: str) -> Callable[[], set[str]]:
     def files() -> set[str]:
         selector: Any = pafs.FileSelector(folder, allow_not_found=True, recursive=True)
-        infos = s3.files().get_file_info(selector)
+        infos = server.files().get_file_info(selector)
         return {info.path for info in infos if info.type == pafs.FileType.File}
 
     return files

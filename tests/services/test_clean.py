@@ -44,8 +44,8 @@ def test_exactly_the_files_that_nothing_references_go(
 
     assert listed["plan"]["orphans"] == 2
     assert listed["plan"]["requests"] is None
-    in_store = folder.startswith("s3")
-    assert planned["requests"] == ((4 if mode == "--quarantine" else 1) if in_store else None)
+    requests = {"postgres": None, "gcs": 2}.get(service.kind, 1)
+    assert planned["requests"] == (4 if requests and mode == "--quarantine" else requests)
     assert done["deleted"] + done["quarantined"] == 2
     kept = {name for name in service.unreferenced() if "/.lake-trash/" not in name}
     assert kept == before - planted

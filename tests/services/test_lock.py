@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import pytest
 from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Proxy, refused, reset
+from support.servers.azure_server import Azure
+from support.servers.gcs_server import Gcs
 from support.servers.s3_server import S3
 
 from lake.core.base.clock import Backoff
@@ -17,14 +20,23 @@ from lake.core.transaction.locks import s3 as lock_object
 from lake.core.transaction.locks.local import Owner, this_process
 from lake.core.transaction.locks.s3 import S3Lock, take
 
+# Google's client encodes the dot.
+LOCK = r"lake(?:\.|%2E)lock"
 HERE = this_process("compact", "op-1")
 DEAD = Owner("elsewhere", 1, "elsewhere 1 0", "expire", "op-0")
 
 
+@pytest.fixture(params=["s3", "gcs", "azure"])
+def server(request: pytest.FixtureRequest) -> S3 | Gcs | Azure:
+    """Each kind of store in turn."""
+    found: S3 | Gcs | Azure = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
-def place(s3: S3) -> tuple[Storage, str]:
+def place(server: S3 | Gcs | Azure) -> tuple[Storage, str]:
     """A storage and the path of a lock in it."""
-    return Storage(s3.properties()), f"s3://{s3.bucket()}/t/metadata/lake.lock"
+    return Storage(server.properties()), f"{server.warehouse()[0]}/t/metadata/lake.lock"
 
 
 def test_of_many_runs_one_gets_the_lock_and_leaves_nothing(place: tuple[Storage, str]) -> None:
@@ -68,25 +80,27 @@ def test_a_run_whose_process_is_gone_is_dead_at_once(place: tuple[Storage, str])
 
 
 def test_a_lock_made_by_a_request_whose_answer_was_lost_is_held(
-    s3: S3, monkeypatch: pytest.MonkeyPatch
+    server: S3 | Gcs | Azure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
-    with Proxy(s3.endpoint) as proxy:
-        storage, location = Storage(s3.properties(proxy.uri)), f"s3://{s3.bucket()}/lake.lock"
-        proxy.fail("PUT", "lake.lock", reset(done=True))
+    with Proxy(server.endpoint) as proxy:
+        storage = Storage(server.properties(proxy.uri))
+        location = f"{server.warehouse()[0]}/lake.lock"
+        proxy.fail("PUT", LOCK, reset(done=True))
         lock = take(storage, location, HERE)
         assert isinstance(lock, S3Lock)
         lock.release()
         assert not storage.exists(location)
         # A store that refuses, or knows no conditions: runs go on without.
-        proxy.fail("PUT", "lake.lock", refused(501))
+        proxy.fail("PUT", LOCK, refused(501))
         assert take(storage, location, HERE) is None
-        proxy.fail("PUT", "lake.lock", refused(403))
+        proxy.fail("PUT", LOCK, refused(403))
         assert take(storage, location, HERE) is None
 
 
-def test_a_store_without_the_bucket_has_no_other_run(s3: S3) -> None:
-    assert take(Storage(s3.properties()), "s3://missing/t/metadata/lake.lock", HERE) is None
+def test_a_store_without_the_bucket_has_no_other_run(server: S3 | Gcs | Azure) -> None:
+    place = re.sub("lake[0-9]+", "missing", server.warehouse()[0])
+    assert take(Storage(server.properties()), f"{place}/t/metadata/lake.lock", HERE) is None
 
 
 def test_a_second_run_on_s3_leaves_at_once(on_s3: Service) -> None:

@@ -152,9 +152,26 @@ def described(service: Service) -> int:
         return sum(pq.read_table(source)["data_record_count"].to_pylist())
 
 
+@pytest.mark.parametrize(
+    "service",
+    [
+        *("postgres", "s3", "rest"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gcs", "azure")),
+    ],
+    indirect=True,
+)
 @pytest.mark.parametrize("version", chosen([3], [2, 3]))
 def test_loads_and_maintenance_at_once_keep_every_row_once(service: Service, version: int) -> None:
     race_and_judge(service, count=_COUNT, rounds=max(2, _COUNT // 4), version=version)
+
+
+@pytest.mark.parametrize("service", ["gcs", "azure"], indirect=True)
+def test_two_processes_append_to_one_table_at_once(service: Service) -> None:
+    codes = race(service, *(appends(service, 2 * number, 2) for number in range(2)))
+
+    assert {code for work in codes for done in work for code in done} <= {0, 4}
+    assert service.rows() == [(number, f"n{number}") for number in range(4)]
+    assert service.unreferenced() == set()
 
 
 def test_the_first_processes_in_a_database_make_its_table_once(on_postgres: Service) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.faults.request_counts import counted
+from support.faults.request_counts import counted, counted_large
+from support.servers.s3_server import S3
 
 
 # The gateway accepts no session tokens.
@@ -22,4 +23,15 @@ def test_commands_make_these_requests_to_a_store(
         "scan": 6,
         "compact": 91,
         "expire": 100,
+    }
+
+
+def test_large_files_are_read_and_written_with_few_requests(gateway: S3, tmp_path: Path) -> None:
+    assert {one.name: one.requests for one in counted_large(gateway, tmp_path)} == {
+        # The file of 23 MB: its begin, three parts and its end.
+        "large ingest": 9,
+        # Its footer, and two of its columns.
+        "large scan": 6,
+        # Of three files the footer and three parts each; a file of 68 MB.
+        "large compact": 35,
     }

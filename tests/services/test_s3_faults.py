@@ -306,8 +306,8 @@ def test_the_table_is_read_before_each_batch_of_deletes(
     # Each load of the table reads its metadata from the store, although the catalog names the same file.
     metadata_files._kept.clear()
     monkeypatch.setattr(metadata_files, "_UNIQUE", re.compile("(?!)"))
-    for module in (s3_requests, file_deletion):
-        monkeypatch.setattr(module, "MOST_KEYS", 2)
+    monkeypatch.setattr(s3_requests, "MOST_KEYS", 2)
+    monkeypatch.setattr(s3_requests.S3, "most_deleted", 8)
     monkeypatch.setattr(file_deletion, "_BATCH", 3)
     folder = faulty.catalog().load_table(faulty.table()).location()
     storage = Storage(faulty.properties)

@@ -30,6 +30,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     assert CODE not in sys.modules
 
 
+@pytest.mark.parametrize("service", ["postgres", "s3", "rest"], indirect=True)
 def test_a_tables_properties_load_no_code(service: Service, foreign: str) -> None:
     keys = ("py-io-impl", "write.py-location-provider.impl", "s3.retry-strategy-impl")
     chosen = [part for key in keys for part in ("--property", f"{key}={foreign}")]

@@ -58,6 +58,7 @@ def test_the_name_of_a_view_is_reported_as_a_view(with_views: Service, tmp_path:
     assert lake.ok("ingest", "db.t", source, "--create")["status"] == "done"
 
 
+@pytest.mark.parametrize("service", ["postgres", "s3", "rest"], indirect=True)
 def test_a_source_without_rows_makes_a_table(service: Service, tmp_path: Path) -> None:
     empty = tmp_path / "empty.csv"
     empty.write_text("id\n")

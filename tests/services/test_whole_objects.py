@@ -36,7 +36,7 @@ from lake.core.base.errors import (
 )
 from lake.core.io.objects import whole_objects
 from lake.core.io.objects.requests import UnsupportedError
-from lake.core.io.objects.upload import PART_BYTES
+from lake.core.io.objects.upload import PUT_BYTES
 from lake.core.io.storage import s3 as s3_requests
 from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
@@ -98,7 +98,7 @@ def test_a_part_of_an_object_takes_one_request_and_ends_with_the_object(
         storage.read_part(f"{place}-2", 0, 1)
 
 
-@pytest.mark.parametrize("size", [0, 1, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES + 7])
+@pytest.mark.parametrize("size", [0, 1, PUT_BYTES, PUT_BYTES + 1, 2 * PUT_BYTES + 7])
 def test_what_is_written_piece_by_piece_is_read_back_whatever_its_size(
     storage: Storage, proxy: Proxy, place: str, size: int
 ) -> None:
@@ -107,7 +107,7 @@ def test_what_is_written_piece_by_piece_is_read_back_whatever_its_size(
         for start in range(0, size, 1_000_003):
             sink.write(data[start : start + 1_000_003])
         assert sink.tell() == size
-    assert (asked(proxy) == ["PUT"]) is (size <= PART_BYTES)
+    assert (asked(proxy) == ["PUT"]) is (size <= PUT_BYTES)
     assert storage.read(place) == data
 
 

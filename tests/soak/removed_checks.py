@@ -216,6 +216,11 @@ CHECKS = (
     _check("rows-read", never, _VERIFY, _COMPACTION),
     _check("values-written", never, _COMPACTION, "tests/commands/test_compact.py"),
     _check("values-sorted", never, _SORTED),
+    *(
+        _check(name, never, f"{_CORE}/data/formats/test_copied_row_groups.py")
+        for name in ("columns-of-copies", "writers-of-copies", "values-of-copies", "copied-footer")
+    ),
+    _check("deletes-of-copies", never, "tests/commands/test_compact_copies.py"),
     _check("sort-order-of-files", without("tuple(order.fields) == tuple(fields)"), _SORTED),
     _check(
         "dangling-position-deletes", instead("numbers < oldest", "numbers <= oldest"), _ROW_DELTA

@@ -12,6 +12,7 @@ from lake.core.data.formats.avro.reader import AvroRows
 from lake.core.data.formats.avro.writer import AvroFormat
 from lake.core.data.formats.orc.reader import OrcRows
 from lake.core.data.formats.orc.writer import OrcFormat
+from lake.core.data.formats.parquet.copying.target import CopyFormat
 from lake.core.data.formats.parquet.reader import ParquetRows
 from lake.core.data.formats.parquet.writer import ParquetFormat
 
@@ -46,6 +47,7 @@ def format_for(
     metadata: Mapping[str, str] | None = None,
     *,
     repeated: Sequence[str] = (),
+    copies: bool = False,
 ) -> FileFormat:
     """Return the format of new files.
 
@@ -55,12 +57,15 @@ def format_for(
         properties: the table's properties that begin with ``write.``.
         metadata: fields to write to each file, if the format supports that.
         repeated: columns with dictionary arrays, because they have few distinct values.
+        copies: whether row groups of Parquet files are copied to the files.
 
     Raises:
         RefusedError: the format is not supported.
         InvalidRequestError: the value of a property is not valid.
     """
     metadata = metadata or {}
+    if name == "parquet" and copies:
+        return CopyFormat(schema, properties, metadata, repeated)
     if name == "parquet":
         return ParquetFormat(schema, properties, metadata, repeated)
     if name == "orc":

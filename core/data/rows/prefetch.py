@@ -5,18 +5,25 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Generator, Iterator
-from typing import Any
-
-import pyarrow as pa
+from typing import Any, Protocol, TypeVar
 
 AHEAD_BYTES = 64 * 1024 * 1024
 # Small batches have an overhead.
 _MOST_AHEAD = 256
 
 
-def prefetch(
-    batches: Iterator[pa.RecordBatch], most_bytes: int = AHEAD_BYTES
-) -> Iterator[pa.RecordBatch]:
+class _Sized(Protocol):
+    """A batch, or something else that takes memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+
+
+_Batch = TypeVar("_Batch", bound=_Sized)
+
+
+def prefetch(batches: Iterator[_Batch], most_bytes: int = AHEAD_BYTES) -> Iterator[_Batch]:
     """Read in a thread while the caller works, limited to some bytes ahead (but at least one batch)."""
     ahead = _PrefetchQueue(most_bytes)
     thread = threading.Thread(target=ahead.fill, args=(batches,), name="read-ahead", daemon=True)
@@ -44,7 +51,7 @@ class _PrefetchQueue:
         self._stopped = False
         self._changed = threading.Condition()
 
-    def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def fill(self, batches: Iterator[_Sized]) -> None:
         """Read until the end, an error, or `stop`."""
         try:
             for batch in batches:
@@ -72,7 +79,7 @@ class _PrefetchQueue:
             while not self._items:
                 self._changed.wait()
             item = self._items.popleft()
-            self._bytes -= item.nbytes if isinstance(item, pa.RecordBatch) else 0
+            self._bytes -= 0 if item is None or isinstance(item, BaseException) else item.nbytes
             self._changed.notify_all()
             return item
 

@@ -34,6 +34,7 @@ __all__ = [
     "FileSlice",
     "ReadSettings",
     "RowDeletes",
+    "opened",
     "prefetch",
     "present_columns",
     "read_batches",
@@ -102,7 +103,7 @@ def read_positions(
 
 def present_columns(storage: Storage, file: FileSlice, settings: ReadSettings) -> frozenset[int]:
     """Return the ids of the projection's columns, with their nested fields, that a file contains."""
-    with _opened(storage, file) as rows:
+    with opened(storage, file) as rows:
         columns = ColumnMapping.of(rows.schema, file, settings, ())
         return struct_field_ids(item for item in columns.found.values() if item is not None)
 
@@ -122,7 +123,7 @@ def read_keys(
         Batches, each with the position of its first row in the file.
     """
     plain = replace(settings, projection=Schema(), row_filter=None, deletes=(), keys=None)
-    with _opened(storage, file) as rows:
+    with opened(storage, file) as rows:
         columns = ColumnMapping.of(rows.schema, file, plain, ids)
         for start, raw in rows.batches(columns):
             yield start, columns.keys_of(raw)
@@ -139,7 +140,7 @@ def _read(
     if settings.deletes and deletes is None:
         raise ValueError("the settings have delete files, but no deletes were given")
     own = None if deletes is None else deletes.of(file)
-    with _opened(storage, file) as rows:
+    with opened(storage, file) as rows:
         columns = ColumnMapping.of(rows.schema, file, settings, own.key_ids if own else ())
         found = _shaped(rows, columns, own, with_positions=with_positions)
         if settings.keys is not None:
@@ -180,8 +181,8 @@ def _live_rows(
 
 
 @contextmanager
-def _opened(storage: Storage, file: FileSlice) -> Iterator[RowFile]:
-    """Open a data file."""
+def opened(storage: Storage, file: FileSlice) -> Iterator[RowFile]:
+    """Open a data file; errors of PyArrow about it become errors that name it."""
     with storage.open_input(file.path, size=file.size_bytes) as source, _corrupt(file.path):
         yield open_rows(source, file)
 

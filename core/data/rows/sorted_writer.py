@@ -64,10 +64,12 @@ class OrderedWriter(TransactionalWriter):
 
 
 def open_ordered_writer(
-    context: TaskContext, settings: WriteSettings, *, task: int
+    context: TaskContext, settings: WriteSettings, *, task: int, copies: bool = False
 ) -> TableWriter | OrderedWriter:
     """Return a task's writer of data files, which sorts rows if the settings have an order; see `open_writer`."""
-    writer = open_writer(context.storage, settings, task=task, attempt=context.attempt)
+    writer = open_writer(
+        context.storage, settings, task=task, attempt=context.attempt, copies=copies
+    )
     if settings.order is None:
         return writer
     return OrderedWriter(writer, settings.order, settings.schema, context.check_cancelled)

@@ -16,6 +16,9 @@ import pyarrow as pa
 
 from lake.core.data.columns.data_file import FileFormat, NewFile
 from lake.core.data.columns.stored_columns import stored_schema, without_unstored
+from lake.core.data.formats.parquet.copying.model import Model
+from lake.core.data.formats.parquet.copying.source import Part
+from lake.core.data.formats.parquet.copying.target import CopiedFile, CopyFormat
 from lake.core.data.rows.file_formats import format_for
 from lake.core.data.rows.file_names import FileNames, folder_of, refuse_outdated
 from lake.core.data.sorting.sort_keys import RowOrder
@@ -258,14 +261,31 @@ class RollingWriter:
         self._waiting, self._small = rest.to_batches(), 0
         taken = int(self.waiting_bytes * share / rows)
         self.waiting_bytes = self.waiting_bytes - taken if self._waiting else 0
+        file = self._open_file()
+        before = file.size
+        file.write(self._output.stored_part(head))
+        self._ratio = max((file.size - before) / max(taken, 1), 0.001)
+        self._finish_full()
+
+    def copy(self, part: Part, nan_counts: Mapping[int, int]) -> None:
+        """Copy a row group of another file; the buffered rows stay buffered."""
+        if self.open_bytes + len(part.data) > self._output.target_bytes:
+            self.finish_file()
+        file = self._open_file()
+        if not isinstance(file, CopiedFile):
+            raise TypeError(f"row groups cannot be copied to {file}")
+        file.append(part, nan_counts)
+        self._finish_full()
+
+    def _open_file(self) -> NewFile:
         if self._file is None:
             path = self._output.new_path(self._partition)
             self.paths.append(path)
             self._file = self._output.file_format.create(self._output.storage, path)
-        before = self._file.size
-        self._file.write(self._output.stored_part(head))
-        self._ratio = max((self._file.size - before) / max(taken, 1), 0.001)
-        if self._file.size >= self._output.target_bytes * _NEARLY_FULL:
+        return self._file
+
+    def _finish_full(self) -> None:
+        if self.open_bytes >= self._output.target_bytes * _NEARLY_FULL:
             self.finish_file()
 
     @property
@@ -323,6 +343,18 @@ class TableWriter(TransactionalWriter):
         self._open: dict[Partition, RollingWriter] = {}
         self.rows = 0
 
+    @property
+    def model(self) -> Model:
+        """What files must have in common with the new ones for `copy_to`.
+
+        Raises:
+            TypeError: nothing can be copied to the files.
+        """
+        file_format = self._output.file_format
+        if not isinstance(file_format, CopyFormat):
+            raise TypeError(f"row groups cannot be copied to files of {file_format}")
+        return file_format.model
+
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows, each to its partition."""
         settings = self._output.settings
@@ -337,10 +369,25 @@ class TableWriter(TransactionalWriter):
         self._flush_over_budget()
         self._limit_open_files()
 
+    def copy_to(self, partition: Partition, part: Part, nan_counts: Mapping[int, int]) -> None:
+        """Copy a row group of another file of a partition.
+
+        Args:
+            partition: the partition of its rows.
+            part: the row group.
+            nan_counts: how many NaN it has, by the id of the column; others are not known.
+        """
+        self._writer(partition).copy(part, nan_counts)
+        self.rows += part.rows
+        self._limit_open_files()
+
+    def _writer(self, partition: Partition) -> RollingWriter:
+        if partition not in self._open:
+            self._open[partition] = RollingWriter(self._output, partition)
+        return self._open[partition]
+
     def _add(self, partition: Partition, rows: pa.RecordBatch) -> None:
-        writer = self._open.get(partition)
-        if writer is None:
-            writer = self._open[partition] = RollingWriter(self._output, partition)
+        writer = self._writer(partition)
         # A slice keeps the whole batch in memory, which with many partitions would be the whole input.
         alone = len(self._open) == 1
         writer.write(rows if alone else _compact(rows))
@@ -385,6 +432,7 @@ def open_writer(
     task: int,
     attempt: str,
     names: FileNames | None = None,
+    copies: bool = False,
 ) -> TableWriter:
     """Return a writer of data files.
 
@@ -394,13 +442,16 @@ def open_writer(
         task: the number of the task, part of the file names.
         attempt: a text that is unique to this attempt at the task.
         names: generates the file names if the task writes other files too.
+        copies: whether row groups are copied to the files.
     """
     stored = stored_schema(settings.schema)
     return TableWriter(
         Output(
             storage=storage,
             settings=settings,
-            file_format=format_for(settings.data_format, stored, settings.properties),
+            file_format=format_for(
+                settings.data_format, stored, settings.properties, copies=copies
+            ),
             names=names or settings.file_names(task=task, attempt=attempt),
             target_bytes=settings.target_bytes,
             described={"sort_order_id": settings.sort_order_id},

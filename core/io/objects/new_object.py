@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from lake.core.io.objects.upload import Upload
+from lake.core.io.objects.upload import CloudUpload, Upload
 
 
 def abandon(file: Any) -> None:
@@ -96,7 +96,7 @@ class NewObject:
 
     def abandon(self) -> None:
         """Stop writing; the object never exists, except a large one that only Arrow's client can write."""
-        if isinstance(self._stream, Upload):
+        if isinstance(self._stream, Upload | CloudUpload):
             self._stream.abandon()
         elif self._stream is not None and not self.closed:
             with suppress(OSError, pa.ArrowException):

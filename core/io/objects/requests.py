@@ -1,11 +1,23 @@
-"""The errors of requests to an object store, whichever client makes them."""
+"""The errors of requests to an object store, whichever client makes them, and how often they are repeated."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from lake.core.base.clock import Backoff
+
+_T = TypeVar("_T")
+# A busy store is asked for one to two minutes, as by Java's S3FileIO, with shorter waits at first. If it refuses a
+# third of all requests, one of a million fails.
+TRIES = 12
+# The waits between requests that a busy store refuses.
+BACKOFF = Backoff(0.2, 20.0, (0.5, 1.0))
+# The reported reason for objects whose delete was not attempted.
+UNTRIED = "not tried"
+ShouldContinue = Callable[[], bool]
 # The code of a condition that another request, which has not ended, made uncertain.
 CONFLICT = "ConditionalRequestConflict"
 BUSY_CODES = re.compile(
@@ -31,6 +43,20 @@ EXPIRED = re.compile(
 )
 REDIRECTED = re.compile(r"HTTP status 30\d|PermanentRedirect|AuthorizationHeaderMalformed")
 Sink = Any
+
+
+def always() -> bool:
+    """Return True: the default for `ShouldContinue`."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An existing object: its contents, its ETag, and its age in seconds by the store's clock."""
+
+    data: bytes
+    tag: str
+    age_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +97,15 @@ def refusal(status: int, code: str) -> StoreError | UnsupportedError:
     if status in _UNKNOWN or _UNKNOWN_CODES.search(code):
         return UnsupportedError(code)
     return StoreError(f"AWS Error {code} (HTTP status {status})", status, code)
+
+
+def retried(work: Callable[[], _T], backoff: Backoff) -> _T:
+    """Call ``work`` until the store is neither too busy nor unreachable, at most `TRIES` times."""
+    for attempt in range(1, TRIES + 1):
+        try:
+            return work()
+        except StoreError as error:
+            if not error.is_busy or attempt == TRIES:
+                raise
+        backoff.wait(attempt)
+    raise StoreError("never asked")

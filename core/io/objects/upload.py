@@ -10,8 +10,10 @@ from typing import Any, Protocol, Self
 
 from lake.core.io.objects.requests import NOT_A_RESPONSE, NOT_FOUND, StoreError, UnsupportedError
 
-# The bytes of the first parts, and of an object that is written by one request.
-PART_BYTES = 8 * 1024 * 1024
+# The bytes of the first parts.
+_PART_BYTES = 8 * 1024 * 1024
+# The most bytes of an object that is written by one request.
+PUT_BYTES = 2 * _PART_BYTES
 # The number of parts of one size; then it doubles: 10,000 parts hold more than the 5 TiB of S3's largest object.
 _SAME_PARTS = 1000
 _AT_ONCE = 4
@@ -126,7 +128,7 @@ class Upload:
         """
         left = memoryview(data).cast("B")
         while left:
-            size = PART_BYTES << len(self._sent) // _SAME_PARTS
+            size = _PART_BYTES << len(self._sent) // _SAME_PARTS
             room = size - len(self._next)
             self._next += left[:room]
             left = left[room:]
@@ -171,3 +173,53 @@ class Upload:
         """Wait for the parts that are being sent: one that arrives after the end of the upload would stay."""
         self.closed = True
         self._pool.shutdown(cancel_futures=True)
+
+
+class CloudUpload:
+    """A stream to a new object of another store than S3, which exists only after `close`.
+
+    What is abandoned has no name; the store forgets its parts by its own rules.
+
+    Args:
+        file: the client's file.
+        send: calls a method of it, and translates its errors.
+    """
+
+    def __init__(self, file: Any, send: Callable[[Callable[[], Any]], Any]) -> None:
+        self._file = file
+        self._send = send
+        self.closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def write(self, data: Any) -> int:
+        """Write bytes, or an object with them; return their number.
+
+        Raises:
+            StoreError: the store refused an earlier part, or did not answer.
+        """
+        piece = bytes(data)
+        self._send(lambda: self._file.write(piece))
+        return len(piece)
+
+    def close(self) -> None:
+        """Write what is left, and make the object; without an error, it exists.
+
+        Raises:
+            StoreError: the store refused a request, or did not answer.
+        """
+        if not self.closed:
+            self.closed = True
+            self._send(self._file.close)
+
+    def abandon(self) -> None:
+        """Stop writing; the object does not exist."""
+        self.closed = True
+        self._file = None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential
 
 _T = TypeVar("_T")
-_UNTRUSTED = "no trusted connection"
+UNTRUSTED = "no trusted connection"
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>\s*([^<\s]{1,80})\s*</Code>")
 _REDIRECTS, _REDIRECT = range(300, 400), 307
@@ -173,9 +173,14 @@ class WholeObjects:
 
     def has_any(self, prefix: str) -> bool:
         """Whether there is an object below a prefix that ends at a slash; see `get`."""
+        from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
 
         def request() -> bool:
-            return any(self._client.list(self._store, prefix))
+            try:
+                return any(self._client.list(self._store, prefix))
+            except exceptions.InvalidPathError:
+                # There is an object, with a key that this client does not support.
+                return True
 
         return bool(self._unless(NOT_FOUND, request))
 
@@ -228,6 +233,25 @@ class WholeObjects:
 
         return self._unless(NOT_FOUND, request)
 
+    def head(self, key: str) -> tuple[int, int] | None:
+        """Return an object's length in bytes and its last change in ms since 1970; None if it does not exist.
+
+        Raises:
+            StoreError: the store refused the request, or did not answer.
+            UnsupportedError: this client does not support the request.
+        """
+
+        def request() -> tuple[int, int]:
+            meta = self._client.head(self._store, key)
+            _check_time(meta["last_modified"])
+            return int(meta["size"]), round(meta["last_modified"].timestamp() * 1000)
+
+        try:
+            return self._unless(NOT_FOUND, request)
+        except StoreError as error:
+            # The answer has no body that says why: the keys may have expired.
+            raise StoreError(f"{error} during HeadObject", error.status, error.code) from None
+
     def put(self, key: str, data: bytes | pa.Buffer) -> None:
         """Write an object, over another of the same key if there is one.
 
@@ -236,7 +260,9 @@ class WholeObjects:
             UnsupportedError: this client does not support the request.
         """
         self._call(
-            lambda: self._client.put(self._store, key, memoryview(data), use_multipart=False)
+            lambda: self._client.put(
+                self._store, key, memoryview(data).cast("B"), use_multipart=False
+            )
         )
 
     def create(self, key: str, data: bytes) -> bool:
@@ -268,7 +294,7 @@ class WholeObjects:
     def _call(self, work: Callable[[], _T]) -> _T:
         Runtime.require()
         if not self._is_trusted:
-            raise UnsupportedError(_UNTRUSTED)
+            raise UnsupportedError(UNTRUSTED)
         from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
 
         try:
@@ -280,9 +306,13 @@ class WholeObjects:
             raise UnsupportedError("the object's key") from None
         except (exceptions.BaseError, OSError) as error:
             # The text of an answer may repeat the request, with its secrets.
-            known = _translated(str(error))
-            self._is_trusted = str(known) != _UNTRUSTED
+            known = self._known(str(error))
+            self._is_trusted = str(known) != UNTRUSTED
             raise known from None
+
+    def _known(self, text: str) -> Exception:
+        """Return the error for the text of one of the client's."""
+        return _translated(text)
 
     @property
     def _client(self) -> Any:
@@ -294,6 +324,20 @@ class WholeObjects:
     def _store(self) -> Any:
         from obstore.store import S3Store  # noqa: PLC0415 - door: remote stores only
 
+        address = self.address
+        return S3Store(
+            address.bucket,
+            endpoint=address.endpoint,
+            aws_endpoint_url_s3=address.endpoint,
+            region=address.region,
+            virtual_hosted_style_request=address.is_virtual,
+            skip_signature=self.keys == ANONYMOUS,
+            client_options=self._options(),
+            retry_config={"max_retries": 0},
+            credential_provider=self._credentials,
+        )
+
+    def _options(self) -> ClientConfig:
         address = self.address
         options: ClientConfig = {
             "allow_http": address.endpoint.startswith("http:"),
@@ -307,17 +351,7 @@ class WholeObjects:
         if address.authorities:
             with open(address.authorities, "rb") as file:
                 options["root_certificate"] = file.read()
-        return S3Store(
-            address.bucket,
-            endpoint=address.endpoint,
-            aws_endpoint_url_s3=address.endpoint,
-            region=address.region,
-            virtual_hosted_style_request=address.is_virtual,
-            skip_signature=self.keys == ANONYMOUS,
-            client_options=options,
-            retry_config={"max_retries": 0},
-            credential_provider=self._credentials,
-        )
+        return options
 
     def _credentials(self) -> S3Credential:
         keys = self.keys
@@ -368,7 +402,7 @@ def _translated(text: str) -> StoreError | UnsupportedError:
     if "non-partial" in text:
         return StoreError("AWS Error UNKNOWN: the response is not a part", NOT_A_RESPONSE)
     if _NOT_TRUSTED.search(text):
-        return UnsupportedError(_UNTRUSTED)
+        return UnsupportedError(UNTRUSTED)
     if f"{_NOWHERE}," in text or "BareRedirect" in text:
         return _redirected(_REDIRECT)
     for pattern, why, may_succeed in _NO_ANSWER:

@@ -1,12 +1,14 @@
 """Storage credentials: from the configuration, or vended by a catalog for some locations and a limited time.
 
 With a table, a catalog server vends either properties for the whole table or, as the REST specification
-defines, `storage-credentials` by prefix; the longest prefix applies. A property `…expires-at-ms` is their expiry.
+defines, `storage-credentials` by prefix; the longest prefix applies. A property `…expires-at-ms` is their expiry,
+also with an account's name behind it, and Google's `…expires-at`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
@@ -20,7 +22,8 @@ _EARLY_MS = 300_000
 _EARLY_PART = 4
 # After a failed renewal, the catalog is not asked again for this long.
 _PAUSE_MS = 10_000
-_EXPIRY = "expires-at-ms"
+# The end of a key, or what precedes an account's name.
+_EXPIRY = re.compile(r"expires-at(?:-ms)?(?:$|\.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Credentials:
             expires
             for properties in self.parts()
             for key, text in properties.items()
-            if key.endswith(_EXPIRY) and (expires := whole_number(text)) is not None
+            if _EXPIRY.search(key) and (expires := whole_number(text)) is not None
         ]
         return min(expiries, default=None)
 

@@ -30,7 +30,7 @@ _BUSY = re.compile(
     r"|HTTP status (?:429|5\d\d)\b|timed? ?out\b|timeout was reached",
     re.IGNORECASE,
 )
-_OF_A_STORE = re.compile(r"\bAWS Error\b|HTTP status \d{3}\b|google::cloud|azure", re.IGNORECASE)
+_OF_A_STORE = re.compile(r"\b(?:AWS|Google|Azure) Error\b|HTTP status \d{3}\b", re.IGNORECASE)
 # The text with which Python and Arrow repeat the system's error number.
 _REPEATED = re.compile(r"^\[Errno \d+\] |\.? Detail: \[errno \d+\] [\w /-]*")
 # Numbers of curl's errors in Arrow's texts. Source: libcurl, libcurl-errors(3).

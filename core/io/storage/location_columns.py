@@ -12,11 +12,20 @@ from lake.core.base.arrow import one_array
 
 # The usual spellings of writers; the few others are normalised one at a time.
 _USUAL = r"^(/|file:/|[a-z][a-z0-9+.-]*://[^/])"
-_CHANGED = r"^(file:|//|s3[an]:)|[^:/]//"
+_CHANGED = r"^(file:|//|s3[an]:|gcs:|abfs:|wasbs?:)|[^:/]//"
+
+# Schemes, and hosts, of the same stores.
+_ALIASES = (
+    (r"^s3[an]://", "s3://"),
+    (r"^gcs://", "gs://"),
+    (r"^abfs://", "abfss://"),
+    (r"^wasbs?://([^/@]*@[^/.]*)\.blob\.", r"abfss://\1.dfs."),
+    (r"^wasbs?://", "abfss://"),
+)
 
 
 def normalize_locations(locations: Any) -> pa.Array:
-    """Normalise the spellings with which engines write one location: schemes, s3a, doubled slashes."""
+    """Normalise the spellings with which engines write one location: schemes, hosts, doubled slashes."""
     if isinstance(locations, list):
         locations = pa.array(locations, pa.string())
     text = _with_usual_spelling(one_array(locations))
@@ -24,7 +33,8 @@ def normalize_locations(locations: Any) -> pa.Array:
     if not pc.any(pc.match_substring_regex(text, _CHANGED), min_count=0).as_py():
         return text
     text = pc.replace_substring_regex(text, r"^(file:)?/+", "/")
-    text = pc.replace_substring_regex(text, r"^s3[an]://", "s3://")
+    for pattern, usual in _ALIASES:
+        text = pc.replace_substring_regex(text, pattern, usual)
     return pc.replace_substring_regex(text, r"([^:/])//+", r"\1/")
 
 

@@ -2,10 +2,10 @@
 
 Each request is made in one way:
 
-- `lake.core.io.objects.whole_objects` reads objects and parts of them, and writes whole ones;
+- `lake.core.io.objects.whole_objects` reads objects and parts of them, asks for lengths, and writes whole ones;
 - botocore makes the requests whose answers say more than contents: bulk deletes, exclusive creation with the store's
   time, and uploads in parts and their ends. Its session finds keys, regions and endpoints as AWS's own tools do;
-- Arrow's client, by `lake.core.io.storage.storage`, lists and asks for lengths.
+- Arrow's client, by `lake.core.io.storage.store_listing`, lists.
 
 Where AWS's own tools find no keys, Arrow's client makes the requests of the others too.
 """
@@ -17,23 +17,28 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from lake.core.base.clock import Backoff
 from lake.core.io.objects.requests import (
+    BACKOFF,
     BUSY_CODES,
     CONFLICT,
     NOT_A_RESPONSE,
     NOT_FOUND,
     NOT_THERE,
+    TRIES,
+    UNTRIED,
+    ShouldContinue,
+    StoredObject,
     StoreError,
     UnsupportedError,
+    always,
     refusal,
 )
 from lake.core.io.objects.s3_connection import CONNECT_SECONDS, Connection, first
@@ -43,27 +48,14 @@ from lake.core.io.storage.errors import refused_connection, unknown_host
 # The keys of one bulk delete, and the bulk deletes that are sent at the same time.
 MOST_KEYS = 1000
 AT_ONCE = 4
-# A busy store is asked for one to two minutes, as by Java's S3FileIO, with shorter waits at first. If it refuses a
-# third of all requests, one of a million fails.
-_TRIES = 12
-# The waits between requests that a busy store refuses.
-BACKOFF = Backoff(0.2, 20.0, (0.5, 1.0))
 # Arrow's waits are 50 ms, 100 ms and so on, without a limit: 102 s together.
 ARROW_TRIES = 12
 _MAX_LISTED = 10_000
 # Keys that XML can represent and that Arrow does not normalise to another key.
 _PLAIN_KEY = re.compile(r"(?!\.{1,2}(?:/|$))[^\x00-\x1f\x7f\ufffe\uffff]+", re.DOTALL)
-# The reported reason for objects whose delete was not attempted.
-UNTRIED = "not tried"
-ShouldContinue = Callable[[], bool]
 _T = TypeVar("_T")
 _CONFLICT = 409
 _NOT_MET = frozenset({_CONFLICT, 412})
-
-
-def always() -> bool:
-    """Return True: the default for `ShouldContinue`."""
-    return True
 
 
 def require_reachable(properties: Mapping[str, Any]) -> None:
@@ -134,17 +126,12 @@ def is_certified(endpoint: str, authorities: str) -> bool:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """An existing object: its contents, its ETag, and its age in seconds by the store's clock."""
-
-    data: bytes
-    tag: str
-    age_seconds: float
-
-
 class S3:
     """One bucket, by one set of credentials; threads may share it."""
+
+    # How many objects one request deletes, and the files that are deleted before the table is read again.
+    keys_of_request: ClassVar[int] = MOST_KEYS
+    most_deleted: ClassVar[int] = AT_ONCE * MOST_KEYS
 
     def __init__(self, connection: Connection, backoff: Backoff = BACKOFF) -> None:
         self._connection = connection
@@ -187,7 +174,7 @@ class S3:
             UnsupportedError: the store does not support bulk deletes.
         """
         remaining, failed = list(keys), dict[str, str]()
-        for attempt in range(1, _TRIES + 1):
+        for attempt in range(1, TRIES + 1):
             if not should_continue():
                 return failed | dict.fromkeys(remaining, UNTRIED)
             listed = {"Quiet": False, "Objects": [{"Key": key} for key in remaining]}
@@ -202,7 +189,7 @@ class S3:
             codes |= {item.get("Key"): item.get("Code", "") for item in answer.get("Errors", ())}
             failed |= {key: f"AWS Error {codes[key]}" for key in remaining if key in codes}
             remaining = [key for key in remaining if BUSY_CODES.search(codes.get(key, ""))]
-            if not remaining or attempt == _TRIES:
+            if not remaining or attempt == TRIES:
                 return failed
             failed = {key: why for key, why in failed.items() if key not in remaining}
             self._backoff.wait(attempt)
@@ -288,6 +275,10 @@ class S3:
         """Return the last bytes of an object, all of a small one; None if it does not exist; see `read`."""
         return self._retry(lambda: self._objects().end(key, most))
 
+    def head(self, key: str) -> tuple[int, int] | None:
+        """Return an object's length in bytes and its last change in ms; None if it does not exist; see `read`."""
+        return self._retry(lambda: self._objects().head(key))
+
     def ask_for_upload(self, call: str, key: str, **arguments: Any) -> Any:
         """Make one of botocore's requests for an object that is written in parts, and return its answer.
 
@@ -357,17 +348,17 @@ class S3:
         )
 
     def _retry(self, work: Callable[[], _T]) -> _T:
-        """Call ``work`` until the store is neither too busy nor unreachable, at most `_TRIES` times.
+        """Call ``work`` until the store is neither too busy nor unreachable, at most `TRIES` times.
 
         A request is repeated at once if the keys changed, or the bucket's region was found.
         """
-        for attempt in range(1, _TRIES + 1):
+        for attempt in range(1, TRIES + 1):
             used = None
             try:
                 used = self._connection.used
                 return work()
             except (StoreError, UnsupportedError) as error:
-                if attempt == _TRIES:
+                if attempt == TRIES:
                     raise
                 if self._connection.may_succeed(error, used):
                     continue

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import lru_cache, partial, wraps
 from hashlib import md5
 from itertools import islice
@@ -32,11 +31,20 @@ from lake.core.base.errors import (
     NotFoundError,
     StorageError,
 )
+from lake.core.io.objects.cloud import SCHEMES, Cloud
+from lake.core.io.objects.cloud_files import CloudFiles
 from lake.core.io.objects.large_file import LargeFile
 from lake.core.io.objects.new_object import NewObject
-from lake.core.io.objects.requests import StoreError, UnsupportedError
+from lake.core.io.objects.requests import (
+    BACKOFF,
+    UNTRIED,
+    ShouldContinue,
+    StoreError,
+    UnsupportedError,
+    always,
+)
 from lake.core.io.objects.s3_connection import completed
-from lake.core.io.objects.upload import PART_BYTES, PartsOfS3, Upload
+from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
 from lake.core.io.objects.whole_objects import Found, Part
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
@@ -50,11 +58,7 @@ from lake.core.io.storage.errors import (
 from lake.core.io.storage.local_folders import file_status, local_entries, local_files
 from lake.core.io.storage.s3 import (
     ARROW_TRIES,
-    BACKOFF,
     S3,
-    UNTRIED,
-    ShouldContinue,
-    always,
     is_certified,
     is_plain,
     require_reachable,
@@ -64,6 +68,8 @@ from lake.core.io.storage.store_listing import LISTING, StoreListing
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _BATCH_FILES = 65_536
 _DELETE_THREADS = 16
+# The fewest files of a disk for which a thread is started.
+_LOCAL_SLICE = 64
 _LOOK_UP_THREADS = 32
 _MESSAGE_LENGTH = 400
 # Smaller objects are read whole when they are opened.
@@ -75,9 +81,8 @@ _FILES_TO_END = 64
 _KEPT_BYTES = 16 * 1024 * 1024
 # The most bytes of manifests that the storages of a table keep.
 _UNCHANGING_BYTES = 32 * 1024 * 1024
-# Google's client would retry for a quarter of an hour.
-_RETRY_SECONDS = 60
-_OF_S3 = ("s3.", "client.")
+# The properties of stores begin with these.
+_OF_STORES = ("s3.", "client.", "gcs.", "adls.")
 # Opens a folder to access its entries, for which the folder need not be readable.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -202,6 +207,9 @@ class Storage:
         parsed = paths.parse(location)
         properties = {} if parsed.is_local else self.credentials.at(location)
         client = self._client(location)
+        if isinstance(client, Cloud):
+            files = CloudFiles(client, parsed.authority)
+            return pafs.PyFileSystem(files), f"{parsed.authority}{parsed.path}"
         if client:
             with translate_errors(location), suppress(UnsupportedError):
                 properties = client.for_arrow()
@@ -211,25 +219,25 @@ class Storage:
             return filesystem, parsed.path
         return filesystem, f"{parsed.authority}{parsed.path}"
 
-    def s3(self, location: str) -> tuple[S3, str] | None:
+    def s3(self, location: str) -> tuple[S3 | Cloud, str] | None:
         """Return the bucket and the key of an object; None if only Arrow's client supports it."""
         key = paths.parse(location).path[1:]
         client = self._client(location) if is_plain(key) else None
         return (client, key) if client else None
 
-    def _client(self, location: str) -> S3 | None:
+    def _client(self, location: str) -> S3 | Cloud | None:
         parsed = paths.parse(location)
-        if parsed.scheme != "s3":
+        if parsed.scheme != "s3" and parsed.scheme not in SCHEMES:
             return None
         given = self.credentials.at(location).items()
         # Those of the catalog differ between storages that share a client.
-        properties = tuple(sorted(item for item in given if item[0].startswith(_OF_S3)))
-        return self._bucket(parsed.authority, properties)
+        properties = tuple(sorted(item for item in given if item[0].startswith(_OF_STORES)))
+        return self._bucket(parsed.scheme, parsed.authority, properties)
 
     def _may_succeed(self, location: str, error: BaseException) -> bool:
         """Whether a request of Arrow's that failed may succeed with other keys, or in another region."""
         client = self._client(location)
-        return client is not None and client.may_succeed(error)
+        return isinstance(client, S3) and client.may_succeed(error)
 
     def is_readable(self, location: str) -> bool:
         """Whether an object can be read, after a wait for a busy store; False if it is not known."""
@@ -240,7 +248,7 @@ class Storage:
             return False
 
     @_retry_with_fresh_credentials
-    def ask_s3(self, location: str, ask: Callable[[S3, str], _T]) -> _T:
+    def ask_s3(self, location: str, ask: Callable[[S3 | Cloud, str], _T]) -> _T:
         """Call ``ask`` with an object's bucket and key, and return its result.
 
         Raises:
@@ -364,12 +372,15 @@ class Storage:
         if self.s3(location) is None:
             return self._open_stream(location)
         return NewObject(
-            partial(self.write, location), partial(self._open_stream, location), PART_BYTES
+            partial(self.write, location), partial(self._open_stream, location), PUT_BYTES
         )
 
     @_retry_with_fresh_credentials
     def _open_stream(self, location: str) -> Any:
-        if self.s3(location) is not None:
+        reached = self.s3(location)
+        if reached and isinstance(reached[0], Cloud):
+            return reached[0].writer(reached[1])
+        if reached:
             with suppress(UnsupportedError):
                 return Upload(PartsOfS3(partial(self._ask_for_upload, location)))
         filesystem, path = self.resolve(location)
@@ -379,17 +390,24 @@ class Storage:
             return filesystem.open_output_stream(path)
 
     def _ask_for_upload(self, location: str, call: str, **arguments: Any) -> Any:
-        return self.ask_s3(
-            location, lambda bucket, key: bucket.ask_for_upload(call, key, **arguments)
-        )
+        def ask(bucket: S3 | Cloud, key: str) -> Any:
+            if isinstance(bucket, Cloud):
+                raise UnsupportedError(call)
+            return bucket.ask_for_upload(call, key, **arguments)
 
-    @_retry_with_fresh_credentials
+        return self.ask_s3(location, ask)
+
     def size(self, location: str) -> int:
         """Return a file's length in bytes.
 
         Raises:
             NotFoundError: there is no such file.
         """
+        if not paths.parse(location).is_local:
+            found = self._ask(location)
+            if found is None:
+                raise NotFoundError(f"no such file: {location}")
+            return found.length
         filesystem, path = self.resolve(location)
         with translate_errors(location):
             info = filesystem.get_file_info(path)
@@ -498,7 +516,7 @@ class Storage:
         Raises:
             FileExistsError: there is another object of this name.
         """
-        reached = self.s3(location) if len(data) <= PART_BYTES else None
+        reached = self.s3(location) if len(data) <= PUT_BYTES else None
         if reached is None:
             return False
         with translate_errors(location):
@@ -512,7 +530,7 @@ class Storage:
 
     def _put(self, location: str, data: bytes | bytearray | pa.Buffer) -> bool:
         """Write a small object with one request instead of three, if possible."""
-        reached = self.s3(location) if len(data) <= PART_BYTES else None
+        reached = self.s3(location) if len(data) <= PUT_BYTES else None
         if reached is None:
             return False
         bucket, key = reached
@@ -534,11 +552,11 @@ class Storage:
     @_retry_with_fresh_credentials
     def is_folder(self, location: str) -> bool:
         """Whether a location is a folder; in an object store, one that is not empty."""
-        with translate_errors(location), suppress(UnsupportedError):
-            if reached := self.s3(f"{location.rstrip('/')}/"):
-                return reached[0].has_any(reached[1])
-        filesystem, path = self.resolve(location)
         with translate_errors(location):
+            if reached := self.s3(f"{location.rstrip('/')}/"):
+                with suppress(UnsupportedError):
+                    return reached[0].has_any(reached[1])
+            filesystem, path = self.resolve(location)
             return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
     @_retry_with_fresh_credentials
@@ -622,8 +640,12 @@ class Storage:
 
     @_retry_with_fresh_credentials
     def _ask(self, location: str) -> StoredFile | None:
-        filesystem, path = self.resolve(location)
         with translate_errors(location):
+            if reached := self.s3(location):
+                with suppress(UnsupportedError):
+                    found = reached[0].head(reached[1])
+                    return None if found is None else StoredFile(location, *found)
+            filesystem, path = self.resolve(location)
             info = filesystem.get_file_info(path)
         return _stored(location, info) if info.type == pafs.FileType.File else None
 
@@ -735,7 +757,8 @@ class Storage:
             failed |= dict.fromkeys(single[most_single:], UNTRIED)
             single = single[:most_single]
         # A thread costs more than one system call, and scheduling a delete costs more than a local delete.
-        size = -(-len(single) // _DELETE_THREADS) or 1
+        least = _LOCAL_SLICE if all(map(_is_on_disk, single)) else 1
+        size = max(-(-len(single) // _DELETE_THREADS), least)
         slices = [single[start : start + size] for start in range(0, len(single), size)]
         with ThreadPoolExecutor(len(slices) or 1) as pool:
             each = pool.map if slices[1:] else map
@@ -749,10 +772,10 @@ class Storage:
         self, wanted: Sequence[str], should_continue: ShouldContinue
     ) -> tuple[dict[str, str], list[str]]:
         """Delete objects with bulk requests; return the failures, and the locations to delete one by one."""
-        buckets: dict[S3, dict[str, str]] = {}
+        buckets: dict[S3 | Cloud, dict[str, str]] = {}
         single = []
         for location in wanted:
-            reached = None if location.startswith(("/", "file:")) else self._reached(location)
+            reached = None if _is_on_disk(location) else self._reached(location)
             if reached is None:
                 single.append(location)
             else:
@@ -767,7 +790,7 @@ class Storage:
                 failed |= {keys[key]: why for key, why in by_key.items()}
         return failed, single
 
-    def _reached(self, location: str) -> tuple[S3, str] | None:
+    def _reached(self, location: str) -> tuple[S3 | Cloud, str] | None:
         try:
             return self.s3(location)
         except BadInputError:
@@ -813,6 +836,10 @@ def require_file(location: str, status: os.stat_result) -> None:
         raise BadInputError(f"{location} is not a file")
 
 
+def _is_on_disk(location: str) -> bool:
+    return location.startswith(("/", "file:"))
+
+
 def _make_folders(path: str) -> None:
     """Create a local folder and its missing parents, flushed so that they survive a power failure."""
     missing = []
@@ -826,12 +853,18 @@ def _make_folders(path: str) -> None:
 
 
 @lru_cache(maxsize=16)
-def _open_bucket(name: str, properties: Iterable[tuple[str, str]]) -> S3 | None:
-    return S3.of(completed(dict(properties)), name)
+def _open_bucket(
+    scheme: str, name: str, properties: Iterable[tuple[str, str]]
+) -> S3 | Cloud | None:
+    if scheme == "s3":
+        return S3.of(completed(dict(properties)), name)
+    return Cloud.of(scheme, name, dict(properties))
 
 
-def _bucket_with(backoff: Backoff, name: str, properties: tuple[tuple[str, str], ...]) -> S3 | None:
-    bucket = _open_bucket(name, properties)
+def _bucket_with(
+    backoff: Backoff, scheme: str, name: str, properties: tuple[tuple[str, str], ...]
+) -> S3 | Cloud | None:
+    bucket = _open_bucket(scheme, name, properties)
     return bucket.waiting(backoff) if bucket else None
 
 
@@ -860,10 +893,7 @@ def with_limits(filesystem: Any) -> Any:
     """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return filesystem
-    wanted = {
-        "retry_time_limit": timedelta(seconds=_RETRY_SECONDS),
-        "tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE"),
-    }
+    wanted = {"tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE")}
     make, arguments = filesystem.__reduce__()
     settings = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
     more = {key: value for key, value in wanted.items() if value and key in settings}

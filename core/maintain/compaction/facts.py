@@ -57,7 +57,10 @@ class RhythmFacts(Facts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionFacts(Facts):
-    """The plan of a compaction that is due."""
+    """The plan of a compaction that is due.
+
+    `row_groups_to_copy` is how many row groups are copied if their files allow it.
+    """
 
     condition: ConditionFacts | None = inlined()
     groups: int = 0
@@ -65,6 +68,7 @@ class CompactionFacts(Facts):
     input_bytes: int = 0
     input_delete_files: int = 0
     expected_output_files: int = 0
+    row_groups_to_copy: int = 0
     sorted_by: Sequence[str] | None = omitted()
     depth: DepthFacts | None = omitted()
     expected_depth: DepthFacts | None = omitted()
@@ -106,7 +110,10 @@ class LostGroup(Facts):
 
 @dataclass(slots=True, kw_only=True)
 class CompactionResult(Facts):
-    """What a compaction committed, over all its commits."""
+    """What a compaction committed, over all its commits.
+
+    `decoded_row_groups` is how many row groups could not be copied as planned, by the reason.
+    """
 
     rewritten_files: int = 0
     added_files: int = 0
@@ -117,5 +124,7 @@ class CompactionResult(Facts):
     rows_out: int = 0
     rows_dropped_by_deletes: int = 0
     failed_groups: int = 0
+    copied_row_groups: int = 0
+    decoded_row_groups: Mapping[str, int] | None = omitted()
     lost_groups: Sequence[LostGroup] | None = omitted()
     depth: DepthFacts | None = omitted()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lake.core.base.choices import JOB_ORDERS, STRATEGIES
+from lake.core.base.choices import COPY_MODES, JOB_ORDERS, STRATEGIES
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
 from lake.core.base.units import whole_number
@@ -20,6 +20,7 @@ _MIN_PART, _MAX_PART = 0.75, 1.80
 _UNLIMITED = 2**63 - 1
 BINPACK, SORT, ZORDER, HILBERT = STRATEGIES
 CURVES = (ZORDER, HILBERT)
+COPY_AUTO, _, COPY_NEVER = COPY_MODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,8 @@ class CompactionOptions:
             rhythm of its commits; see `lake.core.maintain.compaction.concurrency.rhythm`. None for all partitions.
         verify: compare every value before the commit.
         remove_dangling_deletes: afterwards remove delete files that no longer apply to any data file.
+        copy_row_groups: whether large row groups are copied without decoding them, one of `COPY_MODES`; ``auto`` for
+            the groups of files most of whose row groups are large.
 
     Raises:
         InvalidRequestError: a value is out of range or contradicts another.
@@ -96,6 +99,7 @@ class CompactionOptions:
     idle_learned_at_ms: int | None = None
     verify: bool = False
     remove_dangling_deletes: bool = False
+    copy_row_groups: str = COPY_AUTO
 
     def __post_init__(self) -> None:
         self._check_strategy()
@@ -126,6 +130,11 @@ class CompactionOptions:
         if self.job_order not in JOB_ORDERS:
             raise InvalidRequestError(
                 f"job order {self.job_order!r} is not one of {', '.join(JOB_ORDERS)}"
+            )
+
+        if self.copy_row_groups not in COPY_MODES:
+            raise InvalidRequestError(
+                f"{Option.COPY_ROW_GROUPS} {self.copy_row_groups!r} is not one of {', '.join(COPY_MODES)}"
             )
 
     def _check_strategy(self) -> None:

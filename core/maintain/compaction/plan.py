@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.types import DoubleType, FloatType
 
 from lake.core.base.errors import (
     InvalidRequestError,
@@ -18,6 +19,7 @@ from lake.core.base.errors import (
 )
 from lake.core.base.options import Option
 from lake.core.base.outcome import Explanation
+from lake.core.data.columns.metrics import leaves
 from lake.core.data.rows.reader import FileSlice, ReadSettings, slices_of
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.sorting.sort_keys import RowOrder, described_order
@@ -37,8 +39,16 @@ from lake.core.maintain.compaction.grouping import (
     Grouping,
     least_file_bytes,
     plan_groups,
+    row_group_sizes,
 )
-from lake.core.maintain.compaction.options import BINPACK, CURVES, HILBERT, CompactionOptions
+from lake.core.maintain.compaction.options import (
+    BINPACK,
+    COPY_AUTO,
+    COPY_NEVER,
+    CURVES,
+    HILBERT,
+    CompactionOptions,
+)
 from lake.core.maintain.compaction.overlapping import (
     Overlaps,
     depth_in_order,
@@ -48,8 +58,9 @@ from lake.core.maintain.compaction.overlapping import (
 from lake.core.maintain.compaction.partition_counts import Integers, PartitionCounts
 from lake.core.spec.expressions.filters import bind_filter
 from lake.core.spec.expressions.parser import parse_filter
-from lake.core.spec.properties.table_properties import DATA_FORMAT
+from lake.core.spec.properties.table_properties import DATA_FORMAT, PARQUET_ROW_GROUP_BYTES
 from lake.core.spec.types.arrow_schema import moved_schema
+from lake.core.spec.types.bounds import count_array
 from lake.core.spec.types.sort_orders import SortFields, order_id_of, partition_fields, table_order
 from lake.core.spec.types.transform_syntax import curve_columns, sort_order
 from lake.core.table.catalogs.catalog import Table
@@ -65,6 +76,8 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.snapshots import Snapshot
 
+# A row group of less than this part of the table's size is small.
+_LARGE_PART = 8
 _SIZE = "file_size_in_bytes"
 _BY = f'specify a sort order, for example {Option.BY} "a desc, b"'
 _NO_PLACES = pa.table({"spec_id": pa.nulls(0, pa.int32()), "place": pa.nulls(0, pa.int64())})
@@ -80,6 +93,7 @@ _COLUMNS = (
     "record_count",
     "file_size_in_bytes",
     "first_row_id",
+    "split_offsets",
 )
 
 
@@ -154,6 +168,44 @@ class CompactionPlan:
         """Return the settings for reading files with these deletes, in the table's current schema."""
         return ReadSettings.of(self.table, projection=self.written_schema, deletes=deletes)
 
+    @property
+    def copied_bytes(self) -> int:
+        """The least size of a row group that is copied: an eighth of the table's."""
+        return PARQUET_ROW_GROUP_BYTES.of(self.table.properties) // _LARGE_PART
+
+    def row_groups_to_copy(self, group: FileGroup) -> int:
+        """Return how many row groups of a group are copied if their files allow it; 0 if none may be.
+
+        Rows are not copied with their deletes or their ids, to another partition or in another order.
+        """
+        mode = self.options.copy_row_groups
+        if mode == COPY_NEVER or self.order is not None or not group.has_file_of(self.copied_bytes):
+            return 0
+        spec_ids = pc.unique(group.files["spec_id"]).to_pylist()
+        same_place = not group.moves_rows and spec_ids == [self.spec.spec_id]
+        has_row_ids = self.written_schema is not self.table.schema
+        is_parquet = DATA_FORMAT.of(self.table.properties) == "parquet"
+        if not (same_place and is_parquet) or has_row_ids:
+            return 0
+        sizes = row_group_sizes(group.files)
+        is_large = sizes >= self.copied_bytes
+        if mode == COPY_AUTO and not np.median(sizes) >= self.copied_bytes:
+            return 0
+        if self.deletes(group.files):  # check: deletes-of-copies
+            return 0
+        return int(is_large.sum())
+
+    def nan_counts(self, files: pa.Table) -> list[dict[int, int]]:
+        """Return how many NaN some files have, by the id of the column; columns without a count are left out."""
+        found: list[dict[int, int]] = [{} for _ in range(files.num_rows)]
+        for leaf in leaves(self.table.schema):
+            if isinstance(leaf.kind, FloatType | DoubleType):
+                counts = count_array(files, "nan_value_counts", leaf.field_id).to_pylist()
+                for own, count in zip(found, counts, strict=True):
+                    if count is not None and count >= 0:
+                        own[leaf.field_id] = count
+        return found
+
     def deletes(self, files: pa.Table) -> tuple[DeleteFile, ...]:
         """Return the distinct delete files that may apply to some files (``spec_id``, ``place``)."""
         if self.found is None:
@@ -191,6 +243,7 @@ class CompactionPlan:
             input_bytes=self.input_bytes,
             input_delete_files=len(self.deletes(files)),
             expected_output_files=sum(group.expected_files for group in self.groups),
+            row_groups_to_copy=sum(map(self.row_groups_to_copy, self.groups)),
             sorted_by=described_order(self.order, self.table.schema) if self.order else None,
             depth=self.overlaps.depth if self.overlaps else None,
             expected_depth=self.overlaps.expected if self.overlaps else None,

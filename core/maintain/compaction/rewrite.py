@@ -6,6 +6,7 @@ range of sort key, one range per output file; the ranges are computed from a sam
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -50,6 +51,8 @@ class Rewritten:
     files: list[DataFile] = field(default_factory=list)
     rows: int = 0
     dropped: int = 0
+    copied: int = 0
+    decoded: Counter[str] = field(default_factory=Counter)
 
 
 class Rewriter:
@@ -104,9 +107,10 @@ class Rewriter:
         for group in groups:
             ranges = group.ranges() if plan.order is None else group.cut(group.bytes, 1)
             slices = plan.slices(group)
+            copies = plan.row_groups_to_copy(group) > 0
             state = Rewritten(group, slices, len(ranges))
             owners += [state] * len(ranges)
-            tasks += [self._task(group, slices, rows) for rows in ranges]
+            tasks += [self._task(group, slices, rows, copies=copies) for rows in ranges]
         meter = Meter("rewriting", inputs=[task.input_bytes for task in tasks])
         results = self._engine.run(tasks, rewrite, storage=plan.table.storage, meter=meter)
         for result in showing(progress, meter, results):
@@ -115,6 +119,8 @@ class Rewriter:
             state.rows += report.rows
             state.dropped += report.dropped
             state.files += report.files
+            state.copied += report.copied
+            state.decoded.update(report.decoded)
             state.unfinished -= 1
             if state.unfinished == 0:
                 yield state
@@ -127,6 +133,7 @@ class Rewriter:
         *,
         first: int = 0,
         bounds: Sequence[bytes] = (),
+        copies: bool = False,
     ) -> Task[RewriteTask]:
         plan = self._plan
         inputs = group.files.slice(rows.first_file, rows.end_file - rows.first_file)
@@ -139,6 +146,8 @@ class Rewriter:
             verify=plan.options.verify,
             first=first,
             bounds=bounds,
+            copied_bytes=plan.copied_bytes if copies else None,
+            nan_counts=plan.nan_counts(inputs) if copies else (),
         )
         return Task(payload, rows.input_bytes)
 

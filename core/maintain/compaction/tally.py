@@ -48,6 +48,10 @@ class Tally:
             totals.rows_in += item.rows + item.dropped
             totals.rows_dropped_by_deletes += item.dropped
             totals.rows_out += sum(file.record_count for file in item.files)
+            totals.copied_row_groups += item.copied
+            if item.decoded:
+                before = Counter(totals.decoded_row_groups or {})
+                totals.decoded_row_groups = dict(before + item.decoded)
 
 
 def _removed_deletes(committed: Committed) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -19,8 +19,9 @@ from lake.core.data.rows.reader import (
     present_columns,
     read_batches,
 )
+from lake.core.data.rows.row_groups import RowGroupChoice
 from lake.core.data.rows.sorted_writer import OrderedWriter, open_ordered_writer
-from lake.core.data.rows.writer import WriteSettings, open_writer
+from lake.core.data.rows.writer import TableWriter, WriteSettings, open_writer
 from lake.core.data.sorting.external_sort import with_keys
 from lake.core.data.sorting.range_partitioning import KeySample, Ranges, SampledKeys
 from lake.core.data.sorting.sort_keys import RowOrder
@@ -49,6 +50,8 @@ class RewriteTask(PlainData):
         verify: whether the content of the rows is hashed.
         first: the number of the group's first receiver.
         bounds: the bounds between the ranges of sort keys.
+        copied_bytes: row groups of at least this size are copied, if that is possible; None for none.
+        nan_counts: how many NaN each file has, by the id of the column; for copying.
     """
 
     task: int
@@ -59,6 +62,8 @@ class RewriteTask(PlainData):
     verify: bool
     first: int = 0
     bounds: Sequence[bytes] = ()
+    copied_bytes: int | None = None
+    nan_counts: Sequence[Mapping[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +98,16 @@ class CompareTask(PlainData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteReport(PlainData):
-    """The number of rows read, the number of deleted rows that were left out, and the new files."""
+    """The number of rows read, the number of deleted rows that were left out, and the new files.
+
+    `copied` is the number of row groups that were copied; `decoded` is that of other large ones, by the reason.
+    """
 
     rows: int
     dropped: int
     files: Sequence[DataFile]
+    copied: int = 0
+    decoded: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,26 +144,53 @@ def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[RewriteReport]:
     """Write a range of rows to new files, sorted if there is an order; reports the rows read and the files."""
     settings = task.write
     reading = task.reading
-    files = task.files
     content = ContentHash() if task.verify else None
     read = 0
-    with (
-        open_ordered_writer(context, settings, task=task.task) as writer,
-        closing(Deletes(context.storage, reading, files)) as deletes,
-    ):
-        # Another thread decodes while this one encodes, so two cores work on one output file.
-        batches = _concatenated(_file_batches(files, reading, deletes, context))
-        for batch in prefetch(batches, _AHEAD_BYTES):
-            context.check_cancelled()
+    chosen = RowGroupChoice(task.files, task.nan_counts, task.copied_bytes or 0)
+    copies = task.copied_bytes is not None
+    with open_ordered_writer(context, settings, task=task.task, copies=copies) as writer:
+        if copies and isinstance(writer, TableWriter):
+            read = _copy(chosen, writer, task, context)
+        else:
+            chosen.remaining += task.files
+        slices = [*chosen.remaining, *chosen.copied]
+        with closing(Deletes(context.storage, reading, slices)) as deletes:
+            # Another thread decodes while this one encodes, so two cores work on one output file.
+            batches = _concatenated(_file_batches(chosen.remaining, reading, deletes, context))
+            for batch in prefetch(batches, _AHEAD_BYTES):
+                context.check_cancelled()
+                if content is not None:
+                    content.add(batch)
+                writer.write(batch)
+                read += batch.num_rows
+                context.report(read, read / max(task.rows, 1))
             if content is not None:
-                content.add(batch)
-            writer.write(batch)
-            read += batch.num_rows
-            context.report(read, read / max(task.rows, 1))
+                for batch in prefetch(_file_batches(chosen.copied, reading, deletes, context)):
+                    content.add(batch)
         written = writer.close()
         if content is not None:
             _compare(content.text(), written, reading, context)
-    yield RewriteReport(rows=read, dropped=deletes.dropped, files=written)
+    yield RewriteReport(
+        rows=read,
+        dropped=deletes.dropped,
+        files=written,
+        copied=len(chosen.copied),
+        decoded=chosen.reasons,
+    )
+
+
+def _copy(
+    chosen: RowGroupChoice, writer: TableWriter, task: RewriteTask, context: TaskContext
+) -> int:
+    """Copy the row groups of files that can be copied, and return the number of their rows."""
+    rows = 0
+    # While one row group is written, the next is read.
+    for found in prefetch(chosen.parts(context.storage, writer.model), _AHEAD_BYTES):
+        context.check_cancelled()
+        writer.copy_to(found.partition, found.part, found.nan_counts)
+        rows += found.part.rows
+        context.report(rows, rows / max(task.rows, 1))
+    return rows
 
 
 def sample(task: SampleTask, context: TaskContext) -> Iterator[SampledKeys]:

@@ -36,7 +36,7 @@ from lake.core.table.catalogs.trust import storage_properties
 from lake.core.transaction.garbage.file_deletion import Removal, Removed, remove_in_batches
 
 if TYPE_CHECKING:
-    from lake.core.io.storage.s3 import ShouldContinue
+    from lake.core.io.objects.requests import ShouldContinue
     from lake.core.io.storage.storage import DeleteOutcome
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session

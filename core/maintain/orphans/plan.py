@@ -19,7 +19,6 @@ from lake.core.base.options import Option
 from lake.core.base.units import iso_time
 from lake.core.io.storage.file_names import FileNames
 from lake.core.io.storage.location_columns import normalize_locations
-from lake.core.io.storage.s3 import MOST_KEYS
 from lake.core.io.storage.store_listing import LISTING
 from lake.core.maintain.orphans.facts import CleaningFacts
 from lake.core.maintain.orphans.kept_files import (
@@ -117,12 +116,14 @@ class CleaningPlan:
     def requests(self) -> int | None:
         """The number of requests to the store that the removal takes; None on local disks, and for a list.
 
-        A store moves an object by a copy and a deletion. It deletes up to 1,000 objects by one request.
+        A store moves an object by a copy and a deletion. S3 deletes up to 1,000 objects by one request, Azure 256.
         """
         mode, number = self.options.mode, int(self.files.num_rows)
         if mode is Mode.LIST or locations.parse(self.table.metadata.location).is_local:
             return None
-        return int(2 * number if mode is Mode.QUARANTINE else -(-number // MOST_KEYS))
+        reached = self.table.storage.s3(self.table.metadata.location)
+        most = reached[0].keys_of_request if reached else 1
+        return 2 * number if mode is Mode.QUARANTINE else -(-number // most)
 
     def facts(self) -> CleaningFacts:
         """Return the plan by its names in the output."""

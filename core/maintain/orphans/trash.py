@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from lake.core.base import locations
 from lake.core.base.errors import CorruptFileError, LakeError, NotFoundError
+from lake.core.io.objects.requests import UNTRIED, ShouldContinue
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.moves import move
-from lake.core.io.storage.s3 import UNTRIED, ShouldContinue
 from lake.core.io.storage.storage import MAX_METADATA_BYTES, DeleteOutcome, read_up_to
 from lake.core.maintain.orphans.kept_files import is_earlier_metadata
 from lake.core.maintain.orphans.listing import trash_folder

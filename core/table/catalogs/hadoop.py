@@ -52,8 +52,8 @@ from lake.core.base.errors import (
 )
 from lake.core.base.options import Option
 from lake.core.base.units import whole_number
+from lake.core.io.objects.requests import BACKOFF
 from lake.core.io.storage import atomic_files
-from lake.core.io.storage.s3 import BACKOFF
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.properties.table_properties import METADATA_CODEC
 from lake.core.table.catalogs.catalog import CommitResult, Table, split_identifier

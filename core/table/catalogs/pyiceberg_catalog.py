@@ -36,8 +36,8 @@ from lake.core.base.errors import (
 )
 from lake.core.base.options import Option
 from lake.core.base.units import iso_time
+from lake.core.io.objects.requests import BACKOFF
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
-from lake.core.io.storage.s3 import BACKOFF
 from lake.core.io.storage.storage import Storage
 from lake.core.table.catalogs import pyiceberg_patches
 from lake.core.table.catalogs.catalog import CommitResult, Table, split_identifier

@@ -38,12 +38,13 @@ from pyiceberg.utils.config import Config
 
 from lake.core.base import locations
 from lake.core.base.errors import LakeError, RefusedError
+from lake.core.io.objects.cloud import SCHEMES
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.storage import Storage, with_limits
 from lake.core.spec.properties.table_properties import METADATA_CODEC
 from lake.core.spec.types.default_values import enable_defaults
 from lake.core.spec.types.specification_types import enable_types
-from lake.core.table.catalogs.local_file_io import LocalFileIO
+from lake.core.table.catalogs.file_io import LocalFileIO, StoreFileIO
 from lake.core.table.catalogs.trust import as_configured, without_storage
 from lake.core.table.metadata.commit_marks import marked
 from lake.core.table.metadata.files import STORAGE, from_input, keep, storage_of
@@ -102,8 +103,13 @@ def _open_files_late() -> None:
     original = pyiceberg.io._infer_file_io_from_scheme  # noqa: SLF001
 
     def inferred(path: str, properties: Properties) -> FileIO | None:
-        is_local = locations.parse(path).is_local
-        return LocalFileIO(properties) if is_local else _with_patience(original(path, properties))
+        place = locations.parse(path)
+        if place.is_local:
+            return LocalFileIO(properties)
+        if place.scheme in SCHEMES:
+            io = StoreFileIO(properties)
+            return _with_storage_of(io, io.storage)
+        return _with_patience(original(path, properties))
 
     pyiceberg.io._infer_file_io_from_scheme = inferred  # noqa: SLF001
 
@@ -230,6 +236,10 @@ def _with_patience(io: FileIO | None) -> FileIO | None:
         return limited(scheme, netloc)
 
     vars(io)["fs_by_scheme"] = opened
+    return _with_storage_of(io, storage)
+
+
+def _with_storage_of(io: FileIO, storage: Storage) -> FileIO:
     for name in ("new_input", "new_output"):
         vars(io)[name] = partial(_with_storage, getattr(io, name), storage)
     return io

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lake.core.base.clock import Clock
 from lake.core.base.progress import Meter, shown
-from lake.core.io.storage.s3 import AT_ONCE, MOST_KEYS, ShouldContinue
+from lake.core.io.objects.requests import ShouldContinue
 from lake.core.io.storage.storage import DeleteOutcome
 from lake.core.table.catalogs.catalog import Table
 from lake.core.transaction.garbage.other_tables import OtherTables
@@ -56,8 +56,8 @@ class Removal:
             paths = batch["path"].to_pylist()
             return table.storage.delete(paths, should_continue=should_continue, most_single=_BATCH)
 
-        is_bulk = table.storage.s3(table.metadata.location) is not None
-        return cls(remove, AT_ONCE * MOST_KEYS if is_bulk else _BATCH)
+        reached = table.storage.s3(table.metadata.location)
+        return cls(remove, reached[0].most_deleted if reached else _BATCH)
 
 
 @dataclass(slots=True)

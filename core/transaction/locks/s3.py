@@ -1,6 +1,6 @@
-"""A lock on S3: an object created only if it does not exist, refreshed by its owner, taken over after its death.
+"""A lock in an object store: an object created only if it does not exist, refreshed by its owner, taken over after its death.
 
-Conditional requests (`If-None-Match`, `If-Match`) ensure that only one run succeeds in each step. A store that
+Conditional requests (`If-None-Match`, `If-Match`, and Google's generations) ensure that only one run succeeds in each step. A store that
 ignores them lets two runs that start at the same time both continue, which is safe. Ages are measured by the store's
 clock.
 """
@@ -13,8 +13,7 @@ from dataclasses import asdict, replace
 
 from lake.core.base.clock import Clock, SystemClock
 from lake.core.base.process_identity import still_runs
-from lake.core.io.objects.requests import UnsupportedError
-from lake.core.io.storage.s3 import StoredObject
+from lake.core.io.objects.requests import StoredObject, UnsupportedError
 from lake.core.io.storage.storage import Storage
 from lake.core.transaction.locks.local import TTL_SECONDS, Heartbeat, Owner, owner_in
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class Service:
         folder: where commands run and sources are written.
         list_files: names all files of this test's tables.
         namespace: one that no other test has.
+        judge: what PyIceberg alone needs in addition.
     """
 
     kind: str
@@ -46,6 +48,7 @@ class Service:
     folder: Path
     list_files: Callable[[], set[str]]
     namespace: str = "db"
+    judge: Mapping[str, str] = field(default_factory=dict)
 
     def line(self, engine: str = "auto") -> ConfiguredLine:
         """Return the command line; its configuration is a file, as users have it."""
@@ -56,7 +59,7 @@ class Service:
 
     def catalog(self) -> Catalog:
         """Open the catalog by PyIceberg alone."""
-        return load_catalog(CATALOG, **self.properties)
+        return load_catalog(CATALOG, **self.properties, **self.judge)
 
     def table(self, name: str = "t") -> str:
         """Return a table's whole name."""
@@ -95,4 +98,4 @@ def csv(folder: Path, file: str, /, **columns: Any) -> Path:
 
 def _plain(location: str) -> str:
     """Return a location as a store's own listing names it."""
-    return location.removeprefix("file://").removeprefix("file:").removeprefix("s3://")
+    return re.sub(r"^(?:file:(?://)?|s3://|gs://)|^abfss://([^@/]*)@[^/]*", r"\1", location)

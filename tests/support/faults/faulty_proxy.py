@@ -205,7 +205,8 @@ class _Handler(BaseHTTPRequestHandler):
         for key, text in answer.headers.items():
             if key.lower() not in _HOP:
                 self.send_header(key, text)
-        length = answer.headers.get("Content-Length") if self.command == "HEAD" else None
+        lengths = (t for key, t in answer.headers.items() if key.lower() == "content-length")
+        length = next(lengths, None) if self.command == "HEAD" else None
         announced = len(answer.body) if answer.length is None else answer.length
         self.send_header("Content-Length", length or str(announced))
         self.end_headers()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lake.core.table.metadata import files
 from support.cli.service_line import Service, csv
@@ -14,6 +19,8 @@ from support.servers.s3_server import S3
 
 # The commits before `compact`, each of one small file, and those before `scan`.
 COMMITS, FIRST_COMMITS = 40, 2
+# A file of 20 MiB, and the number of them before `compact`.
+LARGE_COLUMNS, LARGE_ROWS, LARGE_FILES = 6, 437_000, 3
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Counted:
 def counted(
     server: S3, folder: Path, *, token: str | None = None, delay_seconds: float = 0.0
 ) -> Iterator[Counted]:
-    """Run the commands through a proxy, and yield what each took.
+    """Run commands on small files through a proxy, and yield what each took.
 
     Args:
         server: the store; the table gets a new bucket.
@@ -42,6 +49,41 @@ def counted(
         token: a session token.
         delay_seconds: how long the proxy holds back each answer.
     """
+    with _commands(server, folder, delay_seconds, token) as run:
+
+        def source(number: int) -> Path:
+            return csv(folder, f"{number}.csv", id=[number], name=[f"n{number}"])
+
+        yield run("first ingest", "ingest", source(0), "--create")
+        yield run("second ingest", "ingest", source(1))
+        yield run("snapshots", "snapshots")
+        yield run("scan --plan", "scan", "--plan")
+        yield run("scan", "scan")
+        for number in range(FIRST_COMMITS, COMMITS):
+            run("ingest", "ingest", source(number))
+        yield run("compact", "compact", "--rewrite-all")
+        yield run("expire", "expire", "--older-than", "0s", "--unsafe-retention")
+
+
+def counted_large(server: S3, folder: Path, *, delay_seconds: float = 0.0) -> Iterator[Counted]:
+    """Run commands on files of 20 MiB, and yield what each took; see `counted`."""
+    source = folder / "large.parquet"
+    drawn = np.random.default_rng(7).integers(0, 1 << 62, (LARGE_COLUMNS, LARGE_ROWS))
+    columns = {f"c{number}": column for number, column in enumerate(drawn)}
+    pq.write_table(pa.table(columns), source, use_dictionary=False)
+    with _commands(server, folder, delay_seconds) as run:
+        yield run("large ingest", "ingest", source, "--create")
+        yield run("large scan", "scan", "--select", "c1,c4", "--output", folder / "scan.parquet")
+        for _ in range(LARGE_FILES - 1):
+            run("ingest", "ingest", source)
+        yield run("large compact", "compact", "--rewrite-all")
+
+
+@contextmanager
+def _commands(
+    server: S3, folder: Path, delay_seconds: float, token: str | None = None
+) -> Iterator[Callable[..., Counted]]:
+    """Open a proxy; return a function that runs a command on a table behind it."""
     with Proxy(server.endpoint, delay_seconds=delay_seconds) as proxy:
         properties = {
             "type": "sql",
@@ -61,15 +103,4 @@ def counted(
             lake.ok(verb, table, *words)
             return Counted(name, len(proxy.asked), time.perf_counter() - began)
 
-        def source(number: int) -> Path:
-            return csv(folder, f"{number}.csv", id=[number], name=[f"n{number}"])
-
-        yield run("first ingest", "ingest", source(0), "--create")
-        yield run("second ingest", "ingest", source(1))
-        yield run("snapshots", "snapshots")
-        yield run("scan --plan", "scan", "--plan")
-        yield run("scan", "scan")
-        for number in range(FIRST_COMMITS, COMMITS):
-            run("ingest", "ingest", source(number))
-        yield run("compact", "compact", "--rewrite-all")
-        yield run("expire", "expire", "--older-than", "0s", "--unsafe-retention")
+        yield run

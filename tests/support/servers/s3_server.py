@@ -54,6 +54,11 @@ class S3:
         self.files().create_dir(name)
         return name
 
+    def warehouse(self) -> tuple[str, str]:
+        """Return the location and the path of a new, empty bucket."""
+        name = self.bucket()
+        return f"s3://{name}", name
+
     def files(self) -> Any:
         """Return the server as PyArrow sees it."""
         return pafs.S3FileSystem(

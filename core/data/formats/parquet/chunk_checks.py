@@ -25,6 +25,8 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBL
 # PyArrow's error when a file is read that was closed.
 _IS_CLOSED = "operation on closed Python file"
 _FIXED = "FIXED_LEN_BYTE_ARRAY"
+# The footer is followed by its length and four magic bytes.
+_END_BYTES = 8
 
 
 class ChunkChecks:
@@ -38,8 +40,13 @@ class ChunkChecks:
 
     def __init__(self, metadata: Any, footer: memoryview, size: int) -> None:
         self._metadata = metadata
-        self._footer = footer
+        self.footer = footer
         self._size = size
+
+    @property
+    def footer_start(self) -> int:
+        """The position of the footer in the file."""
+        return self._size - len(self.footer) - _END_BYTES
 
     def group(self, index: int, names: Sequence[str] | None = None) -> None:
         """Check that chunks of a row group can be described, except for their statistics.
@@ -91,7 +98,7 @@ class ChunkChecks:
                 found = group.column(position).physical_type
                 if found != self._metadata.schema.column(position).physical_type:
                     raise pa.ArrowInvalid(f"column {position} has values of the type {found}")
-        return bound_notes(bytes(self._footer), widths)  # check: widths-of-statistics
+        return bound_notes(bytes(self.footer), widths)  # check: widths-of-statistics
 
     def _width(self, position: int) -> int:
         column = self._metadata.schema.column(position)

@@ -16,6 +16,8 @@ from lake.core.data.columns.file_slice import FileSlice
 from lake.core.data.columns.int96 import schema_of_file
 from lake.core.data.columns.row_ranges import RowRange, row_ranges
 from lake.core.data.formats.parquet.batch_sizes import batch_rows
+from lake.core.data.formats.parquet.copying.model import Model
+from lake.core.data.formats.parquet.copying.source import CopySource
 from lake.core.data.formats.parquet.footer import batches_of_group, check_group, open_parquet
 from lake.core.data.formats.parquet.page_sizes import refuse_large_pages
 from lake.core.data.formats.parquet.row_groups import (
@@ -55,14 +57,27 @@ class ParquetRows:
         for row_range, following in zip_longest(ranges, ranges[1:]):
             yield from self._of_range(row_range, columns, following)
 
-    def _pieces(self, file: FileSlice) -> list[tuple[int, int]]:
-        """Return the offset of the first byte and the number of rows of each row group."""
+    def copy_source(self, model: Model) -> CopySource:
+        """Return the file's row groups for copying; raises as `CopySource` does."""
+        return CopySource(self._source, self._checks, model)
+
+    def rows_of_groups(self, path: str) -> list[int]:
+        """Return the number of rows of each row group.
+
+        Raises:
+            CorruptFileError: their sum is not that of the file.
+        """
         metadata = self._parquet.metadata
         rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:  # check: rows-of-row-groups
             raise CorruptFileError(
-                f"{file.path} has {metadata.num_rows} rows, but its row groups have {sum(rows)}"
+                f"{path} has {metadata.num_rows} rows, but its row groups have {sum(rows)}"
             )
+        return rows
+
+    def _pieces(self, file: FileSlice) -> list[tuple[int, int]]:
+        """Return the offset of the first byte and the number of rows of each row group."""
+        metadata, rows = self._parquet.metadata, self.rows_of_groups(file.path)
         if file.start == 0 and file.length is None:
             return [(0, count) for count in rows]
         return list(row_groups_of(metadata, self._checks))

@@ -68,25 +68,38 @@ class ParquetFormat:
         self.options = writer_options(self.schema, self.properties)
         self.piece_bytes = PARQUET_ROW_GROUP_BYTES.of(self.properties)
 
-    def create(self, storage: Storage, path: str) -> ParquetFile:
+    def create(self, storage: Storage, path: str) -> NewFile:
         """Create a file."""
         return ParquetFile(storage, self, path)
 
 
-class ParquetFile(NewFile):
-    """A Parquet file that is being written."""
+class RowGroups:
+    """Encodes row groups into a file.
 
-    def __init__(self, storage: Storage, file_format: ParquetFormat, path: str) -> None:
-        super().__init__(storage, path)
+    Args:
+        file_format: the settings.
+        sink: the file.
+    """
+
+    def __init__(self, file_format: ParquetFormat, sink: Any) -> None:
         self._format = file_format
         self._footer: list[Any] = []
         self._nans = metrics.NanCounter(file_format.columns)
         self._writer = pq.ParquetWriter(
-            self._sink, file_format.arrow, metadata_collector=self._footer, **file_format.options
+            sink, file_format.arrow, metadata_collector=self._footer, **file_format.options
         )
 
+    @property
+    def nan_counts(self) -> Mapping[int, int]:
+        """How many NaN were written, by the id of the column."""
+        return self._nans.counts
+
     def write(self, table: pa.Table) -> None:
-        """Write a row group."""
+        """Write a row group.
+
+        Raises:
+            BadInputError: the rows do not match the schema.
+        """
         self._nans.add(table)
         table = fill_masked(table)
         if table.schema != self._format.arrow:
@@ -96,15 +109,38 @@ class ParquetFile(NewFile):
         except pa.ArrowInvalid as error:
             raise BadInputError(f"rows do not match the table's schema: {error}") from error
 
-    def close(self, **described: Any) -> DataFile:
-        """Finish the file, make it durable and return its entry with the given additional fields."""
+    def close(self) -> Any:
+        """Write the footer and return it as PyArrow describes it."""
         if self._format.metadata:
             self._writer.add_key_value_metadata(self._format.metadata)
         self._writer.close()
+        return self._footer[0]
+
+    def abandon(self) -> None:
+        """Stop writing."""
+        # After an error inside a row group, a footer cannot be written.
+        with suppress(RuntimeError, OSError, pa.ArrowException):
+            self._writer.close()
+
+
+class ParquetFile(NewFile):
+    """A Parquet file that is being written."""
+
+    def __init__(self, storage: Storage, file_format: ParquetFormat, path: str) -> None:
+        super().__init__(storage, path)
+        self._format = file_format
+        self._rows = RowGroups(file_format, self._sink)
+
+    def write(self, table: pa.Table) -> None:
+        """Write a row group."""
+        self._rows.write(table)
+
+    def close(self, **described: Any) -> DataFile:
+        """Finish the file, make it durable and return its entry with the given additional fields."""
+        footer, file_format = self._rows.close(), self._format
         size = self._persist()
-        footer, file_format = self._footer[0], self._format
         found = metrics.footer_metrics(
-            footer, file_format.columns, file_format.modes, self._nans.counts
+            footer, file_format.columns, file_format.modes, self._rows.nan_counts
         )
         return DataFile(
             path=self._path,
@@ -124,9 +160,7 @@ class ParquetFile(NewFile):
 
     def abandon(self) -> None:
         """Stop writing."""
-        # After an error inside a row group, a footer cannot be written.
-        with suppress(RuntimeError, OSError, pa.ArrowException):
-            self._writer.close()
+        self._rows.abandon()
         super().abandon()
 
 

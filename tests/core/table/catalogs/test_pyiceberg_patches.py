@@ -39,7 +39,7 @@ from pyiceberg.table.statistics import BlobMetadata
 from pyiceberg.utils.config import Config
 
 from lake.core.table.catalogs import pyiceberg_patches
-from lake.core.table.catalogs.local_file_io import LocalFileIO
+from lake.core.table.catalogs.file_io import LocalFileIO
 
 # What lake replaces for the whole process, or in one object of the class.
 PATCHED: tuple[tuple[Any, str], ...] = (

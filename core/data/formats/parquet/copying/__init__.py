@@ -1,0 +1,1 @@
+"""Copy row groups from one Parquet file to another without decoding them."""

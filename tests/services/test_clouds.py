@@ -1,0 +1,214 @@
+"""Google's and Azure's stores with faults on the wire: no row is lost or doubled, and no secret is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from support.cli.service_line import Service, csv
+from support.faults.faulty_proxy import Answer, Asked, Proxy, cut, refused, reset
+from support.servers.azure_server import Azure
+from support.servers.gcs_server import Gcs
+
+from lake.core.base.clock import Backoff
+from lake.core.base.errors import BadInputError, LakeError, NotAuthorisedError, NotFoundError
+from lake.core.io.storage.storage import Storage
+
+OLD = ("--older-than", "0s", "--unsafe-retention")
+MIB = 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
+
+
+@pytest.fixture(params=["gcs", "azure"])
+def server(request: pytest.FixtureRequest) -> Gcs | Azure:
+    """Each store in turn."""
+    found: Gcs | Azure = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def proxy(server: Gcs | Azure) -> Iterator[Proxy]:
+    with Proxy(server.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def place(server: Gcs | Azure, proxy: Proxy) -> tuple[Storage, str]:
+    """A storage and the location of an empty folder in it."""
+    return Storage(server.properties(proxy.uri)), f"{server.warehouse()[0]}/t"
+
+
+@pytest.fixture
+def faulty(request: pytest.FixtureRequest, server: Gcs | Azure, proxy: Proxy) -> Service:
+    """A catalog whose store is asked through the proxy."""
+    kind = "gcs" if isinstance(server, Gcs) else "azure"
+    plain = request.getfixturevalue(f"on_{kind}")
+    properties = {**plain.properties, **server.properties(proxy.uri)}
+    return Service(kind, properties, plain.folder, plain.list_files, judge=plain.judge)
+
+
+def test_a_store_that_refuses_three_of_ten_requests_ends_no_command(
+    faulty: Service, proxy: Proxy
+) -> None:
+    line, table, chance = faulty.line(), faulty.table(), Random(5)
+
+    def busy(request: Asked) -> Answer | None:
+        status = chance.choice((500, 503)) if chance.random() < 0.3 else 0
+        return refused(status)(request, lambda: Answer(0)) if status else None
+
+    proxy.guard = busy
+    for number in range(3):
+        line.ok("ingest", table, csv(faulty.folder, f"{number}.csv", id=[number]), "--create")
+    line.ok("compact", table, "--rewrite-all")
+    line.ok("expire", table, *OLD)
+    proxy.guard = None
+
+    assert line.ok("check", table, "--deep")["result"]["findings"] == []
+    assert faulty.rows() == [(0,), (1,), (2,)]
+    assert faulty.unreferenced() == set()
+
+
+def test_connections_that_break_lose_and_double_no_row(faulty: Service, proxy: Proxy) -> None:
+    line, table = faulty.line(), faulty.table()
+    line.ok("ingest", table, csv(faulty.folder, "a.csv", id=[1]), "--create")
+    for pattern in ("parquet", "avro", "metadata(?:.|%2E)json"):
+        proxy.fail("PUT", pattern, reset(done=True), reset(done=False))
+        proxy.fail("GET", pattern, cut(announced=True), reset(done=False))
+    line.ok("ingest", table, csv(faulty.folder, "b.csv", id=[2]))
+    line.ok("compact", table, "--rewrite-all")
+
+    assert proxy.unused <= 1
+    assert faulty.rows() == [(1,), (2,)]
+    assert faulty.unreferenced() == set()
+
+
+def test_small_objects_take_one_request_each(place: tuple[Storage, str], proxy: Proxy) -> None:
+    storage, folder = place
+    assert storage.create(f"{folder}/a #?%20ö", b"abc")
+    with storage.open_output(f"{folder}/b") as sink:
+        sink.write(b"x" * MIB)
+    assert storage.read(f"{folder}/a #?%20ö") == b"abc"
+    assert storage.read_part(f"{folder}/b", MIB - 2, 9) == b"xx"
+    assert [asked.method for asked in proxy.asked] == ["PUT", "PUT", "GET", "GET"]
+    with pytest.raises(FileExistsError):
+        storage.create(f"{folder}/b", b"y")
+    assert storage.create(f"{folder}/b", b"x" * MIB)
+    found = {file.location: file.length for file in storage.find_files(folder)}
+    assert found == {f"{folder}/a #?%20ö": 3, f"{folder}/b": MIB}
+    assert storage.is_folder(folder)
+    assert not storage.is_folder(f"{folder}/none")
+    with pytest.raises(NotFoundError):
+        storage.read(f"{folder}/none")
+
+
+def test_a_large_object_exists_whole_or_not_at_all(
+    place: tuple[Storage, str], proxy: Proxy
+) -> None:
+    storage, folder = place
+    data = Random(1).randbytes(20 * MIB)
+    # The store is busy for a moment.
+    proxy.fail("PUT", "large", refused(503), refused(500))
+    with storage.open_output(f"{folder}/large") as sink:
+        sink.write(data[:MIB])
+        sink.write(data[MIB:])
+    with storage.open_input(f"{folder}/large") as source:
+        assert source.read() == data
+        source.seek(-5, 2)
+        assert source.read() == data[-5:]
+    with pytest.raises(RuntimeError, match="stop"):
+        with storage.open_output(f"{folder}/abandoned") as sink:
+            sink.write(data)
+            raise RuntimeError("stop")
+    proxy.fail("PUT", "refused", *[refused(403)] * 20)
+    with pytest.raises((LakeError, OSError)):
+        with storage.open_output(f"{folder}/refused") as sink:
+            sink.write(data)
+
+    assert [name for name, _ in storage.list_folder(folder)] == ["large"]
+
+
+def test_a_file_that_cannot_be_deleted_is_reported_and_the_others_are_deleted(
+    place: tuple[Storage, str], proxy: Proxy
+) -> None:
+    storage, folder = place
+    names = [f"{folder}/{number}" for number in range(5)]
+    for name in names:
+        storage.write(name, b"x")
+
+    def guard(asked: Asked) -> Answer | None:
+        is_deletion = asked.method == "DELETE" or b"DELETE " in asked.body
+        is_refused = is_deletion and (asked.path + asked.body.decode()).count("t%2F3") > 0
+        is_refused |= is_deletion and "/t/3" in asked.path + asked.body.decode()
+        return refused(403)(asked, lambda: Answer(0)) if is_refused else None
+
+    proxy.guard = guard
+    outcome = storage.delete([*names, f"{folder}/none"])
+
+    assert list(outcome.failed) == [names[3]]
+    assert "403" in outcome.failed[names[3]]
+    assert [name for name, _ in storage.list_folder(folder)] == ["3"]
+
+
+def test_a_store_that_is_too_busy_to_delete_is_not_asked_for_each_file(
+    place: tuple[Storage, str], proxy: Proxy
+) -> None:
+    storage, folder = place
+    names = [f"{folder}/{number}" for number in range(30)]
+    proxy.guard = lambda asked: refused(503)(asked, lambda: Answer(0))
+    outcome = storage.delete(names)
+    asked = len(proxy.asked)
+    stopped = storage.delete(names, should_continue=lambda: False)
+
+    assert set(outcome.failed) == set(names)
+    assert asked <= 12 * 30
+    assert (stopped.untried, len(proxy.asked)) == (names, asked)
+
+
+def test_a_signature_for_the_account_is_enough(azure: Azure) -> None:
+    place, container = azure.warehouse()
+    own = {key: text for key, text in azure.properties().items() if "account" not in key}
+    host = place.partition("@")[2]
+    storage = Storage({**own, f"adls.sas-token.{host}": azure.signature(container)})
+    assert storage.create(f"{place}/t/a", b"abc")
+    storage.write(f"{place}/t/b", b"abc")
+    assert storage.read(f"{place}/t/a") == b"abc"
+    assert len(storage.find_files(f"{place}/t")) == 2
+    outcome = storage.delete([f"{place}/t/{name}" for name in ("a", "b", "none")])
+    assert not outcome.failed
+    assert storage.find_files(f"{place}/t") == []
+
+
+def test_a_login_that_the_store_refuses_is_shown_nowhere(faulty: Service, proxy: Proxy) -> None:
+    line, table = faulty.line(), faulty.table()
+    source = csv(faulty.folder, "a.csv", id=[1])
+    line.ok("ingest", table, source, "--create")
+    secret = next(
+        text for name, text in faulty.properties.items() if name.endswith(("2.token", "key"))
+    )
+    for status in (401, 403):
+        proxy.guard = lambda asked, status=status: refused(status, str(asked))(
+            asked, lambda: Answer(0)
+        )
+        for options in (("--json",), ("--verbose",)):
+            for words in (("ingest", table, source), ("scan", table), ("compact", table)):
+                done = line(*options, *words)
+                assert done.exit_code == 9, done.stderr
+                assert secret not in done.stdout + done.stderr
+                assert "canary" not in done.stdout + done.stderr
+    proxy.guard = None
+    with pytest.raises(NotAuthorisedError):
+        storage = Storage(
+            {**faulty.properties, "gcs.oauth2.token": "x", "adls.account-key": "eA=="}
+        )
+        storage.read(f"{faulty.properties['warehouse']}/x")
+
+
+def test_a_name_with_an_empty_part_is_refused(place: tuple[Storage, str]) -> None:
+    storage, folder = place
+    with pytest.raises(BadInputError, match="not a usable name"):
+        storage.write(f"{folder}//x", b"")
