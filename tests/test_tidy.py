@@ -238,7 +238,6 @@ DOORS = {
     "core/io/objects/whole_objects.py": 5,
     "core/io/storage/s3.py": 1,
     "core/io/storage/storage.py": 1,
-    "core/maintain/compaction/run.py": 2,
     "core/load/continuous/kafka/client.py": 2,
     "core/load/continuous/kafka/spool.py": 2,
 }
