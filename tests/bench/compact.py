@@ -251,7 +251,7 @@ class PeakMemory:
 
 
 def own_environment() -> dict[str, str]:
-    """Return the environment without what lets each process compile `lake`, which is compiled where it is installed."""
+    """Return the environment without what makes each process compile `lake`, which is compiled when installed."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
