@@ -55,6 +55,7 @@ VERBS = {
     "scan": "Read a table, or what changed since a snapshot.",
     "inspect": "Show or write one of Iceberg's metadata tables.",
     "tables": "List the tables of a catalog with their sizes.",
+    "catalogs": "List the configured catalogs, and which of them answer.",
     "health": "Grade tables by what their layout costs readers.",
     "show": "Show a table's columns, properties, refs, sizes and users.",
     "snapshots": "Show a table's snapshots, newest first.",

@@ -18,7 +18,7 @@ VERB_GROUPS: _Groups = (
         "Look",
         (
             *("tables", "health", "show", "snapshots", "check", "partitions", "deletes"),
-            *("consumers", "runs", "config"),
+            *("consumers", "runs", "catalogs", "config"),
         ),
     ),
     (
@@ -61,6 +61,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "lake tables",
         "lake tables 'prod.*'",
         "lake --json tables --all-catalogs",
+    ),
+    "catalogs": (
+        "lake catalogs",
+        "lake --catalog prod catalogs --timeout 60s",
+        "lake --json catalogs --no-check",
     ),
     "health": (
         "lake health",

@@ -40,7 +40,7 @@ _LOST = ("rows_rejected", "files_set_aside", "messages_set_aside", "gaps")
 # Commands whose tables are their result, as long as they change nothing. Those of `check` are what is wrong.
 _LISTINGS = frozenset(
     (
-        *("clean", "config", "consumers", "deletes", "inspect", "partitions", "ref"),
+        *("catalogs", "clean", "config", "consumers", "deletes", "inspect", "partitions", "ref"),
         *("health", "replay", "runs", "scan", "show", "snapshots", "tables", "tag"),
     )
 )

@@ -9,7 +9,7 @@ _lake() {
     COMPREPLY=()
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case "$word" in
-            ingest|add-files|replay|demo|scan|inspect|tables|health|show|snapshots|check|partitions|deletes|consumers|runs|config|create|delete|alter|rollback|tag|ref|cherry-pick|publish|rename|register|drop|maintain|apply|compact|expire|clean|manifests|stats|expire-partitions) verb=$word; break ;;
+            ingest|add-files|replay|demo|scan|inspect|tables|catalogs|health|show|snapshots|check|partitions|deletes|consumers|runs|config|create|delete|alter|rollback|tag|ref|cherry-pick|publish|rename|register|drop|maintain|apply|compact|expire|clean|manifests|stats|expire-partitions) verb=$word; break ;;
         esac
     done
     case "$verb $previous" in
@@ -55,6 +55,7 @@ _lake() {
         "inspect --branch") _lake_names branches; return ;;
         "inspect --snapshot") _lake_names refs; return ;;
         "inspect --where"|"inspect --select") _lake_names columns; return ;;
+        "catalogs --timeout") return ;;
         "health --sort") words="need name files bytes growth" ;;
         "health --fail-on") words="due bad" ;;
         "health --output-format") words="parquet csv tsv json arrow" ;;
@@ -115,7 +116,7 @@ _lake() {
     esac
     if [[ -z "$words" ]]; then
         case "$verb" in
-            "") words="ingest add-files replay demo scan inspect tables health show snapshots check partitions deletes consumers runs config create delete alter rollback tag ref cherry-pick publish rename register drop maintain apply compact expire clean manifests stats expire-partitions --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
+            "") words="ingest add-files replay demo scan inspect tables catalogs health show snapshots check partitions deletes consumers runs config create delete alter rollback tag ref cherry-pick publish rename register drop maintain apply compact expire clean manifests stats expire-partitions --catalog --warehouse --catalog-type --engine --master --remote --spark-conf --json --quiet -q --verbose -v --vertical --columns --color --progress --version -V --help -h" ;;
             ingest) words="--from-table --format --union-columns --delimiter --encoding --quote --header --no-header --skip-rows --null --decimal --date-format --create --partition-by --sort-by --property --evolve --missing --allow-empty --overwrite --overwrite-where --replace-partitions --upsert --no-upsert --key --deletes --order-by --sequence --merge --null-overwrites --match-where --repair-duplicates --changes-column --changes-mode --ignore-deletes --local-merge --distribution --target-size --write-parallelism --route --max-tables --rejects --max-rejects --stream --once --commit-interval --metrics-file --then-compact --status --watch --state --commit-files --settle --done --on-rewrite --on-copy --new-source --resume --wait --commit-size --skip --bad-files --follow --from-snapshot --inclusive --on-gap --start --start-at --kafka --brokers --kafka-conf --kafka-conf-file --kafka-metadata --avro-schema --run-id --stage --branch --discard --on-commit --dry-run --help -h" ;;
             add-files) words="--branch --wait --on-commit --dry-run --run-id --help -h" ;;
             replay) words="--checkpoint --job --completed --all-staged --replace-partitions --assume-uncommitted --tag --status --quiet-time --retain --branch --on-commit --dry-run --help -h" ;;
@@ -123,6 +124,7 @@ _lake() {
             scan) words="--where --select --limit --ignore-case --snapshot --to-snapshot --branch --from-snapshot --inclusive --changes --key --output --output-format --replace --plan --split-size --split-lookback --split-open-cost --prune-with --on --prune-limit --prune-overflow --matching --no-prune --follow --status --state --start --start-at --once --until --max-epochs --epoch-size --epoch-markers --wait --on-gap --non-append --schema --order --watermark-column --watermark-unit --consumer --consumer-ttl --monitor-interval --max-planning-snapshots --max-planning-failures --max-pending-splits --metrics-file --help -h" ;;
             inspect) words="--output --output-format --replace --branch --snapshot --where --select --limit --help -h" ;;
             tables) words="--all-catalogs --help -h" ;;
+            catalogs) words="--no-check --timeout --help -h" ;;
             health) words="--sort --fail-on --explain --prometheus --html --log --output --output-format --replace --help -h" ;;
             show) words="--branch --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;

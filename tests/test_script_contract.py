@@ -136,6 +136,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         (*followed, "--status"),
         ("snapshots", "db.t"),
         ("tables",),
+        ("catalogs",),
         ("health",),
         ("health", "db.t", "--explain"),
         ("maintain", "--dry-run", "--plan", folder / "plan.json", "--log", folder / "runs.jsonl"),

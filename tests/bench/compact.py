@@ -250,6 +250,11 @@ class PeakMemory:
         return self.peak
 
 
+def own_environment() -> dict[str, str]:
+    """Return the environment without what makes each process compile `lake`, which is compiled when installed."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def below(pid: int) -> list[int]:
     """Return the children of a process, and theirs."""
     children: list[int] = []
@@ -290,7 +295,7 @@ def timed(command: list[str], **environment: str) -> tuple[float, float, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
+        env={**own_environment(), **environment},
         cwd=ROOT,
     )
     memory = PeakMemory(process.pid)

@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from compact import ROOT, PeakMemory, below  # noqa: E402
+from compact import ROOT, PeakMemory, below, own_environment  # noqa: E402
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -58,6 +58,7 @@ def run(command: Sequence[str], codes: Collection[int] = (0,)) -> Run:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env=own_environment(),
         cwd=ROOT,
     )
     memory = PeakMemory(process.pid)

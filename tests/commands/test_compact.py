@@ -82,7 +82,6 @@ RESULT_KEYS = [
     "rows_dropped_by_deletes",
     "failed_groups",
     "copied_row_groups",
-    "decoded_row_groups",
 ]
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"), spec_id=0)
 

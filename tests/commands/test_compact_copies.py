@@ -70,7 +70,7 @@ def test_large_row_groups_are_copied_and_small_ones_merged(lake_on: CommandLine)
     assert dry.exit_code == 0
     assert done["plan"]["row_groups_to_copy"] == large
     assert done["result"]["copied_row_groups"] == large
-    assert done["result"]["decoded_row_groups"] == {}
+    assert "decoded_row_groups" not in done["result"]
     after = pyiceberg_table(lake_on.warehouse)
     assert rows_in(after) == expected
     (file,) = [task.file for task in after.scan().plan_files()]

@@ -40,6 +40,7 @@ LISTINGS = [
     (("partitions", "db.t"), "123"),
     (("ref", "db.t"), "main"),
     (("tag", "db.t"), "first"),
+    (("catalogs",), "yes"),
     (("config",), "warehouse"),
     (("clean", "db.t"), "stray.parquet"),
     (("compact", "db.t", "--rewrite-all", "--dry-run"), ""),

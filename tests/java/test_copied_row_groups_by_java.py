@@ -43,7 +43,7 @@ def test_java_reads_the_rows_that_were_copied_from_its_own_files_and_from_those_
     done = lake.ok("compact", "db.t", "--rewrite-all", "--copy-row-groups", "always")
 
     assert done["result"]["copied_row_groups"] > 2
-    assert done["result"]["decoded_row_groups"] == {}
+    assert "decoded_row_groups" not in done["result"]
     assert java.checksum(warehouse, "db.t") == expected
     for condition in ("name = 'a/b'", "id = 1234", "id BETWEEN 1990 AND 2005", "point.x > 1980"):
         found = java.sql(warehouse, f"SELECT count(*) n FROM {{c}}.db.t WHERE {condition}")

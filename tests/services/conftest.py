@@ -24,6 +24,7 @@ from support.servers.azure_server import Azure
 from support.servers.browser import Browser
 from support.servers.gcs_server import Gcs
 from support.servers.glue_server import Glue
+from support.servers.hive_server import HiveMetastore
 from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
 from support.servers.s3_gateway import Gateway
@@ -105,6 +106,15 @@ def glue() -> Iterator[Glue]:
 
 
 @pytest.fixture(scope="session")
+def hive() -> Iterator[HiveMetastore]:
+    """A Hive metastore."""
+    _need(maven.missing())
+    server = HiveMetastore()
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A browser without a window."""
     _need(browser_program.missing())
@@ -169,6 +179,14 @@ def on_glue(glue: Glue, tmp_path: Path) -> Service:
     warehouse = tmp_path / "tables"
     properties = {**glue.properties(), "warehouse": f"file://{warehouse}"}
     return Service("glue", properties, tmp_path, _local(warehouse), f"db{next(_numbers)}")
+
+
+@pytest.fixture
+def on_hive(hive: HiveMetastore, tmp_path: Path) -> Service:
+    """Tables of local files in a Hive metastore."""
+    warehouse = tmp_path / "tables"
+    properties = {"type": "hive", "uri": hive.uri, "warehouse": f"file://{warehouse}"}
+    return Service("hive", properties, tmp_path, _local(warehouse), f"db{next(_numbers)}")
 
 
 @pytest.fixture(params=["postgres", "s3", "rest", "gcs", "azure"])

@@ -154,6 +154,35 @@ def test_a_file_that_cannot_be_deleted_is_reported_and_the_others_are_deleted(
     assert [name for name, _ in storage.list_folder(folder)] == ["3"]
 
 
+def test_a_store_that_is_too_busy_to_delete_is_not_asked_for_each_file(
+    place: tuple[Storage, str], proxy: Proxy
+) -> None:
+    storage, folder = place
+    names = [f"{folder}/{number}" for number in range(30)]
+    proxy.guard = lambda asked: refused(503)(asked, lambda: Answer(0))
+    outcome = storage.delete(names)
+    asked = len(proxy.asked)
+    stopped = storage.delete(names, should_continue=lambda: False)
+
+    assert set(outcome.failed) == set(names)
+    assert asked <= 12 * 30
+    assert (stopped.untried, len(proxy.asked)) == (names, asked)
+
+
+def test_a_signature_for_the_account_is_enough(azure: Azure) -> None:
+    place, container = azure.warehouse()
+    own = {key: text for key, text in azure.properties().items() if "account" not in key}
+    host = place.partition("@")[2]
+    storage = Storage({**own, f"adls.sas-token.{host}": azure.signature(container)})
+    assert storage.create(f"{place}/t/a", b"abc")
+    storage.write(f"{place}/t/b", b"abc")
+    assert storage.read(f"{place}/t/a") == b"abc"
+    assert len(storage.find_files(f"{place}/t")) == 2
+    outcome = storage.delete([f"{place}/t/{name}" for name in ("a", "b", "none")])
+    assert not outcome.failed
+    assert storage.find_files(f"{place}/t") == []
+
+
 def test_a_login_that_the_store_refuses_is_shown_nowhere(faulty: Service, proxy: Proxy) -> None:
     line, table = faulty.line(), faulty.table()
     source = csv(faulty.folder, "a.csv", id=[1])

@@ -15,9 +15,11 @@ from support.faults.faulty_proxy import Answer, Asked, Proxy
 from support.faults.vending import EXPIRED
 from support.servers.s3_server import S3
 from support.servers.tunnel import Tunnel, certificate
+from support.tables.iceberg_tables import FixedClock
 
 from lake.core.base.clock import Backoff
 from lake.core.base.errors import LakeError, NotAuthorisedError
+from lake.core.io.objects import s3_connection
 from lake.core.io.storage.storage import Storage
 
 TOKEN = "x-amz-security-token"
@@ -193,6 +195,8 @@ def test_keys_that_another_program_replaces_in_a_file_are_read_again(
     works(storage, root)
     guarded.dead = {"t1"}
     login(2)
+    # The answer to a HEAD has no body that says why.
+    assert not storage.exists(f"{root}/x")
     works(storage, root)
     assert guarded.used[-1] == "t2"
     # There are no others: the store's refusal is reported, after one more look.
@@ -201,6 +205,25 @@ def test_keys_that_another_program_replaces_in_a_file_are_read_again(
     with pytest.raises(NotAuthorisedError, match="ExpiredToken"):
         storage.read(f"{root}/x")
     assert len(store.asked) == 1
+
+
+def test_a_store_that_refuses_all_keys_is_given_others_once_in_a_while(
+    s3: S3, store: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FixedClock()
+    monkeypatch.setattr(s3_connection, "SystemClock", lambda: clock)
+    store.guard = lambda _: Answer(400, {"Content-Type": "application/xml"}, EXPIRED)
+    with Proxy(s3.endpoint) as sts:
+        from_role(Path(), sts, sts.uri, monkeypatch)
+        storage = Storage({"s3.endpoint": store.uri, "s3.role-arn": ROLE})
+        for _ in range(3):
+            with pytest.raises(NotAuthorisedError):
+                storage.read("s3://b/x")
+        assert len(sts.asked) == 2
+        clock.now += 10_000
+        with pytest.raises(NotAuthorisedError):
+            storage.read("s3://b/x")
+        assert len(sts.asked) == 3
 
 
 @pytest.mark.parametrize("status", [403, 503])

@@ -32,11 +32,6 @@ def mortals() -> Iterator[Mortals]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def neglected(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    return Warehouse(tmp_path_factory.mktemp("neglected"))
-
-
 def _words(folder: Path) -> list[str]:
     policy = folder / "policy.toml"
     policy.write_text(_POLICY)

@@ -39,6 +39,8 @@ _CLIENTS: dict[str, Callable[[Mapping[str, str], str], CloudObjects]] = {
 SCHEMES = frozenset(_CLIENTS)
 # The calls for deletions that are made at the same time.
 _AT_ONCE = 4
+# A status with which a request is not repeated.
+_STOPPED = 400
 
 
 class Cloud:
@@ -88,38 +90,39 @@ class Cloud:
             return {key: why for failed in each for key, why in failed.items()}
 
     def _delete(self, keys: Sequence[str], should_continue: ShouldContinue) -> dict[str, str]:
-        if not should_continue():
-            return dict.fromkeys(keys, UNTRIED)
         try:
-            self._objects.delete(keys)
-        except (StoreError, LakeError):
-            # The error is that of one of them.
-            return self._delete_each(keys, should_continue)
+            self._delete_at_once(keys, should_continue)
+        except (StoreError, LakeError) as error:
+            # Another error is that of one of them.
+            if not isinstance(error, StoreError) or error.is_busy or str(error) == UNTRIED:
+                return dict.fromkeys(keys, str(error))
+            if len(keys) == 1:
+                return {} if error.status == NOT_FOUND else {keys[0]: str(error)}
+            failed: dict[str, str] = {}
+            for key in keys:
+                failed |= self._delete([key], should_continue)
+            return failed
         return {}
 
-    def _delete_each(self, keys: Sequence[str], should_continue: ShouldContinue) -> dict[str, str]:
-        failed = {}
-        for key in keys:
-            if not should_continue():
-                failed[key] = UNTRIED
-                continue
-            try:
-                self.remove(key)
-            except (StoreError, LakeError) as error:
-                failed[key] = str(error)
-        return failed
-
-    def remove(self, key: str) -> None:
-        """Delete one object; a missing one counts as deleted."""
-
+    def _delete_at_once(self, keys: Sequence[str], should_continue: ShouldContinue) -> None:
         def request() -> None:
-            try:
-                self._objects.delete([key])
-            except StoreError as error:
-                if error.status != NOT_FOUND:
-                    raise
+            if not should_continue():
+                raise StoreError(UNTRIED, _STOPPED)
+            self._objects.delete(keys)
 
         self.retry(request)
+
+    def remove(self, key: str) -> None:
+        """Delete one object; a missing one counts as deleted.
+
+        Raises:
+            StoreError: the store refused the request, or did not answer.
+        """
+        try:
+            self._delete_at_once([key], always)
+        except StoreError as error:
+            if error.status != NOT_FOUND:
+                raise
 
     def create(self, key: str, data: bytes, *, over: str | None = None) -> str | None:
         """Create an object, or replace the version with the tag ``over``; return the new tag.

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from lake.core.base.errors import NotAuthorisedError
 from lake.core.io.objects.requests import (
@@ -230,16 +227,19 @@ class CloudObjects(WholeObjects):
             StoreError: the store did not answer.
         """
         # The client does not return headers. Any answer has the time; this one needs no login.
-        asked = Request(self.address.endpoint, method="HEAD")  # noqa: S310 - http or https
-        status = NOT_A_RESPONSE
+        from http.client import HTTPException  # noqa: PLC0415 - costs 0.1 s, locks that are held only
+        from urllib.request import Request, urlopen  # noqa: PLC0415
+
+        asked, status = Request(self.address.endpoint, method="HEAD"), NOT_A_RESPONSE  # noqa: S310
         try:
             with urlopen(asked, timeout=self.address.connect_seconds) as answer:  # noqa: S310
                 text = answer.headers.get("Date", "")
-        except HTTPError as error:
-            text, status = error.headers.get("Date", ""), error.code
-            error.close()
         except (OSError, HTTPException) as error:
-            raise StoreError(f"{self.name} Error NETWORK_CONNECTION: {error}") from None
+            # An answer with the status of an error is an error with headers.
+            headers = getattr(error, "headers", None)
+            if headers is None:
+                raise StoreError(f"{self.name} Error NETWORK_CONNECTION: {error}") from None
+            text, status = headers.get("Date", ""), getattr(error, "code", status)
         try:
             return parsedate_to_datetime(text).timestamp()
         except (TypeError, ValueError):

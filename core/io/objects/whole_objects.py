@@ -246,7 +246,11 @@ class WholeObjects:
             _check_time(meta["last_modified"])
             return int(meta["size"]), round(meta["last_modified"].timestamp() * 1000)
 
-        return self._unless(NOT_FOUND, request)
+        try:
+            return self._unless(NOT_FOUND, request)
+        except StoreError as error:
+            # The answer has no body that says why: the keys may have expired.
+            raise StoreError(f"{error} during HeadObject", error.status, error.code) from None
 
     def put(self, key: str, data: bytes | pa.Buffer) -> None:
         """Write an object, over another of the same key if there is one.

@@ -75,6 +75,8 @@ from lake.core.io.storage.store_listing import LISTING, StoreListing
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _BATCH_FILES = 65_536
 _DELETE_THREADS = 16
+# The fewest files of a disk for which a thread is started.
+_LOCAL_SLICE = 64
 _LOOK_UP_THREADS = 32
 _MESSAGE_LENGTH = 400
 # Smaller objects are read whole when they are opened.
@@ -760,7 +762,8 @@ class Storage:
             failed |= dict.fromkeys(single[most_single:], UNTRIED)
             single = single[:most_single]
         # A thread costs more than one system call, and scheduling a delete costs more than a local delete.
-        size = -(-len(single) // _DELETE_THREADS) or 1
+        least = _LOCAL_SLICE if all(map(_is_on_disk, single)) else 1
+        size = max(-(-len(single) // _DELETE_THREADS), least)
         slices = [single[start : start + size] for start in range(0, len(single), size)]
         with ThreadPoolExecutor(len(slices) or 1) as pool:
             each = pool.map if slices[1:] else map
@@ -777,7 +780,7 @@ class Storage:
         buckets: dict[S3 | Cloud, dict[str, str]] = {}
         single = []
         for location in wanted:
-            reached = None if location.startswith(("/", "file:")) else self._reached(location)
+            reached = None if _is_on_disk(location) else self._reached(location)
             if reached is None:
                 single.append(location)
             else:
@@ -822,6 +825,10 @@ class Storage:
 
 def _too_long(location: str, length: int, limit: int) -> CorruptFileError:
     return CorruptFileError(f"{location} has {length} bytes, more than the limit of {limit}")
+
+
+def _is_on_disk(location: str) -> bool:
+    return location.startswith(("/", "file:"))
 
 
 @lru_cache(maxsize=16)

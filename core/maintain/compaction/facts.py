@@ -125,6 +125,6 @@ class CompactionResult(Facts):
     rows_dropped_by_deletes: int = 0
     failed_groups: int = 0
     copied_row_groups: int = 0
-    decoded_row_groups: Mapping[str, int] = field(default_factory=dict)
+    decoded_row_groups: Mapping[str, int] | None = omitted()
     lost_groups: Sequence[LostGroup] | None = omitted()
     depth: DepthFacts | None = omitted()

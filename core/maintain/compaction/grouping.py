@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lake.core.base.arrow import one_array
 from lake.core.maintain.compaction.options import BINPACK, CompactionOptions
 from lake.core.maintain.compaction.partition_counts import Integers
 from lake.core.spec.types.partition_codes import partition_codes
@@ -99,6 +100,10 @@ class FileGroup:
         """The total size of the files."""
         return int(_sizes(self.files).sum())
 
+    def has_file_of(self, least_bytes: int) -> bool:
+        """Whether a file has at least this size."""
+        return bool((_sizes(self.files) >= least_bytes).any())
+
     @property
     def rows(self) -> int:
         """The total number of rows of the files."""
@@ -160,12 +165,14 @@ def row_group_sizes(files: pa.Table) -> Integers:
     Args:
         files: with the columns ``file_size_in_bytes`` and ``split_offsets``.
     """
-    found = []
-    pairs = zip(_sizes(files).tolist(), files["split_offsets"].to_pylist(), strict=True)
-    for size, offsets in pairs:
-        edges = np.array([*(offsets or [0]), size], np.int64)
-        found.append(np.maximum(np.diff(edges), 0))
-    return np.concatenate(found)
+    sizes, offsets = _sizes(files), one_array(files["split_offsets"])
+    starts = pc.list_flatten(offsets).to_numpy(zero_copy_only=False)
+    owners = pc.list_parent_indices(offsets).to_numpy()
+    ends = sizes[owners]
+    is_inner = owners[1:] == owners[:-1]
+    ends[:-1][is_inner] = starts[1:][is_inner]
+    whole = np.bincount(owners, minlength=len(sizes)) == 0
+    return np.concatenate([np.maximum(ends - starts, 0), sizes[whole]])
 
 
 _UNLIMITED = 2**63 - 1

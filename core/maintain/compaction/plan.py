@@ -179,7 +179,7 @@ class CompactionPlan:
         Rows are not copied with their deletes or their ids, to another partition or in another order.
         """
         mode = self.options.copy_row_groups
-        if mode == COPY_NEVER or self.order is not None or group.bytes < self.copied_bytes:
+        if mode == COPY_NEVER or self.order is not None or not group.has_file_of(self.copied_bytes):
             return 0
         spec_ids = pc.unique(group.files["spec_id"]).to_pylist()
         same_place = not group.moves_rows and spec_ids == [self.spec.spec_id]

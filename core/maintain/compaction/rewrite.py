@@ -107,9 +107,10 @@ class Rewriter:
         for group in groups:
             ranges = group.ranges() if plan.order is None else group.cut(group.bytes, 1)
             slices = plan.slices(group)
+            copies = plan.row_groups_to_copy(group) > 0
             state = Rewritten(group, slices, len(ranges))
             owners += [state] * len(ranges)
-            tasks += [self._task(group, slices, rows) for rows in ranges]
+            tasks += [self._task(group, slices, rows, copies=copies) for rows in ranges]
         meter = Meter("rewriting", inputs=[task.input_bytes for task in tasks])
         results = self._engine.run(tasks, rewrite, storage=plan.table.storage, meter=meter)
         for result in showing(progress, meter, results):
@@ -132,10 +133,10 @@ class Rewriter:
         *,
         first: int = 0,
         bounds: Sequence[bytes] = (),
+        copies: bool = False,
     ) -> Task[RewriteTask]:
         plan = self._plan
         inputs = group.files.slice(rows.first_file, rows.end_file - rows.first_file)
-        copies = plan.row_groups_to_copy(group) > 0
         payload = RewriteTask(
             task=self._next_task(),
             files=_cut(slices, rows),

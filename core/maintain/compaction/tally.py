@@ -49,7 +49,9 @@ class Tally:
             totals.rows_dropped_by_deletes += item.dropped
             totals.rows_out += sum(file.record_count for file in item.files)
             totals.copied_row_groups += item.copied
-            totals.decoded_row_groups = dict(Counter(totals.decoded_row_groups) + item.decoded)
+            if item.decoded:
+                before = Counter(totals.decoded_row_groups or {})
+                totals.decoded_row_groups = dict(before + item.decoded)
 
 
 def _removed_deletes(committed: Committed) -> int:

@@ -52,6 +52,29 @@ class TablesResult(Facts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogFacts(Facts):
+    """A configured catalog; `answers` is None if it was not asked, and `type` if it cannot be inferred."""
+
+    name: str
+    type: str | None
+    default: bool
+    uri: str | None
+    warehouse: str | None
+    sources: Sequence[str]
+    answers: bool | None
+    namespaces: int | None
+    seconds: float | None
+    error: ErrorFacts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogsResult(Facts):
+    """The configured catalogs."""
+
+    catalogs: Sequence[CatalogFacts] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFacts(Facts):
     """A column or a part of one."""
 

@@ -83,6 +83,26 @@ def place_of(catalog: str, key: str) -> str:
     return f"'{key}' of catalog {catalog} in {shortened(file)}"
 
 
+def sources_of(catalog: str, configuration: Configuration) -> list[str]:
+    """Return the file and the variables that contain a catalog's properties; nothing if it is not configured."""
+    variables = sorted(
+        name for name in os.environ if (_parts(name) or [])[:2] == ["catalog", catalog]
+    )
+    set_there = {(_parts(name) or [])[2] for name in variables}
+    properties = configuration.catalogs.get(catalog, {})
+    file = configuration_file() if properties.keys() - set_there else None
+    return [*([file] if file else []), *variables]
+
+
+def how_to_add(name: str) -> str:
+    """Return where a catalog is configured, and what is written there."""
+    file = configuration_file()
+    folder = os.environ.get("PYICEBERG_HOME") or "~"
+    place = shortened(file) if file else f"{folder.rstrip('/')}/.pyiceberg.yaml"
+    kind = "type: rest, uri: 'https://catalog.example.com'"
+    return f"to add it, write into {place}: catalog: {{{name}: {{{kind}}}}}"
+
+
 def shortened(path: str) -> str:
     """Return a path for a message, with ``~`` for the home folder."""
     home = os.path.expanduser("~").rstrip("/")

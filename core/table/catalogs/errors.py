@@ -250,6 +250,8 @@ def _refused(error: Exception, what: str, catalog: Opened | None) -> NotAuthoris
 def _login(error: Exception, catalog: Opened) -> str:
     """Return where the credentials of a catalog's client are set."""
     library = type(error).__module__.partition(".")[0]
+    if str(catalog.configured.get("rest.sigv4-enabled", "")).lower() == "true":
+        library = "botocore"
     if library in _CLOUD_LOGINS:
         return _CLOUD_LOGINS[library]
     # The address of a database contains the user and the password.

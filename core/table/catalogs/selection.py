@@ -17,6 +17,7 @@ from lake.core.io.objects.s3_connection import completed
 from lake.core.table.catalogs.configuration import (
     Configuration,
     configuration_file,
+    how_to_add,
     place_of,
     read_configuration,
     shortened,
@@ -36,7 +37,7 @@ _SQL_ADDRESSES = ("sqlite", "postgresql")
 _Time: TypeAlias = "tuple[Clock | None, Ids | None]"
 # Types that lake uses only through PyIceberg.
 OTHER_TYPES = frozenset({"dynamodb", "bigquery"})
-_IN_MEMORY = "in-memory"
+_IN_MEMORY, _OTHER = "in-memory", "other"
 _TYPES = {
     **{name: name for name in ("rest", "sql", "glue", "hive", HADOOP)},
     _IN_MEMORY: "sql",
@@ -94,7 +95,7 @@ def chosen_name(settings: Settings, configuration: Configuration) -> str:
     if name not in configured and (configured or name != DEFAULT_CATALOG):
         raise NotFoundError(
             f"no catalog named {name} is configured",
-            hint=f"configured: {', '.join(configured) or 'none'} ({_configuration_place()}); {_how_to_add(name)}",
+            hint=f"configured: {', '.join(configured) or 'none'} ({_configuration_place()}); {how_to_add(name)}",
         )
     return name
 
@@ -102,15 +103,6 @@ def chosen_name(settings: Settings, configuration: Configuration) -> str:
 def _configuration_place() -> str:
     file = configuration_file()
     return f"in {shortened(file)}" if file else "there is no .pyiceberg.yaml"
-
-
-def _how_to_add(name: str) -> str:
-    """Return where a catalog is configured, and what is written there."""
-    file = configuration_file()
-    folder = os.environ.get("PYICEBERG_HOME") or "~"
-    place = shortened(file) if file else f"{folder.rstrip('/')}/.pyiceberg.yaml"
-    kind = "type: rest, uri: 'https://catalog.example.com'"
-    return f"to add it, write into {place}: catalog: {{{name}: {{{kind}}}}}"
 
 
 def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalog:
@@ -155,15 +147,23 @@ def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalo
 def _backend_of(properties: Mapping[str, Any]) -> str:
     """Return the backend for a catalog's type; a missing type is inferred from the address as in PyIceberg."""
     if kind := properties.get("type"):
-        return _TYPES.get(str(kind).lower(), "other")
+        return _TYPES.get(str(kind).lower(), _OTHER)
     address = str(properties.get("uri", ""))
     if "py-catalog-impl" in properties:
-        return "other"
+        return _OTHER
     if address.startswith("http"):
         return "rest"
     if address.startswith("thrift"):
         return "hive"
-    return "sql" if address.startswith(_SQL_ADDRESSES) else "other"
+    return "sql" if address.startswith(_SQL_ADDRESSES) else _OTHER
+
+
+def type_of(properties: Mapping[str, Any]) -> str | None:
+    """Return a catalog's type, as it is configured or as it is inferred; None if neither says it."""
+    if kind := properties.get("type"):
+        return str(kind).lower()
+    backend = _backend_of(properties)
+    return None if backend == _OTHER else backend
 
 
 def _check_type(name: str, properties: Mapping[str, Any]) -> None:

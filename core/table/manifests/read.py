@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +43,6 @@ from lake.core.table.manifests.schemas import (
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-_T = TypeVar("_T")
-_Result = TypeVar("_Result")
 # Manifests are decoded together up to this size; from this total size on, the work is divided among threads.
 _WINDOW_BYTES = 8 * 1024 * 1024
 _SHARED_BYTES = 1024 * 1024
@@ -57,7 +55,7 @@ _DECODED_BYTES = 256 * 1024 * 1024
 _COUNTS = tuple(f"{name}_files_count" for name in ("added", "existing", "deleted"))
 _FETCH_THREADS = 32
 _LISTS_AT_ONCE = 256
-# Up to this number of files of a disk is read by one thread: to start another one takes longer than to read a file.
+# At most this number of files is read by one thread, if they are on a disk: to start another one takes longer.
 _FEW = 16
 _SHOWN = 10
 
@@ -152,7 +150,13 @@ def _additions(
     inherited: list[int] = []
     # Long lists inflate to much more memory than what is kept of them.
     for part in runs(batch, lambda _: 1, _FETCH_THREADS):
-        for opened in _each(fetchers, partial(_open_joined, storage), part, part):
+        read = partial(_open_joined, storage)
+        lists: Iterable[Container] = (
+            fetchers.submit(list, map(read, part)).result()
+            if _are_few(part)
+            else fetchers.map(read, part)
+        )
+        for opened in lists:
             rest = None if chain.last is None else _without_rows_of(chain.last, opened)
             inherited.append(0 if chain.last is None or rest is None else chain.last.objects)
             rests.append(opened if rest is None else rest)
@@ -163,16 +167,9 @@ def _additions(
     return found
 
 
-def _each(
-    pool: ThreadPoolExecutor,
-    work: Callable[[_T], _Result],
-    items: Sequence[_T],
-    places: Sequence[str],
-) -> Iterable[_Result]:
-    """Return the results of reading items from files at some places: by one thread if they are few of a disk."""
-    if len(items) > _FEW or not all(locations.parse(place).is_local for place in places):
-        return pool.map(work, items)
-    return pool.submit(lambda: list(map(work, items))).result()
+def _are_few(places: Sequence[str]) -> bool:
+    """Whether files are so few, and on a disk, that one thread reads them."""
+    return len(places) <= _FEW and all(locations.parse(place).is_local for place in places)
 
 
 def _each_alone(storage: Storage, batch: Sequence[str], unreadable: list[str]) -> ListAdditions:
@@ -427,8 +424,8 @@ def _in_threads(
     with ThreadPoolExecutor(_FETCH_THREADS) as fetchers, ThreadPoolExecutor(workers) as decoders:
 
         def work(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
-            places = [row["manifest_path"] for row in window]
-            opened = _each(fetchers, partial(_open, storage, rewritten=rewritten), window, places)
+            each = map if _are_few([row["manifest_path"] for row in window]) else fetchers.map
+            opened = each(partial(_open, storage, rewritten=rewritten), window)
             found = list(read(list(opened)))
             # The memory of decoding is several times that of its result, and is kept for each thread otherwise.
             if releases:

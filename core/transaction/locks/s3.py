@@ -1,8 +1,8 @@
-"""A lock on S3: an object created only if it does not exist, refreshed by its owner, taken over after its death.
+"""A lock in an object store: an object created only if it does not exist, refreshed by its owner.
 
-Conditional requests (`If-None-Match`, `If-Match`) ensure that only one run succeeds in each step. A store that
-ignores them lets two runs that start at the same time both continue, which is safe. Ages are measured by the store's
-clock.
+Another run takes it over after its owner's death. Conditional requests (`If-None-Match`, `If-Match`, and Google's
+generations) ensure that only one run succeeds in each step. A store that ignores them lets two runs that start at the
+same time both continue, which is safe. Ages are measured by the store's clock.
 """
 
 from __future__ import annotations

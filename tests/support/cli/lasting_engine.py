@@ -34,6 +34,9 @@ class Lasting:
     def may_have_lost_attempts(self) -> bool:
         return self._engine.may_have_lost_attempts
 
+    def start_in_background(self) -> None:
+        self._engine.start_in_background()
+
     def run(
         self,
         tasks: Sequence[Task[Payload]],

@@ -20,6 +20,7 @@ from lake.core.maintain.compaction.grouping import (
     output_files,
     pack,
     plan_groups,
+    row_group_sizes,
     split_bytes,
 )
 from lake.core.maintain.compaction.options import CompactionOptions, compaction_options
@@ -393,3 +394,14 @@ def test_files_without_rows_are_rewritten_into_nothing() -> None:
 
 def test_an_empty_table_has_no_groups() -> None:
     assert plan([]) == []
+
+
+def test_row_groups_end_where_the_next_one_begins_or_with_their_file() -> None:
+    files = pa.table(
+        {
+            "file_size_in_bytes": pa.array([100, 50, 30, 20, 10]),
+            "split_offsets": pa.array([[4, 40], None, [4], [], [9, 4]], pa.list_(pa.int64())),
+        }
+    )
+
+    assert sorted(row_group_sizes(files).tolist()) == sorted([36, 60, 50, 26, 20, 0, 6])
