@@ -23,7 +23,9 @@ def without_counts(path: Path, names: tuple[str, ...]) -> None:
     rows, schema, header = read_avro(path)
     for item in schema["fields"]:
         if item["name"] in names:
-            item["type"], item["default"] = ["null", item["type"]], None
+            if not isinstance(item["type"], list):
+                item["type"] = ["null", item["type"]]
+            item["default"] = None
     write_avro(path, [{**row, **dict.fromkeys(names)} for row in rows], schema, header)
 
 

@@ -495,9 +495,8 @@ def test_every_name_of_a_condition_is_measured(lake: CommandLine) -> None:
     table = open_session(lake.warehouse).table("db.a")
     policy = Policy().of("db.a", {}, actions.choices())
 
-    values = condition_values(
-        look(table, "db", policy, _NOON, most_entries=None, asked=Asked()).row, _NOON
-    )
+    looked, _ = look(table, "db", policy, _NOON, most_entries=None, asked=Asked())
+    values = condition_values(looked.row, _NOON)
 
     assert values.keys() == QUANTITIES.keys()
     assert None not in values.values()

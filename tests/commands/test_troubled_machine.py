@@ -22,6 +22,7 @@ from unittest.mock import patch
 import pytest
 from support.cli.command_line import CommandLine, Result
 
+from lake.core.io.avro import decode
 from lake.core.table.catalogs import catalog, sql
 
 OLD = ("expire", "db.t", "--older-than", "0s", "--unsafe-retention")
@@ -282,7 +283,12 @@ def test_a_missing_folder_for_temporary_files_is_reported_as_such(
     def none() -> str:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
 
-    with patch.object(tempfile, "gettempdir", none), patch.object(tempfile, "_gettempdir", none):
+    # The decoder of large manifests reads a temporary file.
+    with (
+        patch.object(decode, "_FEW_BYTES", -1),
+        patch.object(tempfile, "gettempdir", none),
+        patch.object(tempfile, "_gettempdir", none),
+    ):
         result = lake("--json", *words(tmp_path, COMMANDS[1]))
 
     check(result, 7, "temporary directory")

@@ -62,7 +62,6 @@ def _handed_over(folder: Path) -> Counter[int]:
     return found
 
 
-@pytest.mark.parametrize("service", ["postgres", "s3", "rest"], indirect=True)
 @pytest.mark.parametrize("service", chosen(["s3"], ["s3", "rest"]), indirect=True)
 def test_a_killed_follow_hands_over_each_row_once(service: Service, mortals: Mortals) -> None:
     table, folder = service.table(), service.folder
@@ -92,7 +91,6 @@ def test_a_killed_follow_hands_over_each_row_once(service: Service, mortals: Mor
     assert {f"lake-consumer-c{number}" for number in range(len(points))} <= refs.keys()
 
 
-@pytest.mark.parametrize("service", ["postgres", "s3", "rest"], indirect=True)
 @pytest.mark.parametrize("service", chosen(["rest"], ["s3", "rest"]), indirect=True)
 def test_a_killed_watch_loads_each_object_once(service: Service, mortals: Mortals, s3: S3) -> None:
     bucket = s3.bucket()

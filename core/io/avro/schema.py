@@ -121,7 +121,10 @@ class _Parser:
         while isinstance(schema, dict) and isinstance(schema.get("type"), dict | list):
             schema = schema["type"]
         if isinstance(schema, list):
-            return AvroType("union", {}, [self.type(branch) for branch in schema])
+            branches = [self.type(branch) for branch in schema]
+            if any(branch.name == "union" for branch in branches):
+                raise ValueError("a union in a union")
+            return AvroType("union", {}, branches)
         if not isinstance(schema, dict):
             return self._by_name(schema)
         match schema.get("type"):

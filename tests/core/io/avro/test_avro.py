@@ -561,6 +561,7 @@ def doubling(levels: int) -> Any:
         (record(("a", {"type": "fixed", "size": -1, "name": "f"})), "a fixed type"),
         (record(("a", {"type": "fixed", "size": 10**9, "name": "f"})), "a fixed type"),
         ({"type": "record", "name": "r", "fields": [{"name": "a"}]}, "a field has no type"),
+        (record(("a", ["null", ["null", "int"]])), "a union in a union"),
         (doubling(40), "the schema is too large"),
     ],
 )  # fmt: skip
