@@ -33,7 +33,7 @@ from support.tables.random_rows import (
 from support.tiers import examples
 
 from lake.core.base.errors import LakeError
-from lake.core.data.formats.parquet.copying import source, target
+from lake.core.data.formats.parquet.copying import target
 from lake.core.data.formats.parquet.copying.thrift import (
     BINARY,
     BYTE,
@@ -118,6 +118,7 @@ def rewritten(
     files: Sequence[DataFile],
     *,
     least: int | None = 1,
+    most: int = 2**40,
     schema: Schema = IDS,
     target_bytes: int = 2**40,
     **properties: str,
@@ -131,6 +132,7 @@ def rewritten(
         write=write_settings(folder, schema, target_bytes=target_bytes, **properties),
         verify=True,
         copied_bytes=least,
+        most_copied_bytes=most,
         nan_counts=[file.nan_value_counts for file in files],
     )
     (report,) = rewrite(task, TaskContext(Storage(), "b"))
@@ -242,6 +244,7 @@ def test_slices_of_a_file_take_each_row_group_once(tmp_path: Path) -> None:
                 write=write_settings(tmp_path, IDS),
                 verify=True,
                 copied_bytes=least,
+                most_copied_bytes=2**40,
                 nan_counts=[{}],
             )
             (report,) = rewrite(task, TaskContext(Storage(), "b"))
@@ -414,15 +417,14 @@ def test_columns_of_another_codec_or_without_their_bloom_filter_are_decoded(tmp_
     assert rows_in(again.files) == rows_in([file])
 
 
-def test_a_row_group_that_is_too_large_to_be_read_at_once_is_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "_MOST_BYTES", 1000)
-    (file,) = write(write_settings(tmp_path, IDS), numbered(300))
+def test_row_groups_that_are_too_large_are_decoded(tmp_path: Path) -> None:
+    files = [write(write_settings(tmp_path, IDS), numbered(rows, rows))[0] for rows in (100, 900)]
 
     # The new row group is too large too.
-    with pytest.raises(LakeError, match="size"):
-        rewritten(tmp_path, [file])
+    report = rewritten(tmp_path, files, most=row_groups(files[1])[0] - 1)
+
+    assert (report.copied, report.decoded) == (1, {"size": 1})
+    assert rows_in(report.files) == rows_in(files)
 
 
 def test_files_of_java_and_of_pyarrow_become_one_of_pyarrow(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from lake.core.data.formats.parquet.copying.model import (
     FOOTER,
     GROUPS,
     PAGES,
-    SIZE,
     Leaf,
     Model,
     UncopiedError,
@@ -62,8 +61,6 @@ _ENCODING, _BY_DICTIONARY = 2, {2, 8}
 # Fields of OffsetIndex, PageLocation and ColumnIndex.
 LOCATIONS, LOCATION_OFFSET, _LOCATION_SIZE, _NULL_PAGES = 1, 1, 2, 1
 _BLOOM_BYTES, _BLOOM_HEADER_BYTES = 1, 256
-# A row group is read at once.
-_MOST_BYTES = 512 * 1024 * 1024
 _MOST_EXTRA_BYTES = 256 * 1024 * 1024
 _MAGIC_BYTES = 4
 _FETCHED_BYTES = 8 * 1024 * 1024
@@ -142,7 +139,7 @@ class CopySource:
         return sum(span.end - span.start for span in spans)
 
     def part(self, index: int) -> Part:
-        """Return a row group, with all bytes that are copied.
+        """Return a row group, with all bytes that are copied, which are read at once.
 
         Raises:
             UncopiedError: it cannot be copied.
@@ -160,8 +157,6 @@ class CopySource:
             self._check_chunk(chunk, leaf, rows)
         spans = [self._span(chunk) for chunk in chunks]
         start, end = _joined(spans)
-        if end - start > _MOST_BYTES:
-            raise UncopiedError(SIZE)
         if isinstance(self._source, LargeFile):
             self._source.fetch([(start, end)])
         data = self._read(start, end - start)
