@@ -1,12 +1,13 @@
 """Read row groups as they are stored, with their page index and Bloom filters, and check them.
 
 The footer is not believed: chunks must be side by side before it, and the headers of their pages must have the number
-of values and the sizes that it says.
+of values and the sizes that it says. Pages must have the checksums of their headers, if these have one.
 """
 
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,7 +55,7 @@ _INDEX_OFFSET, _ENCODINGS = 10, 13
 _OF_GROUP, _OF_CHUNK = frozenset(range(1, 8)), frozenset(range(2, 8))
 _OF_META_DATA = frozenset(range(1, 18)) - {_INDEX_OFFSET}
 # Fields of PageHeader, and the number of values in the header of a page of each type.
-_PAGE_TYPE, _PAGE_BYTES, _PAGE_VALUES = 1, 3, 1
+_PAGE_TYPE, _PAGE_BYTES, _PAGE_CHECKSUM, _PAGE_VALUES = 1, 3, 4, 1
 _DICTIONARY, _DATA_HEADERS = 2, {0: 5, 3: 8}
 # The field of PageEncodingStats after the type of pages, and the encodings whose values are those of a dictionary.
 _ENCODING, _BY_DICTIONARY = 2, {2, 8}
@@ -293,7 +294,7 @@ def _pages(chunk: memoryview, span: _Span, described: Struct) -> Iterator[_Page]
     """Yield the data pages of a chunk, which must fill it and have its number of values.
 
     Raises:
-        UncopiedError: they do not.
+        UncopiedError: they do not, or a page was changed.
         ThriftError: a header is not valid.
     """
     at = values = 0
@@ -301,7 +302,12 @@ def _pages(chunk: memoryview, span: _Span, described: Struct) -> Iterator[_Page]
         header, body = read_struct(chunk, at)
         end, kind = body + number_of(header, _PAGE_BYTES, I32), number_of(header, _PAGE_TYPE, I32)
         start, is_first = span.start + at, at == 0
+        checksum = value_of(header, _PAGE_CHECKSUM, I32)
         if end > len(chunk):
+            raise UncopiedError(PAGES)
+        # A header contains it as a signed number.
+        is_same = checksum is None or zlib.crc32(chunk[body:end]) == checksum % 2**32
+        if not is_same:  # check: checksums-of-copies
             raise UncopiedError(PAGES)
         if kind == _DICTIONARY:
             # Only the first page, before the one that the footer calls the first data page.
