@@ -287,6 +287,13 @@ def meta_of(tree: Tree, column: int = 0) -> Any:
     return chunks_of(tree, column)[0][META_DATA][1]
 
 
+def footer_of(file: DataFile) -> Any:
+    """Return the footer of a file as values."""
+    data = path_of(file).read_bytes()
+    size = int.from_bytes(data[-8:-4], "little")
+    return read_struct(data[-8 - size : -8])[0]
+
+
 def first_element(tree: Tree) -> Any:
     return tree[SCHEMA][1][1][1]
 
@@ -394,6 +401,29 @@ def test_random_footers_are_errors_or_give_the_rows_that_decoding_gives(tmp_path
         if report.copied:
             assert rows_in(report.files) == expected
     assert 0 < copied < tried
+
+
+OFFSETS: Sequence[tuple[int, Any]] = (
+    *((I64, value) for value in (0, 77, -5, 2**63 - 1)),
+    *((BINARY, b"abc"), (LIST, (I32, [1]))),
+)
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_offsets_that_no_reader_needs_may_be_wrong(offset: tuple[int, Any], tmp_path: Path) -> None:
+    (file,) = write(write_settings(tmp_path, IDS), numbered(300))
+    file = changed(file, lambda tree: tree[GROUPS][1][1][0].update({5: offset}))
+    if offset[0] == I64:
+        file = changed(file, lambda tree: chunks_of(tree)[0].update({2: offset}))
+
+    report = rewritten(tmp_path, [file, file])
+
+    assert report.copied == 2
+    (copied,) = report.files
+    assert rows_in([copied]) == rows_in([file, file])
+    groups = structs_of(footer_of(copied), GROUPS)
+    assert [group[5].value for group in groups] == list(copied.split_offsets)
+    assert {chunk[2].value for group in groups for chunk in structs_of(group, COLUMNS)} == {0}
 
 
 def test_columns_of_another_codec_or_without_their_bloom_filter_are_decoded(tmp_path: Path) -> None:
