@@ -33,7 +33,7 @@ from support.tables.random_rows import (
 from support.tiers import examples
 
 from lake.core.base.errors import LakeError
-from lake.core.data.formats.parquet.copying import target
+from lake.core.data.formats.parquet.copying import source, target
 from lake.core.data.formats.parquet.copying.thrift import (
     BINARY,
     BYTE,
@@ -455,6 +455,21 @@ def test_row_groups_that_are_too_large_are_decoded(tmp_path: Path) -> None:
 
     assert (report.copied, report.decoded) == (1, {"size": 1})
     assert rows_in(report.files) == rows_in(files)
+
+
+def test_columns_of_very_many_pages_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = write_settings(tmp_path, IDS, write__parquet__page_row_limit="100")
+    (file,) = write(pages, numbered(1000))
+
+    monkeypatch.setattr(source, "_MOST_PAGES", 10)
+    copied = rewritten(tmp_path, [file])
+    monkeypatch.setattr(source, "_MOST_PAGES", 9)
+    decoded = rewritten(tmp_path, [file])
+
+    assert (copied.copied, decoded.copied, decoded.decoded) == (1, 0, {"pages": 1})
+    assert rows_in(decoded.files) == rows_in([file])
 
 
 def test_files_of_java_and_of_pyarrow_become_one_of_pyarrow(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ _ENCODING, _BY_DICTIONARY = 2, {2, 8}
 LOCATIONS, LOCATION_OFFSET, _LOCATION_SIZE, _NULL_PAGES = 1, 1, 2, 1
 _BLOOM_BYTES, _BLOOM_HEADER_BYTES = 1, 256
 _MOST_EXTRA_BYTES = 256 * 1024 * 1024
+# The most pages of a column chunk; the index of more would have more values than are read.
+_MOST_PAGES = 400_000
 _MAGIC_BYTES = 4
 _FETCHED_BYTES = 8 * 1024 * 1024
 
@@ -164,7 +166,10 @@ class CopySource:
         view = memoryview(data).cast("B")
         extras = []
         for chunk, span in zip(chunks, spans, strict=True):
-            pages = list(_pages(view[span.start - start : span.end - start], span, chunk))
+            found = _pages(view[span.start - start : span.end - start], span, chunk)
+            pages = list(itertools.islice(found, _MOST_PAGES + 1))
+            if len(pages) > _MOST_PAGES:
+                raise UncopiedError(PAGES)
             extras.append(self._extras(chunk, pages))
         return Part(group, rows, start, data, extras, created_by(self._footer))
 
