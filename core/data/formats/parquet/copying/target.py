@@ -123,7 +123,9 @@ class CopiedFile(NewFile):
         group = {**part.group, GROUP_OFFSET: Field(I64, start)}
         if group.pop(ORDINAL, None) and len(self._groups) <= _MOST_ORDINAL:
             group[ORDINAL] = Field(I16, len(self._groups))
-        self._groups.append(_Group(group, part.rows, chunks, part.extras, shift))
+        # The filters are written, and may be as large as the row group.
+        indexes = [item._replace(bloom_filter=None) for item in part.extras]
+        self._groups.append(_Group(group, part.rows, chunks, indexes, shift))
         self._writers.append(part.created_by)
         self._nans = {
             column: count + nan_counts[column]
