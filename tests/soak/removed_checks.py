@@ -220,7 +220,10 @@ CHECKS = (
         _check(name, never, f"{_CORE}/data/formats/test_copied_row_groups.py")
         for name in ("columns-of-copies", "writers-of-copies", "values-of-copies", "copied-footer")
     ),
-    _check("deletes-of-copies", never, "tests/commands/test_compact_copies.py"),
+    *(
+        _check(name, never, "tests/commands/test_compact_copies.py")
+        for name in ("checksums-of-copies", "deletes-of-copies")
+    ),
     _check("sort-order-of-files", without("tuple(order.fields) == tuple(fields)"), _SORTED),
     _check(
         "dangling-position-deletes", instead("numbers < oldest", "numbers <= oldest"), _ROW_DELTA

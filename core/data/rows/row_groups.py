@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from lake.core.data.columns.file_slice import FileSlice
-from lake.core.data.formats.parquet.copying.model import Model, UncopiedError
+from lake.core.data.formats.parquet.copying.model import SIZE, Model, UncopiedError
 from lake.core.data.formats.parquet.copying.source import CopySource, Part
 from lake.core.data.formats.parquet.reader import ParquetRows
 from lake.core.data.rows.reader import opened
@@ -39,6 +39,7 @@ class RowGroupChoice:
             the slices of one file need not begin with a row group. Files without large row groups are cut by rows.
         nan_counts: how many NaN each file has, by the id of the column; others are not known.
         least_bytes: smaller row groups are not copied.
+        most_bytes: larger row groups are not copied.
         copied: the slices of row groups that were copied.
         remaining: the slices to read; complete after the last of `parts`.
         reasons: how many large row groups are not copied, by the reason.
@@ -47,6 +48,7 @@ class RowGroupChoice:
     files: Sequence[FileSlice]
     nan_counts: Sequence[Mapping[int, int]]
     least_bytes: int
+    most_bytes: int
     copied: list[FileSlice] = field(default_factory=list)
     remaining: list[FileSlice] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -100,7 +102,11 @@ class RowGroupChoice:
     def _part(self, source: CopySource, index: int) -> Part | None:
         """Return a row group that is copied; None for a small one, and one that cannot be copied."""
         try:
-            if source.size(index) < self.least_bytes:
+            size = source.size(index)
+            if size < self.least_bytes:
+                return None
+            if size > self.most_bytes:
+                self.reasons[SIZE] += 1
                 return None
             return source.part(index)
         except UncopiedError as error:

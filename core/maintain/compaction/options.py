@@ -18,6 +18,8 @@ from lake.core.transaction.commit.work_limits import WorkLimits
 
 _MIN_PART, _MAX_PART = 0.75, 1.80
 _UNLIMITED = 2**63 - 1
+# A row group that is copied is read at once.
+_MOST_READ_BYTES = 512 * 1024**2
 BINPACK, SORT, ZORDER, HILBERT = STRATEGIES
 CURVES = (ZORDER, HILBERT)
 COPY_AUTO, _, COPY_NEVER = COPY_MODES
@@ -220,6 +222,15 @@ class CompactionOptions:
     def write_max_bytes(self) -> int:
         """The size at which an output file is closed: half way from the target to the maximum."""
         return self.target_size + (self.max_size - self.target_size) // 2
+
+    @property
+    def most_copied_bytes(self) -> int:
+        """The largest row group that is copied.
+
+        A file that is closed because this one does not fit has the right size: otherwise each run would rewrite the
+        same files.
+        """
+        return min(self.write_max_bytes - self.min_size, _MOST_READ_BYTES)
 
 
 def idle_options(idle_ms: int | None, now_ms: int) -> dict[str, object]:

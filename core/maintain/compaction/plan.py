@@ -188,12 +188,12 @@ class CompactionPlan:
         if not (same_place and is_parquet) or has_row_ids:
             return 0
         sizes = row_group_sizes(group.files)
-        is_large = sizes >= self.copied_bytes
-        if mode == COPY_AUTO and not np.median(sizes) >= self.copied_bytes:
+        fitting = (sizes >= self.copied_bytes) & (sizes <= self.options.most_copied_bytes)
+        if mode == COPY_AUTO and 2 * fitting.sum() < len(sizes):
             return 0
         if self.deletes(group.files):  # check: deletes-of-copies
             return 0
-        return int(is_large.sum())
+        return int(fitting.sum())
 
     def nan_counts(self, files: pa.Table) -> list[dict[int, int]]:
         """Return how many NaN some files have, by the id of the column; columns without a count are left out."""

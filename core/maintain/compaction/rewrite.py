@@ -147,6 +147,7 @@ class Rewriter:
             first=first,
             bounds=bounds,
             copied_bytes=plan.copied_bytes if copies else None,
+            most_copied_bytes=plan.options.most_copied_bytes,
             nan_counts=plan.nan_counts(inputs) if copies else (),
         )
         return Task(payload, rows.input_bytes)

@@ -51,6 +51,7 @@ class RewriteTask(PlainData):
         first: the number of the group's first receiver.
         bounds: the bounds between the ranges of sort keys.
         copied_bytes: row groups of at least this size are copied, if that is possible; None for none.
+        most_copied_bytes: larger row groups are not copied.
         nan_counts: how many NaN each file has, by the id of the column; for copying.
     """
 
@@ -63,6 +64,7 @@ class RewriteTask(PlainData):
     first: int = 0
     bounds: Sequence[bytes] = ()
     copied_bytes: int | None = None
+    most_copied_bytes: int = 0
     nan_counts: Sequence[Mapping[int, int]] = ()
 
 
@@ -146,7 +148,9 @@ def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[RewriteReport]:
     reading = task.reading
     content = ContentHash() if task.verify else None
     read = 0
-    chosen = RowGroupChoice(task.files, task.nan_counts, task.copied_bytes or 0)
+    chosen = RowGroupChoice(
+        task.files, task.nan_counts, task.copied_bytes or 0, task.most_copied_bytes
+    )
     copies = task.copied_bytes is not None
     with open_ordered_writer(context, settings, task=task.task, copies=copies) as writer:
         if copies and isinstance(writer, TableWriter):

@@ -118,6 +118,7 @@ def rewritten(
     files: Sequence[DataFile],
     *,
     least: int | None = 1,
+    most: int = 2**40,
     schema: Schema = IDS,
     target_bytes: int = 2**40,
     **properties: str,
@@ -131,6 +132,7 @@ def rewritten(
         write=write_settings(folder, schema, target_bytes=target_bytes, **properties),
         verify=True,
         copied_bytes=least,
+        most_copied_bytes=most,
         nan_counts=[file.nan_value_counts for file in files],
     )
     (report,) = rewrite(task, TaskContext(Storage(), "b"))
@@ -242,6 +244,7 @@ def test_slices_of_a_file_take_each_row_group_once(tmp_path: Path) -> None:
                 write=write_settings(tmp_path, IDS),
                 verify=True,
                 copied_bytes=least,
+                most_copied_bytes=2**40,
                 nan_counts=[{}],
             )
             (report,) = rewrite(task, TaskContext(Storage(), "b"))
@@ -282,6 +285,13 @@ def text(value: str) -> tuple[int, bytes]:
 
 def meta_of(tree: Tree, column: int = 0) -> Any:
     return chunks_of(tree, column)[0][META_DATA][1]
+
+
+def footer_of(file: DataFile) -> Any:
+    """Return the footer of a file as values."""
+    data = path_of(file).read_bytes()
+    size = int.from_bytes(data[-8:-4], "little")
+    return read_struct(data[-8 - size : -8])[0]
 
 
 def first_element(tree: Tree) -> Any:
@@ -393,6 +403,29 @@ def test_random_footers_are_errors_or_give_the_rows_that_decoding_gives(tmp_path
     assert 0 < copied < tried
 
 
+OFFSETS: Sequence[tuple[int, Any]] = (
+    *((I64, value) for value in (0, 77, -5, 2**63 - 1)),
+    *((BINARY, b"abc"), (LIST, (I32, [1]))),
+)
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_offsets_that_no_reader_needs_may_be_wrong(offset: tuple[int, Any], tmp_path: Path) -> None:
+    (file,) = write(write_settings(tmp_path, IDS), numbered(300))
+    file = changed(file, lambda tree: tree[GROUPS][1][1][0].update({5: offset}))
+    if offset[0] == I64:
+        file = changed(file, lambda tree: chunks_of(tree)[0].update({2: offset}))
+
+    report = rewritten(tmp_path, [file, file])
+
+    assert report.copied == 2
+    (copied,) = report.files
+    assert rows_in([copied]) == rows_in([file, file])
+    groups = structs_of(footer_of(copied), GROUPS)
+    assert [group[5].value for group in groups] == list(copied.split_offsets)
+    assert {chunk[2].value for group in groups for chunk in structs_of(group, COLUMNS)} == {0}
+
+
 def test_columns_of_another_codec_or_without_their_bloom_filter_are_decoded(tmp_path: Path) -> None:
     plain = write_settings(
         tmp_path, IDS, write__parquet__dict_encoding_enabled__column__text="false"
@@ -414,15 +447,29 @@ def test_columns_of_another_codec_or_without_their_bloom_filter_are_decoded(tmp_
     assert rows_in(again.files) == rows_in([file])
 
 
-def test_a_row_group_that_is_too_large_to_be_read_at_once_is_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "_MOST_BYTES", 1000)
-    (file,) = write(write_settings(tmp_path, IDS), numbered(300))
+def test_row_groups_that_are_too_large_are_decoded(tmp_path: Path) -> None:
+    files = [write(write_settings(tmp_path, IDS), numbered(rows, rows))[0] for rows in (100, 900)]
 
     # The new row group is too large too.
-    with pytest.raises(LakeError, match="size"):
-        rewritten(tmp_path, [file])
+    report = rewritten(tmp_path, files, most=row_groups(files[1])[0] - 1)
+
+    assert (report.copied, report.decoded) == (1, {"size": 1})
+    assert rows_in(report.files) == rows_in(files)
+
+
+def test_columns_of_very_many_pages_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = write_settings(tmp_path, IDS, write__parquet__page_row_limit="100")
+    (file,) = write(pages, numbered(1000))
+
+    monkeypatch.setattr(source, "_MOST_PAGES", 10)
+    copied = rewritten(tmp_path, [file])
+    monkeypatch.setattr(source, "_MOST_PAGES", 9)
+    decoded = rewritten(tmp_path, [file])
+
+    assert (copied.copied, decoded.copied, decoded.decoded) == (1, 0, {"pages": 1})
+    assert rows_in(decoded.files) == rows_in([file])
 
 
 def test_files_of_java_and_of_pyarrow_become_one_of_pyarrow(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Read row groups as they are stored, with their page index and Bloom filters, and check them.
 
 The footer is not believed: chunks must be side by side before it, and the headers of their pages must have the number
-of values and the sizes that it says.
+of values and the sizes that it says. Pages must have the checksums of their headers, if these have one.
 """
 
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,6 @@ from lake.core.data.formats.parquet.copying.model import (
     FOOTER,
     GROUPS,
     PAGES,
-    SIZE,
     Leaf,
     Model,
     UncopiedError,
@@ -55,16 +55,16 @@ _INDEX_OFFSET, _ENCODINGS = 10, 13
 _OF_GROUP, _OF_CHUNK = frozenset(range(1, 8)), frozenset(range(2, 8))
 _OF_META_DATA = frozenset(range(1, 18)) - {_INDEX_OFFSET}
 # Fields of PageHeader, and the number of values in the header of a page of each type.
-_PAGE_TYPE, _PAGE_BYTES, _PAGE_VALUES = 1, 3, 1
+_PAGE_TYPE, _PAGE_BYTES, _PAGE_CHECKSUM, _PAGE_VALUES = 1, 3, 4, 1
 _DICTIONARY, _DATA_HEADERS = 2, {0: 5, 3: 8}
 # The field of PageEncodingStats after the type of pages, and the encodings whose values are those of a dictionary.
 _ENCODING, _BY_DICTIONARY = 2, {2, 8}
 # Fields of OffsetIndex, PageLocation and ColumnIndex.
 LOCATIONS, LOCATION_OFFSET, _LOCATION_SIZE, _NULL_PAGES = 1, 1, 2, 1
 _BLOOM_BYTES, _BLOOM_HEADER_BYTES = 1, 256
-# A row group is read at once.
-_MOST_BYTES = 512 * 1024 * 1024
 _MOST_EXTRA_BYTES = 256 * 1024 * 1024
+# The most pages of a column chunk; the index of more would have more values than are read.
+_MOST_PAGES = 400_000
 _MAGIC_BYTES = 4
 _FETCHED_BYTES = 8 * 1024 * 1024
 
@@ -142,7 +142,7 @@ class CopySource:
         return sum(span.end - span.start for span in spans)
 
     def part(self, index: int) -> Part:
-        """Return a row group, with all bytes that are copied.
+        """Return a row group, with all bytes that are copied, which are read at once.
 
         Raises:
             UncopiedError: it cannot be copied.
@@ -160,15 +160,16 @@ class CopySource:
             self._check_chunk(chunk, leaf, rows)
         spans = [self._span(chunk) for chunk in chunks]
         start, end = _joined(spans)
-        if end - start > _MOST_BYTES:
-            raise UncopiedError(SIZE)
         if isinstance(self._source, LargeFile):
             self._source.fetch([(start, end)])
         data = self._read(start, end - start)
         view = memoryview(data).cast("B")
         extras = []
         for chunk, span in zip(chunks, spans, strict=True):
-            pages = list(_pages(view[span.start - start : span.end - start], span, chunk))
+            found = _pages(view[span.start - start : span.end - start], span, chunk)
+            pages = list(itertools.islice(found, _MOST_PAGES + 1))
+            if len(pages) > _MOST_PAGES:
+                raise UncopiedError(PAGES)
             extras.append(self._extras(chunk, pages))
         return Part(group, rows, start, data, extras, created_by(self._footer))
 
@@ -298,7 +299,7 @@ def _pages(chunk: memoryview, span: _Span, described: Struct) -> Iterator[_Page]
     """Yield the data pages of a chunk, which must fill it and have its number of values.
 
     Raises:
-        UncopiedError: they do not.
+        UncopiedError: they do not, or a page was changed.
         ThriftError: a header is not valid.
     """
     at = values = 0
@@ -306,7 +307,12 @@ def _pages(chunk: memoryview, span: _Span, described: Struct) -> Iterator[_Page]
         header, body = read_struct(chunk, at)
         end, kind = body + number_of(header, _PAGE_BYTES, I32), number_of(header, _PAGE_TYPE, I32)
         start, is_first = span.start + at, at == 0
+        checksum = value_of(header, _PAGE_CHECKSUM, I32)
         if end > len(chunk):
+            raise UncopiedError(PAGES)
+        # A header contains it as a signed number.
+        is_same = checksum is None or zlib.crc32(chunk[body:end]) == checksum % 2**32
+        if not is_same:  # check: checksums-of-copies
             raise UncopiedError(PAGES)
         if kind == _DICTIONARY:
             # Only the first page, before the one that the footer calls the first data page.

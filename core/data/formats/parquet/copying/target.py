@@ -109,21 +109,23 @@ class CopiedFile(NewFile):
             part: the row group.
             nan_counts: how many NaN it has, by the id of the column; others are not known.
         """
-        shift = self.size - part.start
+        start = self.size
+        shift = start - part.start
         self._put(part.data)
         chunks = []
         for chunk, extras in zip(structs_of(part.group, CHUNKS), part.extras, strict=True):
-            moved = _moved(chunk, shift, CHUNK_OFFSET)
             meta = _moved(chunk[META_DATA].value, shift, DATA_OFFSET, DICTIONARY_OFFSET)
             if extras.bloom_filter is not None:
                 meta[BLOOM_OFFSET] = Field(I64, self.size)
                 meta[BLOOM_LENGTH] = Field(I32, self._put(extras.bloom_filter))
-            moved[META_DATA] = Field(STRUCT, meta)
-            chunks.append(moved)
-        group = _moved(part.group, shift, GROUP_OFFSET)
+            # Chunks are described in the footer only.
+            chunks.append({**chunk, CHUNK_OFFSET: Field(I64, 0), META_DATA: Field(STRUCT, meta)})
+        group = {**part.group, GROUP_OFFSET: Field(I64, start)}
         if group.pop(ORDINAL, None) and len(self._groups) <= _MOST_ORDINAL:
             group[ORDINAL] = Field(I16, len(self._groups))
-        self._groups.append(_Group(group, part.rows, chunks, part.extras, shift))
+        # The filters are written, and may be as large as the row group.
+        indexes = [item._replace(bloom_filter=None) for item in part.extras]
+        self._groups.append(_Group(group, part.rows, chunks, indexes, shift))
         self._writers.append(part.created_by)
         self._nans = {
             column: count + nan_counts[column]
