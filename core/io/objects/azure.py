@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lake.core.base.errors import BadInputError
-from lake.core.io.objects.cloud_objects import CloudObjects
+from lake.core.io.objects.cloud_objects import CloudObjects, Login
 from lake.core.io.objects.whole_objects import Address, Part, is_supported
 
 _HOST = re.compile(
@@ -26,15 +26,15 @@ _HOST = re.compile(
     re.IGNORECASE,
 )
 _CLOUD = ".core.windows.net"
-# The settings of a login, each by the property of PyIceberg.
-_SETTINGS = {
-    "account-key": "account_key",
-    "sas-token": "sas_key",
-    "token": "token",
-    "client-id": "client_id",
-    "client-secret": "client_secret",
-    "tenant-id": "tenant_id",
+# The secrets that are a login alone, each by the property of PyIceberg, the first one first; and the other settings.
+_SECRETS = {"token": "token", "account-key": "access_key", "sas-token": "sas_token"}
+_FORMS = {
+    "token": re.compile(r"[!-~]+"),
+    "account-key": re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
+    "sas-token": re.compile(r"\??[^=&\s]+=[^&\s]*(?:&[^=&\s]+=[^&\s]*)*"),
 }
+_CLIENT = {"client-id": "client_id", "client-secret": "client_secret", "tenant-id": "tenant_id"}
+_SETTINGS = frozenset({*_SECRETS, *_CLIENT})
 # The members of a connection string.
 _MEMBERS = {
     "accountname": "account-name",
@@ -48,6 +48,8 @@ _VARIABLES = re.compile(
     r"AZURE_(?:STORAGE_(?:(?:ACCOUNT|ACCESS|MASTER|SAS)_KEY|SAS_TOKEN|TOKEN|CLIENT_ID)|CLIENT_ID|USE_AZURE_CLI"
     r"|FEDERATED_TOKEN_FILE|MSI_ENDPOINT|IDENTITY_ENDPOINT|SKIP_SIGNATURE)"
 )
+# Those that it prefers to a client's secret.
+_PREFERRED = re.compile(r"AZURE_STORAGE_(?:(?:ACCOUNT|ACCESS|MASTER)_KEY|TOKEN)")
 
 
 class AzureObjects(CloudObjects):
@@ -115,7 +117,7 @@ def _settings_of(properties: Mapping[str, str], host: str) -> dict[str, str]:
         pairs = [part.partition("=") for part in text.split(";")]
         members = {name.strip().lower(): value for name, _, value in pairs if value}
         stated = {_MEMBERS[name]: value for name, value in members.items() if name in _MEMBERS}
-        if not stated.keys() & _SETTINGS.keys():
+        if not stated.keys() & _SETTINGS:
             raise BadInputError(
                 "adls.connection-string contains neither AccountKey nor SharedAccessSignature"
             )
@@ -174,12 +176,25 @@ def _account(found: Mapping[str, str], host: str) -> tuple[str, str]:
 
 
 def _login(found: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of a login; none of them if the client finds its own in the environment."""
+    """Return the settings of a login; none of them if the client finds its own in the environment.
+
+    Raises:
+        BadInputError: the settings are not valid, or the client would use the environment's login instead.
+    """
     if found.get("anon", "").lower() == "true":
         return {"skip_signature": True}
-    settings: dict[str, Any] = {
-        name: found[key] for key, name in _SETTINGS.items() if found.get(key)
-    }
+    given = [key for key in _SECRETS if found.get(key)]
+    if given and (given != ["sas-token"] or not found.get("client-secret")):
+        if not _FORMS[given[0]].fullmatch(found[given[0]]):
+            raise BadInputError(f"adls.{given[0]} is incomplete, or not one of Azure")
+        return {"credential_provider": Login((_SECRETS[given[0]], found[given[0]]))}
+    settings: dict[str, Any] = {name: found[key] for key, name in _CLIENT.items() if found.get(key)}
+    preferred = sorted(filter(_PREFERRED.fullmatch, os.environ))
+    if settings and preferred:
+        raise BadInputError(
+            f"{preferred[0]} in the environment would be used instead of adls.client-id",
+            hint="remove one of them",
+        )
     if settings or any(_VARIABLES.fullmatch(name) for name in os.environ):
         return settings
     # Without all of these, the client asks for a managed identity.

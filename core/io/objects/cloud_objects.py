@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from functools import cached_property
@@ -58,6 +58,21 @@ class Entry:
     size: int = 0
     changed_seconds: float | None = None
     tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a store is given as the login, whatever the environment contains: `obstore` would prefer that.
+
+    Args:
+        secret: the kind of the secret in the words of `obstore`, and the secret.
+    """
+
+    secret: tuple[str, str] = field(repr=False)
+
+    def __call__(self) -> dict[str, str | None]:
+        """Return the secret as `obstore` asks for it; it has no known end."""
+        return {self.secret[0]: self.secret[1], "expires_at": None}
 
 
 class CloudObjects(WholeObjects):

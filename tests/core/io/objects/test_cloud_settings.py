@@ -107,8 +107,9 @@ def test_a_signature_for_one_account_is_used_for_this_account_only() -> None:
         ("d.dfs.core.windows.net", None),
     ):
         found = AzureObjects.of(vended, f"c@{host}")
-        assert found._settings.get("sas_key") == sign
-        assert "sig=" not in repr(found)
+        login = found._settings.get("credential_provider", dict)
+        assert login().get("sas_token") == sign
+        assert "sig=" not in repr(found) + repr(login)
 
 
 def test_secrets_of_accounts_are_secrets_and_their_times_are_times() -> None:
@@ -138,9 +139,60 @@ def test_another_kind_of_login_file_of_google_names_the_package_that_reads_it(
     assert caught.value.hint == "pip install 'lake-iceberg[gcs]'"
     with pytest.raises(BadInputError, match="address of a server"):
         GcsObjects.of({"gcs.service.host": "ftp://x", "gcs.oauth2.token": "x"}, "b")
-    assert GcsObjects.of({"gcs.oauth2.token": "canary"}, "b")._settings == {
-        "bearer_token": "canary"
-    }
+    login = GcsObjects.of({"gcs.oauth2.token": "canary"}, "b")._settings["credential_provider"]
+    assert login()["token"] == "canary"
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"AZURE_STORAGE_TOKEN": "canary"},
+        {"AZURE_STORAGE_ACCOUNT_KEY": "Y2FuYXJ5"},
+        {
+            "AZURE_TENANT_ID": "canary",
+            "AZURE_CLIENT_ID": "canary",
+            "AZURE_FEDERATED_TOKEN_FILE": __file__,
+        },
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "secret", "login"),
+    [
+        ("sas-token", "sig=c2ln", None),
+        ("token", "c2ln", "Bearer c2ln"),
+        ("account-key", "c2ln", "SharedKey acct:"),
+    ],
+)
+def test_the_environments_login_is_not_sent_instead_of_the_one_that_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    kind: str,
+    secret: str,
+    login: str | None,
+) -> None:
+    with Proxy("http://127.0.0.1:9") as server:
+        server.guard = lambda _: Answer(404)
+        for name, text in {**variables, "AZURE_AUTHORITY_HOST": server.uri}.items():
+            monkeypatch.setenv(name, text)
+        own = {
+            "adls.blob-storage-authority": server.uri.partition("//")[2],
+            f"adls.{kind}": secret,
+        }
+        properties = {**own, "adls.blob-storage-scheme": "http", "adls.account-name": "acct"}
+        assert AzureObjects.of(properties, "c").find("k") is None
+    (asked,) = server.asked
+    sent = {name.lower(): text for name, text in asked.headers.items()}.get("authorization")
+    assert sent == login or (login and str(sent).startswith(login))
+    assert ("sig=c2ln" in asked.path) is (kind == "sas-token")
+
+
+def test_a_login_that_the_client_would_not_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("account-key", "sas-token"):
+        with pytest.raises(BadInputError, match=f"adls.{kind} is incomplete"):
+            AzureObjects.of({"adls.account-name": "acct", f"adls.{kind}": "sig"}, "c")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "Y2FuYXJ5")
+    with pytest.raises(BadInputError, match="AZURE_STORAGE_ACCOUNT_KEY in the environment"):
+        AzureObjects.of({"adls.account-name": "acct", "adls.client-secret": "x"}, "c")
 
 
 @pytest.mark.parametrize(("code", "is_busy"), [(403, False), (503, True)])
