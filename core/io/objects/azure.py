@@ -18,6 +18,7 @@ from typing import Any
 
 from lake.core.base.errors import BadInputError
 from lake.core.io.objects.cloud_objects import CloudObjects, Login
+from lake.core.io.objects.requests import StoreError
 from lake.core.io.objects.whole_objects import Address, Part, is_supported
 
 _HOST = re.compile(
@@ -82,11 +83,18 @@ class AzureObjects(CloudObjects):
         """Return the last bytes of an object, all of a small one; None if it does not exist.
 
         Azure knows no ranges that count from the end: a large object takes a second request.
+
+        Raises:
+            StoreError: the store refused a request or did not answer, or the object was replaced.
         """
         begin = self.part(key, 0, most)
         if begin is None or begin.size <= most:
             return begin
-        return self.part(key, begin.size - most, most)
+        end = self.part(key, begin.size - most, most)
+        if end and end.tag != begin.tag:
+            # Without a status, it is asked for again.
+            raise StoreError("Azure Error: the object was replaced between two requests")
+        return end
 
     def _open(self, retries: Any) -> Any:
         from obstore.store import AzureStore  # noqa: PLC0415 - door: remote stores only
