@@ -132,7 +132,7 @@ def test_a_large_object_exists_whole_or_not_at_all(
     assert [name for name, _ in storage.list_folder(folder)] == ["large"]
 
 
-def test_an_object_that_is_replaced_while_its_end_is_asked_for_is_read_anew(azure: Azure) -> None:
+def test_an_object_that_is_replaced_while_its_end_is_asked_for_is_read_again(azure: Azure) -> None:
     name = f"{azure.warehouse()[0]}/t/a"
     plain = Storage(azure.properties())
     plain.write(name, b"a" * 3 * MIB)
