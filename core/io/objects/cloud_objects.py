@@ -218,6 +218,7 @@ class CloudObjects(WholeObjects):
         try:
             return super()._call(work)
         except UnsupportedError as error:
+            self._is_trusted = True
             why = "certificate verify failed" if str(error) == UNTRUSTED else error
             raise StoreError(f"{self.name} Error: {why}", _NOT_SUPPORTED) from None
         except StoreError as error:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from support.faults.faulty_proxy import Answer, Proxy
@@ -193,6 +195,27 @@ def test_a_login_that_the_client_would_not_use_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "Y2FuYXJ5")
     with pytest.raises(BadInputError, match="AZURE_STORAGE_ACCOUNT_KEY in the environment"):
         AzureObjects.of({"adls.account-name": "acct", "adls.client-secret": "x"}, "c")
+
+
+def test_a_failed_handshake_is_not_the_last_one() -> None:
+    handshakes = []
+
+    def fail(server: socket.socket) -> None:
+        for _ in range(2):
+            connection, _address = server.accept()
+            with connection:
+                handshakes.append(connection.recv(10_000))
+                # The alert "internal error", as from a server that is being started.
+                connection.sendall(b"\x15\x03\x03\x00\x02\x02\x50")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Thread(target=fail, args=(server,), daemon=True).start()
+        host = f"127.0.0.1:{server.getsockname()[1]}"
+        objects = AzureObjects.of({**KEYS, "adls.account-host": host}, "c")
+        for count in (1, 2):
+            with pytest.raises(StoreError, match="certificate verify failed"):
+                objects.find("k")
+            assert len(handshakes) == count
 
 
 @pytest.mark.parametrize(("code", "is_busy"), [(403, False), (503, True)])
