@@ -15,6 +15,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from lake.core.base.errors import BadInputError
 from lake.core.io.objects.cloud_objects import CloudObjects, Login
@@ -34,6 +35,9 @@ _FORMS = {
     "account-key": re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
     "sas-token": re.compile(r"\??[^=&\s]+=[^&\s]*(?:&[^=&\s]+=[^&\s]*)*"),
 }
+# Logins for one account, and the settings with which the client uses no login of the environment.
+_OF_ACCOUNT = re.compile(r"(?:sas-token|connection-string)\.")
+_OWN = frozenset({"credential_provider", "skip_signature"})
 _CLIENT = {"client-id": "client_id", "client-secret": "client_secret", "tenant-id": "tenant_id"}
 _SETTINGS = frozenset({*_SECRETS, *_CLIENT})
 # The members of a connection string.
@@ -70,14 +74,18 @@ class AzureObjects(CloudObjects):
             authority: the container, and behind an @ the host.
 
         Raises:
-            BadInputError: the account is not known, or another than the configured one.
+            BadInputError: the account is not known, or another than the configured one, or has no login.
         """
         container, _, host = authority.partition("@")
         found = _settings_of(properties, host)
         account, endpoint = _account(found, host)
         if not is_supported(endpoint.removesuffix(f"/{account}")):
             raise BadInputError("the endpoint of Azure's store is not the address of a server")
-        return cls(Address(container, endpoint, ""), {"account_name": account, **_login(found)})
+        login = _login(found)
+        is_azures = _HOST.fullmatch(urlsplit(endpoint).hostname or "")
+        if not (is_azures or login.keys() & _OWN) and any(map(_OF_ACCOUNT.match, found)):
+            raise BadInputError(f"there is no login for the account {account} at {endpoint}")
+        return cls(Address(container, endpoint, ""), {"account_name": account, **login})
 
     def end(self, key: str, most: int) -> Part | None:
         """Return the last bytes of an object, all of a small one; None if it does not exist.

@@ -91,6 +91,11 @@ def test_the_address_is_that_of_the_account(
             "AccountKey",
         ),
         ({**KEYS, "adls.blob-storage-authority": "a/b?c"}, f"c@{HOST}", "address of a server"),
+        (
+            {"adls.blob-storage-authority": "evil.example", "adls.sas-token.other": "sig=1"},
+            f"c@{HOST}",
+            "no login for the account acct",
+        ),
     ],
 )
 def test_no_secret_goes_to_a_server_that_a_location_or_half_a_setting_names(
