@@ -228,6 +228,9 @@ def test_an_address_that_receives_no_foreign_secret_needs_no_trust(
         ({"s3.profile-name": "production"}, {}, None),
         ({"s3.role-arn": "arn:aws:iam::1:role/x"}, {}, None),
         ({"gcs.service.host": "http://127.0.0.1:1"}, {}, None),
+        ({"gcs.service.host": "http://127.0.0.1:1", "gcs.oauth2.token-expires-at": "1"}, {}, None),
+        ({"s3.endpoint": "http://127.0.0.1:1", "glue.access-key-id": "a", "glue.secret-access-key": "b"}, {}, None),
+        ({"adls.account-host": "127.0.0.1:1", "adls.anonymous": "true"}, {}, None),
         ({"adls.blob-storage-authority": "127.0.0.1:1"}, {}, None),
         ({"hf.endpoint": "http://127.0.0.1:1"}, {"HF_TOKEN": "x"}, None),
         ({"warehouse": "abfss://c@evil.example/w"}, {}, None),
@@ -273,6 +276,8 @@ def test_a_login_that_a_client_library_finds_is_sent_to_no_address_of_a_found_fi
     [
         {"s3.endpoint": "http://127.0.0.1:1", "s3.access-key-id": "a", "s3.secret-access-key": "b"},
         {"s3.endpoint": "http://127.0.0.1:1", "s3.anonymous": "true"},
+        {"gcs.service.host": "http://127.0.0.1:1", "gcs.oauth2.token": "own"},
+        {"adls.account-host": "127.0.0.1:1", "adls.account-key": "b3du"},
         {"s3.region": "eu-central-1", "warehouse": "s3://bucket/w"},
         {"warehouse": "/srv/w"},
         {"uri": "sqlite:///catalog.db?timeout=5"},

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from support.cli.service_line import Service, csv
-from support.faults.faulty_proxy import Answer, Asked, Proxy, cut, refused, reset
+from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, cut, refused, reset
 from support.servers.azure_server import Azure
 from support.servers.gcs_server import Gcs
 
@@ -130,6 +130,23 @@ def test_a_large_object_exists_whole_or_not_at_all(
             sink.write(data)
 
     assert [name for name, _ in storage.list_folder(folder)] == ["large"]
+
+
+def test_an_object_that_is_replaced_while_its_end_is_asked_for_is_read_again(azure: Azure) -> None:
+    name = f"{azure.warehouse()[0]}/t/a"
+    plain = Storage(azure.properties())
+    plain.write(name, b"a" * 3 * MIB)
+
+    def replaced(_asked: Asked, forward: Forward) -> Answer:
+        plain.write(name, b"b" * 5 * MIB)
+        return forward()
+
+    with Proxy(azure.endpoint) as proxy:
+        # The first answer has the length.
+        proxy.fail("GET", "", lambda _asked, forward: forward(), replaced)
+        with Storage(azure.properties(proxy.uri)).open_input(name) as source:
+            assert source.read() == b"b" * 5 * MIB
+    assert proxy.unused == 0
 
 
 def test_a_file_that_cannot_be_deleted_is_reported_and_the_others_are_deleted(

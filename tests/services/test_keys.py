@@ -20,7 +20,10 @@ from support.tables.iceberg_tables import FixedClock
 from lake.core.base.clock import Backoff
 from lake.core.base.errors import LakeError, NotAuthorisedError
 from lake.core.io.objects import s3_connection
+from lake.core.io.objects.upload import PUT_BYTES
 from lake.core.io.storage.storage import Storage
+from lake.core.transaction.locks.local import this_process
+from lake.core.transaction.locks.s3 import S3Lock, take
 
 TOKEN = "x-amz-security-token"
 CANARY = "canary-keys"
@@ -255,6 +258,32 @@ def test_a_login_that_has_ended_is_reported_with_what_to_do(
         Storage({"s3.endpoint": store.uri, "s3.profile-name": "lakes"}).read("s3://b/x")
     assert "log in again" in str(failed.value.hint)
     assert "of-sso" not in str(failed.value)
+
+
+def test_a_login_that_ends_during_a_run_hides_neither_its_result_nor_its_error(
+    s3: S3, store: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    guarded, root = Guarded(store), f"s3://{s3.bucket()}/t"
+    with Proxy(s3.endpoint) as portal:
+        portal.guard = Instance().guard
+        from_sso(tmp_path, portal, "", monkeypatch)
+        storage = Storage({"s3.endpoint": store.uri, "s3.profile-name": "lakes"})
+        lock = take(storage, f"{root}/lake.lock", this_process("expire", "op-1"))
+        assert isinstance(lock, S3Lock)
+        with pytest.raises(RuntimeError, match="stop"), storage.open_output(f"{root}/f") as sink:
+            sink.write(b"x" * (PUT_BYTES + 1))
+            for path in tmp_path.glob("*.json"):
+                path.write_text(path.read_text().replace("2099", "2019"))
+            guarded.dead = set(guarded.used)
+            raise RuntimeError("stop")
+
+    outcome = storage.delete([f"{root}/a", f"{root}/b"])
+    assert sorted(outcome.failed) == [f"{root}/a", f"{root}/b"]
+    storage.end_uploads(root, "")
+    assert lock._beat()
+    lock.release()
+    with pytest.raises(NotAuthorisedError, match="no keys for the storage"):
+        storage.read(f"{root}/x")
 
 
 def test_anonymous_requests_are_not_signed_and_false_is_not_anonymous(

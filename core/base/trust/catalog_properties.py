@@ -43,6 +43,15 @@ _PLAIN_REGION = re.compile(r"[\w-]{1,63}")
 # The first words of properties of stores, and of AWS's catalogs, which the catalog's server does not get.
 _AWS = ("s3", "client", "glue", "dynamodb")
 _STORES = (*_AWS, "adls", "gcs", "hdfs", "hf", "oss")
+# What is a login at a store of its own, and what says that there is none.
+_STORE_LOGIN = re.compile(
+    r"gcs\.oauth2\.token|hf\.token|adls\.(?:account-key|token|(?:sas-token|connection-string)(?:\..+)?)"
+)
+_ANONYMOUS = {
+    "s3": ("s3.anonymous", "client.anonymous"),
+    "gcs": ("gcs.no-auth",),
+    "adls": ("adls.anon",),
+}
 _POSTGRES_LOGINS = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE")
 _OFF = frozenset({"", "false", "0", "no"})
 
@@ -114,7 +123,7 @@ def _foreign_secret(
     words = _AWS if family in _AWS else (family,)
     if secret := next(_secrets(above, lambda word: word in words), None):
         return f"would receive {_variable(secret)}"
-    return None if _has_own_login(words, found) else "would receive this machine's own login"
+    return None if has_own_login(family, found) else "would receive this machine's own login"
 
 
 def _secrets(above: Mapping[str, Any], belongs: Any) -> Iterator[str]:
@@ -129,16 +138,21 @@ def _variable(key: str) -> str:
     return f"the secret '{key}' of your environment"
 
 
-def _has_own_login(families: tuple[str, ...], found: Mapping[str, Any]) -> bool:
-    """Whether a file contains the login of a store itself, or says that there is none."""
-    own = [key for key in found if key.partition(".")[0] in families and found[key]]
-    if any(
-        key.endswith(("anonymous", "anon")) and str(found[key]).lower() == "true" for key in own
-    ):
+def has_own_login(family: str, found: Mapping[str, Any]) -> bool:
+    """Whether properties contain the login of a store, or say that there is none: no client looks for another.
+
+    Args:
+        family: the first word of the store's properties.
+        found: the properties.
+    """
+    if any(str(found.get(key)).lower() == "true" for key in _ANONYMOUS.get(family, ())):
         return True
-    if families == _AWS:
-        return {"access-key-id", "secret-access-key"} <= {key.partition(".")[2] for key in own}
-    return any(is_secret(key) for key in own)
+    own = [key for key in found if found[key]]
+    if family in _AWS:
+        pairs = [key.partition(".") for key in own]
+        names = {name for word, _, name in pairs if word in {family, "client"}}
+        return {"access-key-id", "secret-access-key"} <= names
+    return any(key.startswith(f"{family}.") and _STORE_LOGIN.fullmatch(key) for key in own)
 
 
 def _login_of_client(address: str, above: Mapping[str, Any]) -> str | None:

@@ -15,9 +15,11 @@ import re
 import shutil
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from lake.core.base.errors import BadInputError
-from lake.core.io.objects.cloud_objects import CloudObjects
+from lake.core.io.objects.cloud_objects import CloudObjects, Login
+from lake.core.io.objects.requests import StoreError
 from lake.core.io.objects.whole_objects import Address, Part, is_supported
 
 _HOST = re.compile(
@@ -26,15 +28,18 @@ _HOST = re.compile(
     re.IGNORECASE,
 )
 _CLOUD = ".core.windows.net"
-# The settings of a login, each by the property of PyIceberg.
-_SETTINGS = {
-    "account-key": "account_key",
-    "sas-token": "sas_key",
-    "token": "token",
-    "client-id": "client_id",
-    "client-secret": "client_secret",
-    "tenant-id": "tenant_id",
+# The secrets that are a login alone, each by the property of PyIceberg, the first one first; and the other settings.
+_SECRETS = {"token": "token", "account-key": "access_key", "sas-token": "sas_token"}
+_FORMS = {
+    "token": re.compile(r"[!-~]+"),
+    "account-key": re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
+    "sas-token": re.compile(r"\??[^=&\s]+=[^&\s]*(?:&[^=&\s]+=[^&\s]*)*"),
 }
+# Logins for one account, and the settings with which the client uses no login of the environment.
+_OF_ACCOUNT = re.compile(r"(?:sas-token|connection-string)\.")
+_OWN = frozenset({"credential_provider", "skip_signature"})
+_CLIENT = {"client-id": "client_id", "client-secret": "client_secret", "tenant-id": "tenant_id"}
+_SETTINGS = frozenset({*_SECRETS, *_CLIENT})
 # The members of a connection string.
 _MEMBERS = {
     "accountname": "account-name",
@@ -48,6 +53,8 @@ _VARIABLES = re.compile(
     r"AZURE_(?:STORAGE_(?:(?:ACCOUNT|ACCESS|MASTER|SAS)_KEY|SAS_TOKEN|TOKEN|CLIENT_ID)|CLIENT_ID|USE_AZURE_CLI"
     r"|FEDERATED_TOKEN_FILE|MSI_ENDPOINT|IDENTITY_ENDPOINT|SKIP_SIGNATURE)"
 )
+# Those that it prefers to a client's secret.
+_PREFERRED = re.compile(r"AZURE_STORAGE_(?:(?:ACCOUNT|ACCESS|MASTER)_KEY|TOKEN)")
 
 
 class AzureObjects(CloudObjects):
@@ -67,24 +74,35 @@ class AzureObjects(CloudObjects):
             authority: the container, and behind an @ the host.
 
         Raises:
-            BadInputError: the account is not known, or another than the configured one.
+            BadInputError: the account is not known, or another than the configured one, or has no login.
         """
         container, _, host = authority.partition("@")
         found = _settings_of(properties, host)
         account, endpoint = _account(found, host)
         if not is_supported(endpoint.removesuffix(f"/{account}")):
             raise BadInputError("the endpoint of Azure's store is not the address of a server")
-        return cls(Address(container, endpoint, ""), {"account_name": account, **_login(found)})
+        login = _login(found)
+        is_azures = _HOST.fullmatch(urlsplit(endpoint).hostname or "")
+        if not (is_azures or login.keys() & _OWN) and any(map(_OF_ACCOUNT.match, found)):
+            raise BadInputError(f"there is no login for the account {account} at {endpoint}")
+        return cls(Address(container, endpoint, ""), {"account_name": account, **login})
 
     def end(self, key: str, most: int) -> Part | None:
         """Return the last bytes of an object, all of a small one; None if it does not exist.
 
         Azure knows no ranges that count from the end: a large object takes a second request.
+
+        Raises:
+            StoreError: the store refused a request or did not answer, or the object was replaced.
         """
         begin = self.part(key, 0, most)
         if begin is None or begin.size <= most:
             return begin
-        return self.part(key, begin.size - most, most)
+        end = self.part(key, begin.size - most, most)
+        if end and end.tag != begin.tag:
+            # Without a status, it is asked for again.
+            raise StoreError("Azure Error: the object was replaced between two requests")
+        return end
 
     def _open(self, retries: Any) -> Any:
         from obstore.store import AzureStore  # noqa: PLC0415 - door: remote stores only
@@ -115,7 +133,7 @@ def _settings_of(properties: Mapping[str, str], host: str) -> dict[str, str]:
         pairs = [part.partition("=") for part in text.split(";")]
         members = {name.strip().lower(): value for name, _, value in pairs if value}
         stated = {_MEMBERS[name]: value for name, value in members.items() if name in _MEMBERS}
-        if not stated.keys() & _SETTINGS.keys():
+        if not stated.keys() & _SETTINGS:
             raise BadInputError(
                 "adls.connection-string contains neither AccountKey nor SharedAccessSignature"
             )
@@ -174,12 +192,25 @@ def _account(found: Mapping[str, str], host: str) -> tuple[str, str]:
 
 
 def _login(found: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of a login; none of them if the client finds its own in the environment."""
+    """Return the settings of a login; none of them if the client finds its own in the environment.
+
+    Raises:
+        BadInputError: the settings are not valid, or the client would use the environment's login instead.
+    """
     if found.get("anon", "").lower() == "true":
         return {"skip_signature": True}
-    settings: dict[str, Any] = {
-        name: found[key] for key, name in _SETTINGS.items() if found.get(key)
-    }
+    given = [key for key in _SECRETS if found.get(key)]
+    if given and (given != ["sas-token"] or not found.get("client-secret")):
+        if not _FORMS[given[0]].fullmatch(found[given[0]]):
+            raise BadInputError(f"adls.{given[0]} is incomplete, or not one of Azure")
+        return {"credential_provider": Login((_SECRETS[given[0]], found[given[0]]))}
+    settings: dict[str, Any] = {name: found[key] for key, name in _CLIENT.items() if found.get(key)}
+    preferred = sorted(filter(_PREFERRED.fullmatch, os.environ))
+    if settings and preferred:
+        raise BadInputError(
+            f"{preferred[0]} in the environment would be used instead of adls.client-id",
+            hint="remove one of them",
+        )
     if settings or any(_VARIABLES.fullmatch(name) for name in os.environ):
         return settings
     # Without all of these, the client asks for a managed identity.

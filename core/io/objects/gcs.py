@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lake.core.base.errors import BadInputError
-from lake.core.io.objects.cloud_objects import CloudObjects
+from lake.core.io.objects.cloud_objects import CloudObjects, Login
 from lake.core.io.objects.whole_objects import Address, is_supported
 
 _ENDPOINT = "https://storage.googleapis.com"
@@ -63,9 +63,9 @@ def _login(properties: Mapping[str, str]) -> dict[str, Any]:
     token = properties.get("gcs.oauth2.token")
     if str(properties.get("gcs.no-auth", "")).lower() == "true":
         # Writes would ask for a login nevertheless.
-        return {"skip_signature": True, "bearer_token": "none"}
+        return {"skip_signature": True, "credential_provider": Login(("token", "none"))}
     if token:
-        return {"bearer_token": token}
+        return {"credential_provider": Login(("token", token))}
     if _kind_of_file() in _PLAIN_FILES:
         return {}
     try:

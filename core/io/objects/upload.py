@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
+from lake.core.base.errors import LakeError
 from lake.core.io.objects.requests import NOT_A_RESPONSE, NOT_FOUND, StoreError, UnsupportedError
 
 # The bytes of the first parts.
@@ -166,7 +167,7 @@ class Upload:
         if self.closed:
             return
         self._end()
-        with suppress(StoreError, UnsupportedError):
+        with suppress(StoreError, UnsupportedError, LakeError):
             self._parts.end(self._upload)
 
     def _end(self) -> None:

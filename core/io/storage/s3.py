@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from lake.core.base.clock import Backoff
+from lake.core.base.errors import LakeError
 from lake.core.io.objects.requests import (
     BACKOFF,
     BUSY_CODES,
@@ -180,7 +181,7 @@ class S3:
             listed = {"Quiet": False, "Objects": [{"Key": key} for key in remaining]}
             try:
                 answer = self._ask("delete_objects", Delete=listed)
-            except StoreError as error:
+            except (StoreError, LakeError) as error:
                 return failed | dict.fromkeys(remaining, str(error))
             # A response that is not S3's, for example a proxy's page, does not name any key.
             codes = dict.fromkeys(remaining, "UNKNOWN")

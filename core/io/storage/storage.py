@@ -725,7 +725,7 @@ class Storage:
         if reached is None:
             return
         bucket, prefix = reached
-        with suppress(OSError, UnsupportedError):
+        with suppress(OSError, UnsupportedError, LakeError):
             bucket.abort_uploads(prefix, name_part)
 
     def delete(

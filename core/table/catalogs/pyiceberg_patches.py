@@ -305,7 +305,7 @@ def _record_metadata(handle: MetastoreCatalog, written: Callable[[str], None]) -
             Storage().persist(metadata_path)
         except (LakeError, OSError):
             # The swap needs this file, so the commit certainly had no effect.
-            with suppress(OSError):
+            with suppress(OSError, LakeError):
                 io.delete(metadata_path)
             raise
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.base.errors import RefusedError
 from lake.core.base.redaction import is_secret
+from lake.core.base.trust.catalog_properties import has_own_login
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table as IcebergTable
@@ -89,8 +90,7 @@ def check_store(properties: Mapping[str, str], configured: Mapping[str, str]) ->
         if not _PLACES.search(key) or configured.get(key) == place:
             continue
         keys = [name for name in properties if name.startswith(f"{family}.") and is_secret(name)]
-        anonymous = properties.get(f"{family}.anonymous", "").lower() == "true"
-        if not (keys or anonymous) or any(
+        if not has_own_login(family, properties) or any(
             properties[name] == configured.get(name) for name in keys
         ):
             raise RefusedError(

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 
 from lake.core.base.clock import Clock, SystemClock
+from lake.core.base.errors import LakeError
 from lake.core.base.process_identity import still_runs
 from lake.core.io.objects.requests import StoredObject, UnsupportedError
 from lake.core.io.storage.storage import Storage
@@ -35,7 +36,7 @@ class S3Lock:
         self._heartbeat = Heartbeat(self._beat)
 
     def _beat(self) -> bool:
-        with suppress(OSError, UnsupportedError):
+        with suppress(OSError, UnsupportedError, LakeError):
             tag = _put(self._storage, self._location, self._owner, self._clock, over=self._tag)
             if tag is None:
                 # Another has taken it over.
@@ -46,7 +47,7 @@ class S3Lock:
     def release(self) -> None:
         """Remove the object, unless another run has taken it over."""
         self._heartbeat.stop()
-        with suppress(OSError, UnsupportedError):
+        with suppress(OSError, UnsupportedError, LakeError):
             held = _get(self._storage, self._location)
             if held and _is_of(held, self._owner):
                 self._storage.ask_s3(self._location, lambda bucket, key: bucket.remove(key))

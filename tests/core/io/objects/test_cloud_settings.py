@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from support.faults.faulty_proxy import Answer, Proxy
@@ -89,6 +91,11 @@ def test_the_address_is_that_of_the_account(
             "AccountKey",
         ),
         ({**KEYS, "adls.blob-storage-authority": "a/b?c"}, f"c@{HOST}", "address of a server"),
+        (
+            {"adls.blob-storage-authority": "evil.example", "adls.sas-token.other": "sig=1"},
+            f"c@{HOST}",
+            "no login for the account acct",
+        ),
     ],
 )
 def test_no_secret_goes_to_a_server_that_a_location_or_half_a_setting_names(
@@ -107,8 +114,9 @@ def test_a_signature_for_one_account_is_used_for_this_account_only() -> None:
         ("d.dfs.core.windows.net", None),
     ):
         found = AzureObjects.of(vended, f"c@{host}")
-        assert found._settings.get("sas_key") == sign
-        assert "sig=" not in repr(found)
+        login = found._settings.get("credential_provider", dict)
+        assert login().get("sas_token") == sign
+        assert "sig=" not in repr(found) + repr(login)
 
 
 def test_secrets_of_accounts_are_secrets_and_their_times_are_times() -> None:
@@ -138,9 +146,81 @@ def test_another_kind_of_login_file_of_google_names_the_package_that_reads_it(
     assert caught.value.hint == "pip install 'lake-iceberg[gcs]'"
     with pytest.raises(BadInputError, match="address of a server"):
         GcsObjects.of({"gcs.service.host": "ftp://x", "gcs.oauth2.token": "x"}, "b")
-    assert GcsObjects.of({"gcs.oauth2.token": "canary"}, "b")._settings == {
-        "bearer_token": "canary"
-    }
+    login = GcsObjects.of({"gcs.oauth2.token": "canary"}, "b")._settings["credential_provider"]
+    assert login()["token"] == "canary"
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"AZURE_STORAGE_TOKEN": "canary"},
+        {"AZURE_STORAGE_ACCOUNT_KEY": "Y2FuYXJ5"},
+        {
+            "AZURE_TENANT_ID": "canary",
+            "AZURE_CLIENT_ID": "canary",
+            "AZURE_FEDERATED_TOKEN_FILE": __file__,
+        },
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "secret", "login"),
+    [
+        ("sas-token", "sig=c2ln", None),
+        ("token", "c2ln", "Bearer c2ln"),
+        ("account-key", "c2ln", "SharedKey acct:"),
+    ],
+)
+def test_the_environments_login_is_not_sent_instead_of_the_one_that_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    kind: str,
+    secret: str,
+    login: str | None,
+) -> None:
+    with Proxy("http://127.0.0.1:9") as server:
+        server.guard = lambda _: Answer(404)
+        for name, text in {**variables, "AZURE_AUTHORITY_HOST": server.uri}.items():
+            monkeypatch.setenv(name, text)
+        own = {
+            "adls.blob-storage-authority": server.uri.partition("//")[2],
+            f"adls.{kind}": secret,
+        }
+        properties = {**own, "adls.blob-storage-scheme": "http", "adls.account-name": "acct"}
+        assert AzureObjects.of(properties, "c").find("k") is None
+    (asked,) = server.asked
+    sent = {name.lower(): text for name, text in asked.headers.items()}.get("authorization")
+    assert sent == login or (login and str(sent).startswith(login))
+    assert ("sig=c2ln" in asked.path) is (kind == "sas-token")
+
+
+def test_a_login_that_the_client_would_not_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("account-key", "sas-token"):
+        with pytest.raises(BadInputError, match=f"adls.{kind} is incomplete"):
+            AzureObjects.of({"adls.account-name": "acct", f"adls.{kind}": "sig"}, "c")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "Y2FuYXJ5")
+    with pytest.raises(BadInputError, match="AZURE_STORAGE_ACCOUNT_KEY in the environment"):
+        AzureObjects.of({"adls.account-name": "acct", "adls.client-secret": "x"}, "c")
+
+
+def test_a_failed_handshake_is_not_the_last_one() -> None:
+    handshakes = []
+
+    def fail(server: socket.socket) -> None:
+        for _ in range(2):
+            connection, _address = server.accept()
+            with connection:
+                handshakes.append(connection.recv(10_000))
+                # The alert "internal error", as from a server that is being started.
+                connection.sendall(b"\x15\x03\x03\x00\x02\x02\x50")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Thread(target=fail, args=(server,), daemon=True).start()
+        host = f"127.0.0.1:{server.getsockname()[1]}"
+        objects = AzureObjects.of({**KEYS, "adls.account-host": host}, "c")
+        for count in (1, 2):
+            with pytest.raises(StoreError, match="certificate verify failed"):
+                objects.find("k")
+            assert len(handshakes) == count
 
 
 @pytest.mark.parametrize(("code", "is_busy"), [(403, False), (503, True)])

@@ -129,6 +129,8 @@ def test_a_call_that_was_refused_is_made_once_more() -> None:
 
 KEYS = {"s3.access-key-id": "user key", "s3.secret-access-key": "user secret"}
 VENDED = {"s3.endpoint": "http://elsewhere"}
+GOOGLE = {"gcs.service.host": "http://elsewhere"}
+AZURE = {"adls.blob-storage-authority": "http://elsewhere"}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,19 @@ VENDED = {"s3.endpoint": "http://elsewhere"}
         (KEYS, {**VENDED, "s3.access-key-id": "its key"}, True),
         ({**KEYS, **VENDED}, VENDED, False),
         (KEYS, {**VENDED, "s3.access-key-id": "its", "s3.secret-access-key": "its"}, False),
-        ({}, {**VENDED, "s3.session-token": "its"}, False),
+        ({}, {**VENDED, "s3.access-key-id": "its", "s3.secret-access-key": "its"}, False),
+        # With these, a client would look for the user's own login.
+        ({}, {**VENDED, "s3.session-token": "its"}, True),
+        ({}, {**VENDED, "s3.role-session-name": "its"}, True),
+        ({}, {**VENDED, "s3.access-key-id": "", "s3.secret-access-key": ""}, True),
+        ({}, {**GOOGLE, "gcs.oauth2.token": "its"}, False),
+        ({}, {**GOOGLE, "gcs.no-auth": "true"}, False),
+        ({}, {**GOOGLE, "gcs.anonymous": "true"}, True),
+        ({}, {**GOOGLE, "gcs.oauth2.token": ""}, True),
+        ({}, {**GOOGLE, "gcs.oauth2.token-expires-at": "1"}, True),
+        ({"gcs.oauth2.token": "user"}, GOOGLE, True),
+        ({}, {**AZURE, "adls.sas-token.acct": "its"}, False),
+        ({}, {**AZURE, "adls.client-secret": "its"}, True),
         ({}, {**VENDED, "s3.anonymous": "true"}, False),
         (KEYS, {**VENDED, "s3.anonymous": "true"}, True),
         (KEYS, {"s3.region": "there"}, False),
