@@ -305,10 +305,6 @@ class HiveBackend(ServiceBackend):
         certain = (InvalidObjectException, InvalidOperationException, NoSuchObjectException)
         return theirs.BadRequestError(str(error)) if isinstance(error, certain) else None
 
-    def drop(self, table: Table) -> None:
-        """Remove a table's entry, if it has the table's metadata file; see `Catalog.drop`."""
-        cast("BoundedHiveCatalog", self.handle).drop_same(table)
-
     def _load_catalog(self) -> PyIcebergCatalog:
         cast("dict[Any, str]", hive.HIVE_PRIMITIVE_TYPES).update(_TYPES)
         AVAILABLE_CATALOGS[CatalogType.HIVE] = lambda name, properties: BoundedHiveCatalog(
