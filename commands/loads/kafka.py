@@ -70,7 +70,7 @@ def _conf(session: Session, flags: Topic) -> dict[str, str]:
     from lake.core.load.continuous.kafka.options import parse_properties
 
     shown = parse_pairs(flags.kafka_conf, "--kafka-conf")
-    session.secrets.update(shown)
+    session.secrets.append(shown)
     for key in filter(is_secret, shown):
         session.warn(
             f"{key} is visible in this machine's list of processes: write it to a file for --kafka-conf-file"
@@ -79,7 +79,7 @@ def _conf(session: Session, flags: Topic) -> dict[str, str]:
     if flags.kafka_conf_file is not None:
         name = flags.kafka_conf_file
         hidden = parse_properties(_text(name, "--kafka-conf-file").splitlines(), name)
-        session.secrets.update(hidden)
+        session.secrets.append(hidden)
     return {**hidden, **shown}
 
 

@@ -37,7 +37,7 @@ class RunContext:
     note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     protected_files: set[str] = field(default_factory=set)
     until: float | None = None
-    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    secrets: list[Mapping[str, object]] = field(default_factory=list, repr=False)
 
     def warn(self, message: str) -> None:
         """Add a warning, once."""

@@ -77,9 +77,7 @@ class Session(RunContext):
     def redactor(self) -> Redactor:
         """Return what masks the secrets of the catalog and of its tables; it does not know the environment."""
         redact = Redactor()
-        redact.learn(self.secrets)
-        redact.learn(self.catalog.configured)
-        for properties in self.catalog.vended:
+        for properties in (*self.secrets, self.catalog.configured, *self.catalog.vended):
             redact.learn(properties)
         return redact
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
+from base64 import b64decode
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,27 @@ def silent() -> Iterator[str]:
     """The address of a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+class _Repeating(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Refuse a request with the secrets in it."""
+        login = self.headers.get("Authorization", "").removeprefix("Basic ")
+        said = f"not {self.headers.get('X-Tenant')}, {b64decode(login + '==')!r}"
+        body = json.dumps({"error": {"message": said, "type": "No", "code": 401}}).encode()
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def repeating() -> Iterator[str]:
+    """The address of a server whose messages contain the secrets that it gets."""
+    with HTTPServer(("127.0.0.1", 0), _Repeating) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 @pytest.fixture
@@ -91,6 +115,26 @@ def test_a_password_in_an_address_is_masked(line: ConfiguredLine, home: Path) ->
     assert (result.exit_code, row["answers"], row["seconds"]) == (0, None, None)
     assert row["uri"] == "postgresql+psycopg2://***@127.0.0.1:1/iceberg"
     assert row["default"]
+
+
+@pytest.mark.parametrize("verb", [["catalogs"], ["tables", "--all-catalogs"]])
+def test_a_secret_that_a_server_repeats_is_masked(
+    line: ConfiguredLine, home: Path, repeating: str, verb: list[str]
+) -> None:
+    login = {"type": "basic", "basic": {"username": "lake", "password": f"{SECRET}-1"}}
+    rest = {"type": "rest", "uri": repeating}
+    configure(
+        home,
+        one={**rest, "auth": login},
+        other={**rest, "header.X-Tenant": f"{SECRET}-2"},
+        private={"type": "hadoop", "warehouse": "/no/such/folder"},
+    )
+
+    text = line("--json", *verb).stdout
+
+    assert SECRET not in text
+    # The name of a catalog is not that of a property.
+    assert "there is no folder /no/such/folder" in text
 
 
 def test_a_catalog_that_is_silent_does_not_delay_the_others(

@@ -13,6 +13,8 @@ from support.cli.service_line import ConfiguredLine, Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Fault, Proxy, reset
 from support.servers.glue_server import Glue
 
+from lake.core.table.catalogs.metastores.glue import GlueBackend
+
 # Tables that do not wait long to learn what became of a commit.
 QUICK = [
     part
@@ -211,6 +213,68 @@ def test_a_rename_whose_answers_are_lost_leaves_one_name(
     assert renamed.exit_code == 0, renamed
     assert names == ["u"]
     assert behind.rows("u") == [(0,)]
+
+
+@pytest.mark.parametrize("action", ["CreateTable", "UpdateTable"])
+@pytest.mark.parametrize(
+    ("code", "exit_code"), [("AccessDeniedException", 9), ("ThrottlingException", 10)]
+)
+def test_a_refused_rename_leaves_the_old_name_only(
+    behind: Service, proxy: Proxy, action: str, code: str, exit_code: int
+) -> None:
+    def denied(asked: Asked, forward: Callable[[], Answer]) -> Answer:
+        return refused(code)(asked, forward) if target(asked) == action else forward()
+
+    proxy.fail_from(0, denied, often=1000)
+    renamed = behind.line()("rename", behind.table(), behind.table("u"))
+    proxy.heal()
+
+    assert renamed.exit_code == exit_code, renamed
+    assert [name for _, name in behind.catalog().list_tables(behind.namespace)] == ["t"]
+    assert behind.rows() == [(0,)]
+
+
+def test_a_rename_that_can_take_nothing_back_says_so(behind: Service, proxy: Proxy) -> None:
+    def denied(asked: Asked, forward: Callable[[], Answer]) -> Answer:
+        is_denied = target(asked) in {"UpdateTable", "DeleteTable"}
+        return refused("AccessDeniedException")(asked, forward) if is_denied else forward()
+
+    proxy.fail_from(0, denied, often=1000)
+    renamed = behind.line()("rename", behind.table(), behind.table("u"))
+
+    assert renamed.exit_code == 5, renamed
+    assert f"{behind.table('u')} may be a second name of the table" in renamed.stderr
+
+
+def test_an_entry_that_another_rename_took_is_not_taken(behind: Service, proxy: Proxy) -> None:
+    def overtaken(_asked: Asked, forward: Callable[[], Answer]) -> Answer:
+        catalog: Any = GlueBackend("prod", behind.properties).handle
+        old, new = (behind.namespace, "t"), (behind.namespace, "v")
+        catalog._take_table(old, catalog._entry(old), new)
+        return forward()
+
+    fail(proxy, "UpdateTable", overtaken)
+    renamed = behind.line()("rename", behind.table(), behind.table("u"))
+    proxy.heal()
+
+    assert renamed.exit_code == 4, renamed
+    assert behind.catalog().list_tables(behind.namespace) == []
+
+
+def test_a_refused_drop_is_certain(behind: Service, proxy: Proxy) -> None:
+    fail(proxy, "DeleteTable", refused("AccessDeniedException"))
+
+    assert behind.line()("drop", behind.table(), "--purge", "--yes").exit_code == 9
+    assert behind.rows() == [(0,)]
+
+
+def test_a_refused_registration_is_certain(behind: Service, proxy: Proxy) -> None:
+    lake, table = behind.line(), behind.table()
+    dropped = lake.ok("drop", table)["result"]["metadata_location"]
+    fail(proxy, "CreateTable", refused("AccessDeniedException"))
+
+    assert lake("register", table, dropped).exit_code == 9
+    assert lake("register", table, dropped).exit_code == 0
 
 
 def test_a_drop_whose_answer_is_lost_is_seen(behind: Service, proxy: Proxy) -> None:

@@ -32,6 +32,13 @@ def test_every_verb_of_a_tables_life_works(on_hive: Service) -> None:
     live(on_hive)
 
 
+def test_a_new_namespace_is_in_the_warehouse_of_the_catalog(table: Service) -> None:
+    location = table.catalog().load_table(table.table()).location()
+
+    assert location == f"file:{table.folder}/tables/{table.namespace}.db/t"
+    assert table.list_files()
+
+
 def test_each_commit_of_two_processes_counts_once(on_hive: Service) -> None:
     race(on_hive, appends(on_hive, 0, 2), appends(on_hive, 2, 2))
 

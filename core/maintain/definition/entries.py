@@ -14,6 +14,7 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     ForbiddenError,
     TableAlreadyExistsError,
+    TooManyRequestsError,
     UnauthorizedError,
 )
 
@@ -32,6 +33,7 @@ _REFUSALS = (
     ForbiddenError,
     AuthorizationExpiredError,
     BadRequestError,
+    TooManyRequestsError,
 )
 
 

@@ -102,8 +102,7 @@ class _Probe:
         except LakeError as error:
             probe.error = error
             return probe
-        for key, value in probe.catalog.configured.items():
-            session.secrets[f"{name}.{key}"] = str(value)
+        session.secrets.append(probe.catalog.configured)
         return probe
 
     def ask(self, monotonic: Callable[[], float]) -> None:

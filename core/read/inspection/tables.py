@@ -101,9 +101,7 @@ def _hide_secrets(session: Session, catalog: Catalog) -> None:
     """Keep what another catalog's configuration and tables contain out of the output."""
     if catalog is session.catalog:
         return
-    for number, properties in enumerate((catalog.configured, *catalog.vended)):
-        for key, value in properties.items():
-            session.secrets[f"{catalog.name}.{number}.{key}"] = str(value)
+    session.secrets += (catalog.configured, *catalog.vended)
 
 
 def _tables_of(catalog: Catalog, pattern: str | None) -> tuple[TablesResult, Sequence[Namespace]]:

@@ -149,8 +149,8 @@ class Catalog(Protocol):
     def drop(self, table: Table) -> None:
         """Remove a table's entry; its files stay. PyIceberg's exceptions are not translated.
 
-        A database removes the entry only if it still has the table's metadata file. Other catalogs have no such
-        condition.
+        A database removes the entry only if it still has the table's metadata file; Glue and Hive check this before.
+        Other catalogs have no such condition.
         """
 
     def rename(self, identifier: str, name: str) -> None:

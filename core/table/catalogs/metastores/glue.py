@@ -7,6 +7,7 @@ Requests that change nothing are repeated.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from botocore.config import Config
@@ -49,6 +50,8 @@ _FORBIDDEN = frozenset(
 _BUSY = frozenset({"Throttling", "ThrottlingException", "TooManyRequestsException"})
 # The type of an entry whose table has another name already: no program commits to it.
 _RENAMED = "ICEBERG-RENAMED"
+# The parameter of such an entry with the table's name.
+_NAME = "renamed-to"
 # How often a request is sent that only one version of an entry allows.
 _TAKES = 3
 
@@ -105,15 +108,8 @@ class BoundedGlueCatalog(glue.GlueCatalog):
             NoSuchTableError: there is none.
         """
         names = split_identifier(table.identifier)
-        place = self.load_pointer(names)
-        if place != table.metadata_location:
-            raise theirs.CommitFailedException(f"{table.identifier} has another metadata file now")
+        self._same_entry(names, table.metadata_location)
         self.drop_table(names)
-
-    def load_pointer(self, names: Identifier) -> str | None:
-        """Return the metadata file of an entry."""
-        found: str | None = self._entry(names).get("Parameters", {}).get(METADATA_LOCATION)
-        return found
 
     def rename_table(
         self, from_identifier: str | Identifier, to_identifier: str | Identifier
@@ -124,6 +120,7 @@ class BoundedGlueCatalog(glue.GlueCatalog):
 
         Raises:
             CommitFailedException: another process committed to the table meanwhile; it has its old name only.
+            CommitStateUnknownException: it may have both names.
         """
         old, new = (
             self.identifier_to_tuple(from_identifier),
@@ -131,38 +128,93 @@ class BoundedGlueCatalog(glue.GlueCatalog):
         )
         entry = self._entry(old)
         table = self._convert_glue_to_iceberg(entry)
+        place = table.metadata_location
         taking = glue._construct_rename_table_input(new[-1], entry)  # noqa: SLF001
         try:
             self._create_glue_table(new[0], new[-1], taking)
         except (ClientError, BotoCoreError):
             # It may have been made although there is no answer.
-            if self.load_pointer(new) != table.metadata_location:
+            if not self._has_entry(new, METADATA_LOCATION, place):
                 raise
         try:
-            self._take_table(old, entry)  # check: rename-of-same-entry
-        except theirs.CommitFailedException:
-            # A name that has existed for a moment.
-            self._take_table(new, self._entry(new))
-            self.drop_table(new)
+            self._take_table(old, entry, new)  # check: rename-of-same-entry
+        except (theirs.CommitFailedException, theirs.NoSuchTableError):
+            self._take_back(new, place, old)
+            raise
+        except ClientError as error:
+            if _refusal(error):
+                self._take_back(new, place, old)
             raise
         self.drop_table(old)
         return table
 
-    def _take_table(self, names: Identifier, entry: Any) -> None:
-        """Let an entry be that of no table, if nothing was committed to it since it was read."""
+    def _take_table(self, names: Identifier, entry: Any, name: Identifier) -> None:
+        """Let an entry be that of no table, if nothing was committed to it since it was read.
+
+        Args:
+            names: the entry's name.
+            entry: the entry.
+            name: the table's name.
+
+        Raises:
+            CommitFailedException: something was committed to it.
+            NoSuchTableError: it was dropped.
+        """
         taken = glue._construct_rename_table_input(names[-1], entry)  # noqa: SLF001
-        taken["Parameters"] = {**entry["Parameters"], TABLE_TYPE: _RENAMED}
-        for attempt in range(1, _TAKES + 1):
+        own = {TABLE_TYPE: _RENAMED, _NAME: ".".join(name)}
+        taken["Parameters"] = {**entry["Parameters"], **own}
+        failures: list[Exception] = []
+        for _ in range(_TAKES):
             try:
                 self._update_glue_table(names[0], names[-1], taken, entry["VersionId"])
-            except (ClientError, BotoCoreError, theirs.CommitFailedException) as error:
-                # A copy of the request that got no answer may have been carried out.
-                if self._entry(names)["Parameters"].get(TABLE_TYPE) == _RENAMED:
+            except (
+                *(ClientError, BotoCoreError),
+                *(theirs.CommitFailedException, theirs.NoSuchTableError),
+            ) as error:
+                if self._has_entry(names, _NAME, own[_NAME]):
                     return
-                if isinstance(error, theirs.CommitFailedException) or attempt == _TAKES:
-                    raise
+                failures.append(error)
+                if _refusal(error) or not isinstance(error, ClientError | BotoCoreError):
+                    break
             else:
                 return
+        # A copy of the request that got no answer may still be carried out, whatever a later one was answered.
+        raise failures[0]
+
+    def _take_back(self, names: Identifier, place: str, name: Identifier) -> None:
+        """Remove the entry that a rename made a moment ago, if nothing was committed to it.
+
+        Raises:
+            CommitStateUnknownException: it could not be removed.
+        """
+        try:
+            entry = self._same_entry(names, place)
+            with suppress(ClientError):
+                # A user without the right to replace entries may still remove one.
+                self._take_table(names, entry, name)
+            self.drop_table(names)
+        except (ClientError, BotoCoreError, theirs.CommitFailedException) as error:
+            raise theirs.CommitStateUnknownException(
+                f"{'.'.join(names)} may be a second name of the table: {error}"
+            ) from error
+
+    def _has_entry(self, names: Identifier, parameter: str, value: str) -> bool:
+        """Whether there is an entry with a parameter; False if that cannot be read."""
+        try:
+            return bool(self._entry(names).get("Parameters", {}).get(parameter) == value)
+        except (ClientError, BotoCoreError, theirs.NoSuchTableError):
+            return False
+
+    def _same_entry(self, names: Identifier, place: str) -> Any:
+        """Return an entry if it has a metadata file.
+
+        Raises:
+            CommitFailedException: it has another one.
+        """
+        entry = self._entry(names)
+        if entry.get("Parameters", {}).get(METADATA_LOCATION) != place:
+            raise theirs.CommitFailedException(f"{'.'.join(names)} has another metadata file now")
+        return entry
 
     def _entry(self, names: Identifier) -> Any:
         return self._get_glue_table(*self.identifier_to_database_and_table(names))
@@ -184,6 +236,18 @@ def _parameters(
     return {**(glue_table or {}).get("Parameters", {}), **own}
 
 
+def _refusal(error: Exception) -> Exception | None:
+    code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
+    for codes, kind in (
+        (_REFUSED, theirs.BadRequestError),
+        (_FORBIDDEN, theirs.ForbiddenError),
+        (_BUSY, theirs.TooManyRequestsError),
+    ):
+        if code in codes:
+            return kind(str(error))
+    return None
+
+
 class GlueBackend(ServiceBackend):
     """A Glue catalog."""
 
@@ -191,19 +255,7 @@ class GlueBackend(ServiceBackend):
 
     def refusal(self, error: Exception) -> Exception | None:
         """Return PyIceberg's exception for an answer after which a change certainly was not made; None for others."""
-        code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
-        for codes, kind in (
-            (_REFUSED, theirs.BadRequestError),
-            (_FORBIDDEN, theirs.ForbiddenError),
-            (_BUSY, theirs.TooManyRequestsError),
-        ):
-            if code in codes:
-                return kind(str(error))
-        return None
-
-    def drop(self, table: Table) -> None:
-        """Remove a table's entry, if it has the table's metadata file; see `Catalog.drop`."""
-        cast("BoundedGlueCatalog", self.handle).drop_same(table)
+        return _refusal(error)
 
     def _load_catalog(self) -> PyIcebergCatalog:
         vars(glue)["_construct_parameters"] = _parameters

@@ -31,14 +31,16 @@ from hive_metastore.ttypes import (
 from pyiceberg import exceptions as theirs
 from pyiceberg.catalog import (
     AVAILABLE_CATALOGS,
+    LOCATION,
     METADATA_LOCATION,
     PREVIOUS_METADATA_LOCATION,
+    WAREHOUSE_LOCATION,
     CatalogType,
     hive,
 )
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.typedef import Identifier
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType
 from pyiceberg.utils.properties import property_as_bool
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -50,6 +52,7 @@ from thrift.transport.TTransport import (
     TTransportException,
 )
 
+from lake.core.base import locations
 from lake.core.spec.types.specification_types import GeographyType, GeometryType, VariantType
 from lake.core.table.catalogs.catalog import Table, split_identifier
 from lake.core.table.catalogs.metastores.other import ServiceBackend
@@ -215,6 +218,19 @@ class BoundedHiveCatalog(hive.HiveCatalog):
     def _create_hive_client(properties: dict[str, str]) -> Any:
         return _Connections(properties)
 
+    def create_namespace(
+        self, namespace: str | Identifier, properties: Properties = EMPTY_DICT
+    ) -> None:
+        """Create a namespace in the catalog's warehouse, as Iceberg Java, and not in that of the metastore.
+
+        Raises:
+            NamespaceAlreadyExistsError: it exists already.
+        """
+        folder = f"{self.identifier_to_database(namespace)}.db"
+        if warehouse := self.properties.get(WAREHOUSE_LOCATION):
+            properties = {LOCATION: locations.join(warehouse, folder), **properties}
+        super().create_namespace(namespace, properties)
+
     def drop_same(self, table: Table) -> None:
         """Remove a table's entry if it has the table's metadata file.
 
@@ -288,10 +304,6 @@ class HiveBackend(ServiceBackend):
         """Return PyIceberg's exception for an answer after which a change certainly was not made; None for others."""
         certain = (InvalidObjectException, InvalidOperationException, NoSuchObjectException)
         return theirs.BadRequestError(str(error)) if isinstance(error, certain) else None
-
-    def drop(self, table: Table) -> None:
-        """Remove a table's entry, if it has the table's metadata file; see `Catalog.drop`."""
-        cast("BoundedHiveCatalog", self.handle).drop_same(table)
 
     def _load_catalog(self) -> PyIcebergCatalog:
         cast("dict[Any, str]", hive.HIVE_PRIMITIVE_TYPES).update(_TYPES)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
 from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -58,12 +62,35 @@ class ServiceBackend(OtherBackend):
         Raises:
             LakeError: the service failed before the metadata file was written, so nothing was sent.
         """
+        with self._refusals():
+            try:
+                return super().send(table, requirements, updates, clock)
+            except self.errors:
+                if not self.written_metadata:
+                    with catalog_errors(f"table {table.identifier}", self):
+                        raise
+                raise
+
+    def drop(self, table: Table) -> None:
+        """Remove a table's entry, if it has the table's metadata file; see `Catalog.drop`."""
+        with self._refusals():
+            cast("Any", self.handle).drop_same(table)
+
+    def rename(self, identifier: str, name: str) -> None:
+        """Give a table another name; see `Catalog.rename`."""
+        with self._refusals():
+            super().rename(identifier, name)
+
+    def register(self, identifier: str, metadata_location: str) -> None:
+        """Add an entry for a table; see `Catalog.register`."""
+        with self._refusals():
+            super().register(identifier, metadata_location)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
         try:
-            return super().send(table, requirements, updates, clock)
+            yield
         except self.errors as error:
-            if not self.written_metadata:
-                with catalog_errors(f"table {table.identifier}", self):
-                    raise
             if refusal := self.refusal(error):
                 raise refusal from error
             raise
