@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -313,6 +314,18 @@ def test_a_file_of_another_kind_is_not_replaced(
     for _ in range(2):
         lake.ok("health", option, path)
     assert path.read_text()
+
+
+def test_metrics_of_very_many_tables_are_replaced(lake: CommandLine, tmp_path: Path) -> None:
+    make_table(lake.warehouse)
+    path = tmp_path / "lake.prom"
+    lake.ok("health", "--prometheus", path)
+    # 100,000 tables have 250 MB of metrics.
+    os.truncate(path, 2**28)
+
+    lake.ok("health", "--prometheus", path)
+
+    assert path.stat().st_size < 2**16
 
 
 def test_metrics_have_escaped_names(lake: CommandLine, tmp_path: Path) -> None:

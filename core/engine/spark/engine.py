@@ -1,4 +1,4 @@
-"""Run tasks on Spark: send them as rows of plain data, run them with `mapInArrow`, and yield their results."""
+"""Run tasks on Spark: send them as rows of plain data, and yield their results."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ These names are equal in PySpark 4.0 to 4.3. All other calls use Spark's public 
 from __future__ import annotations
 
 import os
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -110,6 +111,9 @@ def spark_errors(what: str) -> Iterator[None]:
     except (Py4JError, refusal, OSError, ValueError) as error:
         hint = MEMORY_HINT if _CRASHED in str(error) else None
         raise EngineError(f"{what}: {_brief(error)}", hint=hint) from error
+    except (EOFError, struct.error) as error:
+        # PySpark reads results by connections of its own, which end with the JVM.
+        raise EngineError(f"{what}: Java ended while it sent results") from error
 
 
 def _brief(error: BaseException) -> str:

@@ -18,6 +18,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 _LOOK_SECONDS = 0.02
 # As the user's umask restricts it.
 _MODE = 0o666
+_HEAD_BYTES = 1024
 _TEMPORARY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-.+\.unfinished", re.DOTALL)
 
 
@@ -92,14 +93,16 @@ def replace_text(path: str, text: str, *, ids: Ids) -> None:
         replace(os.path.abspath(path), text.encode(), ids=ids)
 
 
-def require_own(path: str, kind: str, is_own: Callable[[bytes], bool], largest: int) -> None:
+def require_own(
+    path: str, kind: str, is_own: Callable[[bytes], bool], largest: int | None = None
+) -> None:
     """Refuse to replace a file of another kind; a file without contents may be replaced.
 
     Args:
         path: the file, which may not exist. For a folder, the replacement fails.
         kind: what is written, such as ``a status file``.
-        is_own: whether the contents of a file are of this kind.
-        largest: the most bytes that such a file has.
+        is_own: whether the contents of a file are of this kind; without ``largest``, its first KiB.
+        largest: the most bytes that such a file has; None if its beginning shows the kind.
 
     Raises:
         InvalidRequestError: the file is of another kind.
@@ -110,8 +113,9 @@ def require_own(path: str, kind: str, is_own: Callable[[bytes], bool], largest: 
             return
         if os.path.isfile(path):
             with open(path, "rb") as file:
-                data = file.read(largest + 1)
-            if not data or (len(data) <= largest and is_own(data)):
+                data = file.read(_HEAD_BYTES if largest is None else largest + 1)
+            is_long = largest is not None and len(data) > largest
+            if not data or (not is_long and is_own(data)):
                 return
     raise InvalidRequestError(f"{path} is not {kind}", hint="name another file")
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from lake.core.base.clock import Ids
 
 _PREFIX = "lake_follow_"
-# A longer file is not one of these.
-_LARGEST = 64 * 1024 * 1024
 _HELP: Mapping[str, str] = {
     "lag_snapshots": "Snapshots of the branch after the position.",
     "lag_rows": "Rows that these snapshots appended.",
@@ -76,7 +74,7 @@ def require_metrics(path: str, prefix: str) -> None:
         LakeError: it cannot be read.
     """
     begin = f"# HELP {prefix}".encode()
-    require_own(path, f"a file of metrics {prefix}…", lambda data: data.startswith(begin), _LARGEST)
+    require_own(path, f"a file of metrics {prefix}…", lambda head: head.startswith(begin))
 
 
 def series_text(
