@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,8 +45,11 @@ def decode_few(
     Raises:
         CorruptFileError: the bytes are not that many records of the schema.
     """
-    read = _Reading(data, name)
-    fields = {item["name"]: read.column(item["type"]) for item in json.loads(schema_json)["fields"]}
+    kept, skipped = (_Reading(data, name, is_kept=is_kept) for is_kept in (True, False))
+    fields = {
+        item["name"]: (kept if item["name"] in columns else skipped).column(item["type"])
+        for item in json.loads(schema_json)["fields"]
+    }
     every = list(fields.values())
     at = 0
     try:
@@ -92,10 +96,16 @@ class _Column:
 
 
 class _Reading:
-    """Makes the columns that read some bytes."""
+    """Makes the columns that read some bytes; if they are not kept, they contain nothing afterwards.
 
-    def __init__(self, data: bytes, name: str) -> None:
-        self._data, self._name = data, name
+    A null of a record of many fields is one byte, and a value in each of them.
+    """
+
+    def __init__(self, data: bytes, name: str, *, is_kept: bool) -> None:
+        self._data, self._name, self._is_kept = data, name, is_kept
+
+    def _values(self) -> Any:
+        return [] if self._is_kept else deque(maxlen=0)
 
     def column(self, kind: Any) -> _Column:
         """Return a column of a type, JSON-ready."""
@@ -114,18 +124,19 @@ class _Reading:
             case _:
                 made, add_null = self._value(kind, is_nullable=is_nullable)
         if null_at is not None:
-            made.read = self._optional(made.read, add_null, null_at)
+            made.read = self._optional(made.read, add_null if self._is_kept else None, null_at)
         return made
 
     def _optional(
-        self, read: Callable[[int], int], add_null: Callable[[], None], null_at: int
+        self, read: Callable[[int], int], add_null: Callable[[], None] | None, null_at: int
     ) -> Callable[[int], int]:
         data, name = self._data, self._name
 
         def optional(at: int) -> int:
             branch, at = long_at(data, at, name)
             if branch == null_at:
-                add_null()
+                if add_null is not None:
+                    add_null()
                 return at
             if branch != 1 - null_at:
                 raise CorruptFileError(self._name)
@@ -134,7 +145,7 @@ class _Reading:
         return optional
 
     def _value(self, kind: str, *, is_nullable: bool) -> tuple[_Column, Callable[[], None]]:
-        data, name, values = self._data, self._name, list[Any]()
+        data, name, values = self._data, self._name, self._values()
         append = values.append
 
         def number(at: int) -> int:
@@ -173,7 +184,7 @@ class _Reading:
         return made, lambda: append(None)
 
     def _fixed(self, size: int, *, is_nullable: bool) -> tuple[_Column, Callable[[], None]]:
-        values = list[bytes | None]()
+        values = self._values()
 
         def read(at: int) -> int:
             values.append(self._cut(at, size))
@@ -191,7 +202,8 @@ class _Reading:
 
     def _list(self, items: Any, *, is_nullable: bool) -> tuple[_Column, Callable[[], None]]:
         data, name, item = self._data, self._name, self.column(items)
-        offsets, nulls, count = [0], list[bool](), 0
+        offsets, nulls, count = self._values(), self._values(), 0
+        offsets.append(0)
 
         def read(at: int) -> int:
             nonlocal count
@@ -229,7 +241,7 @@ class _Reading:
 
     def _record(self, fields: Any, *, is_nullable: bool) -> tuple[_Column, Callable[[], None]]:
         parts = {item["name"]: self.column(item["type"]) for item in fields}
-        every, nulls = list(parts.values()), list[bool]()
+        every, nulls = list(parts.values()), self._values()
 
         def read(at: int) -> int:
             for part in every:

@@ -9,6 +9,7 @@ import random
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -400,6 +401,21 @@ def test_more_objects_than_allowed_are_refused() -> None:
 def test_a_block_too_small_for_its_objects_is_refused_before_memory_is_taken() -> None:
     with pytest.raises(CorruptFileError, match="too small"):
         decode(layout(record(("n", "long"))), [Block(10**12, b"\x00")], ["1"], name="x")
+
+
+def test_nulls_of_a_wide_record_that_nothing_reads_take_no_memory() -> None:
+    wide = {"type": "record", "name": "wide", "fields": [
+        {"name": f"f{number}", "type": "long", "field-id": number} for number in range(100, 1100)
+    ]}  # fmt: skip
+    # Such a record is one byte, and would be a thousand values.
+    block = Block(4096, b"\x02\x00" * 4096)
+    tracemalloc.start()
+    read = decode(layout(record(("n", "long"), ("wide", ["null", wide]))), [block], ["1"], name="x")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert read["1"].to_pylist() == [1] * 4096
+    assert most < 8 * 1024 * 1024
 
 
 @pytest.mark.parametrize(
