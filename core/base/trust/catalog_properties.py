@@ -41,7 +41,8 @@ _PLACES = re.compile(
 _REGION = re.compile(r"region$")
 _PLAIN_REGION = re.compile(r"[\w-]{1,63}")
 # The first words of properties of stores, and of AWS's catalogs, which the catalog's server does not get.
-_AWS = ("s3", "client", "glue", "dynamodb")
+_AWS_CATALOGS = ("glue", "dynamodb")
+_AWS = ("s3", "client", *_AWS_CATALOGS)
 _STORES = (*_AWS, "adls", "gcs", "hdfs", "hf", "oss")
 _POSTGRES_LOGINS = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE")
 _OFF = frozenset({"", "false", "0", "no"})
@@ -114,7 +115,7 @@ def _foreign_secret(
     words = _AWS if family in _AWS else (family,)
     if secret := next(_secrets(above, lambda word: word in words), None):
         return f"would receive {_variable(secret)}"
-    return None if _has_own_login(words, found) else "would receive this machine's own login"
+    return None if _has_own_login(family, found) else "would receive this machine's own login"
 
 
 def _secrets(above: Mapping[str, Any], belongs: Any) -> Iterator[str]:
@@ -129,14 +130,16 @@ def _variable(key: str) -> str:
     return f"the secret '{key}' of your environment"
 
 
-def _has_own_login(families: tuple[str, ...], found: Mapping[str, Any]) -> bool:
+def _has_own_login(family: str, found: Mapping[str, Any]) -> bool:
     """Whether a file contains the login of a store itself, or says that there is none."""
+    # The client of a catalog does not use the keys of a store.
+    families = {family, "client"} if family in _AWS else {family}
     own = [key for key in found if key.partition(".")[0] in families and found[key]]
-    if any(
+    if family not in _AWS_CATALOGS and any(
         key.endswith(("anonymous", "anon")) and str(found[key]).lower() == "true" for key in own
     ):
         return True
-    if families == _AWS:
+    if family in _AWS:
         return {"access-key-id", "secret-access-key"} <= {key.partition(".")[2] for key in own}
     return any(is_secret(key) for key in own)
 
