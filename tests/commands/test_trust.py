@@ -218,6 +218,9 @@ def test_an_address_that_receives_no_foreign_secret_needs_no_trust(
     assert not any("canary" in request for request in got)
 
 
+GLUE = {"type": "glue", "glue.endpoint": "http://127.0.0.1:1"}
+
+
 @pytest.mark.parametrize(
     ("properties", "variables", "home"),
     [
@@ -242,7 +245,10 @@ def test_an_address_that_receives_no_foreign_secret_needs_no_trust(
         ({"type": "rest", "uri": "http://127.0.0.1:1", "rest.sigv4-enabled": "true"}, {}, None),
         ({"type": "rest", "uri": "http://127.0.0.1:1", "lake.allow-plain-http": "true"}, {}, None),
         ({"type": "hive", "uri": "thrift://127.0.0.1:1", "hive.kerberos-authentication": "true"}, {}, None),
-        ({"type": "glue", "glue.endpoint": "http://127.0.0.1:1"}, {}, None),
+        (GLUE, {}, None),
+        ({**GLUE, "s3.access-key-id": "a", "s3.secret-access-key": "b"}, {}, None),
+        ({**GLUE, "s3.anonymous": "true"}, {}, None),
+        ({**GLUE, "glue.anonymous": "true"}, {}, None),
     ],
     ids=lambda value: str(value)[:50],
 )  # fmt: skip
@@ -287,6 +293,7 @@ def test_a_login_that_a_client_library_finds_is_sent_to_no_address_of_a_found_fi
         {"type": "rest", "uri": "http://[::1]:1", "auth": "\n      type: basic\n      basic:\n        username: a"},
         {"type": "hive", "uri": "thrift://127.0.0.1:1"},
         {"type": "glue", "glue.region": "eu-central-1"},
+        {**GLUE, "client.access-key-id": "a", "client.secret-access-key": "b"},
     ],
     ids=lambda value: str(value)[:50],
 )  # fmt: skip

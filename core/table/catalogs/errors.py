@@ -49,7 +49,9 @@ _UNRESOLVED = re.compile(
     r"|nodename nor servname|no address associated with hostname",
     re.IGNORECASE,
 )
-_HOST = re.compile(r"(?:resolve|host name|host:) '?\"?(?P<host>[\w.-]+)", re.IGNORECASE)
+_HOST = re.compile(
+    r"(?:resolve(?: sockaddr for)?|host name|host:) '?\"?(?P<host>[\w.-]+)", re.IGNORECASE
+)
 _TLS = re.compile(
     r"certificate verify failed|\[SSL|\bSSL (?:error|was required)|SSLError", re.IGNORECASE
 )

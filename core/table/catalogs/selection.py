@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 from lake.core.base import locations
 from lake.core.base.errors import BadInputError, InvalidRequestError, NotFoundError
@@ -135,6 +136,7 @@ def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalo
 
             return GlueBackend(name, properties, *time)
         case "hive":
+            _check_hosts(name, str(properties["uri"]))
             with catalog_errors(f"catalog {name}"):
                 from lake.core.table.catalogs.metastores.hive import HiveBackend  # noqa: PLC0415
 
@@ -142,6 +144,16 @@ def _configured(name: str, properties: Mapping[str, Any], time: _Time) -> Catalo
         case _:
             _check_type(name, properties)
             return OtherBackend(name, properties, *time)
+
+
+def _check_hosts(name: str, addresses: str) -> None:
+    """Refuse an address without a host, by which the client would connect to this machine."""
+    for address in addresses.split(","):
+        if not urlsplit(address.strip()).hostname:
+            raise BadInputError(
+                f"the address of catalog {name} has no host: {address}",
+                hint=f"set {place_of(name, 'uri')} to thrift://HOST:9083",
+            )
 
 
 def _backend_of(properties: Mapping[str, Any]) -> str:

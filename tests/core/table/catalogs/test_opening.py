@@ -152,17 +152,25 @@ def answering(
         server.server_close()
 
 
+@pytest.mark.parametrize(
+    ("kind", "scheme", "what"),
+    [("rest", "https", "catalog prod"), ("hive", "thrift", "table db.t")],
+)
 def test_an_unknown_host_name_is_named_with_the_setting_to_check(
-    configured: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+    configured: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    scheme: str,
+    what: str,
 ) -> None:
     def unknown(*_: object, **__: object) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
 
-    assert reported(configured(type="rest", uri="https://catalogue.example")) == (
+    assert reported(configured(type=kind, uri=f"{scheme}://catalogue.example")) == (
         7,
-        "cannot open catalog prod: the host name catalogue.example is not known",
+        f"cannot open {what}: the host name catalogue.example is not known",
         "check 'uri' of catalog prod in ~/.pyiceberg.yaml, and the name server of this machine",
     )
 
@@ -363,6 +371,11 @@ TYPES = "bigquery, dynamodb, glue, hadoop, hive, in-memory, rest, sql"
             None,
         ),
         ({"type": "glue"}, "cannot open catalog prod: You must specify a region.", None),
+        (
+            {"type": "hive", "uri": "metastore:9083"},
+            "the address of catalog prod has no host: metastore:9083",
+            "set 'uri' of catalog prod in ~/.pyiceberg.yaml to thrift://HOST:9083",
+        ),
         (
             {"py_catalog_impl": "nowhere.Catalog"},
             "cannot open catalog prod: Could not initialize Catalog: nowhere.Catalog",
