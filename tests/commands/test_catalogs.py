@@ -17,6 +17,8 @@ import yaml
 from support.cli.command_line import CommandLine, Result
 from support.cli.service_line import ConfiguredLine
 
+from lake.core.read.inspection import catalogs as module
+
 SECRET = "canary-catalog-9f31c8"
 
 
@@ -153,6 +155,30 @@ def test_a_catalog_that_is_silent_does_not_delay_the_others(
         "message": "catalog silent did not answer within 2 s",
         "hint": "check its address, and that its server runs",
     }
+
+
+def test_an_answer_that_is_too_late_changes_no_row(
+    line: ConfiguredLine, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(home, good=sql(tmp_path, "good"))
+    late = threading.Event()
+    asking: list[threading.Thread] = []
+
+    def wait(_catalog: object) -> None:
+        asking.append(threading.current_thread())
+        late.wait(60)
+
+    def answered(*_: object) -> None:
+        late.set()
+        asking[0].join()
+
+    monkeypatch.setattr(module, "require_existing", wait)
+    monkeypatch.setattr(module, "_default", answered)
+
+    row = rows(line("--json", "catalogs", "--timeout", "500ms"))["good"]
+
+    assert (row["answers"], row["namespaces"]) == (False, None)
+    assert row["error"]["kind"] == "timed-out"
 
 
 def test_a_chosen_catalog_is_the_only_one_that_is_asked(

@@ -129,22 +129,25 @@ def _ask_all(session: Session, probes: Sequence[_Probe], timeout_ms: int) -> Non
         pyiceberg_patches.apply_to_rest()
     clock = session.clock
     ends = clock.monotonic() + timeout_ms / 1000
-    # The end of the process does not wait for a catalog that does not answer.
+    # What answers too late changes no row, and the end of the process does not wait for it.
+    asked = [replace(probe) for probe in probes]
     threads = [
-        threading.Thread(target=probe.ask, args=(clock.monotonic,), daemon=True) for probe in probes
+        threading.Thread(target=item.ask, args=(clock.monotonic,), daemon=True) for item in asked
     ]
     for thread in threads:
         thread.start()
-    for probe, thread in zip(probes, threads, strict=True):
+    for probe, item, thread in zip(probes, asked, threads, strict=True):
         thread.join(max(ends - clock.monotonic(), 0.0))
-        if probe.defect is not None:
-            raise probe.defect
+        if item.defect is not None:
+            raise item.defect
         if thread.is_alive():
             probe.error = TimedOutError(
                 f"catalog {probe.name} did not answer within {timeout_ms / 1000:g} s",
                 hint="check its address, and that its server runs",
             )
-            probe.namespaces, probe.seconds = None, timeout_ms / 1000
+            probe.seconds = timeout_ms / 1000
+        else:
+            probe.error, probe.namespaces, probe.seconds = item.error, item.namespaces, item.seconds
 
 
 def _default(settings: Settings, configuration: Configuration) -> str | None:
