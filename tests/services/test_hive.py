@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hive_metastore.ttypes import EnvironmentContext, UnlockRequest
 from services.test_glue import QUICK, live
-from services.test_races import appends, race
 from support.cli.service_line import Service, csv
 from thrift.transport.TTransport import TTransportException
 
@@ -37,13 +36,6 @@ def test_a_new_namespace_is_in_the_warehouse_of_the_catalog(table: Service) -> N
 
     assert location == f"file:{table.folder}/tables/{table.namespace}.db/t"
     assert table.list_files()
-
-
-def test_each_commit_of_two_processes_counts_once(on_hive: Service) -> None:
-    race(on_hive, appends(on_hive, 0, 2), appends(on_hive, 2, 2))
-
-    assert [id_ for id_, _ in on_hive.rows()] == [0, 1, 2, 3]
-    assert len(on_hive.catalog().load_table(on_hive.table()).metadata.snapshots) == 4
 
 
 def test_threads_do_not_read_one_anothers_answers(table: Service) -> None:

@@ -17,6 +17,9 @@ POM = Path(__file__).parent / "hive_metastore" / "pom.xml"
 _PACKAGE = "org.apache.hadoop.hive.metastore"
 _JAVA_OPTIONS = (
     *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    # Derby would wait for a minute, as long as a client does. Concurrent transactions can block it forever: tests do
+    # not let two processes commit at the same time.
+    *("-Dderby.locks.waitTimeout=10", "-Dderby.locks.deadlockTimeout=2"),
     *(
         f"--add-opens=java.base/java.{name}=ALL-UNNAMED"
         for name in ("lang", "net", "util", "util.concurrent", "util.concurrent.atomic", "time")
