@@ -190,8 +190,7 @@ def test_spark_shows_no_secret_in_its_pages_its_event_log_its_files_or_its_argum
     event_log = b"".join(path.read_bytes() for path in events.rglob("*") if path.is_file())
     # The searched text is what Spark records.
     assert b"SparkListenerTaskEnd" in event_log
-    assert b"MapInArrow" in event_log
-    assert b"MapInArrow" in watch.read["sql"]
+    assert b"PythonRDD" in event_log
     assert b"spark.eventLog.dir" in watch.read["environment"]
     assert {"jobs", "stages", "page jobs/", "page environment/"} <= watch.read.keys()
     assert any("SparkSubmit" in text for text in watch.arguments)
