@@ -16,6 +16,7 @@ from lake.core.base import locations
 from lake.core.base.errors import (
     CommitConflictError,
     CommitUnknownError,
+    LakeError,
     NotATableError,
     NotFoundError,
     RefusedError,
@@ -291,7 +292,19 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
                 except StoppedError:
                     session.warn(f"not all files of the table were deleted; to go on, {again}")
                     raise
-                _require_unchanged(session, table, result)
+                try:
+                    _require_unchanged(session, table, result)
+                except CommitConflictError:
+                    raise
+                except LakeError as error:
+                    if not dropped:
+                        raise
+                    # The entry is gone: the command changed the table, although the catalog cannot be read now.
+                    session.warn(
+                        f"{error}; not all files of the table were deleted; to go on, {again}"
+                    )
+                    result.failed_deletes = files.num_rows - result.deleted_files
+                    return _outcome(plan, Status.PARTIAL, result)
                 batch = paths[start : start + _BATCH]
                 outcome = table.storage.delete(batch)
                 failed += outcome.failed
