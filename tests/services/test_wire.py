@@ -12,7 +12,7 @@ from support.servers.s3_server import S3
 
 CHOSEN = [
     Case("append", "catalog", 3, "slow after"),
-    Case("compact", "store", 14, "cut"),
+    Case("compact", "store", 8, "cut"),
     Case("expire", "catalog", 3, "page"),
     Case("rename", "catalog", 9, "404 after", sticky=True),
     Case("purge", "store", 6, "401", sticky=True),
@@ -27,4 +27,4 @@ def test_a_fault_on_the_wire_is_reported_as_what_it_was(
     with wire.between(server, s3, bucket, tmp_path, on_rest.namespace) as wired:
         assert isinstance(wired, Wired)
         for case in CHOSEN:
-            assert wired.check(case)["wire faults"] == 1
+            assert wired.check(case)["wire faults"] == 1, case
