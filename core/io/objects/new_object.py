@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
-from lake.core.io.objects.upload import CloudUpload, Upload
+from lake.core.io.objects.upload import Sink
 
 
 def abandon(file: Any) -> None:
@@ -20,7 +20,7 @@ def abandon(file: Any) -> None:
         file.close()
 
 
-class NewObject:
+class NewObject(Sink):
     """A file of Python's that Arrow writes to; it is not readable, and exists only after `close`.
 
     Args:
@@ -39,15 +39,6 @@ class NewObject:
         self._stream: Any = None
         self._size = 0
         self.closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
 
     def writable(self) -> bool:
         """Return True."""
@@ -96,7 +87,7 @@ class NewObject:
 
     def abandon(self) -> None:
         """Stop writing; the object never exists, except a large one that only Arrow's client can write."""
-        if isinstance(self._stream, Upload | CloudUpload):
+        if isinstance(self._stream, Sink):
             self._stream.abandon()
         elif self._stream is not None and not self.closed:
             with suppress(OSError, pa.ArrowException):

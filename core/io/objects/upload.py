@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -92,8 +93,33 @@ def _required(answer: dict[str, Any], name: str) -> str:
     return str(answer[name])
 
 
-class Upload:
-    """A stream to a new object, which exists only after `close`. Four parts are in memory, and the next one.
+class Sink(ABC):
+    """A stream to a new object, which exists only after `close`. An error in its block abandons it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    @abstractmethod
+    def write(self, data: Any) -> int:
+        """Write bytes, or an object with them; return their number."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what is left, and make the object; without an error, it exists."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Stop writing; the object does not exist."""
+
+
+class Upload(Sink):
+    """A stream to a new object of S3. Four parts are in memory, and the next one.
 
     Args:
         parts: the requests.
@@ -111,15 +137,6 @@ class Upload:
         self._next = bytearray()
         self._size = 0
         self.closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
 
     def write(self, data: Any) -> int:
         """Write bytes, or an object with them; return their number.
@@ -176,8 +193,8 @@ class Upload:
         self._pool.shutdown(cancel_futures=True)
 
 
-class CloudUpload:
-    """A stream to a new object of another store than S3, which exists only after `close`.
+class CloudUpload(Sink):
+    """A stream to a new object of another store than S3.
 
     What is abandoned has no name; the store forgets its parts by its own rules.
 
@@ -190,15 +207,6 @@ class CloudUpload:
         self._file = file
         self._send = send
         self.closed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
 
     def write(self, data: Any) -> int:
         """Write bytes, or an object with them; return their number.

@@ -86,19 +86,30 @@ class StoreFileIO(FileIO):
             raise StorageError(f"{name}: {failed[name]}")
 
 
-class _StoredFile(InputFile):
-    """A file to read."""
+class _OfStorage:
+    """What a file to read and a file to write have in common.
+
+    Args:
+        location: the file.
+        storage: reads and writes it.
+    """
+
+    _location: str
 
     def __init__(self, location: str, storage: Storage) -> None:
-        super().__init__(location)
+        super().__init__(location)  # type: ignore[call-arg]
         self._storage = storage
 
     def __len__(self) -> int:
-        return self._storage.size(self.location)
+        return self._storage.size(self._location)
 
     def exists(self) -> bool:
         """Whether the file exists."""
-        return self._storage.exists(self.location)
+        return self._storage.exists(self._location)
+
+
+class _StoredFile(_OfStorage, InputFile):
+    """A file to read."""
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001, FBT002 - PyIceberg's signature
         """Open the file."""
@@ -107,19 +118,8 @@ class _StoredFile(InputFile):
         return opened  # type: ignore[no-any-return]
 
 
-class _NewFile(OutputFile):
+class _NewFile(_OfStorage, OutputFile):
     """A file to write."""
-
-    def __init__(self, location: str, storage: Storage) -> None:
-        super().__init__(location)
-        self._storage = storage
-
-    def __len__(self) -> int:
-        return self._storage.size(self.location)
-
-    def exists(self) -> bool:
-        """Whether the file exists."""
-        return self._storage.exists(self.location)
 
     def to_input_file(self) -> InputFile:
         """Return the file to read it."""
