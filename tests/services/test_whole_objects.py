@@ -294,7 +294,7 @@ def test_no_request_follows_a_redirect_to_another_host(
 def test_keys_are_shown_nowhere(gateway: S3, storage: Storage, place: str) -> None:
     bucket = storage.s3(place)
     assert bucket is not None
-    whole = bucket[0]._objects()
+    whole = bucket[0].objects()
     shown = repr(vars(whole)) + repr(whole) + repr(bucket[0]) + repr(bucket[0]._connection)
     assert gateway.properties()["s3.secret-access-key"] not in shown
     assert "canary" not in shown
@@ -366,5 +366,5 @@ def test_amazons_own_stores_are_addressed_by_the_bucket_in_the_host(
     keys = {"s3.access-key-id": "k", "s3.secret-access-key": "s", "s3.region": region}
     found = s3_requests.S3.of(keys, bucket)
     assert found is not None
-    assert found._objects().address.endpoint == address
-    assert found._objects().address.is_virtual is ("." not in bucket)
+    assert found.objects().address.endpoint == address
+    assert found.objects().address.is_virtual is ("." not in bucket)

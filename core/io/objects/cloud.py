@@ -7,15 +7,12 @@ here, as often as those to S3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import ClassVar, TypeVar
-
-import pyarrow as pa
 
 from lake.core.base.clock import Backoff
 from lake.core.base.errors import LakeError
 from lake.core.io.objects.azure import AzureObjects
+from lake.core.io.objects.bucket import Bucket
 from lake.core.io.objects.cloud_objects import CloudObjects, Entry
 from lake.core.io.objects.gcs import GcsObjects
 from lake.core.io.objects.requests import (
@@ -29,7 +26,6 @@ from lake.core.io.objects.requests import (
     retried,
 )
 from lake.core.io.objects.upload import CloudUpload
-from lake.core.io.objects.whole_objects import Found, Part
 
 _T = TypeVar("_T")
 _CLIENTS: dict[str, Callable[[Mapping[str, str], str], CloudObjects]] = {
@@ -37,13 +33,11 @@ _CLIENTS: dict[str, Callable[[Mapping[str, str], str], CloudObjects]] = {
     "abfss": AzureObjects.of,
 }
 SCHEMES = frozenset(_CLIENTS)
-# The calls for deletions that are made at the same time.
-_AT_ONCE = 4
 # A status with which a request is not repeated.
 _STOPPED = 400
 
 
-class Cloud:
+class Cloud(Bucket):
     """One bucket or container, by one login; threads may share it."""
 
     # The files that are deleted before the table is read again.
@@ -52,6 +46,10 @@ class Cloud:
     def __init__(self, objects: CloudObjects, backoff: Backoff = BACKOFF) -> None:
         self._objects = objects
         self._backoff = backoff
+
+    def objects(self) -> CloudObjects:
+        """Return the client."""
+        return self._objects
 
     @classmethod
     def of(cls, scheme: str, authority: str, properties: Mapping[str, str]) -> Cloud:
@@ -76,20 +74,18 @@ class Cloud:
         """Return the same bucket with other waits between requests that are repeated."""
         return Cloud(self._objects, backoff)
 
-    def delete_all(
+    @property
+    def most_keys(self) -> int:
+        """How many objects one call of `delete` deletes."""
+        return self._objects.most_keys
+
+    def delete(
         self, keys: Sequence[str], should_continue: ShouldContinue = always
     ) -> dict[str, str]:
-        """Delete objects; return the reasons of failures by key. A missing object counts as deleted.
+        """Delete at most `most_keys` objects; return the reasons of failures by key.
 
         ``should_continue`` is called before each request, or before each hundred of Google's.
         """
-        most = self._objects.most_keys
-        parts = [keys[start : start + most] for start in range(0, len(keys), most)]
-        with ThreadPoolExecutor(min(_AT_ONCE, len(parts)) or 1) as pool:
-            each = pool.map(partial(self._delete, should_continue=should_continue), parts)
-            return {key: why for failed in each for key, why in failed.items()}
-
-    def _delete(self, keys: Sequence[str], should_continue: ShouldContinue) -> dict[str, str]:
         try:
             self._delete_at_once(keys, should_continue)
         except (StoreError, LakeError) as error:
@@ -100,7 +96,7 @@ class Cloud:
                 return {} if error.status == NOT_FOUND else {keys[0]: str(error)}
             failed: dict[str, str] = {}
             for key in keys:
-                failed |= self._delete([key], should_continue)
+                failed |= self.delete([key], should_continue)
             return failed
         return {}
 
@@ -131,43 +127,6 @@ class Cloud:
             None if another writer created or replaced the object first.
         """
         return self.retry(lambda: self._objects.replace(key, data, over))
-
-    def put(self, key: str, data: bytes | bytearray | pa.Buffer) -> None:
-        """Write an object in one request."""
-        self.retry(lambda: self._objects.put(key, data))
-
-    def write_new(self, key: str, data: bytes) -> bool:
-        """Write an object that does not exist; return False if there is another one of its key.
-
-        If the store answers that the object exists, it is read: the answer to the request that created it may have
-        been lost.
-        """
-
-        def request() -> bool:
-            if self._objects.create(key, data):
-                return True
-            found = self._objects.get(key, len(data))
-            if found is None:
-                raise StoreError(f"{self._objects.name} Error: created and deleted meanwhile")
-            return found.data is not None and bytes(found.data) == data
-
-        return self.retry(request)
-
-    def read(self, key: str, most: int | None = None) -> Found | None:
-        """Return an object, without its contents if it is longer than ``most`` bytes; None if it does not exist."""
-        return self.retry(lambda: self._objects.get(key, most))
-
-    def has_any(self, prefix: str) -> bool:
-        """Whether there is an object below a prefix that ends at a slash."""
-        return self.retry(lambda: self._objects.has_any(prefix))
-
-    def read_part(self, key: str, start: int, size: int) -> Part | None:
-        """Return bytes of an object, fewer than requested at its end; None if it does not exist."""
-        return self.retry(lambda: self._objects.part(key, start, size))
-
-    def read_end(self, key: str, most: int) -> Part | None:
-        """Return the last bytes of an object, all of a small one; None if it does not exist."""
-        return self.retry(lambda: self._objects.end(key, most))
 
     def get(self, key: str, most: int) -> StoredObject | None:
         """Return a small object, its version's tag, and its age by the store's clock; None if it does not exist."""
@@ -203,6 +162,10 @@ class Cloud:
         """Return 0: Azure forgets parts after a week, and Google by a rule of the bucket; neither lists them here."""
         del prefix, name_part
         return 0
+
+    def contested(self) -> StoreError:
+        """Return the error of an object that other writers create and delete meanwhile."""
+        return StoreError(f"{self._objects.name} Error: created and deleted meanwhile")
 
     def retry(self, work: Callable[[], _T]) -> _T:
         """Call ``work`` until the store is neither too busy nor unreachable."""

@@ -16,16 +16,14 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-
 from lake.core.base.clock import Backoff
 from lake.core.base.errors import LakeError
+from lake.core.io.objects.bucket import Bucket
 from lake.core.io.objects.requests import (
     BACKOFF,
     BUSY_CODES,
@@ -43,12 +41,11 @@ from lake.core.io.objects.requests import (
     refusal,
 )
 from lake.core.io.objects.s3_connection import CONNECT_SECONDS, Connection, first
-from lake.core.io.objects.whole_objects import Found, Part, Runtime, WholeObjects
+from lake.core.io.objects.whole_objects import Runtime, WholeObjects
 from lake.core.io.storage.errors import refused_connection, unknown_host
 
-# The keys of one bulk delete, and the bulk deletes that are sent at the same time.
+# The keys of one bulk delete.
 MOST_KEYS = 1000
-AT_ONCE = 4
 # Arrow's waits are 50 ms, 100 ms and so on, without a limit: 102 s together.
 ARROW_TRIES = 12
 _MAX_LISTED = 10_000
@@ -127,12 +124,12 @@ def is_certified(endpoint: str, authorities: str) -> bool:
         return True
 
 
-class S3:
+class S3(Bucket):
     """One bucket, by one set of credentials; threads may share it."""
 
     # How many objects one request deletes, and the files that are deleted before the table is read again.
     keys_of_request: ClassVar[int] = MOST_KEYS
-    most_deleted: ClassVar[int] = AT_ONCE * MOST_KEYS
+    most_deleted: ClassVar[int] = Bucket.deletions_at_once * MOST_KEYS
 
     def __init__(self, connection: Connection, backoff: Backoff = BACKOFF) -> None:
         self._connection = connection
@@ -158,6 +155,11 @@ class S3:
     def for_arrow(self) -> dict[str, str]:
         """Return the properties with which PyIceberg makes Arrow's client of the bucket."""
         return self._connection.for_arrow()
+
+    @property
+    def most_keys(self) -> int:
+        """How many objects one request deletes."""
+        return MOST_KEYS
 
     @property
     def _client(self) -> Any:
@@ -196,15 +198,6 @@ class S3:
             self._backoff.wait(attempt)
         return failed
 
-    def delete_all(
-        self, keys: Sequence[str], should_continue: ShouldContinue = always
-    ) -> dict[str, str]:
-        """Delete objects with several concurrent requests; see `delete`."""
-        parts = [keys[start : start + MOST_KEYS] for start in range(0, len(keys), MOST_KEYS)]
-        with ThreadPoolExecutor(min(AT_ONCE, len(parts)) or 1) as pool:
-            each = pool.map(partial(self.delete, should_continue=should_continue), parts)
-            return {key: why for failed in each for key, why in failed.items()}
-
     def create(self, key: str, data: bytes, *, over: str | None = None) -> str | None:
         """Create an object, or replace the version with ETag ``over``; return the new ETag.
 
@@ -224,61 +217,9 @@ class S3:
                 return None
             raise
 
-    def put(self, key: str, data: bytes | bytearray | pa.Buffer) -> None:
-        """Write an object in one request.
-
-        Raises:
-            UnsupportedError: only Arrow's client supports the settings.
-            StoreError: the store refused the request or did not answer.
-        """
-        self._retry(lambda: self._objects().put(key, data))
-
-    def write_new(self, key: str, data: bytes) -> bool:
-        """Write an object that does not exist; return False if there is another one of its key.
-
-        One conditional request is enough. If the store answers that the object exists, it is read: the answer to the
-        request that created it may have been lost, or the store may only have been uncertain.
-
-        Raises:
-            UnsupportedError: the store does not support conditional requests, or only Arrow's client its settings.
-            StoreError: the store refused the request or did not answer.
-        """
-
-        def request() -> bool:
-            whole = self._objects()
-            if whole.create(key, data):
-                return True
-            found = whole.get(key, len(data))
-            if found is None:
-                raise refusal(_CONFLICT, CONFLICT)
-            return found.data is not None and bytes(found.data) == data
-
-        return self._retry(request)
-
-    def read(self, key: str, most: int | None = None) -> Found | None:
-        """Return an object, without its contents if it is longer than ``most`` bytes; None if it does not exist.
-
-        Raises:
-            UnsupportedError: only Arrow's client supports the settings.
-            StoreError: the store refused the request or did not answer.
-        """
-        return self._retry(lambda: self._objects().get(key, most))
-
-    def has_any(self, prefix: str) -> bool:
-        """Whether there is an object below a prefix that ends at a slash; see `read`."""
-        return self._retry(lambda: self._objects().has_any(prefix))
-
-    def read_part(self, key: str, start: int, size: int) -> Part | None:
-        """Return bytes of an object, fewer than requested at its end; None if it does not exist; see `read`."""
-        return self._retry(lambda: self._objects().part(key, start, size))
-
-    def read_end(self, key: str, most: int) -> Part | None:
-        """Return the last bytes of an object, all of a small one; None if it does not exist; see `read`."""
-        return self._retry(lambda: self._objects().end(key, most))
-
     def head(self, key: str) -> tuple[int, int] | None:
-        """Return an object's length in bytes and its last change in ms; None if it does not exist; see `read`."""
-        return self._retry(lambda: self._objects().head(key))
+        """Return an object's length in bytes and its last change in ms; None if it does not exist."""
+        return self.retry(lambda: self.objects().head(key))
 
     def ask_for_upload(self, call: str, key: str, **arguments: Any) -> Any:
         """Make one of botocore's requests for an object that is written in parts, and return its answer.
@@ -290,8 +231,13 @@ class S3:
         Runtime.require()
         return self._ask(call, Key=key, **arguments)
 
-    def _objects(self) -> WholeObjects:
+    def objects(self) -> WholeObjects:
+        """Return the client with the current keys."""
         return self._connection.whole
+
+    def contested(self) -> Exception:
+        """Return the error of an object that other writers create and delete meanwhile."""
+        return refusal(_CONFLICT, CONFLICT)
 
     def _put(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
         answer = self._ask("put_object", Key=key, Body=data, **condition)
@@ -313,7 +259,7 @@ class S3:
             )
 
         try:
-            return self._retry(request)
+            return self.retry(request)
         except StoreError as error:
             if error.status == NOT_FOUND:
                 return None
@@ -344,11 +290,11 @@ class S3:
             after = {name: answer[mark] for name, mark in marks.items() if answer.get(mark)}
 
     def _ask(self, call: str, **arguments: Any) -> Any:
-        return self._retry(
+        return self.retry(
             lambda: _call(getattr(self._client, call), Bucket=self._connection.bucket, **arguments)
         )
 
-    def _retry(self, work: Callable[[], _T]) -> _T:
+    def retry(self, work: Callable[[], _T]) -> _T:
         """Call ``work`` until the store is neither too busy nor unreachable, at most `TRIES` times.
 
         A request is repeated at once if the keys changed, or the bucket's region was found.
