@@ -160,6 +160,7 @@ CHECKS = (
     _check("only-metadata-names", without("metadata_files.is_metadata_name(location)"), _HADOOP),
     _check("only-names-of-flink", without("parse_name(path)"), _REPLAY),
     _check("slept-during-deletion", removed, _JOURNAL),
+    _check("folders-of-tasks", never, "tests/core/transaction/garbage/test_manifest_files.py"),
     _check("kept-files", becomes("return files"), _EXPIRE_COMMAND),
     _check("checkpoint-files", never, _CLEAN),
     _check("young-files", never, _CLEAN),

@@ -404,6 +404,7 @@ def _facts(
         kept_snapshots=dict(sorted(reasons.items())),
         kept_refs=sorted(set(plan.table.metadata.refs) - set(retention.removed_refs)),
         max_snapshot_age_ms=rounded_age(retention.max_age_ms),
+        engine=plan.reach.engine,
     )
 
 

@@ -134,6 +134,7 @@ class CleaningPlan:
             orphans=self.files.num_rows,
             bytes=self.bytes,
             requests=self.requests,
+            engine=self.reach.engine,
         )
 
     def check(self) -> None:
@@ -172,7 +173,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     refuse_shared_location(table, "remove orphan files by hand")
     names = FileNames(options.equal_schemes, options.equal_authorities)
     _check_locations(table, options.location, names)
-    reach = Reachability(table.storage, names)
+    reach = Reachability(table.storage, names, session.manifest_engine)
     found, current = list_files(
         table,
         options.location,

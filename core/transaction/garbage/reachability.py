@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+    from lake.core.engine.tasks import Engine
     from lake.core.io.storage.storage import Storage
 
 MANIFEST = "manifests"
@@ -91,6 +92,8 @@ class Reachability:
     storage: Storage
     names: FileNames = field(default_factory=FileNames)
     engine_of: EngineOf = in_this_process
+    # The name of the engine that has read manifests.
+    engine: str = field(default="inline", init=False)
     # All manifests read so far, and for each list the indices of its manifests in that table.
     _known: pa.Table = field(default_factory=MANIFEST_SCHEMA.empty_table)
     _names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
@@ -303,7 +306,13 @@ class Reachability:
 
     @property
     def _manifest_files(self) -> ManifestFiles:
-        return ManifestFiles(self.storage, self.names, self.engine_of)
+        return ManifestFiles(self.storage, self.names, self._engine_of)
+
+    def _engine_of(self, size: int) -> Engine | None:
+        engine = self.engine_of(size)
+        if engine is not None:
+            self.engine = engine.name
+        return engine
 
     def _live_names(self, metadata: TableMetadata, manifests: pa.Table) -> list[HeldNames]:
         """Return the names of the live files of manifests that retained snapshots have."""
