@@ -771,7 +771,7 @@ def test_texts_are_carried_with_and_without_their_dictionaries(
         "write.parquet.dict-size-bytes": "32768",
         "write.metadata.metrics.default": "full",
     }
-    table = make_table(lake.warehouse, properties=properties)
+    table = make_table(lake.warehouse, **properties)
     rows, paths = [], []
     for name in order:
         texts, options = TEXTS[name]
