@@ -9,6 +9,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from lake.core.base.errors import StoppedError
+from lake.core.base.interrupts import STOPPED
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _KILLED_BY = 3
@@ -39,6 +40,8 @@ class SignalHandlers:
                 self._before[number] = signal.signal(number, self._stop)
         except ValueError:
             self._before.clear()
+        else:
+            STOPPED.clear()
         return self
 
     def __exit__(
@@ -52,6 +55,8 @@ class SignalHandlers:
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._before:
+            STOPPED.clear()
 
     @property
     def first(self) -> int | None:
@@ -87,5 +92,6 @@ class SignalHandlers:
         if len(self._received) >= _KILLED_BY:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
+        STOPPED.set()
         if self._working and len(self._received) == 1:
             raise StoppedError(number)

@@ -41,9 +41,11 @@ from lake.core.io.objects.requests import (
     StoreError,
     UnsupportedError,
     always,
+    timed_out,
 )
 from lake.core.io.objects.s3_connection import completed
 from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
+from lake.core.io.objects.waits import awaited
 from lake.core.io.objects.whole_objects import Found, Part
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
@@ -52,6 +54,7 @@ from lake.core.io.storage.errors import (
     is_distrust,
     is_muffled,
     is_refusal,
+    is_silence,
     translate_errors,
 )
 from lake.core.io.storage.local_folders import (
@@ -713,8 +716,15 @@ class Storage:
         """Return what is in a folder of a store."""
         filesystem, path = self.resolve(folder)
         selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
+        client = self._client(folder)
+        host = client.host if client else paths.parse(folder).authority
         with translate_errors(folder):
-            return list(filesystem.get_file_info(selector))
+            try:
+                return awaited(host, lambda: list(filesystem.get_file_info(selector)))
+            except OSError as error:
+                if is_silence(error):
+                    raise timed_out(host) from error
+                raise
 
     def end_uploads(self, folder: str, name_part: str) -> None:
         """Abort the unfinished uploads of files below a folder whose names contain a text.
