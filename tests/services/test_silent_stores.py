@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from threading import Event
+from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -55,13 +55,13 @@ def faulty(request: pytest.FixtureRequest, healthy: Service, proxy: Proxy) -> Se
     )
 
 
-def silent(proxy: Proxy, begun: Event, method: str, path: str, asked: Asked) -> Answer | None:
+def silent(proxy: Proxy, begun: Lock, method: str, path: str, asked: Asked) -> Answer | None:
     """Stop this process at the first request that matches, and answer neither it nor others from then on."""
-    if not begun.is_set():
+    if not begun.locked():
         if not (re.fullmatch(method, asked.method) and re.search(path, asked.path)):
             return None
-        begun.set()
-        os.kill(os.getpid(), signal.SIGTERM)
+        if begun.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGTERM)
     return proxy.hang(asked, lambda: Answer(0))
 
 
@@ -110,11 +110,11 @@ def test_a_stop_signal_ends_a_command_whatever_it_waits_for(faulty: Service, pro
         ("PUT", r"metadata(\.|%2E)json", ("ingest", table, source)),
         ("POST|DELETE", "", ("expire", table, *OLD)),
     ):
-        begun = Event()
+        begun = Lock()
         proxy.guard = partial(silent, proxy, begun, method, path)
         result = lake("--json", *arguments)
         proxy.guard = None
-        assert begun.is_set()
+        assert begun.locked()
         assert result.exit_code == 143, result
     assert faulty.rows() == [(1,)]
     assert lake.ok("check", table, "--deep")["result"]["findings"] == []

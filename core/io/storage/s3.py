@@ -138,14 +138,6 @@ class S3(Bucket):
         self._connection = connection
         self._backoff = backoff
 
-    @classmethod
-    def of(cls, properties: Mapping[str, str], bucket: str) -> S3 | None:
-        """Return the client of a bucket; None if only Arrow's client supports the settings."""
-        try:
-            return cls(Connection(properties, bucket))
-        except UnsupportedError:
-            return None
-
     def waiting(self, backoff: Backoff) -> S3:
         """Return the same bucket with other waits between requests that are repeated."""
         return S3(self._connection, backoff)
