@@ -119,7 +119,8 @@ def plan_drop(
     refuse_other_databases(table, kept)
     named = session.catalog.metadata_files(table)
     refuse_continued(session, table, kept)
-    found = Reachability(table.storage).garbage(metadata, metadata.snapshots, (), whole=True)
+    reach = Reachability(table.storage, engine_of=session.manifest_engine)
+    found = reach.garbage(metadata, metadata.snapshots, (), whole=True)
     others = OtherTables(session, table, must_read=not ignore_unreadable)
     own = own_files(table, found.files, others)
     ordered = [own.filter(pc.equal(own["kind"], kind)) for kind in KINDS]

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from lake.core.table.manifests.api import read_list_additions, read_manifests
 from lake.core.table.metadata.files import find_metadata
+from lake.core.transaction.garbage.manifest_files import HeldNames
 from lake.core.transaction.garbage.name_set import NameSet
-from lake.core.transaction.garbage.reachability import HeldNames
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
