@@ -306,7 +306,9 @@ class Renderer:
                 document[name] = [self._clean_row(row, command) for row in document[name]]
         return document
 
-    def _clean_row(self, row: Mapping[str, Any], command: str) -> dict[str, Any]:
+    def _clean_row(self, row: dict[str, Any], command: str) -> dict[str, Any]:
+        if row.keys().isdisjoint(("error", "warnings")):
+            return row
         cleaned = dict(row)
         if "error" in row:
             cleaned["error"] = self._clean_error(row["error"], command)

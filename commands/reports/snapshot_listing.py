@@ -38,13 +38,15 @@ def list_snapshots(
         chosen = sorted(metadata.snapshots, key=lambda item: item.timestamp_ms, reverse=True)
     else:
         chosen = list(ancestry.ancestors(metadata, head.snapshot_id if head else None))
-    return [_describe(metadata, snapshot) for snapshot in chosen[:limit]]
+    refs: dict[int, list[str]] = {}
+    for name in sorted(metadata.refs):
+        refs.setdefault(metadata.refs[name].snapshot_id, []).append(name)
+    return [_describe(item, refs.get(item.snapshot_id, [])) for item in chosen[:limit]]
 
 
-def _describe(metadata: TableMetadata, snapshot: Snapshot) -> SnapshotFacts:
+def _describe(snapshot: Snapshot, refs: list[str]) -> SnapshotFacts:
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     parent = snapshot.parent_snapshot_id
-    refs = sorted(n for n, ref in metadata.refs.items() if ref.snapshot_id == snapshot.snapshot_id)
     return SnapshotFacts(
         snapshot_id=str(snapshot.snapshot_id),
         parent_id=None if parent is None else str(parent),

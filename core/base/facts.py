@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self, cast
+from functools import cache
+from typing import Any, Self
 
 _OMITTED, _INLINED = "omitted", "inlined"
 
@@ -29,15 +30,22 @@ class Facts:
     def values(self) -> dict[str, Any]:
         """Return the fields that are keys of the document, with their values as they are."""
         found: dict[str, Any] = {}
-        for item in fields(cast("Any", self)):
-            value = getattr(self, item.name)
-            if value is None and item.metadata:
+        for name, is_marked, is_inlined in _fields_of(type(self)):
+            value = getattr(self, name)
+            if value is None and is_marked:
                 continue
-            if _INLINED in item.metadata:
+            if is_inlined:
                 found |= value.values()
             else:
-                found[item.name] = value
+                found[name] = value
         return found
+
+
+@cache
+def _fields_of(kind: Any) -> list[tuple[str, bool, bool]]:
+    """Return the names of the fields of facts, whether each is omitted without a value, and whether it is inlined."""
+    items = fields(kind)
+    return [(item.name, bool(item.metadata), _INLINED in item.metadata) for item in items]
 
 
 class NoFacts(Facts):

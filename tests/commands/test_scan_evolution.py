@@ -312,3 +312,20 @@ def test_a_file_whose_ids_are_damaged_is_not_read_as_one_without_the_column(
     assert result.exit_code == 7
     assert result.json()["error"]["kind"] == "corrupt"
     assert str(path) in result.json()["error"]["message"]
+
+
+def test_a_filter_that_leaves_one_partition_opens_only_its_manifests(
+    lake: CommandLine, warehouse: Path
+) -> None:
+    table = make_table(warehouse, spec=BY_ID)
+    for number in range(4):
+        table.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["x"]}))
+    snapshot = table.metadata.current_snapshot()
+    assert snapshot is not None
+    for manifest in snapshot.manifests(table.io):
+        assert manifest.partitions is not None
+        if manifest.partitions[0].lower_bound != (2).to_bytes(8, "little"):
+            Path(manifest.manifest_path.removeprefix("file://")).unlink()
+    plan = lake.ok("scan", "db.t", "--where", "id = 2", "--plan")["plan"]
+    assert (plan["files"], plan["skipped_manifests"]) == (1, 3)
+    assert lake("scan", "db.t", "--plan").exit_code != 0

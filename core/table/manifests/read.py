@@ -53,7 +53,7 @@ _ENTRY_BYTES = 100
 # Less than the 32-bit offsets of strings in one batch can address.
 _DECODED_BYTES = 256 * 1024 * 1024
 _COUNTS = tuple(f"{name}_files_count" for name in ("added", "existing", "deleted"))
-_FETCH_THREADS = 32
+_FETCH_THREADS = 64
 _LISTS_AT_ONCE = 256
 # At most this number of files is read by one thread, if they are on a disk: to start another one takes longer.
 _FEW = 16

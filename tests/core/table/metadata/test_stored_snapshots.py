@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -112,7 +112,6 @@ def is_stored(metadata: TableMetadata) -> bool:
     return isinstance(metadata.snapshots[0].summary, StoredSummary)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(_EDITS, min_size=1, max_size=3), st.booleans(), st.sampled_from([50, 1000]))
 @example([{"summary": {"operation": "append", "x": "\ud800"}}], False, 50)
 @example([{"summary": {"operation": "append", "x": "\U0001f600"}}], False, 50)
