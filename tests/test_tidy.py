@@ -236,7 +236,7 @@ DOORS = {
     "core/engine/spark/pyspark_internals.py": 4,
     "core/engine/spark/worker.py": 1,
     "core/data/schemas/new_tables.py": 1,
-    "core/transaction/session.py": 1,
+    "core/transaction/session.py": 2,
     "core/io/objects/azure.py": 1,
     "core/io/objects/cloud_objects.py": 3,
     "core/io/objects/gcs.py": 3,
