@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from lake.core.base import locations as paths
-from lake.core.base.clock import Backoff, SystemClock
+from lake.core.base.clock import Backoff
 from lake.core.base.errors import (
     BadInputError,
     CorruptFileError,
@@ -854,7 +854,7 @@ def _open_bucket(scheme: str, name: str, properties: Iterable[tuple[str, str]]) 
 def _bucket_with(
     backoff: Backoff, scheme: str, name: str, properties: tuple[tuple[str, str], ...]
 ) -> S3 | Cloud | None:
-    key, now = (scheme, name, properties), SystemClock().monotonic()
+    key, now = (scheme, name, properties), backoff.clock.monotonic()
     if now < _unsupported_until.get(key, now):
         return None
     try:
