@@ -87,10 +87,11 @@ def _commits_of_others_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _sql_statements_are_compiled_once() -> Iterator[None]:
-    """Let the SQLite catalogs that tests open share what does not depend on the database."""
+def _no_test_waits_for_the_disk() -> Iterator[None]:
+    """Let nothing be flushed: tests of power failures (`tests/world/power.py`) watch the calls, not the disk."""
     with pytest.MonkeyPatch.context() as patched:
-        sql_engines.share_statements(patched)
+        sql_engines.make_cheap(patched)
+        patched.setattr(os, "fsync", lambda _: None)
         yield
 
 
@@ -235,8 +236,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Let garbage collections pass by the collected tests, which live until the process ends."""
+    """Let garbage collections pass by the collected tests, which live until the process ends, and be rare.
+
+    They are as rare as in `lake.cli.__main__`, which sets signal handlers when it is imported.
+    """
     gc.freeze()
+    gc.set_threshold(10_000)
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

@@ -1,6 +1,7 @@
-"""SQLite catalogs that share compiled statements.
+"""SQLite catalogs that cost tests little.
 
-Each command of a test opens its own catalog, and SQLAlchemy compiles all statements for each of them again.
+Each command of a test opens its own catalog, and SQLAlchemy compiles all statements for each of them again. Each
+commit of such a catalog waits for the disk several times, and no test cuts the power of its machine.
 """
 
 from __future__ import annotations
@@ -9,11 +10,19 @@ from typing import Any
 
 import pyiceberg.catalog.sql
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, event
+
+from lake.core.table.catalogs import sql
+
+_UNFLUSHED = "PRAGMA synchronous = OFF"
 
 
-def share_statements(patched: pytest.MonkeyPatch) -> None:
-    """Let all SQLite catalogs of this process use the same compiled statements; each has its own connections."""
+def make_cheap(patched: pytest.MonkeyPatch) -> None:
+    """Let all SQLite catalogs of this process use the same compiled statements; each has its own connections.
+
+    None of them waits until the disk has what it wrote.
+    """
+    patched.setitem(sql._FIRST_STATEMENTS, "sqlite", _UNFLUSHED)
     first = create_engine("sqlite://")
     # The first connection asks SQLite what the dialect must know.
     first.connect().close()
@@ -25,6 +34,7 @@ def share_statements(patched: pytest.MonkeyPatch) -> None:
             # Statements are found by their text and by the dialect's identity.
             engine.dialect = first.dialect
             engine.update_execution_options(compiled_cache=statements)
+            event.listen(engine, "connect", lambda connection, _: connection.execute(_UNFLUSHED))
         return engine
 
     patched.setattr(pyiceberg.catalog.sql, "create_engine", create)
