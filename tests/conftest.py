@@ -87,10 +87,17 @@ def _commits_of_others_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_test_waits_for_the_disk() -> Iterator[None]:
-    """Let nothing be flushed: tests of power failures (`tests/world/power.py`) watch the calls, not the disk."""
+def _sql_statements_are_compiled_once() -> Iterator[None]:
+    """Let the SQLite catalogs that tests open share what does not depend on the database."""
     with pytest.MonkeyPatch.context() as patched:
-        sql_engines.make_cheap(patched)
+        sql_engines.share_statements(patched)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _disks_are_not_flushed() -> Iterator[None]:
+    """Do not wait for the disk in this process: only a power failure shows a difference."""
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _: None)
         yield
 

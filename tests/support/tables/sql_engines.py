@@ -1,7 +1,6 @@
-"""SQLite catalogs that cost tests little.
+"""SQLite catalogs that are faster in tests: they share compiled statements, and do not wait for the disk.
 
-Each command of a test opens its own catalog, and SQLAlchemy compiles all statements for each of them again. Each
-commit of such a catalog waits for the disk several times, and no test cuts the power of its machine.
+Each command of a test opens its own catalog, and SQLAlchemy compiles all statements for each of them again.
 """
 
 from __future__ import annotations
@@ -17,11 +16,9 @@ from lake.core.table.catalogs import sql
 _UNFLUSHED = "PRAGMA synchronous = OFF"
 
 
-def make_cheap(patched: pytest.MonkeyPatch) -> None:
-    """Let all SQLite catalogs of this process use the same compiled statements; each has its own connections.
-
-    None of them waits until the disk has what it wrote.
-    """
+def share_statements(patched: pytest.MonkeyPatch) -> None:
+    """Let all SQLite catalogs of this process use the same compiled statements; each has its own connections."""
+    # lake's own statement comes after the one below.
     patched.setitem(sql._FIRST_STATEMENTS, "sqlite", _UNFLUSHED)
     first = create_engine("sqlite://")
     # The first connection asks SQLite what the dialect must know.
@@ -34,7 +31,11 @@ def make_cheap(patched: pytest.MonkeyPatch) -> None:
             # Statements are found by their text and by the dialect's identity.
             engine.dialect = first.dialect
             engine.update_execution_options(compiled_cache=statements)
-            event.listen(engine, "connect", lambda connection, _: connection.execute(_UNFLUSHED))
+            event.listen(engine, "connect", _do_not_flush)
         return engine
 
     patched.setattr(pyiceberg.catalog.sql, "create_engine", create)
+
+
+def _do_not_flush(connection: Any, _: object) -> None:
+    connection.execute(_UNFLUSHED)
