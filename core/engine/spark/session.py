@@ -29,6 +29,7 @@ from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.spark.preflight import require_master, require_server
 from lake.core.engine.spark.pyspark_internals import (
     forget_server,
+    has_context,
     pyspark_modules,
     reset_jvm_state,
     silence_shutdown,
@@ -113,6 +114,12 @@ def start(conf: SparkConf, attempt: Attempt) -> Running:
     Raises:
         EngineError: there is no Java, the master does not answer, or Spark does not start.
     """
+    if has_context():
+        # Two cannot be in one process, and what follows would end the other one.
+        raise EngineError(
+            "another Spark runs in this process",
+            hint="choose the engine inline, or stop the other Spark",
+        )
     java = find_java()
     require_master(conf.master)
     forget_server()
