@@ -73,11 +73,7 @@ def batch_rows(
         and not set(chunk.encodings) <= _PLAIN
         and _exceeds(source, chunk, path, most / (rows * max(chunk.num_values / count, 1)))
     }
-    with_dictionary = [
-        index
-        for index, chunk in doubtful.items()
-        if is_by_dictionary(chunk)
-    ]
+    with_dictionary = [index for index, chunk in doubtful.items() if is_by_dictionary(chunk)]
     if len(with_dictionary) < len(doubtful):
         rows = min(rows, _PREFIX_ROWS)
     largest = 0.0

@@ -82,7 +82,8 @@ def may_exceed(source: Any, chunk: Any, path: str, limit: float) -> bool:
         limit: a size in bytes.
     """
     return bool(
-        chunk.total_compressed_size * _expansion(chunk) > limit and _has_headers(source, chunk, path)
+        chunk.total_compressed_size * _expansion(chunk) > limit
+        and _has_headers(source, chunk, path)
     )
 
 
