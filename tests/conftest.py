@@ -95,6 +95,14 @@ def _sql_statements_are_compiled_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _disks_are_not_flushed() -> Iterator[None]:
+    """Do not wait for the disk in this process: only a power failure shows a difference."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _shared_spark_ends() -> Iterator[None]:
     """Let the Spark that commands share end before another one starts, and with the last test."""
     start = SparkEngine.__init__

@@ -36,6 +36,7 @@ from lake.core.base.errors import (
 )
 from lake.core.io.objects import whole_objects
 from lake.core.io.objects.requests import UnsupportedError
+from lake.core.io.objects.s3_connection import Connection
 from lake.core.io.objects.upload import PUT_BYTES
 from lake.core.io.storage import s3 as s3_requests
 from lake.core.io.storage import storage as storage_module
@@ -364,7 +365,7 @@ def test_amazons_own_stores_are_addressed_by_the_bucket_in_the_host(
     bucket: str, region: str, address: str
 ) -> None:
     keys = {"s3.access-key-id": "k", "s3.secret-access-key": "s", "s3.region": region}
-    found = s3_requests.S3.of(keys, bucket)
+    found = s3_requests.S3(Connection(keys, bucket))
     assert found is not None
     assert found.objects().address.endpoint == address
     assert found.objects().address.is_virtual is ("." not in bucket)

@@ -297,6 +297,11 @@ class Connection:
         """The URI of the store, without the bucket."""
         return self._endpoint or str(self.client.meta.endpoint_url)
 
+    @property
+    def host(self) -> str:
+        """The store's host and port, without the bucket."""
+        return urlsplit(self._url).netloc.rpartition("@")[2]
+
     def _proxy(self, url: str) -> str | None:
         """Return the proxy for a URI: the configured one, else that of the environment, by botocore's rules."""
         proxy = self._properties.get("s3.proxy-uri")

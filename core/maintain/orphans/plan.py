@@ -182,7 +182,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         meanwhile=lambda: reach.referenced(table.metadata),
     )
     with closing(found) as listed:
-        referenced = referenced_names(table, current, listed.names, names)
+        referenced = referenced_names(table, current, listed.names, reach.manifest_files)
         loose = listed.without(referenced.names)
         count = listed.count - loose.num_rows
         limit_ms = options.older_than

@@ -306,7 +306,8 @@ def _record_metadata(handle: MetastoreCatalog, written: Callable[[str], None]) -
         except (LakeError, OSError):
             # The swap needs this file, so the commit certainly had no effect.
             with suppress(OSError, LakeError):
-                io.delete(metadata_path)
+                # PyIceberg's own request would be repeated for minutes.
+                Storage(io.properties).delete([metadata_path])
             raise
 
     vars(handle)["_write_metadata"] = recording

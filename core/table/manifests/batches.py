@@ -33,6 +33,8 @@ _BATCH_BYTES = 64 * 1024 * 1024
 _TASK_BYTES = 8 * 1024 * 1024
 # A batch has at most this number of manifests: the rows of manifest lists take memory too.
 _MOST = 10_000
+# Lengths that lists declare may be wrong: their sum must not overflow.
+_LONGEST = 1 << 40
 # Tasks for each core that an engine has at a time: their results wait in memory.
 _TASKS_PER_CORE = 4
 # What manifests do not need of a table's metadata, and what may be large.
@@ -124,7 +126,7 @@ def each_batch(
 
 def _batches(manifests: pa.Table, most_bytes: int) -> Iterator[pa.Table]:
     """Divide manifests into batches of about some bytes, in their order."""
-    ends = np.cumsum(manifests["manifest_length"].to_numpy())
+    ends = np.cumsum(np.clip(manifests["manifest_length"].to_numpy(), 0, _LONGEST))
     start = 0
     while start < len(ends):
         before = ends[start - 1] if start else 0

@@ -21,6 +21,8 @@ _FEW = 4 * 1024 * 1024
 _PARTS = 256
 _EDGES = np.arange(1, _PARTS, dtype=np.uint64) << np.uint64(56)
 _WIDTH = 8
+# After this number of hashes, the pages in which they were looked for are given back: at most 128 MiB.
+_ASKED = 32 * 1024
 _ROWS = "the names of files"
 
 
@@ -30,6 +32,7 @@ class Run:
     def __init__(self, hashes: Hashes, mapped: mmap.mmap | None = None) -> None:
         self.hashes = hashes
         self.mapped = mapped
+        self._asked = 0
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -38,9 +41,11 @@ class Run:
         """Return which of some sorted hashes are in the run."""
         places = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
         found: npt.NDArray[np.bool_] = self.hashes[places] == wanted
-        if self.mapped is not None:
+        self._asked += len(wanted)
+        if self.mapped is not None and self._asked >= _ASKED:
             # Its pages remain in the system's cache, and do not count as memory of this process.
             self.mapped.madvise(mmap.MADV_DONTNEED)
+            self._asked = 0
         return found
 
 

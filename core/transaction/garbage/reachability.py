@@ -300,12 +300,13 @@ class Reachability:
         """Return the live files of manifests that only expired snapshots have, as batches of `FILES`."""
         wanted = going.select(["manifest_path", "manifest_length", "partition_spec_id"])
         if self._going is None or not wanted.equals(self._going[0]):
-            self._going = (wanted, *self._manifest_files.files(metadata, going))
+            self._going = (wanted, *self.manifest_files.files(metadata, going))
         unreadable += self._going[2]
         return self._going[1]
 
     @property
-    def _manifest_files(self) -> ManifestFiles:
+    def manifest_files(self) -> ManifestFiles:
+        """Reads which files manifests name."""
         return ManifestFiles(self.storage, self.names, self._engine_of)
 
     def _engine_of(self, size: int) -> Engine | None:
@@ -325,7 +326,7 @@ class Reachability:
         )
         if new.num_rows:
             names = frozenset(new["manifest_path"].to_pylist())
-            known.append((names, self._manifest_files.held(metadata, new)))
+            known.append((names, self.manifest_files.held(metadata, new)))
             self._live.append(known[-1])
         return [held for _, held in known]
 

@@ -28,7 +28,7 @@ class Notebook(PeerProcess):
     def __init__(self, folder: Path) -> None:
         packages = folder / "packages"
         packages.mkdir()
-        (packages / "pyspark_lake").symlink_to(ROOT / "spark/pyspark_lake")
+        (packages / "pyspark_lake").symlink_to(ROOT / "commands/spark/pyspark_lake")
         environment = {
             "JAVA_HOME": str(find_java().home),
             "PYSPARK_PYTHON": sys.executable,

@@ -296,7 +296,9 @@ def test_secrets_are_not_shown(frames: Frames, table: Any) -> None:
     cell = "import os; os.environ['PYICEBERG_CATALOG__PROD__TOKEN'] = 'hunter2hunter2'\n" + FRAME
     with pytest.raises(RuntimeError) as caught:
         frames.run(cell, where="hunter2hunter2 = 1")
-    shown = "from lake.spark.reader import Split; answer = repr(Split('[]', '{}', b'hunter2'))"
+    shown = (
+        "from lake.commands.spark.reader import Split; answer = repr(Split('[]', '{}', b'hunter2'))"
+    )
 
     # The cell itself is not shown, and the option's text only as it was given.
     assert "no column hunter2" not in str(caught.value)
@@ -304,7 +306,7 @@ def test_secrets_are_not_shown(frames: Frames, table: Any) -> None:
 
 
 def test_a_session_can_be_told_of_the_format(frames: Frames, table: Any) -> None:
-    cell = "import lake.spark\nlake.spark.register(spark)\n" + FRAME + "answer = frame.count()"
+    cell = "import lake\nlake.spark.register(spark)\n" + FRAME + "answer = frame.count()"
 
     assert frames.run(cell) == 100
 
