@@ -9,14 +9,16 @@ frame = events.scan(where="id > 5", select=["id", "ts"]).to_pandas()
 # Type checkers take it for true. The command line imports this module before it handles signals: nothing is imported.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from lake.api import errors as errors
-    from lake.api.catalog import Catalog as Catalog
-    from lake.api.catalog import connect as connect
-    from lake.api.table import Run as Run
-    from lake.api.table import Scan as Scan
-    from lake.api.table import Table as Table
+    from lake.commands import spark as spark
+    from lake.commands.api import errors as errors
+    from lake.commands.api.catalog import Catalog as Catalog
+    from lake.commands.api.catalog import connect as connect
+    from lake.commands.api.table import Run as Run
+    from lake.commands.api.table import Scan as Scan
+    from lake.commands.api.table import Table as Table
 
-_MODULES = {
+_MODULES = {"errors": "api.errors", "spark": "spark"}
+_NAMES = {
     "Catalog": "catalog",
     "connect": "catalog",
     "Run": "table",
@@ -29,8 +31,8 @@ def __getattr__(name: str) -> object:
     """Import what is used of the interface."""
     from importlib import import_module  # noqa: PLC0415 - door: nothing before signals are handled
 
-    if name == "errors":
-        return import_module("lake.api.errors")
-    if name not in _MODULES:
+    if name in _MODULES:
+        return import_module(f"lake.commands.{_MODULES[name]}")
+    if name not in _NAMES:
         raise AttributeError(f"module 'lake' has no attribute {name!r}")
-    return getattr(import_module(f"lake.api.{_MODULES[name]}"), name)
+    return getattr(import_module(f"lake.commands.api.{_NAMES[name]}"), name)

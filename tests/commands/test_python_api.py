@@ -14,8 +14,8 @@ from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, named_rows, pyiceberg_table
 
 import lake
-from lake.api import calls
 from lake.commands.actions import verb_of
+from lake.commands.api import calls
 from lake.commands.groups import option_names
 from lake.core.engine.spark import session
 from lake.core.engine.spark.conf import SparkConf

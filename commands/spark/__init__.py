@@ -1,6 +1,6 @@
 """Spark's data source for Iceberg tables, without a JAR: what Spark asks of Python, translated for the core.
 
-    import lake.spark
+    import lake
 
     lake.spark.register(spark)
     frame = spark.read.format("lake").option("warehouse", "warehouse").load("db.events")
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lake.spark.source import LakeSource
+from lake.commands.spark.source import LakeSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,5 +1,5 @@
 """Where Spark looks for data sources: it imports the installed packages with this prefix."""
 
-from lake.spark.source import LakeSource as DefaultSource
+from lake.commands.spark.source import LakeSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from lake.api.calls import Calls, Option, settings_from
-from lake.api.table import Run, Table
+from lake.commands.api.calls import Calls, Option, settings_from
+from lake.commands.api.table import Run, Table
 from lake.core.base.facts import NoFacts
 from lake.core.engine.spark.pyspark_internals import has_context
 from lake.core.maintain.health.facts import HealthResult

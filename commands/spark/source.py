@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from lake.commands.spark.opened import opened
+from lake.commands.spark.reader import LakeReader, Pin
+from lake.commands.spark.types import spark_schema
 from lake.core.read.scan.plan import bound
-from lake.spark.opened import opened
-from lake.spark.reader import LakeReader, Pin
-from lake.spark.types import spark_schema
 
 
 class LakeSource(DataSource):  # type: ignore[misc]

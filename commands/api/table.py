@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import pyarrow as pa
 
-from lake.api.calls import Calls, Option
+from lake.commands.api.calls import Calls, Option
 from lake.commands.reports.facts import SnapshotFacts, SnapshotsResult
 from lake.core.base.facts import Facts, NoFacts
 from lake.core.base.outcome import Outcome, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from lake.api.calls import Calls, mask, settings_from
+from lake.commands.api.calls import Calls, mask, settings_from
 from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.read.scan.plan import ScanOptions
 from lake.core.table.catalogs.catalog import Table

@@ -12,6 +12,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from lake.commands.spark.opened import opened, reported
+from lake.commands.spark.types import batch_of, spark_schema
 from lake.core.base.errors import InvalidRequestError, NotFoundError, RefusedError
 from lake.core.base.redaction import Redactor
 from lake.core.data.deletes.apply import Deletes, read_rows
@@ -28,8 +30,6 @@ from lake.core.read.scan.plan import (
     scan_snapshot,
 )
 from lake.core.table.catalogs.catalog import Table
-from lake.spark.opened import opened, reported
-from lake.spark.types import batch_of, spark_schema
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
