@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Self
+from typing import Any, Self, cast
 
 _OMITTED, _INLINED = "omitted", "inlined"
 
@@ -30,7 +30,7 @@ class Facts:
     def values(self) -> dict[str, Any]:
         """Return the fields that are keys of the document, with their values as they are."""
         found: dict[str, Any] = {}
-        for name, is_marked, is_inlined in _fields_of(type(self)):
+        for name, is_marked, is_inlined in _fields_of(cast("Any", type(self))):
             value = getattr(self, name)
             if value is None and is_marked:
                 continue
