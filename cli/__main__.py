@@ -11,6 +11,7 @@ for _number in (_signal.SIGINT, _signal.SIGTERM):
 # Most objects of imports and metadata live until the process ends, so frequent collections free
 # nothing.
 _OBJECTS_PER_COLLECTION = 10_000
+_SIGNAL_CODES = 128
 
 
 def run() -> int:
@@ -49,6 +50,12 @@ def run() -> int:
     from lake.cli.main import main  # noqa: PLC0415 - takes a while
 
     codes.append(main(early=_EARLY))
+    if codes[0] > _SIGNAL_CODES:
+        from lake.core.io.objects.waits import has_silent_store  # noqa: PLC0415 - after a stop only
+
+        if has_silent_store():
+            # PyArrow's own end would wait for the answer.
+            end()
     return codes[0]
 
 

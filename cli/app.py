@@ -378,7 +378,9 @@ class CatalogOptions:
 class EngineOptions:
     """Engine."""
 
-    engine: Annotated[str, Flag("Engine that reads and writes rows.", "|".join(ENGINES))] = "auto"
+    engine: Annotated[
+        str, Flag("Engine that moves rows, and reads many manifests.", "|".join(ENGINES))
+    ] = "auto"
     master: Annotated[str | None, Flag("Spark master [default: all local cores].", "URL")] = None
     remote: Annotated[str | None, Flag("Spark Connect server.", "URL")] = None
     spark_conf: Annotated[tuple[str, ...], Flag("Spark setting; repeatable.", "K=V")] = ()

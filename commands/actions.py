@@ -39,6 +39,7 @@ _OF_PROPERTIES: Mapping[str, tuple[str, ...]] = {
         *("where", "min-size", "max-size", "min-input-files", "delete-file-threshold"),
         *("delete-ratio", "strategy", "by", "target-size", "max-files", "max-group-size"),
         *("max-group-files", "job-order", "partial-progress", "max-commits", "idle"),
+        "copy-row-groups",
     ),
     "deletes": ("rewrite", "convert", "where", "max-files", "partial-progress", "max-commits"),
     "manifests": ("target-size", "sort-by"),

@@ -75,7 +75,7 @@ class _Option:
     @property
     def key(self) -> str:
         """The name in a file."""
-        return self.spelled.removeprefix("--")
+        return self.spelled.partition("/")[0].removeprefix("--")
 
     @property
     def words(self) -> type[StrEnum] | None:
@@ -109,8 +109,10 @@ class _Option:
             self.name, only, default=default, annotation=Annotated[kind, option]
         )
 
-    def read(self, options: Mapping[str, tuple[Any, str]]) -> Any:
-        """Return what Typer would have found, from the options of a file.
+    def read(
+        self, options: Mapping[str, tuple[Any, str]], context: typer.Context | None = None
+    ) -> Any:
+        """Return what Typer would have found, from the options of a file or a program.
 
         Raises:
             InvalidRequestError: the value has another type, or is not allowed.
@@ -120,6 +122,8 @@ class _Option:
         found, place = options[self.key]
         try:
             typed = self._typed(found)
+            if self.flag.callback and context is not None:
+                typed = self.flag.callback(context, typed)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidRequestError(f"{place} cannot be {found!r}") from error
         try:
@@ -206,14 +210,17 @@ def of_typer(verb: Callable[..., Outcome | None]) -> Callable[..., Outcome | Non
 
 
 def arguments_of(
-    verb: Callable[..., Outcome | None], options: Mapping[str, tuple[Any, str]]
+    verb: Callable[..., Outcome | None],
+    options: Mapping[str, tuple[Any, str]],
+    context: typer.Context | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of a verb for options that a file contains; the others have their defaults.
+    """Return the arguments of a verb for options that a file or a program contains; the others have their defaults.
 
     Args:
         verb: the verb.
         options: texts, numbers, switches or lists by the options' names without dashes, each with its place for
             messages.
+        context: what the options' callbacks take; None for a file, which has none of these options.
 
     Raises:
         InvalidRequestError: a value is not allowed, or the verb has no such option.
@@ -225,10 +232,10 @@ def arguments_of(
     for name, (hint, default) in _parameters_of(verb).items():
         is_group = is_dataclass(hint)
         if is_group:
-            values |= {one.name: one.read(options) for one in _options(hint)}
+            values |= {one.name: one.read(options, context) for one in _options(hint)}
             found[name] = _made(hint, values)
         elif option := _option(name, hint, default):
-            found[name] = option.value({name: option.read(options)})
+            found[name] = option.value({name: option.read(options, context)})
     return found
 
 

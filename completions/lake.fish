@@ -43,7 +43,7 @@ complete -c lake -n __fish_use_subcommand -a expire-partitions -d 'Remove partit
 complete -c lake -n __fish_use_subcommand -l catalog -x -a '(__lake_names catalogs)' -d 'Catalog of PyIceberg\'s configuration'
 complete -c lake -n __fish_use_subcommand -l warehouse -x -a '(__fish_complete_directories)' -d 'Folder with tables and their own catalog'
 complete -c lake -n __fish_use_subcommand -l catalog-type -x -a 'sql hadoop' -d 'Type of the catalog of --warehouse [default: sql]'
-complete -c lake -n __fish_use_subcommand -l engine -x -a 'auto spark inline' -d 'Engine that reads and writes rows'
+complete -c lake -n __fish_use_subcommand -l engine -x -a 'auto spark inline' -d 'Engine that moves rows, and reads many manifests'
 complete -c lake -n __fish_use_subcommand -l master -r -F -d 'Spark master [default: all local cores]'
 complete -c lake -n __fish_use_subcommand -l remote -r -F -d 'Spark Connect server'
 complete -c lake -n __fish_use_subcommand -l spark-conf -r -F -d 'Spark setting; repeatable'

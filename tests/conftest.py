@@ -95,6 +95,14 @@ def _sql_statements_are_compiled_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _disks_are_not_flushed() -> Iterator[None]:
+    """Do not wait for the disk in this process: only a power failure shows a difference."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _shared_spark_ends() -> Iterator[None]:
     """Let the Spark that commands share end before another one starts, and with the last test."""
     start = SparkEngine.__init__
@@ -235,8 +243,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Let garbage collections pass by the collected tests, which live until the process ends."""
+    """Let garbage collections pass by the collected tests, which live until the process ends, and be rare.
+
+    They are as rare as in `lake.cli.__main__`, which sets signal handlers when it is imported.
+    """
     gc.freeze()
+    gc.set_threshold(10_000)
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from threading import Thread
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from lake.core.base.errors import StoppedError
+from lake.core.base.interrupts import STOPPED
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _KILLED_BY = 3
@@ -31,6 +33,8 @@ class SignalHandlers:
         self._before: dict[signal.Signals, Any] = {}
         self._received: list[int] = []
         self._working = True
+        self._wakeup = -1
+        self._watch: Thread | None = None
 
     def __enter__(self) -> Self:
         """Install the handlers. Outside the main thread, where that is not possible, do nothing."""
@@ -39,6 +43,9 @@ class SignalHandlers:
                 self._before[number] = signal.signal(number, self._stop)
         except ValueError:
             self._before.clear()
+        else:
+            STOPPED.clear()
+            self._begin_watch()
         return self
 
     def __exit__(
@@ -52,6 +59,19 @@ class SignalHandlers:
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._watch:
+            signal.set_wakeup_fd(-1)
+            os.close(self._wakeup)
+            self._watch.join()
+            STOPPED.clear()
+
+    def _begin_watch(self) -> None:
+        """Let a thread note signals: the main thread handles none while native code waits for other threads."""
+        received, self._wakeup = os.pipe()
+        os.set_blocking(self._wakeup, False)
+        signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+        self._watch = Thread(target=_note_stops, args=(received,), name="signals", daemon=True)
+        self._watch.start()
 
     @property
     def first(self) -> int | None:
@@ -87,5 +107,14 @@ class SignalHandlers:
         if len(self._received) >= _KILLED_BY:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
+        STOPPED.set()
         if self._working and len(self._received) == 1:
             raise StoppedError(number)
+
+
+def _note_stops(received: int) -> None:
+    """Note the stop signals whose numbers arrive, until the other end is closed."""
+    while numbers := os.read(received, 1):
+        if numbers[0] in _SIGNALS:
+            STOPPED.set()
+    os.close(received)

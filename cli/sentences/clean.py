@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lake.cli.sentences.words import read_by
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import counted, format_size
 from lake.core.maintain.orphans.facts import (
@@ -47,6 +48,7 @@ def sentence(outcome: Outcome) -> str:
         files = f"{counted(plan.orphans, 'orphan file')} ({format_size(plan.bytes)})"
         if plan.requests:
             rest += f"; to remove them takes {counted(plan.requests, 'request')}"
+        rest += read_by(plan.engine)
         return f"{files} among {listed}{rest}; nothing was changed"
     size = format_size(result.bytes)
     failed = f"; {counted(result.failed, 'file')} could not be removed" * bool(result.failed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lake.cli.sentences.words import read_by
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import counted, format_age, format_size
 from lake.core.maintain.expiration.facts import ExpirationFacts
@@ -24,7 +25,8 @@ def sentence(outcome: Outcome) -> str:
     if dry:
         # Metadata does not contain the sizes of manifest lists.
         known = f" ({size})" if counts.bytes else ""
-        return f"dry run: would expire {snapshots}{refs} and delete {files}{known}; nothing was changed"
+        rest = f"{known}{read_by(plan.engine)}; nothing was changed"
+        return f"dry run: would expire {snapshots}{refs} and delete {files}{rest}"
     if outcome.status is Status.NOTHING_TO_DO:
         return nothing
     kept = sum(plan.kept_snapshots.values())

@@ -18,6 +18,11 @@ def dry_or_done(text: str, *, dry: bool) -> str:
     return f"dry run: {text}{NOTHING_WRITTEN}" if dry else text
 
 
+def read_by(engine: str) -> str:
+    """Return what read the manifests of a plan, if it was not the command itself."""
+    return "" if engine == "inline" else "; Spark read the manifests"
+
+
 def listed(number: int, noun: str) -> str:
     """Return how many rows a listing has."""
     return counted(number, noun) if number else f"no {noun}s"

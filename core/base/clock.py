@@ -8,6 +8,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from lake.core.base.interrupts import STOPPED
+
 _MAX_DOUBLINGS = 32
 _LONGEST_SLEEP = 1.0
 
@@ -55,6 +57,9 @@ class SystemClock:
         # The system may give a signal to another thread. The main thread handles it only when it does not sleep.
         while (rest := until - time.monotonic()) > 0:
             time.sleep(min(rest, _LONGEST_SLEEP))
+            # What follows a stop is the clean-up.
+            if STOPPED.is_set():
+                return
 
 
 class SystemIds:

@@ -11,6 +11,8 @@ from typing import Any
 from lake.core.base.errors import StoppedError
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
+# Is set from a stop signal on, also while one is held back: no thread of the command waits for long any more.
+STOPPED = threading.Event()
 
 
 def _nothing() -> None:
@@ -130,12 +132,19 @@ class _Held:
             before = signal.getsignal(number)
             if before not in {None, signal.SIG_IGN}:
                 self._handlers[number] = before
-                signal.signal(number, lambda one, _frame: self._received.append(one))
+                signal.signal(number, self._receive)
+
+    def _receive(self, number: int, _frame: object) -> None:
+        self._received.append(number)
+        STOPPED.set()
 
     def deliver(self) -> None:
         """Deliver the signals that were held back, and hold back no more."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
+        if self._received:
+            # A handler that stops the command sets it again.
+            STOPPED.clear()
         for got in self._received:
             signal.raise_signal(got)
 

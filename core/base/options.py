@@ -64,6 +64,7 @@ class Option(Enum):
     DROPPED_REF = auto()
     ENCODING = auto()
     TO_SNAPSHOT = auto()
+    ENGINE = auto()
     EPOCH_SIZE = auto()
     EPOCH_MARKERS = auto()
     EVOLVE = auto()

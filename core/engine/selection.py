@@ -7,10 +7,13 @@ from lake.core.base.trust.project_settings import MASTER, REMOTE, WAREHOUSE
 from lake.core.base.trust.withheld import refuse
 from lake.core.engine.inline import InlineEngine
 from lake.core.engine.jvm.java import find_java
+from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.tasks import Engine
 
 # For fewer bytes, the start of a JVM takes longer than the work.
 INLINE_BYTES = 64 * 1024 * 1024
+# Fewer bytes of manifests are read by this process before the executors of a cluster have begun.
+MANIFEST_BYTES = 512 * 1024 * 1024
 
 
 def choose_engine(kind: str, input_bytes: int, settings: Settings) -> Engine:
@@ -32,6 +35,17 @@ def choose_engine(kind: str, input_bytes: int, settings: Settings) -> Engine:
     from lake.core.engine.spark.engine import SparkEngine  # noqa: PLC0415 - only when Spark is wanted
 
     return SparkEngine(settings)
+
+
+def reads_manifests_on_spark(size: int, settings: Settings) -> bool:
+    """Return whether Spark's executors read manifests of some bytes.
+
+    By itself, `auto` starts no Spark of this machine for them: this process uses all cores too.
+    """
+    if settings.engine != "auto" or size <= MANIFEST_BYTES:
+        return settings.engine == "spark"
+    is_cluster = not SparkConf.of(settings.master, settings.spark_conf).is_local
+    return is_cluster or settings.remote is not None
 
 
 def engine_name(kind: str, input_bytes: int, settings: Settings) -> str:

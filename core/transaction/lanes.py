@@ -204,6 +204,9 @@ class _Lane(Session):
                 )
         return self._engine
 
+    def manifest_engine(self, _size: int) -> None:
+        """Return no engine: with many tables, each thread reads the manifests of its own."""
+
     def end_command(self) -> None:
         """Give the engine back."""
         given, self._given = self._given, None

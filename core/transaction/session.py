@@ -60,6 +60,12 @@ class Session(RunContext):
             self._started[name] = choose_engine(kind, input_bytes, self.settings)
         return self._started[name]
 
+    def manifest_engine(self, size: int) -> Engine | None:
+        """Return the engine whose tasks read manifests of some bytes; None if this process reads them."""
+        from lake.core.engine.selection import reads_manifests_on_spark  # noqa: PLC0415 - no JVM before a plan
+
+        return self.engine(size) if reads_manifests_on_spark(size, self.settings) else None
+
     def next_command(self) -> None:
         """Begin another command: its plan chooses the engine, among those that run already if it is one of them."""
         self.end_command()

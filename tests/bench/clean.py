@@ -46,7 +46,7 @@ _BATCH_FILES = 100_000
 _BYTES = b"PAR1" * 25
 _CALL = "CALL lake.system.remove_orphan_files({})"
 _ARGUMENTS = "table => 'db.t', older_than => TIMESTAMP '2025-07-01 00:00:00'"
-_LOCATION = f"s3://{BUCKET}/db/t"
+LOCATION = f"s3://{BUCKET}/db/t"
 
 
 def plant(warehouse: Path, count: int) -> list[Path]:
@@ -164,20 +164,26 @@ def make_in_bucket(warehouse: Path, files: int, store: MemoryStore) -> None:
     """Make the table in a bucket, its catalog in a folder, and the configuration of lake and of the peer."""
     shutil.rmtree(warehouse, ignore_errors=True)
     manifests = -(-files // _MANIFEST_FILES)
-    history = make_wide(warehouse, files, manifests, folders=_FOLDERS, location=_LOCATION)
+    history = make_wide(warehouse, files, manifests, folders=_FOLDERS, location=LOCATION)
     root = f"s3://{BUCKET}/"
     store.fill(
         (history.data_file(number).removeprefix(root) for number in range(files)), _BYTES, _OLD
     )
+    serve(warehouse, store)
+
+
+def serve(warehouse: Path, store: MemoryStore) -> None:
+    """Put the metadata of a made table into a bucket, and let the catalog and both programs find it there."""
+    root = f"s3://{BUCKET}/"
     # The metadata file before the newest one is the empty table's, which nothing references.
     *_, newest = sorted((warehouse / "db/t/metadata").glob("*.metadata.json"))
     for path in [newest, *newest.parent.glob("*.avro")]:
-        store.put(f"{_LOCATION}/metadata/{path.name}".removeprefix(root), path.read_bytes(), _OLD)
+        store.put(f"{LOCATION}/metadata/{path.name}".removeprefix(root), path.read_bytes(), _OLD)
     address = f"sqlite:///{warehouse}/catalog.db"
     properties = {"warehouse": root.rstrip("/"), **store.properties}
     catalog = SqlCatalog("lake", uri=address, **properties)
     catalog.drop_table("db.t")
-    catalog.register_table("db.t", f"{_LOCATION}/metadata/{newest.name}")
+    catalog.register_table("db.t", f"{LOCATION}/metadata/{newest.name}")
     configured = {"catalog": {"lake": {"type": "sql", "uri": address, **properties}}}
     (warehouse / ".pyiceberg.yaml").write_text(yaml.safe_dump(configured))
     os.environ["PYICEBERG_HOME"] = str(warehouse)

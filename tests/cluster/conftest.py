@@ -11,12 +11,13 @@ from support.cli.command_line import CommandLine
 from support.cli.lasting_engine import Lasting
 from support.servers import spark_cluster
 from support.servers.spark_cluster import ConnectServer, SparkCluster
+from support.tiers import EVERY_POINT
 
 from lake.core.base.settings import Settings
 from lake.core.load.ingest import plan as planning
 from lake.core.transaction.session import Session, open_session
 
-# What the others show too, by another way to the same cluster: for the long run.
+# What the others show too, by another way to the same cluster: for ``LAKE_EVERY_POINT=1``.
 _LONG = {
     "test_a_compaction_survives[master-executor]",
     "test_a_compaction_survives[server-worker]",
@@ -35,10 +36,9 @@ _LONG = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the long ones."""
-    for item in items:
-        if item.name in _LONG:
-            item.add_marker("slow")
+    """Leave out the long ones."""
+    if not EVERY_POINT:
+        items[:] = [item for item in items if item.name not in _LONG]
 
 
 @pytest.fixture(autouse=True)

@@ -83,6 +83,7 @@ RESULT_KEYS = [
     "failed_groups",
     "copied_row_groups",
 ]
+MIB = 1024 * 1024
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"), spec_id=0)
 
 
@@ -744,6 +745,69 @@ def test_files_without_field_ids_are_read_by_the_name_mapping(
     assert sorted_rows(loaded(lake.warehouse)) == sorted(
         repr(r) for r in named_rows(*range(5)).to_pylist()
     )
+
+
+FEW = ["red", None, "green"]
+TEXTS: dict[str, tuple[list[str | None], dict[str, Any]]] = {
+    "few": (FEW * 1000, {}),
+    "other few": (["blue", "red", "blue"] * 1000, {}),
+    "all NULL": ([None] * 3000, {}),
+    "few without a dictionary": (FEW * 1000, {"use_dictionary": False}),
+    "many": ([f"text {number:09}" for number in range(9000)], {}),
+    "few and many": (
+        FEW * 1000 + [f"{number:09}" for number in range(6000)],
+        {"dictionary_pagesize_limit": 256, "data_page_size": 1024},
+    ),
+}
+
+
+@pytest.mark.parametrize("order", [list(TEXTS), list(reversed(TEXTS))], ids=["few", "many"])
+@pytest.mark.parametrize("row_group", [16 * 1024, 128 * 1024 * 1024], ids=["groups", "group"])
+def test_texts_are_carried_with_and_without_their_dictionaries(
+    lake: CommandLine, tmp_path: Path, order: list[str], row_group: int
+) -> None:
+    properties = {
+        "write.parquet.row-group-size-bytes": str(row_group),
+        "write.parquet.dict-size-bytes": "32768",
+        "write.metadata.metrics.default": "full",
+    }
+    table = make_table(lake.warehouse, **properties)
+    rows, paths = [], []
+    for name in order:
+        texts, options = TEXTS[name]
+        first = 10_000 * len(paths)
+        part = pa.table({"id": pa.array(range(first, first + len(texts))), "name": texts}).cast(
+            pa.schema([("id", pa.int64()), ("name", pa.string())])
+        )
+        paths.append(str(tmp_path / f"{len(paths)}.parquet"))
+        pq.write_table(part, paths[-1], **options)
+        rows.append(part)
+    table.add_files(paths)
+    wanted = pa.concat_tables(rows)
+
+    assert lake.ok("compact", "db.t")["result"]["added_files"] == 1
+
+    after = loaded(lake.warehouse)
+    [file] = after.inspect.files().to_pylist()
+    stored = pq.ParquetFile(
+        file["file_path"].removeprefix("file://"), page_checksum_verification=True
+    )
+    assert stored.read().equals(wanted.cast(stored.schema_arrow))
+    assert (stored.num_row_groups > 3) == (row_group < MIB)
+    metrics = file["readable_metrics"]["name"]
+    texts = [text for text in wanted["name"].to_pylist() if text is not None]
+    assert (metrics["lower_bound"], metrics["upper_bound"]) == (min(texts), max(texts))
+    assert metrics["null_value_count"] == wanted["name"].null_count
+    start = 0
+    for number in range(stored.num_row_groups):
+        group = stored.metadata.row_group(number)
+        own = [text for text in wanted["name"].slice(start, group.num_rows).to_pylist() if text]
+        found = group.column(1).statistics
+        assert found.null_count == group.num_rows - len(own)
+        assert not own or (found.min <= min(own) and max(own) <= found.max)
+        start += group.num_rows
+    if order == list(TEXTS) and row_group < MIB:
+        assert stored.metadata.row_group(0).column(1).has_dictionary_page
 
 
 TYPES = {

@@ -12,6 +12,7 @@ from support.cli.command_line import CommandLine
 from support.tables.parquet_footers import with_unpacked_size
 
 from lake.core.data.formats.parquet.batch_sizes import batch_rows
+from lake.core.data.formats.parquet.page_sizes import dictionary_size
 
 MIB = 1024 * 1024
 
@@ -117,3 +118,43 @@ def test_a_dictionary_is_measured_whatever_the_footer_says(tmp_path: Path) -> No
     with pa.OSFile(str(path)) as file:
         rows = batch_rows(pq.ParquetFile(file), file, 0, [0], 16 * MIB, path=str(path))
     assert rows < 64
+
+
+def test_a_page_before_the_dictionary_does_not_bound_its_entries(tmp_path: Path) -> None:
+    path = tmp_path / "dictionary.parquet"
+    repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 4096, pa.int32()), ["a" * MIB])
+    pq.write_table(pa.table({"x": repeated}), path, compression="zstd")
+    data = path.read_bytes()
+    # The header of a page begins with its type, a number of one byte: 2, a dictionary, becomes 0, data.
+    assert data[4:6] == b"\x15\x04"
+    path.write_bytes(data[:5] + b"\x00" + data[6:])
+    with pa.OSFile(str(path)) as file:
+        chunk = pq.ParquetFile(file).metadata.row_group(0).column(0)
+        assert dictionary_size(file, chunk, str(path)) is None
+
+
+def test_the_entries_of_a_small_dictionary_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "dictionary.parquet"
+    pq.write_table(pa.table({"x": ["a", "b"] * 50_000}), path, compression="zstd")
+    with pa.OSFile(str(path)) as file:
+        parquet = pq.ParquetFile(file)
+        chunk = parquet.metadata.row_group(0).column(0)
+        assert dictionary_size(file, chunk, str(path)) == 10
+        read = CountedReads(file)
+        assert batch_rows(parquet, read, 0, [0], 16 * MIB, path=str(path)) == 100_000
+    assert read.bytes <= 256
+
+
+class CountedReads:
+    """A file that counts the bytes that are read."""
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        self._file = file
+        self.bytes = 0
+
+    def seek(self, at: int) -> None:
+        self._file.seek(at)
+
+    def read(self, size: int) -> bytes:
+        self.bytes += size
+        return bytes(self._file.read(size))

@@ -15,6 +15,7 @@ from support.faults.killed_runs import killed
 from support.tables.iceberg_tables import files_below, ids_in, open_session, pyiceberg_catalog
 from support.tables.metadata_edits import edit_metadata, metadata_path
 
+from lake.core.base.errors import TimedOutError
 from lake.core.io.storage.storage import Storage
 from lake.core.table.catalogs.pyiceberg_catalog import PyIcebergBackend
 from lake.core.transaction.session import Session
@@ -353,6 +354,40 @@ def test_a_purge_stops_if_another_process_registers_the_table_again(
     assert place.exists()
     monkeypatch.undo()
     assert names(lake) == ["db.t"]
+    lake.ok("drop", "db.t", "--purge", "--yes")
+    assert files_below(lake.warehouse) == set()
+
+
+@pytest.mark.parametrize("call", ["metadata_locations", "load"])
+def test_a_purge_is_partly_done_if_the_catalog_cannot_be_read_after_the_drop(
+    lake: CommandLine, call: str
+) -> None:
+    add(lake, 1)
+    place = metadata_path(lake.warehouse)
+    session = open_session(lake.warehouse)
+    real = getattr(session.catalog, call)
+
+    def read(*given: Any) -> Any:
+        if names(lake) == []:
+            raise TimedOutError("the catalog does not answer")
+        return real(*given)
+
+    def opened(settings: Any) -> Session:
+        session.settings = settings
+        return session
+
+    setattr(session.catalog, call, read)
+    partly = CommandLine(lake.warehouse, open_session=opened)
+    result = partly("--json", "drop", "db.t", "--purge", "--yes")
+    assert result.exit_code == 6, result
+    found = result.json()
+    assert found["result"]["deleted_files"] == 0
+    assert found["result"]["failed_deletes"] > 0
+    assert any("lake register db.t " in text and str(place) in text for text in found["warnings"])
+    assert place.exists()
+
+    lake.ok("register", "db.t", place)
+    assert ids_in(lake.warehouse) == [1]
     lake.ok("drop", "db.t", "--purge", "--yes")
     assert files_below(lake.warehouse) == set()
 

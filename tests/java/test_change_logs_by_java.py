@@ -13,6 +13,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.change_logs import Model, shown, write_log
+from support.tiers import in_turn
 
 pytestmark = pytest.mark.java
 
@@ -23,16 +24,18 @@ def java_rows(java: JavaPeer, warehouse: Path) -> list[dict[str, Any]]:
     return java.sql(warehouse, "SELECT id, part, value FROM {c}.db.t")
 
 
-@pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize(
-    ("partitioned", "mode", "key"),
-    [
-        (None, _UPSERT, "id"),
-        ("part", _UPSERT, "id,part"),
-        ("bucket(4, id)", _UPSERT, "id"),
-        (None, _RETRACT, "id"),
-        ("part", _RETRACT, "id"),
-    ],
+    ("partitioned", "mode", "key", "version"),
+    in_turn(
+        [
+            (None, _UPSERT, "id"),
+            ("part", _UPSERT, "id,part"),
+            ("bucket(4, id)", _UPSERT, "id"),
+            (None, _RETRACT, "id"),
+            ("part", _RETRACT, "id"),
+        ],
+        [2, 3],
+    ),
     ids=lambda value: str(value).replace(" ", ""),
 )
 def test_java_reads_the_rows_that_a_log_leaves(

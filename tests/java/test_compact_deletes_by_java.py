@@ -8,6 +8,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tiers import in_turn
 
 pytestmark = pytest.mark.java
 
@@ -40,12 +41,7 @@ def filled(warehouse: Path, java: JavaPeer, version: int, *, partitioned: bool =
 
 @pytest.mark.parametrize(
     ("engine", "partitioned"),
-    [
-        ("inline", False),
-        ("inline", True),
-        ("spark", True),
-        pytest.param("spark", False, marks=pytest.mark.slow),
-    ],
+    in_turn([("inline",), ("spark",)], [False, True]),
 )
 def test_version_2_keeps_its_rows(
     warehouse: Path, java: JavaPeer, engine: str, partitioned: bool

@@ -16,6 +16,7 @@ import pytest
 from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog
 from support.tables.random_rows import batch_of
+from support.tiers import in_turn
 
 from lake.core.data.deletes.delta_writer import (
     DELETE,
@@ -145,15 +146,17 @@ def upsert_log(
     return batches
 
 
-@pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize(
-    ("partitions", "key"),
-    [
-        ("", ["id"]),
-        ("", ["part", "id"]),
-        ("bucket(3, id)", ["id"]),
-        ("part, truncate(20, id)", ["id", "part"]),
-    ],
+    ("partitions", "key", "version"),
+    in_turn(
+        [
+            ("", ["id"]),
+            ("", ["part", "id"]),
+            ("bucket(3, id)", ["id"]),
+            ("part, truncate(20, id)", ["id", "part"]),
+        ],
+        [2, 3],
+    ),
 )
 def test_java_reads_upserts_and_works_on_with_them(
     warehouse: Path, java: JavaPeer, version: int, partitions: str, key: list[str]
@@ -201,8 +204,9 @@ def retract_log(dice: random.Random, model: dict[Any, Row], count: int) -> list[
     return [changes[:cut], changes[cut:]]
 
 
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("partitions", ["", "part", "bucket(2, id), part"])
+@pytest.mark.parametrize(
+    ("partitions", "version"), in_turn([("",), ("part",), ("bucket(2, id), part",)], [2, 3])
+)
 def test_java_reads_retractions_of_rows_that_move_between_partitions(
     warehouse: Path, java: JavaPeer, version: int, partitions: str
 ) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
+from support.tiers import in_turn
 
 pytestmark = pytest.mark.java
 
@@ -73,8 +74,9 @@ PARTITIONINGS = {
 }
 
 
-@pytest.mark.parametrize("version", [pytest.param("1", marks=pytest.mark.slow), "2"])
-@pytest.mark.parametrize("partitioning", PARTITIONINGS)
+@pytest.mark.parametrize(
+    ("partitioning", "version"), in_turn([(name,) for name in PARTITIONINGS], ["2", "1"])
+)
 def test_java_reads_the_rows_that_lake_ingested_and_compacted(
     java: JavaPeer, tmp_path: Path, partitioning: str, version: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
 from support.tables.iceberg_tables import pyiceberg_catalog
+from support.tiers import in_turn
 
 pytestmark = pytest.mark.java
 
@@ -71,9 +73,10 @@ def rows(ids: range, part: str, value: float) -> Rows:
     return {number: (f"{part}{number % 2}", value) for number in ids}
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("partitioning", ["", "part", "bucket(3, id)"])
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("mode", "partitioning", "version"),
+    in_turn(product(MODES, ["", "part", "bucket(3, id)"]), [2, 3]),
+)
 def test_java_reads_each_key_once(
     warehouse: Path, tmp_path: Path, java: JavaPeer, mode: str, partitioning: str, version: int
 ) -> None:

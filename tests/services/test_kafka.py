@@ -144,7 +144,7 @@ class Topic:
 
     def create(self, partitions: int) -> None:
         """Create it, also after it was deleted, which takes the broker a moment."""
-        for _ in range(100):
+        for _ in range(1200):
             made = self.admin.create_topics([NewTopic(self.name, partitions, 1)])[self.name]
             if made.exception() is None:
                 return
@@ -333,7 +333,7 @@ def test_a_service_that_is_killed_again_and_again_loads_each_message_once(
     lake: CommandLine, topic: Topic
 ) -> None:
     numbers = itertools.count()
-    for pause in (1.3, 2.1, 2.6, 3.2, 3.9):
+    for pause in (1.3, 2.6, 3.9):
         process = lake.start(*topic.arguments("--commit-interval", "100ms"))
         end = time.monotonic() + pause
         while time.monotonic() < end:
@@ -356,7 +356,7 @@ def test_a_service_ends_in_order_on_a_signal(lake: CommandLine, topic: Topic) ->
         assert process.poll() is None
         time.sleep(0.1)
     process.terminate()
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=600)
 
     document = json.loads(output)
     assert process.returncode == 0

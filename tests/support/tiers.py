@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import is_hypothesis_test
@@ -30,7 +30,7 @@ CPU_SECONDS, CPU_SECONDS_ALLOWED = "cpu_seconds", "cpu_seconds_allowed"
 _QUICK_CPU_SECONDS = 6.0
 # Long searches, and CI, try this many times the examples that a property test tries elsewhere, and CI no fewer than
 # the second of these numbers, elsewhere the first.
-_MORE_EXAMPLES, _MORE_ON_CI = 10, 4
+_MORE_EXAMPLES, _MORE_ON_CI = 10, 2
 _FEWEST_EXAMPLES, _FEWEST_ON_CI = 5, 10
 
 _TESTS = Path(__file__).parents[1]
@@ -59,6 +59,13 @@ def _times_the_examples() -> int:
 def chosen(everyday: Sequence[T], every: Sequence[T]) -> Sequence[T]:
     """Return the cases of a test: ``every`` one with ``LAKE_EVERY_POINT=1``, else the ``everyday`` ones."""
     return every if EVERY_POINT else everyday
+
+
+def in_turn(cases: Iterable[tuple[Any, ...]], others: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
+    """Return cases of a test, each with one of the others in turn; all pairs with ``LAKE_EVERY_POINT=1``."""
+    every = list(cases)
+    turns = [(*case, others[number % len(others)]) for number, case in enumerate(every)]
+    return chosen(turns, [(*case, other) for case in every for other in others])
 
 
 def is_whole_run(config: pytest.Config) -> bool:

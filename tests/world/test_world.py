@@ -24,7 +24,7 @@ _GIVEN = os.environ.get("LAKE_WORLD_SEED")
 # In the last two, manifests of a run were left that another had landed, and a replay committed the deleted files of a
 # run that was discarded and written again.
 _FOUND = ("d6 32", "85c449b714bb83d6f5882dde630f4a3e3605aeec judged 0")
-_SEEDS = [_GIVEN] if _GIVEN else [*(f"everyday {number}" for number in range(6)), *_FOUND]
+_SEEDS = [_GIVEN] if _GIVEN else [*(f"everyday {number}" for number in range(4)), *_FOUND]
 
 
 @pytest.mark.parametrize("seed", _SEEDS)

@@ -110,7 +110,7 @@ class ColumnMapping:
             if item.field_id in (ROW_ID, LAST_UPDATED):
                 column = _lineage(item.field_id, column, positions, self.file)
             columns.append(column)
-        schema = pa.schema([arrow_field(item) for item in self.wanted])
+        schema = _as_read(pa.schema([arrow_field(item) for item in self.wanted]), columns)
         shaped = pa.RecordBatch.from_arrays(columns, schema=schema)
         if name := null_in_required(shaped):
             raise CorruptFileError(f"{self.file.path} has NULL in the required column {name}")
@@ -128,7 +128,7 @@ class ColumnMapping:
         """Drop the columns and nested fields that only the filter needs."""
         projection = self.settings.projection
         target = arrow_schema(projection)
-        if batch.schema.equals(target, check_metadata=True):
+        if batch.schema.equals(_as_read(target, batch.columns), check_metadata=True):
             return batch
         columns = [
             convert(batch.column(index), item, self.file.path)
@@ -140,7 +140,25 @@ class ColumnMapping:
         source = self.found[item.field_id]
         if source is None:
             return _missing(item, raw.num_rows, self.settings, self.file)
-        return convert(raw.column(source.name), item, self.file.path, labels=source.type)
+        column = raw.column(source.name)
+        if item.field_id in self.settings.dictionaries and is_text_dictionary(column.type):
+            return column
+        return convert(column, item, self.file.path, labels=source.type)
+
+
+def is_text_dictionary(kind: pa.DataType) -> bool:
+    """Whether a type is that of dictionary arrays of texts as PyArrow reads them."""
+    return bool(kind == pa.dictionary(pa.int32(), pa.string()))
+
+
+def _as_read(schema: pa.Schema, columns: Sequence[pa.Array]) -> pa.Schema:
+    """Return a schema for columns of which some are dictionary arrays."""
+    return pa.schema(
+        [
+            item.with_type(column.type) if is_text_dictionary(column.type) else item
+            for item, column in zip(schema, columns, strict=False)
+        ]
+    )
 
 
 def _columns_to_read(settings: ReadSettings) -> list[NestedField]:

@@ -103,6 +103,8 @@ class ReadSettings:
         complete: whether a missing column is an error even if NULL or a default could replace it.
         keys: keys by which row groups are skipped and rows are tested. They are not part of `to_plain`'s values:
             tasks receive them as shared data, see `lake.core.engine.tasks.TaskContext`.
+        dictionaries: the ids of columns of texts that may be dictionary arrays where the file has a dictionary. They
+            are not part of `to_plain`'s values: a task that copies rows chooses them.
     """
 
     projection: Schema
@@ -115,6 +117,7 @@ class ReadSettings:
     key_types: Schema | None = None
     complete: bool = False
     keys: RowKeys | None = None
+    dictionaries: frozenset[int] = frozenset()
 
     @classmethod
     def of(

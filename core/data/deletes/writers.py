@@ -352,7 +352,6 @@ def _position_format(settings: WriteSettings) -> FileFormat:
         POSITION_SCHEMA,
         {**properties, f"{_METRICS}default": "full"},
         {"delete-type": "position"},
-        repeated=[POSITION_SCHEMA.fields[0].name],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lake.core.base.errors import RefusedError
@@ -46,7 +46,6 @@ def format_for(
     properties: Mapping[str, str],
     metadata: Mapping[str, str] | None = None,
     *,
-    repeated: Sequence[str] = (),
     copies: bool = False,
 ) -> FileFormat:
     """Return the format of new files.
@@ -56,7 +55,6 @@ def format_for(
         schema: the columns of the files.
         properties: the table's properties that begin with ``write.``.
         metadata: fields to write to each file, if the format supports that.
-        repeated: columns with dictionary arrays, because they have few distinct values.
         copies: whether row groups of Parquet files are copied to the files.
 
     Raises:
@@ -65,9 +63,9 @@ def format_for(
     """
     metadata = metadata or {}
     if name == "parquet" and copies:
-        return CopyFormat(schema, properties, metadata, repeated)
+        return CopyFormat(schema, properties, metadata)
     if name == "parquet":
-        return ParquetFormat(schema, properties, metadata, repeated)
+        return ParquetFormat(schema, properties, metadata)
     if name == "orc":
         return OrcFormat(schema, properties)
     if name == "avro":

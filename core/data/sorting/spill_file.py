@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 import pyarrow as pa
 
 from lake.core.base.errors import StorageError
+
+
+@contextmanager
+def written(rows: str) -> Iterator[None]:
+    """Say where there was not enough space.
+
+    Raises:
+        StorageError: there was not enough space.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{rows} cannot be written to {tempfile.gettempdir()}: {error}",
+            hint="set TMPDIR to a folder with more room",
+        ) from error
 
 
 class BatchSpool:
@@ -33,18 +52,14 @@ class BatchSpool:
         Raises:
             StorageError: there is not enough space.
         """
-        try:
+        with written(self._rows):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="lake-rows-", buffering=0)  # noqa: SIM115
+                weakref.finalize(self, self._file.close)
             start = self._file.seek(0, 2)
             with pa.ipc.new_stream(self._file, batch.schema) as writer:
                 writer.write_batch(batch)
             length = self._file.tell() - start
-        except OSError as error:
-            raise StorageError(
-                f"{self._rows} cannot be written to {tempfile.gettempdir()}: {error}",
-                hint="set TMPDIR to a folder with more room",
-            ) from error
         self._extents.append((start, length))
         self.widest = max(self.widest, length)
         return len(self) - 1

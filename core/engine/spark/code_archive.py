@@ -9,21 +9,22 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-_PACKAGE = "lake.core"
+_ROOT, _PACKAGE = "lake", "lake.core"
 # Equal code gives an equal file, which a server accepts again.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def pack(folder: Path) -> Path:
     """Write lake's core to a zip file in a folder; the name contains a hash of the content."""
-    modules = list(_modules(files(_PACKAGE), _PACKAGE.replace(".", "/")))
+    modules = [
+        (f"{_ROOT}/__init__.py", (files(_ROOT) / "__init__.py").read_bytes()),
+        *_modules(files(_PACKAGE), _PACKAGE.replace(".", "/")),
+    ]
     digest = hashlib.sha256()
     for name, source in modules:
         digest.update(b"%d %d %s" % (len(name), len(source), name.encode()) + source)
     path = folder / f"lake-{digest.hexdigest()[:16]}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        # Python finds a folder that is not a package only if it has its own entry.
-        archive.writestr(zipfile.ZipInfo(f"{_PACKAGE.partition('.')[0]}/", _EPOCH), b"")
         for name, source in modules:
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), source, zipfile.ZIP_DEFLATED)
     return path

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -71,6 +72,13 @@ def running_tasks(context: Any) -> int:
     """Return the number of tasks that run on Spark's executors, including those of cancelled jobs."""
     executors = context._jsc.sc().statusTracker().getExecutorInfos()
     return sum(int(executor.numRunningTasks()) for executor in executors)
+
+
+def has_context() -> bool:
+    """Whether a Spark that lake did not start runs in this process; PySpark is not imported for the answer."""
+    pyspark = sys.modules.get("pyspark")
+    context = getattr(pyspark, "SparkContext", None)
+    return context is not None and context._active_spark_context is not None
 
 
 def silence_shutdown(context: Any) -> None:

@@ -14,13 +14,16 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from lake.core.base.errors import BadInputError
 from lake.core.io.objects.cloud_objects import CloudObjects, Login
 from lake.core.io.objects.requests import StoreError
 from lake.core.io.objects.whole_objects import Address, Part, is_supported
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
 
 _HOST = re.compile(
     r"([a-z0-9-]{1,64})(?:\.[a-z0-9-]{1,16})?\.(?:blob|dfs)(\.core\.(?:windows\.net|chinacloudapi\.cn"
@@ -104,13 +107,13 @@ class AzureObjects(CloudObjects):
             raise StoreError("Azure Error: the object was replaced between two requests")
         return end
 
-    def _open(self, retries: Any) -> Any:
+    def _open(self, options: ClientConfig, retries: Any) -> Any:
         from obstore.store import AzureStore  # noqa: PLC0415 - door: remote stores only
 
         return AzureStore(
             self.address.bucket,
             endpoint=self.address.endpoint,
-            client_options=self._options(),
+            client_options=options,
             retry_config=retries,
             **self._settings,
         )

@@ -49,6 +49,11 @@ class Bucket(ABC):
     # The calls for deletions that are made at the same time.
     deletions_at_once: ClassVar[int] = 4
 
+    @property
+    @abstractmethod
+    def host(self) -> str:
+        """The host of the store, and its port."""
+
     @abstractmethod
     def objects(self) -> Objects:
         """Return the client with the current login."""

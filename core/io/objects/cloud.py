@@ -47,6 +47,11 @@ class Cloud(Bucket):
         self._objects = objects
         self._backoff = backoff
 
+    @property
+    def host(self) -> str:
+        """The host of the store, and its port."""
+        return self._objects.address.host
+
     def objects(self) -> CloudObjects:
         """Return the client."""
         return self._objects

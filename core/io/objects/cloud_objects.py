@@ -24,7 +24,7 @@ from lake.core.io.objects.requests import (
     UnsupportedError,
     refusal,
 )
-from lake.core.io.objects.whole_objects import UNTRUSTED, Address, WholeObjects
+from lake.core.io.objects.whole_objects import SENDING_SECONDS, UNTRUSTED, Address, WholeObjects
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig
@@ -187,24 +187,19 @@ class CloudObjects(WholeObjects):
         return self._call(work)
 
     @cached_property
-    def _store(self) -> Any:
-        return self._open({"max_retries": 0})
-
-    @cached_property
     def _patient_store(self) -> Any:
         """The store for uploads, whose parts only the client can repeat."""
         waits = {"init_backoff": _FIRST_WAIT, "max_backoff": _LONGEST_WAIT, "base": 2}
-        return self._open(
-            {"max_retries": TRIES - 1, "backoff": waits, "retry_timeout": _LONGEST_RETRY}
-        )
+        retries = {"max_retries": TRIES - 1, "backoff": waits, "retry_timeout": _LONGEST_RETRY}
+        return self._open(self._options(SENDING_SECONDS), retries)
 
-    def _open(self, retries: Any) -> Any:
+    def _open(self, options: ClientConfig, retries: Any) -> Any:
         raise NotImplementedError
 
-    def _options(self) -> ClientConfig:
+    def _options(self, sending_seconds: float = 0.0) -> ClientConfig:
         # The client asks for logins by the same options: at other hosts, and through the environment's proxies.
         # It sends a login to no host that the store redirects to.
-        options = super()._options()
+        options = super()._options(sending_seconds)
         del options["proxy_url"], options["proxy_excludes"]
         return options
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lake.core.base.errors import BadInputError
 from lake.core.io.objects.cloud_objects import CloudObjects, Login
 from lake.core.io.objects.whole_objects import Address, is_supported
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
 
 _ENDPOINT = "https://storage.googleapis.com"
 _FILE = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -47,13 +50,13 @@ class GcsObjects(CloudObjects):
             raise BadInputError("gcs.service.host is not the address of a server")
         return cls(Address(bucket, endpoint, ""), _login(properties))
 
-    def _open(self, retries: Any) -> Any:
+    def _open(self, options: ClientConfig, retries: Any) -> Any:
         from obstore.store import GCSStore  # noqa: PLC0415 - door: remote stores only
 
         return GCSStore(
             self.address.bucket,
             base_url=self.address.endpoint,
-            client_options=self._options(),
+            client_options=options,
             retry_config=retries,
             **self._settings,
         )

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from lake.core.base.clock import Backoff
+from lake.core.base.interrupts import STOPPED
 
 _T = TypeVar("_T")
 # A busy store is asked for one to two minutes, as by Java's S3FileIO, with shorter waits at first. If it refuses a
 # third of all requests, one of a million fails.
 TRIES = 12
+# A store that is silent for as long as a request may take is asked once more; a stopped command asks three times.
+_SILENT_TRIES, _LAST_TRIES = 2, 3
 # The waits between requests that a busy store refuses.
 BACKOFF = Backoff(0.2, 20.0, (0.5, 1.0))
 # The reported reason for objects whose delete was not attempted.
@@ -26,6 +29,8 @@ BUSY_CODES = re.compile(
 _BUSY = frozenset({429, 500, 502, 503, 504})
 # The code of an error without a response: the host's name cannot be resolved, or it refuses connections.
 NOT_THERE = "EndpointConnectionError"
+# The code of an error without a response in time.
+SILENT = "TimedOut"
 # Responses of stores that do not implement a part of S3.
 _UNKNOWN = frozenset({405, 411, 501})
 _UNKNOWN_CODES = re.compile(
@@ -92,6 +97,11 @@ class StoreError(OSError):
         return not self.status or self.status in _BUSY or bool(BUSY_CODES.search(self.code))
 
 
+def timed_out(host: str) -> StoreError:
+    """Return the error of a host that did not accept a connection, or did not answer, in time."""
+    return StoreError(f"AWS Error NETWORK_CONNECTION: {host} did not answer in time", code=SILENT)
+
+
 def refusal(status: int, code: str) -> StoreError | UnsupportedError:
     """Return the error for a store's answer with a status of HTTP and a code of S3."""
     if status in _UNKNOWN or _UNKNOWN_CODES.search(code):
@@ -99,13 +109,35 @@ def refusal(status: int, code: str) -> StoreError | UnsupportedError:
     return StoreError(f"AWS Error {code} (HTTP status {status})", status, code)
 
 
+@dataclass
+class Tries:
+    """How often a request was made.
+
+    Args:
+        made: all of them.
+        silent: those that the store did not answer in time.
+    """
+
+    made: int = 0
+    silent: int = 0
+
+    def go_on(self, error: Exception) -> bool:
+        """Count a request that failed, and return whether it is made again."""
+        self.made += 1
+        if not (isinstance(error, StoreError) and error.is_busy):
+            return False
+        self.silent += error.code == SILENT
+        most = _LAST_TRIES if STOPPED.is_set() else TRIES
+        return self.made < most and self.silent < _SILENT_TRIES
+
+
 def retried(work: Callable[[], _T], backoff: Backoff) -> _T:
     """Call ``work`` until the store is neither too busy nor unreachable, at most `TRIES` times."""
-    for attempt in range(1, TRIES + 1):
+    tries = Tries()
+    while True:
         try:
             return work()
         except StoreError as error:
-            if not error.is_busy or attempt == TRIES:
+            if not tries.go_on(error):
                 raise
-        backoff.wait(attempt)
-    raise StoreError("never asked")
+        backoff.wait(tries.made)

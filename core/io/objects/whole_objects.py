@@ -35,7 +35,9 @@ from lake.core.io.objects.requests import (
     StoreError,
     UnsupportedError,
     refusal,
+    timed_out,
 )
+from lake.core.io.objects.waits import awaited
 
 if TYPE_CHECKING:
     from obstore import SuffixRange
@@ -49,16 +51,18 @@ _REDIRECTS, _REDIRECT = range(300, 400), 307
 _NO_RANGE = 416
 # The end of every request, which the read timeout ends before if nothing arrives.
 _LONGEST = "1h"
+# A write of more bytes than these may take as much longer: nothing arrives before all of them are sent.
+_MANY_BYTES, SENDING_SECONDS = 1024 * 1024, 240.0
 # Where no server can be: connections to it are refused at once.
 _NOWHERE = "127.0.0.1:0"
 # object_store panics on the addresses of other servers.
 _HOST = re.compile(r"[A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\]")
-# The reasons for which there is no answer, in the words of Rust's HTTP client; and whether the next try may succeed.
-_NO_ANSWER = (
-    (re.compile("dns error|failed to lookup"), "failed to resolve the name of the host", False),
-    (re.compile("ConnectionRefused|[Cc]onnection refused"), "connection refused", False),
-    (re.compile("TimedOut|timed out"), "timed out", True),
+# The reasons for which there is no answer, in the words of Rust's HTTP client.
+_NOT_THERE = (
+    (re.compile("dns error|failed to lookup"), "failed to resolve the name of the host"),
+    (re.compile("ConnectionRefused|[Cc]onnection refused"), "connection refused"),
 )
+_TIMED_OUT = re.compile("TimedOut|timed out")
 
 
 # This client refuses certificates that the others accept, such as one that signs itself and may sign others.
@@ -88,6 +92,11 @@ class Address:
     proxy: str | None = field(default=None, repr=False)
     connect_seconds: float = 10.0
     read_seconds: float = 60.0
+
+    @property
+    def host(self) -> str:
+        """The host and the port that are asked."""
+        return urlsplit(self.endpoint).netloc
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +268,13 @@ class WholeObjects:
             StoreError: the store refused the request, or did not answer.
             UnsupportedError: this client does not support the request.
         """
-        self._call(
-            lambda: self._client.put(
-                self._store, key, memoryview(data).cast("B"), use_multipart=False
-            )
-        )
+        view = memoryview(data).cast("B")
+
+        def request() -> None:
+            store = self._slow_store if view.nbytes > _MANY_BYTES else self._store
+            self._client.put(store, key, view, use_multipart=False)
+
+        self._call(request)
 
     def create(self, key: str, data: bytes) -> bool:
         """Write an object only if there is none of its key; return False if the store says that there may be one.
@@ -298,7 +309,7 @@ class WholeObjects:
         from obstore import exceptions  # noqa: PLC0415 - door: remote stores only
 
         try:
-            return work()
+            return awaited(self.address.host, work)
         except StoreError:
             raise
         except ValueError:
@@ -312,6 +323,8 @@ class WholeObjects:
 
     def _known(self, text: str) -> Exception:
         """Return the error for the text of one of the client's."""
+        if _TIMED_OUT.search(text) and not _STATUS.search(text):
+            return timed_out(self.address.host)
         return _translated(text)
 
     @property
@@ -322,6 +335,14 @@ class WholeObjects:
 
     @cached_property
     def _store(self) -> Any:
+        return self._open(self._options(), {"max_retries": 0})
+
+    @cached_property
+    def _slow_store(self) -> Any:
+        """The store for writes of many bytes."""
+        return self._open(self._options(SENDING_SECONDS), {"max_retries": 0})
+
+    def _open(self, options: ClientConfig, retries: Any) -> Any:
         from obstore.store import S3Store  # noqa: PLC0415 - door: remote stores only
 
         address = self.address
@@ -332,17 +353,17 @@ class WholeObjects:
             region=address.region,
             virtual_hosted_style_request=address.is_virtual,
             skip_signature=self.keys == ANONYMOUS,
-            client_options=self._options(),
-            retry_config={"max_retries": 0},
+            client_options=options,
+            retry_config=retries,
             credential_provider=self._credentials,
         )
 
-    def _options(self) -> ClientConfig:
+    def _options(self, sending_seconds: float = 0.0) -> ClientConfig:
         address = self.address
         options: ClientConfig = {
             "allow_http": address.endpoint.startswith("http:"),
             "connect_timeout": f"{round(address.connect_seconds * 1000)}ms",
-            "read_timeout": f"{round(address.read_seconds * 1000)}ms",
+            "read_timeout": f"{round((address.read_seconds + sending_seconds) * 1000)}ms",
             "timeout": _LONGEST,
             # What is not stated would be read from the environment.
             "proxy_url": address.proxy or f"http://{_NOWHERE}",
@@ -405,10 +426,9 @@ def _translated(text: str) -> StoreError | UnsupportedError:
         return UnsupportedError(UNTRUSTED)
     if f"{_NOWHERE}," in text or "BareRedirect" in text:
         return _redirected(_REDIRECT)
-    for pattern, why, may_succeed in _NO_ANSWER:
+    for pattern, why in _NOT_THERE:
         if pattern.search(text):
-            code_ = "" if may_succeed else NOT_THERE
-            return StoreError(f"AWS Error NETWORK_CONNECTION: {why}", code=code_)
+            return StoreError(f"AWS Error NETWORK_CONNECTION: {why}", code=NOT_THERE)
     return StoreError("AWS Error NETWORK_CONNECTION: the connection failed")
 
 

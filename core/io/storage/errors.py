@@ -36,11 +36,13 @@ _REPEATED = re.compile(r"^\[Errno \d+\] |\.? Detail: \[errno \d+\] [\w /-]*")
 # Numbers of curl's errors in Arrow's texts. Source: libcurl, libcurl-errors(3).
 _CURL = re.compile(r"curlCode: (\d+)")
 _CURL_HOST, _CURL_REFUSED, _CURL_TLS = frozenset({5, 6}), 7, frozenset({35, 51, 58, 60, 77})
+_CURL_SILENT = 28
 # The texts of urllib3, by which botocore connects.
 _UNRESOLVED = re.compile(
     r"failed to resolve|name or service not known|NameResolutionError", re.IGNORECASE
 )
 _REFUSED_CONNECTION = "NETWORK_CONNECTION: connection refused"
+_NO_ANSWER = re.compile(r"(\S+) did not answer in time")
 _NOT_TRUSTED = re.compile(r"certificate verify failed|\[SSL: ", re.IGNORECASE)
 # Arrow's message for any refusal whose body is longer than the range that it requested.
 _MUFFLED = "flush response stream"
@@ -82,6 +84,11 @@ def storage_error(error: OSError, location: str = "") -> LakeError | None:
         return NotAuthorisedError(f"{refused}: {_reason(error, text)}")
     if unreachable := _unreachable_store(text):
         return unreachable
+    if silent := _NO_ANSWER.search(text):
+        return TimedOutError(
+            f"the storage does not answer: {silent[1]}",
+            hint="check its address and the network, then run the command again",
+        )
     if isinstance(error, TimeoutError) or _BUSY.search(text):
         return TimedOutError(f"the storage is too busy: {text}", hint="run the command again")
     if error.errno in _IMPOSSIBLE_PATH:
@@ -122,6 +129,11 @@ def distrusted(text: str) -> StorageError:
 def is_distrust(error: OSError) -> bool:
     """Whether Arrow reports a failed encrypted connection, by the number of curl's error in its text."""
     return _curl_error(str(error)) in _CURL_TLS
+
+
+def is_silence(error: OSError) -> bool:
+    """Whether Arrow reports a host that did not answer in time, by the number of curl's error in its text."""
+    return _curl_error(str(error)) == _CURL_SILENT
 
 
 def _curl_error(text: str) -> int | None:

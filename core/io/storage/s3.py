@@ -36,11 +36,14 @@ from lake.core.io.objects.requests import (
     ShouldContinue,
     StoredObject,
     StoreError,
+    Tries,
     UnsupportedError,
     always,
     refusal,
+    timed_out,
 )
 from lake.core.io.objects.s3_connection import CONNECT_SECONDS, Connection, first
+from lake.core.io.objects.waits import awaited
 from lake.core.io.objects.whole_objects import Runtime, WholeObjects
 from lake.core.io.storage.errors import refused_connection, unknown_host
 
@@ -135,14 +138,6 @@ class S3(Bucket):
         self._connection = connection
         self._backoff = backoff
 
-    @classmethod
-    def of(cls, properties: Mapping[str, str], bucket: str) -> S3 | None:
-        """Return the client of a bucket; None if only Arrow's client supports the settings."""
-        try:
-            return cls(Connection(properties, bucket))
-        except UnsupportedError:
-            return None
-
     def waiting(self, backoff: Backoff) -> S3:
         """Return the same bucket with other waits between requests that are repeated."""
         return S3(self._connection, backoff)
@@ -155,6 +150,11 @@ class S3(Bucket):
     def for_arrow(self) -> dict[str, str]:
         """Return the properties with which PyIceberg makes Arrow's client of the bucket."""
         return self._connection.for_arrow()
+
+    @property
+    def host(self) -> str:
+        """The host of the store, and its port."""
+        return self._connection.host
 
     @property
     def most_keys(self) -> int:
@@ -249,8 +249,9 @@ class S3(Bucket):
         """Return a small object; None if it does not exist."""
 
         def request() -> StoredObject:
-            answer = _call(self._client.get_object, Bucket=self._connection.bucket, Key=key)
-            data = _body(answer, most)
+            bucket = self._connection.bucket
+            answer = _call(self.host, self._client.get_object, Bucket=bucket, Key=key)
+            data = _body(self.host, answer, most)
             if answer.get("LastModified") is None:
                 raise StoreError("AWS Error UNKNOWN: the response is not an object", NOT_A_RESPONSE)
             now = _seconds(answer["ResponseMetadata"]["HTTPHeaders"].get("date", ""))
@@ -291,7 +292,12 @@ class S3(Bucket):
 
     def _ask(self, call: str, **arguments: Any) -> Any:
         return self.retry(
-            lambda: _call(getattr(self._client, call), Bucket=self._connection.bucket, **arguments)
+            lambda: _call(
+                self.host,
+                getattr(self._client, call),
+                Bucket=self._connection.bucket,
+                **arguments,
+            )
         )
 
     def retry(self, work: Callable[[], _T]) -> _T:
@@ -299,24 +305,23 @@ class S3(Bucket):
 
         A request is repeated at once if the keys changed, or the bucket's region was found.
         """
-        for attempt in range(1, TRIES + 1):
+        tries = Tries()
+        while True:
             used = None
             try:
                 used = self._connection.used
                 return work()
             except (StoreError, UnsupportedError) as error:
-                if attempt == TRIES:
-                    raise
-                if self._connection.may_succeed(error, used):
+                goes_on = tries.go_on(error)
+                if tries.made < TRIES and self._connection.may_succeed(error, used):
                     continue
-                if not (isinstance(error, StoreError) and error.is_busy):
+                if not goes_on:
                     raise
-            self._backoff.wait(attempt)
-        raise StoreError("never asked")
+            self._backoff.wait(tries.made)
 
 
-def _call(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Call a client and translate its errors.
+def _call(host: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Call a client of a host and translate its errors.
 
     Raises:
         StoreError: the store refused the request, or did not answer.
@@ -325,19 +330,21 @@ def _call(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     from botocore import exceptions, parsers  # noqa: PLC0415 - door: remote stores only
 
     try:
-        return call(*arguments, **named)
+        return awaited(host, lambda: call(*arguments, **named))
     except exceptions.ClientError as error:
         # The rest of a store's error may repeat the request, with its secrets.
         code = str(error.response.get("Error", {}).get("Code", "UNKNOWN"))[:80]
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         raise refusal(status, code) from error
+    except (exceptions.ConnectTimeoutError, exceptions.ReadTimeoutError) as error:
+        raise timed_out(host) from error
     except exceptions.EndpointConnectionError as error:
         raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}", code=NOT_THERE) from error
     except (exceptions.BotoCoreError, parsers.ResponseParserError) as error:
         raise StoreError(f"AWS Error NETWORK_CONNECTION: {error}") from error
 
 
-def _body(answer: Any, most: int) -> bytes:
+def _body(host: str, answer: Any, most: int) -> bytes:
     """Return the first bytes of a response.
 
     Raises:
@@ -345,7 +352,7 @@ def _body(answer: Any, most: int) -> bytes:
     """
     body = answer["Body"]
     try:
-        data = bytes(_call(body.read, most))
+        data = bytes(_call(host, body.read, most))
     finally:
         body.close()
     promised = min(int(answer.get("ContentLength", len(data))), most)

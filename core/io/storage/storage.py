@@ -41,9 +41,11 @@ from lake.core.io.objects.requests import (
     StoreError,
     UnsupportedError,
     always,
+    timed_out,
 )
-from lake.core.io.objects.s3_connection import completed
+from lake.core.io.objects.s3_connection import AUTHORITIES, Connection, completed
 from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
+from lake.core.io.objects.waits import awaited
 from lake.core.io.objects.whole_objects import Found, Part
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
@@ -52,6 +54,7 @@ from lake.core.io.storage.errors import (
     is_distrust,
     is_muffled,
     is_refusal,
+    is_silence,
     translate_errors,
 )
 from lake.core.io.storage.local_folders import (
@@ -90,6 +93,9 @@ _KEPT_BYTES = 16 * 1024 * 1024
 _UNCHANGING_BYTES = 32 * 1024 * 1024
 # The properties of stores begin with these.
 _OF_STORES = ("s3.", "client.", "gcs.", "adls.")
+# How long a bucket is left to Arrow's client before its settings are tried again.
+_UNSUPPORTED_SECONDS = 60.0
+_unsupported_until: dict[tuple[str, str, tuple[tuple[str, str], ...]], float] = {}
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
@@ -713,8 +719,15 @@ class Storage:
         """Return what is in a folder of a store."""
         filesystem, path = self.resolve(folder)
         selector = pafs.FileSelector(path, recursive=recursive, allow_not_found=True)
+        client = self._client(folder)
+        host = client.host if client else paths.parse(folder).authority
         with translate_errors(folder):
-            return list(filesystem.get_file_info(selector))
+            try:
+                return awaited(host, lambda: list(filesystem.get_file_info(selector)))
+            except OSError as error:
+                if is_silence(error):
+                    raise timed_out(host) from error
+                raise
 
     def end_uploads(self, folder: str, name_part: str) -> None:
         """Abort the unfinished uploads of files below a folder whose names contain a text.
@@ -832,19 +845,24 @@ def _is_on_disk(location: str) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _open_bucket(
-    scheme: str, name: str, properties: Iterable[tuple[str, str]]
-) -> S3 | Cloud | None:
+def _open_bucket(scheme: str, name: str, properties: Iterable[tuple[str, str]]) -> S3 | Cloud:
     if scheme == "s3":
-        return S3.of(completed(dict(properties)), name)
+        return S3(Connection(completed(dict(properties)), name))
     return Cloud.of(scheme, name, dict(properties))
 
 
 def _bucket_with(
     backoff: Backoff, scheme: str, name: str, properties: tuple[tuple[str, str], ...]
 ) -> S3 | Cloud | None:
-    bucket = _open_bucket(scheme, name, properties)
-    return bucket.waiting(backoff) if bucket else None
+    key, now = (scheme, name, properties), backoff.clock.monotonic()
+    if now < _unsupported_until.get(key, now):
+        return None
+    try:
+        return _open_bucket(*key).waiting(backoff)
+    except UnsupportedError:
+        # Arrow's client may support the settings; a region or keys may also be found later.
+        _unsupported_until[key] = now + _UNSUPPORTED_SECONDS
+        return None
 
 
 def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str, str]]) -> Any:
@@ -853,6 +871,7 @@ def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str
     from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
 
     settings = completed(dict(properties))
+    authorities = settings.pop(AUTHORITIES, None)
     if scheme == "s3":
         require_reachable(settings)
     try:
@@ -865,14 +884,21 @@ def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str
             f"cannot open {scheme}://{authority}: {why}",
             hint="check the storage settings of the catalog's configuration and the packages on this machine",
         ) from error
-    return filesystem if "s3.retry-strategy-impl" in settings else with_limits(filesystem)
+    return (
+        filesystem if "s3.retry-strategy-impl" in settings else with_limits(filesystem, authorities)
+    )
 
 
-def with_limits(filesystem: Any) -> Any:
-    """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings."""
+def with_limits(filesystem: Any, authorities: str | None = None) -> Any:
+    """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings.
+
+    Args:
+        filesystem: Arrow's file system.
+        authorities: the file of trusted authorities; None for that of the environment.
+    """
     if isinstance(filesystem, pafs.LocalFileSystem):
         return filesystem
-    wanted = {"tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE")}
+    wanted = {"tls_ca_file_path": authorities or os.environ.get("AWS_CA_BUNDLE")}
     make, arguments = filesystem.__reduce__()
     settings = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
     more = {key: value for key, value in wanted.items() if value and key in settings}

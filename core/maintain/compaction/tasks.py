@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+from pyiceberg.types import StringType
 
 from lake.core.base.errors import LakeError
 from lake.core.base.plain import PlainData
@@ -160,8 +161,9 @@ def rewrite(task: RewriteTask, context: TaskContext) -> Iterator[RewriteReport]:
         slices = [*chosen.remaining, *chosen.copied]
         with closing(Deletes(context.storage, reading, slices)) as deletes:
             # Another thread decodes while this one encodes, so two cores work on one output file.
-            batches = _concatenated(_file_batches(chosen.remaining, reading, deletes, context))
-            for batch in prefetch(batches, _AHEAD_BYTES):
+            copied = reading if task.verify else _keeping_dictionaries(reading, settings)
+            batches = _like_first(_file_batches(chosen.remaining, copied, deletes, context))
+            for batch in prefetch(_concatenated(batches), _AHEAD_BYTES):
                 context.check_cancelled()
                 if content is not None:
                     content.add(batch)
@@ -315,6 +317,32 @@ def _file_batches(
     for file in files:
         context.check_cancelled()
         yield from read_batches(context.storage, file, reading, deletes)
+
+
+def _keeping_dictionaries(reading: ReadSettings, writing: WriteSettings) -> ReadSettings:
+    """Return the settings for reading texts as dictionaries where only the writer of Parquet looks at them.
+
+    Neither values nor their encoding by a dictionary are then computed for each row.
+    """
+    if writing.order is not None or writing.data_format != "parquet":
+        return reading
+    others = {item.source_id for item in writing.spec.fields}
+    if reading.key_types is not None:
+        others |= {item.field_id for item in reading.key_types.fields}
+    texts = {
+        item.field_id
+        for item in reading.projection.fields
+        if isinstance(item.field_type, StringType)
+    }
+    return replace(reading, dictionaries=frozenset(texts - others))
+
+
+def _like_first(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give all batches the types of the first: a column is a dictionary in some files, and values in others."""
+    schema = None
+    for batch in batches:
+        schema = batch.schema if schema is None else schema
+        yield batch if batch.schema == schema else batch.cast(schema)
 
 
 def _concatenated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -119,7 +119,8 @@ def plan_drop(
     refuse_other_databases(table, kept)
     named = session.catalog.metadata_files(table)
     refuse_continued(session, table, kept)
-    found = Reachability(table.storage).garbage(metadata, metadata.snapshots, (), whole=True)
+    reach = Reachability(table.storage, engine_of=session.manifest_engine)
+    found = reach.garbage(metadata, metadata.snapshots, (), whole=True)
     others = OtherTables(session, table, must_read=not ignore_unreadable)
     own = own_files(table, found.files, others)
     ordered = [own.filter(pc.equal(own["kind"], kind)) for kind in KINDS]
@@ -234,7 +235,11 @@ def _execute(session: Session, plan: DropPlan) -> Outcome:
             hint="if the table does not exist under another name, register it again with `lake register "
             f"{table.identifier} {table.metadata_location}` and repeat the command",
         )
-    if names := names_of_table(catalog, table.metadata, table.metadata_location, table.storage):
+    try:
+        names = names_of_table(catalog, table.metadata, table.metadata_location, table.storage)
+    except LakeError as error:
+        return _left(session, plan, DropResult(plan=plan.facts()), error)
+    if names:
         raise RefusedError(
             f"{table.identifier} was dropped, but {', '.join(names[:3])} has the same files: none was deleted"
         )
@@ -269,13 +274,12 @@ def _drop_newest(session: Session, table: Table) -> Table:
 
 def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
     table, dropped = plan.table, session.catalog.has_entries
-    again = "run the command again"
+    again = _again(table) if dropped else "run the command again"
     if dropped:
-        command = f"lake register {table.identifier} {table.metadata_location}"
-        again = f"register the table with `{command}` and repeat the command"
         # A process that is killed prints nothing, and no catalog remembers the location.
         session.note(
-            f"deleting the table's files; if this is cut off, go on with `{command}` and the same command",
+            "deleting the table's files; if this is cut off, go on with "
+            f"`{_registration(table)}` and the same command",
             {"metadata_location": table.metadata_location},
         )
     failed: list[str] = []
@@ -299,12 +303,7 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
                 except LakeError as error:
                     if not dropped:
                         raise
-                    # The entry is gone: the command changed the table, although the catalog cannot be read now.
-                    session.warn(
-                        f"{error}; not all files of the table were deleted; to go on, {again}"
-                    )
-                    result.failed_deletes = files.num_rows - result.deleted_files
-                    return _outcome(plan, Status.PARTIAL, result)
+                    return _left(session, plan, result, error)
                 batch = paths[start : start + _BATCH]
                 outcome = table.storage.delete(batch)
                 failed += outcome.failed
@@ -318,6 +317,22 @@ def _purge(session: Session, plan: DropPlan, files: pa.Table) -> Outcome:
         raise _changed(table, result)
     result.failed_deletes = len(failed)
     return _outcome(plan, Status.PARTIAL if failed else Status.DONE, result)
+
+
+def _left(session: Session, plan: DropPlan, result: DropResult, why: LakeError) -> Outcome:
+    """Return the outcome if the catalog cannot be read, but has dropped the entry: the command changed the table."""
+    session.warn(f"{why}; not all files of the table were deleted; to go on, {_again(plan.table)}")
+    assert plan.files is not None  # noqa: S101 - it is a purge
+    result.failed_deletes = plan.files.num_rows - result.deleted_files
+    return _outcome(plan, Status.PARTIAL, result)
+
+
+def _again(table: Table) -> str:
+    return f"register the table with `{_registration(table)}` and repeat the command"
+
+
+def _registration(table: Table) -> str:
+    return f"lake register {table.identifier} {table.metadata_location}"
 
 
 def _require_unchanged(session: Session, table: Table, result: DropResult) -> None:

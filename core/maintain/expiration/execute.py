@@ -58,13 +58,15 @@ from lake.core.table.snapshots.run_ids import runs_noted_in_expiry
 from lake.core.table.snapshots.streams import streams_noted_in_expiry
 from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
 from lake.core.transaction.garbage.file_deletion import Removed, delete_files
-from lake.core.transaction.garbage.reachability import (
+from lake.core.transaction.garbage.manifest_files import (
     DATA_FILE,
     EQUALITY_DELETE,
     FILES,
+    POSITION_DELETE,
+)
+from lake.core.transaction.garbage.reachability import (
     MANIFEST,
     MANIFEST_LIST,
-    POSITION_DELETE,
     STATISTICS,
     Garbage,
     Reachability,
@@ -402,6 +404,7 @@ def _facts(
         kept_snapshots=dict(sorted(reasons.items())),
         kept_refs=sorted(set(plan.table.metadata.refs) - set(retention.removed_refs)),
         max_snapshot_age_ms=rounded_age(retention.max_age_ms),
+        engine=plan.reach.engine,
     )
 
 

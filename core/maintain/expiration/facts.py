@@ -35,6 +35,7 @@ class ExpirationFacts(Facts):
     kept_snapshots: Mapping[str, int] = field(default_factory=dict)
     kept_refs: Sequence[str] = ()
     max_snapshot_age_ms: int = 0
+    engine: str = "inline"
     left_alone: Sequence[KeptFacts] | None = omitted()
 
     @property

@@ -24,7 +24,8 @@ from lake.core.base.errors import BadInputError, CorruptFileError
 from lake.core.io.storage import atomic_files
 from lake.core.io.storage.errors import translate_errors
 from lake.core.table.catalogs.catalog import Table
-from lake.core.transaction.garbage.reachability import FILES, KINDS
+from lake.core.transaction.garbage.manifest_files import FILES
+from lake.core.transaction.garbage.reachability import KINDS
 
 _PREFIX = "lake-journal-"
 ENDING = ".json"

@@ -101,7 +101,7 @@ class JournalRecovery:
         refuse_continued(self._session, table, f"{Option.KEEP_FILES} changes metadata only")
         failures = len(removed.failed)
         others = OtherTables(self._session, table)
-        reach = Reachability(table.storage)
+        reach = Reachability(table.storage, engine_of=self._session.manifest_engine)
         # check: killed-expiry-finished
         delete_files(self._session, table, reach, item.files, removed, others)
         if stale or len(removed.failed) == failures:

@@ -106,7 +106,7 @@ def plan_expiration(
     retention = plan_retention(table.metadata, options, now_ms)
     _warn_of_held_snapshots(session, retention)
     expired, kept = split_snapshots(table.metadata, retention)
-    reach = Reachability(table.storage)
+    reach = Reachability(table.storage, engine_of=session.manifest_engine)
     garbage = reach.garbage(table.metadata, expired, kept if expired or clean_metadata else [])
     others = OtherTables(session, table)
     own = own_files(table, garbage.files, others)

@@ -39,6 +39,7 @@ class CleaningFacts(Facts):
     orphans: int = 0
     bytes: int = 0
     requests: int | None = None
+    engine: str = "inline"
     trash: Sequence[TrashFacts] | None = omitted()
     left_alone: Sequence[KeptFilesFacts] | None = omitted()
 

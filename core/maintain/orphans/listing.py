@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cached_property, reduce
 from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 # The folder below a table's location to which files are moved.
 TRASH = ".lake-trash"
 _T = TypeVar("_T")
+_HASH = "hash"
 # Files whose sizes are looked up at once.
 _LOOKED_UP = 1000
 
@@ -40,7 +39,7 @@ def trash_folder(location: str) -> str:
 
 
 class ListedFiles:
-    """The files below a table's folders: their names in memory, as hashes, and what was listed on disk.
+    """The files below a table's folders: on disk, with their names as hashes.
 
     Args:
         names: compares locations as files.
@@ -51,7 +50,6 @@ class ListedFiles:
         self._names = names
         self._storage = storage
         self._spool = BatchSpool("the listed files")
-        self._hashes: list[npt.NDArray[np.uint64]] = []
         self._has_sizes: list[bool] = []
         self._bytes = 0
         self.count = 0
@@ -62,9 +60,9 @@ class ListedFiles:
             return
         self.count += files.num_rows
         self._bytes += int(pc.sum(files["bytes"]).as_py() or 0)
-        self._hashes.append(name_hashes(own))
         self._has_sizes.append(not files["bytes"].null_count)
-        self._spool.write(files.combine_chunks().to_batches()[0])
+        hashed = files.append_column(_HASH, pa.array(name_hashes(own)))
+        self._spool.write(hashed.combine_chunks().to_batches()[0])
 
     def bytes_up_to(self, enough: float) -> int:
         """Return the size of all files, or of some of them that have ``enough`` bytes together."""
@@ -81,7 +79,7 @@ class ListedFiles:
     @cached_property
     def names(self) -> NameSet:
         """The names of the files."""
-        return NameSet(self._hashes)
+        return NameSet(batch[_HASH].to_numpy() for batch in self._batches())
 
     def without(self, held: NameSet) -> pa.Table:
         """Return the files (`LISTING`, and ``name``) whose names are not in a set.
@@ -89,11 +87,12 @@ class ListedFiles:
         Local files that are gone since have no size.
         """
         parts = [LISTING.append(pa.field("name", pa.string())).empty_table()]
-        for number, hashes in enumerate(self._hashes):
-            is_loose = ~held.has_hashes(hashes)
+        for batch, has_sizes in zip(self._batches(), self._has_sizes, strict=True):
+            is_loose = ~held.has_hashes(batch[_HASH].to_numpy())
             if is_loose.any():
-                loose = pa.Table.from_batches([self._spool.read(number)]).filter(pa.array(is_loose))
-                if not self._has_sizes[number]:
+                loose = pa.Table.from_batches([batch.select(LISTING.names)])
+                loose = loose.filter(pa.array(is_loose))
+                if not has_sizes:
                     loose = looked_up(self._storage, loose["path"].to_pylist())
                 parts.append(loose.append_column("name", self._names.of(loose["path"])))
         return pa.concat_tables(parts).combine_chunks()
@@ -101,10 +100,14 @@ class ListedFiles:
     def folders_with(self, held: NameSet) -> set[str]:
         """Return the folders (`locations.canonical`) of the files whose names are in a set."""
         found: set[str] = set()
-        for number, hashes in enumerate(self._hashes):
-            paths = self._spool.read(number)["path"].filter(pa.array(held.has_hashes(hashes)))
+        for batch in self._batches():
+            paths = batch["path"].filter(pa.array(held.has_hashes(batch[_HASH].to_numpy())))
             found.update(pc.replace_substring_regex(paths, r"/[^/]*$", "").unique().to_pylist())
         return {locations.canonical(folder) for folder in found}
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the listed files (`LISTING`) with the hashes of their names."""
+        return map(self._spool.read, range(len(self._spool)))
 
     def close(self) -> None:
         """Free the disk space."""

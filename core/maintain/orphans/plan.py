@@ -35,18 +35,16 @@ from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.shared_locations import refuse_shared_location
 from lake.core.table.metadata.files import is_metadata_name
 from lake.core.table.snapshots.ancestry import check_refs
+from lake.core.transaction.garbage.manifest_files import DATA_FILE, HeldNames
 from lake.core.transaction.garbage.nested_tables import NestedTables
 from lake.core.transaction.garbage.other_histories import refuse_continued
 from lake.core.transaction.garbage.other_tables import OtherTables
 from lake.core.transaction.garbage.own_files import in_own_folders
 from lake.core.transaction.garbage.reachability import (
-    DATA_FILE,
     MANIFEST,
     MANIFEST_LIST,
     STATISTICS,
-    HeldNames,
     Reachability,
-    without_prefix,
 )
 from lake.core.transaction.session import Session
 
@@ -136,6 +134,7 @@ class CleaningPlan:
             orphans=self.files.num_rows,
             bytes=self.bytes,
             requests=self.requests,
+            engine=self.reach.engine,
         )
 
     def check(self) -> None:
@@ -174,7 +173,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
     refuse_shared_location(table, "remove orphan files by hand")
     names = FileNames(options.equal_schemes, options.equal_authorities)
     _check_locations(table, options.location, names)
-    reach = Reachability(table.storage, names)
+    reach = Reachability(table.storage, names, session.manifest_engine)
     found, current = list_files(
         table,
         options.location,
@@ -183,7 +182,7 @@ def plan_cleaning(session: Session, table: Table, options: CleanOptions) -> Clea
         meanwhile=lambda: reach.referenced(table.metadata),
     )
     with closing(found) as listed:
-        referenced = referenced_names(table, current, listed.names, names)
+        referenced = referenced_names(table, current, listed.names, reach.manifest_files)
         loose = listed.without(referenced.names)
         count = listed.count - loose.num_rows
         limit_ms = options.older_than
@@ -266,7 +265,7 @@ def _reasons(
     paths = loose["path"].to_pylist()
     nested = _of_other_tables(table, options, loose, metadata)
     pending = pc.is_in(loose["name"], value_set=checkpoint_names(table, names)).to_pylist()
-    mismatched = referenced.paths.has(without_prefix(one_array(loose["name"]))).to_pylist()
+    mismatched = referenced.has_paths(one_array(loose["name"])).to_pylist()
     found: list[str | None] = []
     sizes = loose["bytes"].to_pylist()
     times = loose["modified_ms"].to_pylist()

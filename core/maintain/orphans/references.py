@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lake.core.table.manifests.api import read_list_additions, read_manifests
+from lake.core.table.manifests.api import read_list_additions
 from lake.core.table.metadata.files import find_metadata
+from lake.core.transaction.garbage.manifest_files import HeldNames, ManifestFiles
 from lake.core.transaction.garbage.name_set import NameSet
-from lake.core.transaction.garbage.reachability import HeldNames
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def referenced_names(
-    table: Table, current: HeldNames, listed: NameSet, names: FileNames
+    table: Table, current: HeldNames, listed: NameSet, manifests: ManifestFiles
 ) -> HeldNames:
     """Return the names of the files that the table or one of its earlier metadata files references.
 
@@ -27,12 +27,12 @@ def referenced_names(
         table: the table.
         current: the names of the files that its snapshots reference.
         listed: the names of the files that exist.
-        names: computes names.
+        manifests: reads which files manifests name.
 
     Raises:
         CorruptFileError: a metadata file, manifest list or manifest that exists cannot be read.
     """
-    parts = [current]
+    names, parts = manifests.names, [current]
     logs = pa.array(table.logged_files, pa.string())
     parts.append(HeldNames.of(names.of(logs)))
     seen = {item.snapshot_id for item in table.metadata.snapshots}
@@ -41,15 +41,17 @@ def referenced_names(
             earlier = find_metadata(table.storage, location)
             # A commit may delete the file after it was listed.
             if earlier is not None:
-                parts += [
-                    HeldNames.of(each) for each in _earlier(table, earlier, seen, listed, names)
-                ]
+                parts += _earlier(table, earlier, seen, listed, manifests)
     return HeldNames.joined(parts)
 
 
 def _earlier(
-    table: Table, metadata: TableMetadata, seen: set[int], listed: NameSet, names: FileNames
-) -> list[pa.Array]:
+    table: Table,
+    metadata: TableMetadata,
+    seen: set[int],
+    listed: NameSet,
+    manifests: ManifestFiles,
+) -> list[HeldNames]:
     """Return the names that an earlier metadata file's snapshots reference, and add these snapshots to ``seen``.
 
     Expiry deletes files of such snapshots, so what does not exist is left out.
@@ -62,22 +64,14 @@ def _earlier(
         for item in (*metadata.statistics, *metadata.partition_statistics)
         if item.snapshot_id in ids
     ]
+    names = manifests.names
     lists = _existing(pa.array([item.manifest_list for item in gone], pa.string()), listed, names)
-    parts = [names.of(pa.array(statistics, pa.string())), names.of(lists)]
+    parts = [HeldNames.of(names.of(pa.array(statistics, pa.string())), names.of(lists))]
     for found in read_list_additions(table.storage, lists.to_pylist()):
-        parts += _manifest_names(table, metadata, found.rows, listed, names)
+        own = names.of(found.rows["manifest_path"])
+        rows = found.rows.filter(listed.has(own))
+        parts += [HeldNames.of(own), manifests.held(metadata, rows)]
     return parts
-
-
-def _manifest_names(
-    table: Table, metadata: TableMetadata, manifests: pa.Table, listed: NameSet, names: FileNames
-) -> list[pa.Array]:
-    own = names.of(manifests["manifest_path"])
-    manifests = manifests.filter(listed.has(own))
-    by_spec = read_manifests(
-        table.storage, manifests, metadata, columns=("status", "file_path"), live_only=True
-    )
-    return [own, *(names.of(entries["file_path"]) for entries in by_spec.values())]
 
 
 def _existing(paths: pa.Array, listed: NameSet, names: FileNames) -> pa.Array:

@@ -120,6 +120,20 @@ def first_rows(source: RowSource[Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def read_rows(source: RowSource[Any]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that the options ask for, read in this process.
+
+    Raises:
+        CorruptFileError: a file cannot be read, or not all rows were read.
+    """
+    noted: Noted = Counter()
+    rows = 0
+    for batch in _limited(prefetch(source.stream(noted)), source.plan.options.limit):
+        rows += batch.num_rows
+        yield batch
+    source.check(rows, noted)
+
+
 def emit(session: Session, source: RowSource[Any], output: Output) -> tuple[ReadResult, Noted]:
     """Write all rows; return the totals of the output and the reader's counters.
 

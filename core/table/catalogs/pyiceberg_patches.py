@@ -183,7 +183,7 @@ def _explain_responses(kind: type[BaseModel]) -> None:
     original = kind.model_validate_json
 
     def validated(data: str, **options: Any) -> Any:
-        return parsed_response(lambda: original(data, **options), data)
+        return parsed_response(partial(original, **options), data)
 
     kind.model_validate_json = staticmethod(validated)  # type: ignore[assignment,method-assign]
 
@@ -306,7 +306,8 @@ def _record_metadata(handle: MetastoreCatalog, written: Callable[[str], None]) -
         except (LakeError, OSError):
             # The swap needs this file, so the commit certainly had no effect.
             with suppress(OSError, LakeError):
-                io.delete(metadata_path)
+                # PyIceberg's own request would be repeated for minutes.
+                Storage(io.properties).delete([metadata_path])
             raise
 
     vars(handle)["_write_metadata"] = recording

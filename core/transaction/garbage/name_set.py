@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lake.core.data.keys.encoding import hash_keys
+from lake.core.transaction.garbage.hash_file import HashCollector, Hashes, Run
 
-Hashes: TypeAlias = npt.NDArray[np.uint64]
 # A union is one sorted array, unless one of its sets has this many times the names of the others together.
 _MUCH_LARGER = 8
 
@@ -22,7 +21,7 @@ def name_hashes(names: pa.Array) -> Hashes:
 
 
 class NameSet:
-    """A set of names, as their hashes: eight bytes for each name.
+    """A set of names, as their hashes: eight bytes for each name, in memory or on disk.
 
     Two names may have one hash. Then a name seems to be in the set that is not, with a probability of one in 10^12
     for sets of 10 million names; a name of the set is never missing. So a set of names of files that are needed is
@@ -30,15 +29,19 @@ class NameSet:
     """
 
     def __init__(self, hashes: Iterable[Hashes] = ()) -> None:
-        """Make a set.
+        """Make a set; one of many names is on disk.
 
         Args:
             hashes: `name_hashes` of its names, in any order.
+
+        Raises:
+            StorageError: there is not enough space.
         """
-        every = np.concatenate([np.empty(0, np.uint64), *hashes])
-        every.sort()
-        # Sorted, the longest one last.
-        self.runs: tuple[Hashes, ...] = (every,)
+        collected = HashCollector()
+        for each in hashes:
+            collected.add(each)
+        # The longest one last.
+        self.runs: tuple[Run, ...] = (collected.run(),)
 
     @classmethod
     def of(cls, *names: pa.Array) -> NameSet:
@@ -46,13 +49,22 @@ class NameSet:
         return cls(name_hashes(column) for column in names)
 
     @classmethod
+    def of_run(cls, run: Run) -> NameSet:
+        """Return the set of sorted hashes."""
+        made = cls()
+        made.runs = (run,)
+        return made
+
+    @classmethod
     def joined(cls, sets: Iterable[NameSet]) -> NameSet:
-        """Return the union of sets; the memory of a set that is much larger than the others is shared."""
-        *others, longest = sorted((run for each in (cls(), *sets) for run in each.runs), key=len)
+        """Return the union of sets; what is on disk, or much larger than the others, is shared."""
+        runs = sorted((run for each in (cls(), *sets) for run in each.runs), key=len)
+        mapped = [run for run in runs if run.mapped is not None]
+        *others, longest = [run for run in runs if run.mapped is None]
         if sum(map(len, others)) * _MUCH_LARGER > len(longest):
-            return cls([*others, longest])
-        joined = cls(others)
-        joined.runs = (*joined.runs, longest)
+            others, longest = [*others, longest], Run(np.empty(0, np.uint64))
+        joined = cls(run.hashes for run in others)
+        joined.runs = (*joined.runs, *filter(len, [longest, *mapped]))
         return joined
 
     def __len__(self) -> int:
@@ -70,6 +82,5 @@ class NameSet:
         found = np.zeros(len(hashes), np.bool_)
         for run in self.runs:
             if len(run):
-                places = np.minimum(np.searchsorted(run, wanted), len(run) - 1)
-                found[order] |= run[places] == wanted
+                found[order] |= run.has(wanted)
         return found

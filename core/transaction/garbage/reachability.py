@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 
 from lake.core.base.arrow import one_array
 from lake.core.base.errors import BadInputError
-from lake.core.io.storage.file_names import FileNames, local_folders
+from lake.core.data.sorting.spill_file import BatchSpool
+from lake.core.io.storage.file_names import FileNames
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.table.manifests.api import ListAdditions, read_list_additions, read_manifests
+from lake.core.table.manifests.batches import EngineOf, in_this_process
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.table.snapshots.completeness import (
@@ -28,28 +30,29 @@ from lake.core.table.snapshots.completeness import (
     missing_files_message,
     verify_manifest_list,
 )
-from lake.core.transaction.garbage.name_set import NameSet
+from lake.core.transaction.garbage.manifest_files import (
+    DATA_FILE,
+    EQUALITY_DELETE,
+    FILES,
+    POSITION_DELETE,
+    HeldNames,
+    ManifestFiles,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+    from lake.core.engine.tasks import Engine
     from lake.core.io.storage.storage import Storage
 
-DATA_FILE = "data_files"
-POSITION_DELETE = "position_delete_files"
-EQUALITY_DELETE = "equality_delete_files"
 MANIFEST = "manifests"
 MANIFEST_LIST = "manifest_lists"
 STATISTICS = "statistics_files"
 KINDS = (DATA_FILE, POSITION_DELETE, EQUALITY_DELETE, MANIFEST, MANIFEST_LIST, STATISTICS)
-_CONTENT_KINDS = pa.array([DATA_FILE, POSITION_DELETE, EQUALITY_DELETE])
-FILES = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
-_PREFIX = r"^[a-z][a-z0-9+.-]*://[^/]*"
 # At most this number of names stays in memory until the next call.
 _FEW_NAMES = 100_000
 _NO_INDICES = np.array([], np.int64)
-_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,43 +79,6 @@ class Garbage:
         return int(pc.sum(self.files["bytes"]).as_py() or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class HeldNames:
-    """The names of files that are needed, and of their folders.
-
-    Args:
-        names: the names (`FileNames.of`).
-        paths: the names without scheme and authority.
-        folders: the files' `local_folders`.
-    """
-
-    names: NameSet
-    paths: NameSet
-    folders: pa.Array
-
-    @classmethod
-    def of(cls, names: pa.Array) -> HeldNames:
-        """Return names with their folders."""
-        held = NameSet.of(names)
-        is_local = pc.all(pc.starts_with(names, "/"), min_count=0).as_py()
-        paths = held if is_local else NameSet.of(without_prefix(names))
-        return cls(held, paths, local_folders(names))
-
-    @classmethod
-    def joined(cls, parts: Sequence[HeldNames]) -> HeldNames:
-        """Return all names of several sets."""
-        names = NameSet.joined([part.names for part in parts])
-        is_local = all(part.paths is part.names for part in parts)
-        paths = names if is_local else NameSet.joined([part.paths for part in parts])
-        folders = [part.folders for part in parts]
-        return cls(names, paths, pa.concat_arrays([pa.array([], pa.string()), *folders]).unique())
-
-
-def without_prefix(names: pa.Array) -> pa.Array:
-    """Return names without scheme and authority, which differ if a table is read through another address."""
-    return pc.replace_substring_regex(names, _PREFIX, "")
-
-
 @dataclass(slots=True)
 class Reachability:
     """Computes reachability; reads each manifest once per run.
@@ -120,10 +86,14 @@ class Reachability:
     Args:
         storage: the storage that contains the manifests.
         names: compares locations as files.
+        engine_of: returns the engine that reads manifests of some bytes; None for this process.
     """
 
     storage: Storage
     names: FileNames = field(default_factory=FileNames)
+    engine_of: EngineOf = in_this_process
+    # The name of the engine that has read manifests.
+    engine: str = field(default="inline", init=False)
     # All manifests read so far, and for each list the indices of its manifests in that table.
     _known: pa.Table = field(default_factory=MANIFEST_SCHEMA.empty_table)
     _names: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
@@ -131,7 +101,7 @@ class Reachability:
     # The file counts of lists that are not checked yet.
     _counts: dict[str, FileCounts] = field(default_factory=dict)
     # The manifests that only expired snapshots had in the last call, and the files they listed.
-    _going: tuple[pa.Table, pa.Table, tuple[str, ...]] | None = None
+    _going: tuple[pa.Table, BatchSpool, tuple[str, ...]] | None = None
     # Manifests read together, and their live files.
     _live: list[tuple[frozenset[str], HeldNames]] = field(default_factory=list)
     # The last results of `garbage` and of `_held`, by what they were computed from: each step of an expiry computes
@@ -180,14 +150,17 @@ class Reachability:
         candidates = self._candidates(metadata, going, unreadable)
         # Read even if there are no candidates: a table with a broken manifest is not changed.
         live = self._live_names(metadata, kept_manifests)
-        parts = [
-            candidates,
+        others = [
             _files(going["manifest_path"], MANIFEST, going["manifest_length"]),
             _files(pa.array([item.manifest_list for item in expired], pa.string()), MANIFEST_LIST),
             going_statistics,
         ]
-        files = self._once(pa.concat_tables(parts))
-        files = self._without(files, live, kept_manifests, kept, named)  # check: kept-files
+        files = pa.concat_tables(others)
+        if expired or files.num_rows:
+            held = self._held(live, kept_manifests, kept, named)
+            batches = map(candidates.read, range(len(candidates)))
+            every = (*(pa.Table.from_batches([batch]) for batch in batches), files)
+            files = self._once(pa.concat_tables([self._without(each, held) for each in every]))
         used = frozenset(kept_manifests["partition_spec_id"].unique().to_pylist())
         found = Garbage(files, tuple(unreadable), used)
         # What could not be read may be readable at the next call.
@@ -205,7 +178,9 @@ class Reachability:
         live = self._live_names(metadata, manifests)
         # A statistics entry that the catalog kept without its snapshot still references its file.
         named = _statistics(metadata, lambda _: True)
-        return self._without(files, live, manifests, metadata.snapshots, named)
+        if not files.num_rows:
+            return files
+        return self._without(files, self._held(live, manifests, metadata.snapshots, named))
 
     def referenced(self, metadata: TableMetadata) -> HeldNames:
         """Return the names (`FileNames.of`) of all files that the snapshots of the table reference.
@@ -321,46 +296,24 @@ class Reachability:
 
     def _candidates(
         self, metadata: TableMetadata, going: pa.Table, unreadable: list[str]
-    ) -> pa.Table:
+    ) -> BatchSpool:
+        """Return the live files of manifests that only expired snapshots have, as batches of `FILES`."""
         wanted = going.select(["manifest_path", "manifest_length", "partition_spec_id"])
         if self._going is None or not wanted.equals(self._going[0]):
-            bad: list[str] = []
-            self._going = (wanted, self._named(metadata, going, bad), tuple(bad))
+            self._going = (wanted, *self.manifest_files.files(metadata, going))
         unreadable += self._going[2]
         return self._going[1]
 
-    def _named(self, metadata: TableMetadata, going: pa.Table, unreadable: list[str]) -> pa.Table:
-        try:
-            return self._entries(metadata, going)
-        except BadInputError:
-            # At least one is corrupt: read them one by one.
-            parts = [FILES.empty_table()]
-            for index in range(going.num_rows):
-                try:
-                    parts.append(self._entries(metadata, going.slice(index, 1)))
-                except BadInputError:
-                    unreadable.append(going["manifest_path"][index].as_py())
-            return pa.concat_tables(parts)
+    @property
+    def manifest_files(self) -> ManifestFiles:
+        """Reads which files manifests name."""
+        return ManifestFiles(self.storage, self.names, self._engine_of)
 
-    def _entries(self, metadata: TableMetadata, manifests: pa.Table) -> pa.Table:
-        """Return path, kind and bytes of the live files of manifests."""
-        if manifests.num_rows == 0:
-            return FILES.empty_table()
-        by_spec = read_manifests(
-            self.storage, manifests, metadata, columns=_COLUMNS, live_only=True
-        )
-        parts = [
-            pa.table(
-                [
-                    entries["file_path"],
-                    _CONTENT_KINDS.take(pc.cast(entries["content"], pa.int64()).combine_chunks()),
-                    entries["file_size_in_bytes"],
-                ],
-                schema=FILES,
-            )
-            for entries in by_spec.values()
-        ]
-        return pa.concat_tables([FILES.empty_table(), *parts])
+    def _engine_of(self, size: int) -> Engine | None:
+        engine = self.engine_of(size)
+        if engine is not None:
+            self.engine = engine.name
+        return engine
 
     def _live_names(self, metadata: TableMetadata, manifests: pa.Table) -> list[HeldNames]:
         """Return the names of the live files of manifests that retained snapshots have."""
@@ -373,41 +326,18 @@ class Reachability:
         )
         if new.num_rows:
             names = frozenset(new["manifest_path"].to_pylist())
-            known.append((names, self._read_live(metadata, new)))
+            known.append((names, self.manifest_files.held(metadata, new)))
             self._live.append(known[-1])
         return [held for _, held in known]
-
-    def _read_live(self, metadata: TableMetadata, manifests: pa.Table) -> HeldNames:
-        """Hash the paths of live files while they are read: together they take much more memory than their hashes."""
-        found: list[HeldNames] = []
-
-        def hashed(_: int, entries: pa.Table) -> pa.Table:
-            found.append(HeldNames.of(self.names.of(entries["file_path"])))
-            return entries.select([])
-
-        columns = ("status", "file_path")
-        read_manifests(
-            self.storage, manifests, metadata, columns=columns, live_only=True, choose=hashed
-        )
-        return HeldNames.joined(found)
 
     def _once(self, files: pa.Table) -> pa.Table:
         """Return the first row of each file."""
         return _first_rows(files, self.names.of(files["path"]))
 
-    def _without(
-        self,
-        files: pa.Table,
-        live: Sequence[HeldNames],
-        manifests: pa.Table,
-        snapshots: Sequence[Snapshot],
-        statistics: pa.Table,
-    ) -> pa.Table:
-        """Return the files that no retained snapshot or statistics entry references."""
-        if not files.num_rows:
-            return files
-        held = self._held(live, manifests, snapshots, statistics)
-        return files.filter(pc.invert(held.names.has(self.names.of(files["path"]))))
+    def _without(self, files: pa.Table, held: HeldNames) -> pa.Table:
+        """Return the files that are not held."""
+        is_held = held.names.has(self.names.of(files["path"]))
+        return files.filter(pc.invert(is_held))  # check: kept-files
 
     def _held(
         self,
@@ -424,9 +354,7 @@ class Reachability:
         if self._last_held is not None and self._last_held[0] == key:
             return self._last_held[1]
         columns = (manifests["manifest_path"], pa.array([*lists, *named], pa.string()))
-        held = HeldNames.joined(
-            [*live, *(HeldNames.of(self.names.of(column)) for column in columns)]
-        )
+        held = HeldNames.joined([*live, HeldNames.of(*map(self.names.of, columns))])
         # check: links-to-files
         held = HeldNames.joined([held, HeldNames.of(self.names.linked_in(held.folders))])
         self._last_held = (key, held) if len(held.names) <= _FEW_NAMES else None

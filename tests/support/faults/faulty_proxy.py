@@ -77,8 +77,7 @@ class Proxy:
         self._from = self._often = 0
         self._lock = threading.Lock()
         self.ended = threading.Event()
-        self._server = ThreadingHTTPServer((HOST, 0), type("Handler", (_Handler,), {"proxy": self}))
-        self._server.daemon_threads = True
+        self._server = _Server((HOST, 0), type("Handler", (_Handler,), {"proxy": self}))
         if tls:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self.uri = f"http{'s' if tls else ''}://{HOST}:{self._server.server_address[1]}"
@@ -162,6 +161,13 @@ class Proxy:
         body = response.read()
         connection.close()
         return Answer(response.status, dict(response.getheaders()), body)
+
+
+class _Server(ThreadingHTTPServer):
+    """Accepts as many connections at once as stores do: the system refuses more, and the clients wait seconds."""
+
+    daemon_threads = True
+    request_queue_size = 128
 
 
 class _Handler(BaseHTTPRequestHandler):

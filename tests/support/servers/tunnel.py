@@ -43,8 +43,7 @@ class Tunnel:
                     _copy(self.connection, server)
                     back.join()
 
-        self._server = ThreadingTCPServer((HOST, 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server((HOST, 0), Handler)
         self.uri = f"http://{HOST}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -54,6 +53,11 @@ class Tunnel:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Server(ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 128
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

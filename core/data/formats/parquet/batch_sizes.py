@@ -14,7 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lake.core.data.formats.parquet.page_sizes import may_exceed, refuse_large_values, unpacked_size
+from lake.core.data.formats.parquet.page_sizes import (
+    dictionary_size,
+    may_exceed,
+    refuse_large_values,
+    unpacked_size,
+)
 
 _MOST_ROWS = 128 * 1024
 # The factor by which a batch may exceed its target if all rows have the maximum size.
@@ -68,11 +73,7 @@ def batch_rows(
         and not set(chunk.encodings) <= _PLAIN
         and _exceeds(source, chunk, path, most / (rows * max(chunk.num_values / count, 1)))
     }
-    with_dictionary = [
-        index
-        for index, chunk in doubtful.items()
-        if set(chunk.encodings) <= _PLAIN | _DICTIONARY and chunk.has_dictionary_page
-    ]
+    with_dictionary = [index for index, chunk in doubtful.items() if is_by_dictionary(chunk)]
     if len(with_dictionary) < len(doubtful):
         rows = min(rows, _PREFIX_ROWS)
     largest = 0.0
@@ -85,12 +86,21 @@ def batch_rows(
     return _limited(rows, most, largest)
 
 
+def is_by_dictionary(chunk: Any) -> bool:
+    """Whether the values of a column chunk are the entries of a dictionary, or stored in full."""
+    return bool(chunk.has_dictionary_page and set(chunk.encodings) <= _PLAIN | _DICTIONARY)
+
+
 def _limited(rows: int, most_bytes: int, bytes_per_row: float) -> int:
     return max(1, min(rows, int(most_bytes / max(bytes_per_row, 1))))
 
 
 def _exceeds(source: Any, chunk: Any, path: str, most: float) -> bool:
-    """Whether a value may be longer than a number of bytes: it cannot be longer than its whole column."""
+    """Whether a value may be longer than a number of bytes: it cannot be longer than its dictionary or its column."""
+    if is_by_dictionary(chunk):
+        entries = dictionary_size(source, chunk, path)
+        if entries is not None and entries <= most:
+            return False
     size = max(chunk.total_uncompressed_size, chunk.total_compressed_size)
     return bool(size > most) or (
         may_exceed(source, chunk, path, most) and unpacked_size(source, chunk, path) > most

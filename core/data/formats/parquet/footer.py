@@ -44,14 +44,27 @@ def open_parquet(source: Any, path: str, *, pre_buffer: bool = False) -> tuple[A
     """
     size = source.size()
     metadata, footer = _metadata(source, size, path)
-    parquet = pq.ParquetFile(
+    parquet = with_dictionaries(source, metadata, (), pre_buffer=pre_buffer)
+    return parquet, ChunkChecks(parquet.metadata, footer, size)
+
+
+def with_dictionaries(source: Any, metadata: Any, names: Sequence[str], *, pre_buffer: bool) -> Any:
+    """Return a `pyarrow.parquet.ParquetFile` that reads some columns as dictionary arrays.
+
+    Args:
+        source: the file, for random access.
+        metadata: its parsed footer; None to parse it.
+        names: the columns, which contain texts.
+        pre_buffer: fetch a row group in a few large requests.
+    """
+    return pq.ParquetFile(
         source,
         metadata=metadata,
+        read_dictionary=list(names),
         page_checksum_verification=True,
         pre_buffer=pre_buffer,
         coerce_int96_timestamp_unit=INT96_UNIT,
     )
-    return parquet, ChunkChecks(parquet.metadata, footer, size)
 
 
 def batches_of_group(

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lake.core.base import locations
 from lake.core.base.errors import CorruptFileError
-from lake.core.data.formats.parquet.thrift_footer import page_header
+from lake.core.data.formats.parquet.thrift_footer import PageHeader, page_header
 from lake.core.data.formats.parquet.writer import chunk_start
 from lake.core.data.formats.unpacked_sizes import MOST_RATIO, most_bytes, refuse_large
 from lake.core.io.objects.large_file import LargeFile
@@ -35,6 +35,8 @@ _MOST_EXPANSION = {
 # Of a page's header; the statistics of long values make it longer.
 _HEADER_BYTES, _MAX_HEADER_BYTES = 256, 16 * 1024 * 1024
 _MOST_PAGES = 1_000_000
+# The type of a dictionary's page.
+_DICTIONARY = 2
 
 
 def refuse_large_pages(
@@ -79,8 +81,14 @@ def may_exceed(source: Any, chunk: Any, path: str, limit: float) -> bool:
         path: the file's name.
         limit: a size in bytes.
     """
-    if chunk.total_compressed_size * _expansion(chunk) <= limit:
-        return False
+    return bool(
+        chunk.total_compressed_size * _expansion(chunk) > limit
+        and _has_headers(source, chunk, path)
+    )
+
+
+def _has_headers(source: Any, chunk: Any, path: str) -> bool:
+    """Whether the headers of a chunk's pages can be read without a request to a store."""
     if isinstance(source, LargeFile):
         start = chunk_start(chunk)
         return source.holds(start, start + chunk.total_compressed_size)
@@ -106,6 +114,25 @@ def unpacked_size(source: Any, chunk: Any, path: str) -> int:
     return sum(unpacked for unpacked, _ in _page_sizes(source, chunk, path))
 
 
+def dictionary_size(source: Any, chunk: Any, path: str) -> int | None:
+    """Return the bytes to which the dictionary of a column chunk unpacks; None if that is not known.
+
+    No entry of the dictionary is larger.
+
+    Args:
+        source: the file.
+        chunk: PyArrow's description of the chunk.
+        path: the file's name, for errors.
+
+    Raises:
+        CorruptFileError: the header of the page cannot be read.
+    """
+    if not (chunk.has_dictionary_page and _has_headers(source, chunk, path)):
+        return None
+    header = _header(source, chunk_start(chunk), path)
+    return header.unpacked if header.kind == _DICTIONARY else None
+
+
 def refuse_large_values(path: str, chunk: Any, size: int, packed: int | None = None) -> None:
     """Refuse a part of a column chunk that must be unpacked at once.
 
@@ -129,13 +156,13 @@ def _page_sizes(source: Any, chunk: Any, path: str) -> Iterator[tuple[int, int]]
     for _ in range(_MOST_PAGES):
         if at >= end:
             return
-        length, unpacked, packed = _header(source, at, path)
-        yield max(unpacked, 0), max(packed, 0)
-        at += length + max(packed, 0)
+        header = _header(source, at, path)
+        yield header.unpacked, header.packed
+        at += header.length + header.packed
     raise CorruptFileError(f"{path} has more than {_MOST_PAGES:,} pages in one column chunk")
 
 
-def _header(source: Any, at: int, path: str) -> tuple[int, int, int]:
+def _header(source: Any, at: int, path: str) -> PageHeader:
     size = _HEADER_BYTES
     while size <= _MAX_HEADER_BYTES:
         source.seek(at)

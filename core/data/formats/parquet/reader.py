@@ -15,11 +15,16 @@ from lake.core.data.columns.data_file import Leaves, check_count
 from lake.core.data.columns.file_slice import FileSlice
 from lake.core.data.columns.int96 import schema_of_file
 from lake.core.data.columns.row_ranges import RowRange, row_ranges
-from lake.core.data.formats.parquet.batch_sizes import batch_rows
+from lake.core.data.formats.parquet.batch_sizes import batch_rows, is_by_dictionary
 from lake.core.data.formats.parquet.copying.model import Model
 from lake.core.data.formats.parquet.copying.source import CopySource
-from lake.core.data.formats.parquet.footer import batches_of_group, check_group, open_parquet
-from lake.core.data.formats.parquet.page_sizes import refuse_large_pages
+from lake.core.data.formats.parquet.footer import (
+    batches_of_group,
+    check_group,
+    open_parquet,
+    with_dictionaries,
+)
+from lake.core.data.formats.parquet.page_sizes import dictionary_size, refuse_large_pages
 from lake.core.data.formats.parquet.row_groups import (
     chunk_ranges,
     leaf_indexes,
@@ -29,6 +34,8 @@ from lake.core.data.formats.parquet.row_groups import (
 from lake.core.io.objects.large_file import LargeFile
 
 _MAX_ROW_GROUPS = 100_000
+# The bytes of a dictionary that is not kept: it may have most of the values.
+_LARGE = 64 * 1024
 
 
 class ParquetRows:
@@ -37,8 +44,8 @@ class ParquetRows:
     def __init__(self, source: Any, file: FileSlice) -> None:
         self._source = source
         # Remote files are fetched one row group at a time, in a few large requests.
-        by_arrow = not (isinstance(source, LargeFile) or locations.parse(file.path).is_local)
-        self._parquet, self._checks = open_parquet(source, file.path, pre_buffer=by_arrow)
+        self._by_arrow = not (isinstance(source, LargeFile) or locations.parse(file.path).is_local)
+        self._parquet, self._checks = open_parquet(source, file.path, pre_buffer=self._by_arrow)
         check_count(file, self._parquet.metadata.num_rows)
         if self._parquet.metadata.num_row_groups > _MAX_ROW_GROUPS:
             raise CorruptFileError(f"{file.path} has too many row groups")
@@ -100,7 +107,11 @@ class ParquetRows:
         refuse_large_pages(self._parquet, self._source, path, group, leaves)
         size = batch_rows(self._parquet, self._source, group, leaves, most_bytes, path=path)
         position, end = row_range.start - row_range.skip, row_range.start + row_range.rows
-        for batch in batches_of_group(self._parquet, path, group, names, size):
+        parquet = self._parquet
+        if kept := self._kept_dictionaries(columns, group):
+            metadata = parquet.metadata
+            parquet = with_dictionaries(self._source, metadata, kept, pre_buffer=self._by_arrow)
+        for batch in batches_of_group(parquet, path, group, names, size):
             skip = max(0, row_range.start - position)
             rows = batch.slice(skip, max(0, end - position - skip))
             if rows.num_rows:
@@ -109,3 +120,20 @@ class ParquetRows:
             if position >= end:
                 return
         raise CorruptFileError(f"{path} has {end - position} fewer rows than its footer says")
+
+    def _kept_dictionaries(self, columns: ColumnMapping, group: int) -> list[str]:
+        """Return the columns of a row group that are read as dictionary arrays."""
+        found = [columns.found.get(number) for number in columns.settings.dictionaries]
+        # The path of a nested field may be the name of another column.
+        names = [
+            item.name
+            for item in found
+            if item is not None and item.type == pa.string() and "." not in item.name
+        ]
+        stored, path, kept = self._parquet.metadata.row_group(group), columns.file.path, []
+        for chunk in map(stored.column, leaf_indexes(self._parquet, names) if names else ()):
+            name = chunk.path_in_schema
+            size = dictionary_size(self._source, chunk, path) if is_by_dictionary(chunk) else None
+            if name in names and size is not None and size < _LARGE:
+                kept.append(name)
+        return kept

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -25,8 +26,8 @@ _ROW_GROUPS, _ORDERS, _COLUMNS, _META_DATA, _STATISTICS, _TYPE_ORDER = 4, 7, 1, 
 _BOUNDS = ((1, 2), (5, 6))
 # Field numbers of is_max_value_exact and is_min_value_exact, and the type of a flag that is false.
 _EXACT, _FALSE = (7, 8), 2
-# Field numbers of PageHeader, and the type of both.
-_UNPACKED, _PACKED, _I32 = 2, 3, 5
+# Field numbers of PageHeader, and the type of all three.
+_PAGE_TYPE, _UNPACKED, _PACKED, _I32 = 1, 2, 3, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,17 @@ def bound_notes(footer: bytes, widths: Mapping[int, int]) -> BoundNotes:
         raise pa.ArrowInvalid("the footer ends too early") from error
 
 
-def page_header(data: bytes) -> tuple[int, int, int]:
-    """Return the length of a page's header, and the unpacked and packed sizes of the page, all in bytes.
+class PageHeader(NamedTuple):
+    """The number of a page's type, the bytes of its header, and those of the page when unpacked and as stored."""
+
+    kind: int
+    length: int
+    unpacked: int
+    packed: int
+
+
+def page_header(data: bytes) -> PageHeader:
+    """Return the header of a page.
 
     Raises:
         IndexError: the header does not end in the data.
@@ -90,15 +100,17 @@ class _Footer:
                 self._skip(kind)
         return BoundNotes(frozenset(self._typed), frozenset(self._truncated))
 
-    def page(self) -> tuple[int, int, int]:
-        sizes = {_UNPACKED: 0, _PACKED: 0}
+    def page(self) -> PageHeader:
+        found = {_PAGE_TYPE: -1, _UNPACKED: 0, _PACKED: 0}
         for number, kind in self._fields():
-            if number in sizes and kind == _I32:
+            if number in found and kind == _I32:
                 value, self._at = _number(self._data, self._at)
-                sizes[number] = value >> 1 ^ -(value & 1)
+                found[number] = value >> 1 ^ -(value & 1)
             else:
                 self._skip(kind)
-        return self._at, sizes[_UNPACKED], sizes[_PACKED]
+        return PageHeader(
+            found[_PAGE_TYPE], self._at, max(found[_UNPACKED], 0), max(found[_PACKED], 0)
+        )
 
     def _order(self, position: int) -> None:
         for number, kind in self._fields():

@@ -31,6 +31,9 @@ from lake.core.table.manifests.data_files import DataFile
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
+# Larger dictionaries take longer to combine than to write their values.
+_COMBINED_BYTES = 8 * 1024 * 1024
+
 
 @dataclass(slots=True)
 class ParquetFormat:
@@ -40,13 +43,11 @@ class ParquetFormat:
         schema: the columns of the files.
         properties: the table's properties that begin with ``write.``.
         metadata: fields to write to every file's footer.
-        repeated: columns with dictionary arrays.
     """
 
     schema: Schema
     properties: Mapping[str, str]
     metadata: Mapping[str, str] = field(default_factory=dict)
-    repeated: Sequence[str] = ()
     arrow: pa.Schema = field(init=False)
     columns: list[metrics.Leaf] = field(init=False)
     modes: dict[int, metrics.Mode] = field(init=False)
@@ -55,14 +56,7 @@ class ParquetFormat:
     ending = ".parquet"
 
     def __post_init__(self) -> None:
-        self.arrow = pa.schema(
-            [
-                item.with_type(pa.dictionary(pa.int32(), item.type))
-                if item.name in self.repeated
-                else item
-                for item in _file_schema(self.schema)
-            ]
-        )
+        self.arrow = _file_schema(self.schema)
         self.columns = metrics.leaves(self.schema)
         self.modes = metrics.modes(self.schema, self.properties)
         self.options = writer_options(self.schema, self.properties)
@@ -76,6 +70,9 @@ class ParquetFormat:
 class RowGroups:
     """Encodes row groups into a file.
 
+    Arrow's writer stores the dictionary of a dictionary array without looking at the values. It needs one dictionary
+    in a row group, and the type of the column in all of them.
+
     Args:
         file_format: the settings.
         sink: the file.
@@ -83,11 +80,10 @@ class RowGroups:
 
     def __init__(self, file_format: ParquetFormat, sink: Any) -> None:
         self._format = file_format
+        self._sink = sink
         self._footer: list[Any] = []
         self._nans = metrics.NanCounter(file_format.columns)
-        self._writer = pq.ParquetWriter(
-            sink, file_format.arrow, metadata_collector=self._footer, **file_format.options
-        )
+        self._writer: pq.ParquetWriter | None = None
 
     @property
     def nan_counts(self) -> Mapping[int, int]:
@@ -101,26 +97,68 @@ class RowGroups:
             BadInputError: the rows do not match the schema.
         """
         self._nans.add(table)
+        most = self._format.options["dictionary_pagesize_limit"]
+        filtered = self._format.options["bloom_filter_options"] or ()
         table = fill_masked(table)
-        if table.schema != self._format.arrow:
-            table = table.cast(self._format.arrow)
+        kept = []
+        for index, item in enumerate(table.schema):
+            if pa.types.is_dictionary(item.type):
+                column = with_one_dictionary(table.column(index), most)
+                if column is not None and item.name not in filtered:
+                    table = table.set_column(index, item, column)
+                    kept.append(item.name)
+        writer = self._open(kept)
+        if table.schema != writer.schema:
+            table = table.cast(writer.schema)
         try:
-            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            writer.write_table(table, row_group_size=max(table.num_rows, 1))
         except pa.ArrowInvalid as error:
             raise BadInputError(f"rows do not match the table's schema: {error}") from error
 
+    def _open(self, kept: Sequence[str]) -> pq.ParquetWriter:
+        """Return the writer; if it is new, some columns are dictionary arrays in each row group."""
+        if self._writer is None:
+            schema = pa.schema(
+                [
+                    item.with_type(pa.dictionary(pa.int32(), item.type))
+                    if item.name in kept
+                    else item
+                    for item in self._format.arrow
+                ]
+            )
+            self._writer = pq.ParquetWriter(
+                self._sink, schema, metadata_collector=self._footer, **self._format.options
+            )
+        return self._writer
+
     def close(self) -> Any:
         """Write the footer and return it as PyArrow describes it."""
+        writer = self._open(())
         if self._format.metadata:
-            self._writer.add_key_value_metadata(self._format.metadata)
-        self._writer.close()
+            writer.add_key_value_metadata(self._format.metadata)
+        writer.close()
         return self._footer[0]
 
     def abandon(self) -> None:
         """Stop writing."""
         # After an error inside a row group, a footer cannot be written.
         with suppress(RuntimeError, OSError, pa.ArrowException):
-            self._writer.close()
+            if self._writer is not None:
+                self._writer.close()
+
+
+def with_one_dictionary(column: pa.ChunkedArray, most_bytes: int) -> pa.ChunkedArray | None:
+    """Return a column of dictionary arrays with one dictionary; None if that would be too large.
+
+    Args:
+        column: the column.
+        most_bytes: the most bytes of the dictionary.
+    """
+    if sum(chunk.dictionary.nbytes for chunk in column.chunks) > _COMBINED_BYTES:
+        return None
+    column = column.unify_dictionaries()
+    is_small = not column.num_chunks or column.chunk(0).dictionary.nbytes <= most_bytes
+    return column if is_small else None
 
 
 class ParquetFile(NewFile):

@@ -438,7 +438,8 @@ def wrong_writer(
 
 
 def _with_name(batch: pa.RecordBatch, names: list[str | None]) -> pa.RecordBatch:
-    return batch.set_column(1, batch.schema.field(1), pa.array(names, pa.string()))
+    item = batch.schema.field(1).with_type(pa.string())
+    return batch.set_column(1, item, pa.array(names, pa.string()))
 
 
 SPOILERS: dict[str, Callable[[pa.RecordBatch], pa.RecordBatch]] = {

@@ -30,6 +30,7 @@ from lake.core.transaction.commit.operations import (
     RewriteFiles,
     RowDelta,
 )
+from lake.core.transaction.session import Session
 
 ISOLATIONS = ("serializable", "snapshot")
 FIRST, SECOND, NEW = {0, 1, 2, 3}, {4, 5, 6}, {3, 20}
@@ -145,11 +146,9 @@ COMMITS: Mapping[str, tuple[Callable[[Base], Operation], Callable[[list[Row]], l
 }
 
 
-def make_base(warehouse: Path, version: int, isolation: str) -> Base:
-    session = open_session(warehouse)
-    pyiceberg_catalog(warehouse).create_namespace("db")
+def make_base(session: Session, name: str, version: int, isolation: str) -> Base:
     staged = session.catalog.stage(
-        "db.t",
+        name,
         SCHEMA,
         transform_syntax.partition_spec(None, SCHEMA),
         transform_syntax.sort_order(None, SCHEMA),
@@ -165,8 +164,8 @@ def make_base(warehouse: Path, version: int, isolation: str) -> Base:
     return Base(done.table, first, second, isolation)
 
 
-def read(warehouse: Path) -> list[int]:
-    rows = CommandLine(warehouse).ok("scan", "db.t")["result"]["preview"]
+def read(warehouse: Path, name: str) -> list[int]:
+    rows = CommandLine(warehouse).ok("scan", name)["result"]["preview"]
     return sorted(row["id"] for row in rows)
 
 
@@ -180,10 +179,11 @@ def test_no_pair_of_commits_brings_a_row_back_or_loses_one(
     tmp_path: Path, version: int, isolation: str
 ) -> None:
     refused = set()
-    for one, other in product(COMMITS, COMMITS):
-        warehouse = tmp_path / f"{one} {other}"
-        base = make_base(warehouse, version, isolation)
-        session = open_session(warehouse)
+    pyiceberg_catalog(tmp_path).create_namespace("db")
+    session = open_session(tmp_path)
+    for number, (one, other) in enumerate(product(COMMITS, COMMITS)):
+        name = f"db.t{number}"
+        base = make_base(session, name, version, isolation)
         (make_one, does_one), (make_other, does_other) = COMMITS[one], COMMITS[other]
         operations = make_one(base), make_other(base)
         expected = does_one([(number, True) for number in (*FIRST, *SECOND)])
@@ -199,7 +199,7 @@ def test_no_pair_of_commits_brings_a_row_back_or_loses_one(
         else:
             expected = does_other(expected)
 
-        assert read(warehouse) == sorted(number for number, _ in expected), (one, other)
+        assert read(tmp_path, name) == sorted(row for row, _ in expected), (one, other)
 
     # What may always follow anything, and what never may follow a rewrite of its file.
     assert not {pair for pair in refused if pair[1] in {"append", "delete keys"}}

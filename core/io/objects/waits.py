@@ -1,0 +1,141 @@
+"""Requests that a stop signal can end.
+
+The clients wait for a store inside native code, where Python handles no signal, and the end of the process waits for
+all threads of a pool. So each request is made by a thread that nothing waits for, and its caller waits for the answer
+only as long as the command is not stopped. After the stop, an answer has a short time: that of a write decides
+whether there is a file to remove. Then the store counts as silent, and nothing more is asked of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Generic, TypeVar, cast
+
+from lake.core.base.interrupts import STOPPED
+from lake.core.io.objects.requests import timed_out
+
+_T = TypeVar("_T")
+# How long an answer may take after a stop.
+_LAST_SECONDS = 1.5
+# How often a thread that waits looks whether the command was stopped.
+_LOOK_SECONDS = 0.25
+# The hosts that did not answer after the stop of a command.
+_silent: set[str] = set()
+
+
+class _Request(Generic[_T]):
+    """A request, and how it ended."""
+
+    def __init__(self, work: Callable[[], _T]) -> None:
+        self._work = work
+        self._result: _T | None = None
+        self._error: BaseException | None = None
+        self.is_pending = Lock()
+        self.is_pending.acquire()
+
+    def make(self) -> None:
+        """Make the request."""
+        try:
+            self._result = self._work()
+        except BaseException as error:  # noqa: BLE001 - raised where the request is waited for
+            self._error = error
+
+    def has_ended(self, seconds: float) -> bool:
+        """Wait for the answer, and return whether there is one."""
+        if not self.is_pending.acquire(timeout=seconds):
+            return False
+        self.is_pending.release()
+        return True
+
+    def answer(self) -> _T:
+        """Return what the request returned, or raise what it raised."""
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
+        return cast("_T", self._result)
+
+
+class _Threads:
+    """Threads that make requests; the end of the process does not wait for them."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all threads, which do not exist in a fork."""
+        self._waiting = SimpleQueue[_Request[object]]()
+        self._idle = 0
+        self._lock = Lock()
+
+    def begin(self, request: _Request[object]) -> None:
+        """Let an idle thread make a request, or a new one."""
+        with self._lock:
+            is_idle = self._idle > 0
+            self._idle -= is_idle
+        if is_idle:
+            self._waiting.put(request)
+        else:
+            Thread(target=self._work, args=(request,), name="request", daemon=True).start()
+
+    def _work(self, request: _Request[object]) -> None:
+        while True:
+            request.make()
+            with self._lock:
+                self._idle += 1
+            request.is_pending.release()
+            # An idle thread keeps no answer in memory.
+            del request
+            request = self._waiting.get()
+
+
+_threads = _Threads()
+
+
+os.register_at_fork(after_in_child=_threads.forget)
+
+
+def has_silent_store() -> bool:
+    """Whether a store did not answer after the stop of the command, so that requests are still under way."""
+    return STOPPED.is_set() and bool(_silent)
+
+
+def awaited(host: str, work: Callable[[], _T]) -> _T:
+    """Make a request in another thread and return its result.
+
+    Args:
+        host: what is asked, for the error.
+        work: makes the request; its errors are raised here.
+
+    Raises:
+        StoreError: the command was stopped, and there is no answer. Whether the request was processed is unknown.
+        StoppedError: likewise, in the main thread.
+    """
+    if not STOPPED.is_set():
+        _silent.clear()
+    elif host in _silent:
+        raise timed_out(host)
+    request = _Request(work)
+    try:
+        _threads.begin(cast("_Request[object]", request))
+        while not STOPPED.is_set():
+            if request.has_ended(_LOOK_SECONDS):
+                return request.answer()
+    except BaseException:
+        _wait_a_little(host, request)
+        raise
+    if _wait_a_little(host, request):
+        return request.answer()
+    raise timed_out(host)
+
+
+def _wait_a_little(host: str, request: _Request[_T]) -> bool:
+    has_ended = request.has_ended(_LAST_SECONDS)
+    if not has_ended:
+        _silent.add(host)
+    return has_ended

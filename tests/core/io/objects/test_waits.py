@@ -1,0 +1,62 @@
+"""Requests that are waited for: what they return and raise, how often they are repeated, and their end by a stop."""
+
+from __future__ import annotations
+
+import os
+from threading import Event
+from typing import Any
+
+import pytest
+
+from lake.core.base.interrupts import STOPPED
+from lake.core.io.objects import waits
+from lake.core.io.objects.requests import TRIES, StoreError, Tries, timed_out
+from lake.core.io.objects.waits import awaited
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A stopped command; the last answers have no time."""
+    monkeypatch.setattr(waits, "_LAST_SECONDS", 0.0)
+    yield STOPPED.set()
+    STOPPED.clear()
+
+
+def tries(error: Exception) -> int:
+    """Return how often a request is made that fails so each time."""
+    made = Tries()
+    while made.go_on(error):
+        pass
+    return made.made
+
+
+def test_a_request_returns_what_it_returns_and_raises_what_it_raises() -> None:
+    assert awaited("host", lambda: 7) == 7
+    with pytest.raises(TimeoutError, match="own"):
+        awaited("host", lambda: (_ for _ in ()).throw(TimeoutError("own")))
+    assert awaited("host", lambda: awaited("other", os.getpid)) == os.getpid()
+
+
+def test_a_silent_store_is_asked_twice_and_a_busy_one_often() -> None:
+    assert tries(StoreError("busy", 503)) == TRIES
+    assert tries(timed_out("host")) == 2
+    assert tries(StoreError("refused", 403)) == 1
+
+
+def test_after_a_stop_a_silent_store_is_not_asked_again(stopped: None) -> None:
+    asked, release = [], Event()
+
+    def silent() -> None:
+        asked.append(1)
+        release.wait()
+
+    for _ in range(3):
+        with pytest.raises(StoreError, match="host did not answer in time"):
+            awaited("host", silent)
+    assert len(asked) <= 1
+    assert waits.has_silent_store()
+    assert tries(StoreError("busy", 503)) == 3
+    release.set()
+    STOPPED.clear()
+    assert awaited("host", lambda: 7) == 7
+    assert not waits.has_silent_store()

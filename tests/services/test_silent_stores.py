@@ -1,0 +1,116 @@
+"""A store that accepts connections and never answers: requests end in time, and a stop signal ends every command."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from support.cli.service_line import Service, csv
+from support.faults.faulty_proxy import Answer, Asked, Proxy
+
+from lake.core.base.errors import TimedOutError
+from lake.core.io.objects import waits
+from lake.core.io.storage.storage import Storage
+
+OLD = ("--older-than", "0s", "--unsafe-retention")
+
+
+@pytest.fixture(autouse=True)
+def _hurried(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "_LAST_SECONDS", 0.05)
+
+
+@pytest.fixture(params=["s3", "gcs", "azure"])
+def healthy(request: pytest.FixtureRequest) -> Service:
+    """A catalog on each store in turn."""
+    found: Service = request.getfixturevalue(f"on_{request.param}")
+    return found
+
+
+@pytest.fixture
+def proxy(request: pytest.FixtureRequest, healthy: Service) -> Iterator[Proxy]:
+    with Proxy(request.getfixturevalue(healthy.kind).endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def faulty(request: pytest.FixtureRequest, healthy: Service, proxy: Proxy) -> Service:
+    """The same catalog, with its store behind the proxy."""
+    server = request.getfixturevalue(healthy.kind)
+    properties = {**healthy.properties, **server.properties(proxy.uri)}
+    return Service(
+        healthy.kind, properties, healthy.folder, healthy.list_files, judge=healthy.judge
+    )
+
+
+def silent(proxy: Proxy, begun: Lock, method: str, path: str, asked: Asked) -> Answer | None:
+    """Stop this process at the first request that matches, and answer neither it nor others from then on."""
+    if not begun.locked():
+        if not (re.fullmatch(method, asked.method) and re.search(path, asked.path)):
+            return None
+        if begun.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGTERM)
+    return proxy.hang(asked, lambda: Answer(0))
+
+
+@pytest.fixture
+def storage(faulty: Service) -> Iterator[tuple[Storage, str]]:
+    """A storage that waits for a short time, and the location of a file in it."""
+    given = {key: str(value) for key, value in faulty.properties.items()}
+    # PyIceberg has no property for the other stores.
+    found = Storage({**given, "s3.request-timeout": "0.2"})
+    place = f"{faulty.properties['warehouse']}/f"
+    reached = found.s3(place)
+    assert reached
+    client: Any = reached[0].objects()
+    before = client.address
+    client.address = replace(before, read_seconds=0.2)
+    vars(client).pop("_store", None)
+    yield found, place
+    client.address = before
+    vars(client).pop("_store", None)
+
+
+def test_a_request_that_is_not_answered_ends_with_the_name_of_the_host(
+    storage: tuple[Storage, str], proxy: Proxy
+) -> None:
+    reached, place = storage
+    proxy.guard = lambda asked: proxy.hang(asked, lambda: Answer(0))
+    for ask in (
+        lambda: reached.read(place),
+        lambda: reached.write(place, b"x"),
+        lambda: reached.find_files(place),
+    ):
+        with pytest.raises(TimedOutError, match=f"does not answer: {urlsplit(proxy.uri).netloc}"):
+            ask()
+
+
+def test_a_stop_signal_ends_a_command_whatever_it_waits_for(faulty: Service, proxy: Proxy) -> None:
+    lake, table = faulty.line(), faulty.table()
+    source = csv(faulty.folder, "some.csv", id=[1])
+    lake.ok("ingest", table, source, "--create")
+    lake.ok("ingest", table, source, "--overwrite")
+    for method, path, arguments in (
+        ("GET", "", ("check", table, "--deep")),
+        ("GET", r"\?", ("clean", table, *OLD, "--dry-run")),
+        ("PUT", "parquet", ("ingest", table, source)),
+        ("PUT", "avro", ("ingest", table, source)),
+        ("PUT", r"metadata(\.|%2E)json", ("ingest", table, source)),
+        ("POST|DELETE", "", ("expire", table, *OLD)),
+    ):
+        begun = Lock()
+        proxy.guard = partial(silent, proxy, begun, method, path)
+        result = lake("--json", *arguments)
+        proxy.guard = None
+        assert begun.locked()
+        assert result.exit_code == 143, result
+    assert faulty.rows() == [(1,)]
+    assert lake.ok("check", table, "--deep")["result"]["findings"] == []
