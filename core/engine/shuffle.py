@@ -43,13 +43,17 @@ class ShuffleBuffer:
     def _take(self, reducer: int) -> tuple[int, bytes]:
         self.sizes.pop(reducer)
         batches = self.waiting.pop(reducer)
-        return reducer, bytes(arrow_stream(batches[0].schema, batches))
+        return reducer, bytes(arrow_stream(batches[0].schema, batches, compression="lz4"))
 
 
-def arrow_stream(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+def arrow_stream(
+    schema: pa.Schema, batches: Sequence[pa.RecordBatch], *, compression: str | None = None
+) -> pa.Buffer:
     """Return batches as an Arrow stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as stream:
+    # Each task has one core.
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+    with pa.ipc.new_stream(sink, schema, options=options) as stream:
         for batch in batches:
             stream.write_batch(batch)
     return sink.getvalue()

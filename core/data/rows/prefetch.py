@@ -23,7 +23,7 @@ class _Sized(Protocol):
 _Batch = TypeVar("_Batch", bound=_Sized)
 
 
-def prefetch(batches: Iterator[_Batch], most_bytes: int = AHEAD_BYTES) -> Iterator[_Batch]:
+def prefetch(batches: Iterator[_Batch], most_bytes: int = AHEAD_BYTES) -> Generator[_Batch]:
     """Read in a thread while the caller works, limited to some bytes ahead (but at least one batch)."""
     ahead = _PrefetchQueue(most_bytes)
     thread = threading.Thread(target=ahead.fill, args=(batches,), name="read-ahead", daemon=True)

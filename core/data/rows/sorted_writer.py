@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lake.core.data.rows.prefetch import prefetch
 from lake.core.data.rows.writer import (
     TableWriter,
     TransactionalWriter,
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from lake.core.data.sorting.sort_keys import RowOrder
+
+_AHEAD_BYTES = 16 * 1024 * 1024
 
 
 class OrderedWriter(TransactionalWriter):
@@ -50,9 +54,11 @@ class OrderedWriter(TransactionalWriter):
 
     def close(self) -> list[DataFile]:
         """Sort and write all rows; return the files."""
-        for batch in self._sorter.ordered():
-            self._go_on()
-            self._writer.write(without_keys(batch))
+        # Another thread merges while this one encodes, so two cores work on one output file.
+        with closing(prefetch(self._sorter.ordered(), _AHEAD_BYTES)) as batches:
+            for batch in batches:
+                self._go_on()
+                self._writer.write(without_keys(batch))
         self._sorter.close()
         self.closed = True
         return self._writer.close()

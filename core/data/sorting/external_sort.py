@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MEMORY_BYTES = 128 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
+_TAKEN_BYTES = 8 * _BLOCK_BYTES
 # The number of parts that are merged at a time: one block of each is in memory.
 _MOST_RUNS = 64
 _FEWEST_RUNS = 4
@@ -45,11 +46,20 @@ def keys_of(batch: pa.RecordBatch) -> pa.BinaryArray:
     return batch.column(batch.num_columns - 1)
 
 
-def in_order(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return rows with keys, sorted by their keys, all in memory."""
+def in_order(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield rows with keys, sorted by their keys, in blocks."""
     rows = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+    del batches
     order = byte_order(keys_of(rows))
-    return rows if order is None else rows.take(pa.array(order))
+    if order is None:
+        yield from _blocks(rows, _BLOCK_BYTES)
+        return
+    # The order is applied in parts: small parts use memory again, while a large copy needs new memory.
+    start = 0
+    for part in _blocks(rows, _TAKEN_BYTES):
+        end = start + part.num_rows
+        yield from _blocks(rows.take(pa.array(order[start:end])), _BLOCK_BYTES)
+        start = end
 
 
 @dataclass(slots=True)
@@ -81,7 +91,7 @@ class RowSorter:
         """Return all rows in order; no more rows may be added."""
         if not self._levels:
             if self._held:
-                yield from _blocks(in_order(self._held))
+                yield from in_order(self._taken())
             return
         self._spill()
         yield from self._merged([run for level in self._levels for run in level])
@@ -99,11 +109,14 @@ class RowSorter:
             return
         self.check_cancelled()
         run = BatchSpool(_ROWS)
-        rows = in_order(self._held)
-        self._held, self._bytes = [], 0
-        for block in _blocks(rows):
+        for block in in_order(self._taken()):
             run.write(block)
         self._keep(run, 0)
+
+    def _taken(self) -> list[pa.RecordBatch]:
+        """Return the rows in memory, and forget them."""
+        held, self._held, self._bytes = self._held, [], 0
+        return held
 
     def _keep(self, run: BatchSpool, level: int) -> None:
         """Keep a part, and merge the parts of a level when there are many."""
@@ -117,9 +130,8 @@ class RowSorter:
             return
         self._levels[level] = []
         together = BatchSpool(_ROWS)
-        for batch in self._merged(runs):
-            for block in _blocks(batch):
-                together.write(block)
+        for block in self._merged(runs):
+            together.write(block)
         for item in runs:
             item.close()
         self._keep(together, level + 1)
@@ -129,7 +141,7 @@ class RowSorter:
         while heads := [head for head in heads if head.rows is not None]:
             self.check_cancelled()
             bound = min((head.last for head in heads if head.more), default=None)
-            yield in_order([part for head in heads if (part := head.take(bound)) is not None])
+            yield from in_order([part for head in heads if (part := head.take(bound)) is not None])
 
 
 class _Head:
@@ -166,7 +178,7 @@ class _Head:
             self.last = keys_of(self.rows)[self.rows.num_rows - 1].as_py()
 
 
-def _blocks(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    count = max(1, rows.num_rows * _BLOCK_BYTES // max(rows.nbytes, 1))
+def _blocks(rows: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    count = max(1, rows.num_rows * most_bytes // max(rows.nbytes, 1))
     for start in range(0, rows.num_rows, count):
         yield rows.slice(start, count)

@@ -15,6 +15,7 @@ from lake.core.base.clock import Clock, Ids, SystemClock, SystemIds
 from lake.core.base.errors import EngineError
 from lake.core.base.progress import Meter
 from lake.core.base.settings import Settings
+from lake.core.engine.file_exchange import exchange_by_files
 from lake.core.engine.spark import plans
 from lake.core.engine.spark.conf import SparkConf
 from lake.core.engine.spark.jobs import ConnectJobs, DriverJobs, Jobs, Piece
@@ -117,10 +118,10 @@ class _Batch:
     def _pieces(self, plan: Plan, credentials: Credentials) -> list[Piece]:
         return self.jobs.pieces(plan.rows(self.name, str(self.folder or ""), credentials), plan)
 
-    def read_reports(self, meter: Meter, reducers: int = 0) -> None:
+    def read_reports(self, meter: Meter) -> None:
         """Report to the meter what running tasks on this machine have done; on a cluster nothing is known."""
         if self.folder:
-            read_reports(str(self.folder), meter, reducers)
+            read_reports(str(self.folder), meter)
 
     def end_workers(self, clock: Clock) -> None:
         """Wait until none of its tasks runs: kill local workers, and give Spark time to kill remote ones."""
@@ -230,6 +231,34 @@ class SparkEngine:
         storage: Storage,
         meter: Meter | None = None,
     ) -> Iterator[TaskResult[Result]]:
+        """Send the output of tasks to reducers: on this machine by files, otherwise through Spark's shuffle."""
+        meter = meter or Meter("running")
+        self.start_in_background()
+        if self._launch is not None and self._conf.is_local and not self._remote:
+            yield from exchange_by_files(
+                partial(self.run, storage=storage),
+                tasks,
+                map_function,
+                reduce_function,
+                reduce_payloads,
+                folder=str(self._launch.folder / f"exchange-{self._ids.uuid()}"),
+                meter=meter,
+            )
+        else:
+            yield from self._shuffle(
+                tasks, map_function, reduce_function, reduce_payloads, storage=storage, meter=meter
+            )
+
+    def _shuffle(
+        self,
+        tasks: Sequence[Task[Any]],
+        map_function: MapFunction[Any],
+        reduce_function: ReduceFunction[Any, Any],
+        reduce_payloads: Sequence[Any],
+        *,
+        storage: Storage,
+        meter: Meter,
+    ) -> Iterator[TaskResult[Any]]:
         """Send the output of tasks through Spark's shuffle, with one key for each reducer, and reduce it.
 
         The map function must be deterministic: Spark runs it again when it loses an executor, while some reducers
@@ -237,12 +266,8 @@ class SparkEngine:
         """
         send, reduce = name_of(map_function), name_of(reduce_function)
         plan = plans.exchange(tasks, send, reduce, reduce_payloads, self.parallelism)
-        meter, count = meter or Meter("running"), len(reduce_payloads)
-        with (
-            self._batch(meter) as batch,
-            meter.polled_by(partial(batch.read_reports, meter, count)),
-        ):
-            yield from batch.stream(plan, reduce_function, storage, meter, count)
+        with self._batch(meter) as batch:
+            yield from batch.stream(plan, reduce_function, storage, meter, len(reduce_payloads))
 
     def stop(self) -> None:
         """End Spark and all of its processes on this machine. May be called twice."""

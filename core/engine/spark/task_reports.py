@@ -16,7 +16,7 @@ from lake.core.base.clock import Clock, SystemClock
 from lake.core.base.progress import Meter
 
 _VALUES = struct.Struct("<Qd")
-_TASK, _REDUCER = ".task", ".reducer"
+_TASK = ".task"
 _SECONDS_BETWEEN = 0.2
 
 
@@ -25,16 +25,13 @@ class TaskReport:
 
     Args:
         folder: the folder of the batch; empty on a cluster, where nothing is written.
-        number: the task's or reducer's number.
-        reduces: whether it is a reducer.
+        number: the task's number.
         clock: limits how often the file is written.
     """
 
-    def __init__(
-        self, folder: str, number: int, *, reduces: bool = False, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, folder: str, number: int, *, clock: Clock | None = None) -> None:
         self.rows = 0
-        self._path = folder and os.path.join(folder, f"{number}{_REDUCER if reduces else _TASK}")
+        self._path = folder and os.path.join(folder, f"{number}{_TASK}")
         self._clock = clock or SystemClock()
         self._written = self._clock.monotonic()
 
@@ -62,15 +59,12 @@ class TaskReport:
                 os.close(descriptor)
 
 
-def read_reports(folder: str, meter: Meter, reducers: int) -> None:
-    """Report to the meter what the running tasks of a batch, which has a number of reducers, have reported."""
+def read_reports(folder: str, meter: Meter) -> None:
+    """Report to the meter what the running tasks of a batch have reported."""
     with suppress(OSError):
-        names = os.listdir(folder)
-        if any(name.endswith(_REDUCER) for name in names):
-            meter.next_stage(reducers)
-        for name in names:
+        for name in os.listdir(folder):
             number, suffix = os.path.splitext(name)
-            if suffix in {_TASK, _REDUCER}:
+            if suffix == _TASK:
                 _read_report(os.path.join(folder, name), int(number), meter)
 
 

@@ -201,7 +201,7 @@ def _reduced(rows: Iterator[Row]) -> Iterator[tuple[int, str | _Ended | _Sent]]:
 
 
 def _reducer_values(first: Row, storage: Storage, blobs: Iterator[bytes]) -> Iterator[str | _Ended]:
-    with TaskReport(first["folder"], first["reducer"], reduces=True) as report:
+    with TaskReport(first["folder"], first["reducer"]) as report:
         context = TaskContext(storage, _attempt(first, first["reducer"]), on_report=report)
         function = resolve(first["function"])
         payload = decode_payload(function, json.loads(first["tasks"]))

@@ -1,9 +1,11 @@
-"""Exchanges on both engines, judged by a model: all that was sent, by reducer, in the tasks' order."""
+"""Exchanges of every kind, judged by a model: all that was sent, by reducer, in the tasks' order."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,11 +14,26 @@ from support.faults import engine_drill as drill
 from support.tiers import examples
 
 from lake.core.base.errors import CorruptFileError, EngineError, NotFoundError
+from lake.core.base.progress import Meter
 from lake.core.engine.spark.engine import SparkEngine
 from lake.core.engine.tasks import Engine, MapFunction, ReduceFunction, Task
 from lake.core.io.storage.storage import Storage
 
 Sent = list[list[tuple[int, str]]]
+
+
+@pytest.fixture
+def shuffle(spark: SparkEngine) -> Engine:
+    """An engine that exchanges through Spark's shuffle, as a cluster does."""
+    return cast(
+        "Engine", SimpleNamespace(exchange=partial(spark._shuffle, meter=Meter("exchanging")))
+    )
+
+
+@pytest.fixture(params=["inline", "spark", "shuffle"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    found: Engine = request.getfixturevalue(request.param)
+    return found
 
 
 def exchange(
@@ -74,12 +91,15 @@ def test_inline_reducers_get_what_was_sent_to_them(inline: Engine, case: tuple[S
 # Spark takes long for a reducer.
 @given(case=_sent(most=8))
 @settings(
-    max_examples=examples(8),
+    max_examples=examples(4),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_spark_reducers_get_what_was_sent_to_them(spark: Engine, case: tuple[Sent, int]) -> None:
+def test_spark_reducers_get_what_was_sent_to_them(
+    spark: Engine, shuffle: Engine, case: tuple[Sent, int]
+) -> None:
     check(spark, *case)
+    check(shuffle, *case)
 
 
 def test_many_reducers_share_partitions(engine: Engine) -> None:
@@ -150,13 +170,22 @@ def test_an_exchange_of_nothing_gives_nothing(engine: Engine) -> None:
     assert exchange(engine, [{"n": 0, "blobs": []}], 3) == {}
 
 
-def test_spark_computes_the_shuffle_once_for_all_its_jobs(
-    spark: SparkEngine, tmp_path: Path
-) -> None:
+def test_spark_computes_the_shuffle_once_for_all_its_jobs(shuffle: Engine, tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     blobs = [[r, "x"] for r in range(32)]
 
-    received = exchange(spark, [{"n": 7, "blobs": blobs, "calls": str(calls)}], 32)
+    received = exchange(shuffle, [{"n": 7, "blobs": blobs, "calls": str(calls)}], 32)
 
     assert len(received) == 32
     assert calls.read_text().split() == ["7"]
+
+
+def test_no_file_of_an_exchange_is_left_on_this_machine(spark: SparkEngine) -> None:
+    payload = {"n": 0, "blobs": [[0, "x"], [1, "y"]]}
+
+    exchange(spark, [payload, payload], 2)
+    with pytest.raises(CorruptFileError):
+        exchange(spark, [payload], 2, receive=drill.fail_reducer)
+
+    assert spark._launch
+    assert not list(spark._launch.folder.glob("exchange-*"))

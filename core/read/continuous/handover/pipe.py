@@ -89,7 +89,7 @@ class Pipe:
             row = 0
             if reader is None or index > reader.split:
                 self.reader = ReaderPosition(split=index, row=0)
-            with closing(prefetch(batches)) as found:  # type: ignore[type-var]
+            with closing(prefetch(batches)) as found:
                 for batch in found:
                     before, row = row, row + batch.num_rows
                     if row <= skipped:

@@ -19,6 +19,7 @@ from support.faults import engine_drill as drill
 
 from lake.core.base.errors import EngineError
 from lake.core.base.options import quote_options
+from lake.core.base.progress import Meter
 from lake.core.base.settings import Settings
 from lake.core.engine import task_functions
 from lake.core.engine.jvm.class_archive import ClassArchive
@@ -228,7 +229,7 @@ def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) 
     storage = Storage({"s3.secret-access-key": CANARY})
     tasks = [Task({"n": 0, "blobs": [[0, "x"]]})]
     list(engine.run(tasks, drill.twice, storage=storage))
-    list(engine.exchange(tasks, drill.send, drill.receive, [{}], storage=storage))
+    list(engine._shuffle(tasks, drill.send, drill.receive, [{}], storage=storage, meter=Meter("x")))
     folder = engine._launch.folder  # type: ignore[union-attr]
     shuffled = [path.read_bytes() for path in folder.rglob("shuffle_*.data")]
     assert any(shuffled)

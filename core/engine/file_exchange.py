@@ -1,0 +1,173 @@
+"""An exchange among processes of one machine: each task writes what it sends to a file, which the reducers read.
+
+So the bytes do not pass through a JVM, and Spark SQL need not start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from lake.core.base.errors import EngineError, StorageError
+from lake.core.base.plain import PlainData
+from lake.core.base.progress import Meter
+from lake.core.engine.task_functions import (
+    decode_payload,
+    decode_result,
+    encode_value,
+    name_of,
+    resolve,
+)
+from lake.core.engine.tasks import MapFunction, ReduceFunction, Task, TaskContext, TaskResult
+
+# The offset and the size of a blob in its file.
+_Extent = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendTask(PlainData):
+    """Call the named function with a payload, and write what it sends to a file of a folder."""
+
+    function: str
+    payload: Mapping[str, Any]
+    folder: str
+    reducers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentFile(PlainData):
+    """The file that one task wrote, and the places of each reducer's blobs in the order of sending."""
+
+    path: str
+    extents: Mapping[int, Sequence[_Extent]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReduceTask(PlainData):
+    """Call the named function with a payload and the blobs of one reducer, which are in files."""
+
+    function: str
+    payload: Mapping[str, Any]
+    paths: Sequence[str]
+    extents: Sequence[Sequence[_Extent]]
+
+
+def exchange_by_files(
+    run: Callable[..., Iterator[TaskResult[Any]]],
+    tasks: Sequence[Task[Any]],
+    map_function: MapFunction[Any],
+    reduce_function: ReduceFunction[Any, Any],
+    reduce_payloads: Sequence[Any],
+    *,
+    folder: str,
+    meter: Meter,
+) -> Iterator[TaskResult[Any]]:
+    """Do as `Engine.exchange` by two calls of ``run``, which does as `Engine.run` with a storage.
+
+    The files are in ``folder``, which is made, and removed at the end.
+    """
+    os.mkdir(folder, 0o700)
+    try:
+        function, reducers = name_of(map_function), len(reduce_payloads)
+        sending = [
+            Task(
+                SendTask(
+                    function=function,
+                    payload=encode_value(task.payload),
+                    folder=folder,
+                    reducers=reducers,
+                ),
+                task.input_bytes,
+            )
+            for task in tasks
+        ]
+        sent: list[SentFile | None] = [None] * len(tasks)
+        with closing(run(sending, send_to_file, meter=meter)) as results:  # type: ignore[type-var]
+            for result in results:
+                sent[result.task] = result.value
+        files = [file for file in sent if file is not None]
+        filled = sorted({reducer for file in files for reducer in file.extents})
+        function = name_of(reduce_function)
+        reducing = [_reduce_task(files, one, function, reduce_payloads[one]) for one in filled]
+        meter.next_stage(len(filled))
+        with closing(run(reducing, reduce_from_files, meter=meter)) as results:  # type: ignore[type-var]
+            for result in results:
+                yield TaskResult(filled[result.task], decode_result(reduce_function, result.value))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _reduce_task(
+    files: Sequence[SentFile], reducer: int, function: str, payload: Any
+) -> Task[ReduceTask]:
+    mine = [file for file in files if reducer in file.extents]
+    task = ReduceTask(
+        function=function,
+        payload=encode_value(payload),
+        paths=[file.path for file in mine],
+        extents=[file.extents[reducer] for file in mine],
+    )
+    return Task(task, sum(length for extents in task.extents for _, length in extents))
+
+
+def send_to_file(task: SendTask, context: TaskContext) -> Iterator[SentFile]:
+    """Run the first half of an exchange for one task; reports the file."""
+    function = resolve(task.function)
+    path = os.path.join(task.folder, context.attempt)
+    extents: dict[int, list[_Extent]] = {}
+    end = 0
+    with open(path, "xb", buffering=0, opener=_private) as file:
+        for reducer, blob in function(decode_payload(function, task.payload), context):
+            if not 0 <= reducer < task.reducers:
+                raise EngineError(f"a task sent to reducer {reducer} of {task.reducers}")
+            _write(file.fileno(), blob)
+            extents.setdefault(reducer, []).append((end, len(blob)))
+            end += len(blob)
+    yield SentFile(path=path, extents=extents)
+
+
+def reduce_from_files(task: ReduceTask, context: TaskContext) -> Iterator[Mapping[str, Any]]:
+    """Run the second half of an exchange for one reducer; yields the JSON-ready results."""
+    function = resolve(task.function)
+    with closing(_blobs(task)) as blobs:
+        for value in function(decode_payload(function, task.payload), blobs, context):
+            yield encode_value(value)
+
+
+def _blobs(task: ReduceTask) -> Generator[bytes]:
+    for path, extents in zip(task.paths, task.extents, strict=True):
+        with open(path, "rb", buffering=0) as file:
+            for start, length in extents:
+                yield _read(file.fileno(), length, start)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _write(descriptor: int, blob: bytes) -> None:
+    rest = memoryview(blob)
+    try:
+        # One call moves at most 2 GiB.
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError as error:
+        raise StorageError(
+            f"rows that are exchanged cannot be written to a temporary file: {error}",
+            hint="set TMPDIR to a folder with more room",
+        ) from error
+
+
+def _read(descriptor: int, length: int, start: int) -> bytes:
+    parts = []
+    while length:
+        part = os.pread(descriptor, length, start)
+        if not part:
+            raise EngineError("a temporary file of the exchange ended early")
+        parts.append(part)
+        length, start = length - len(part), start + len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
