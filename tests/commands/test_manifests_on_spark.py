@@ -24,7 +24,7 @@ def lake(warehouse: Path) -> CommandLine:
     return CommandLine(warehouse, engine="spark")
 
 
-@pytest.fixture(params=[1, 2, 3])
+@pytest.fixture(params=[1, 3])
 def table(request: pytest.FixtureRequest, warehouse: Path) -> Path:
     """The folder of a table of one format version, whose last snapshot lacks some files of those before it."""
     made = make_table(warehouse, spec=SPEC, format_version=str(min(request.param, 2)))
