@@ -16,7 +16,7 @@ _LIBRARIES = (
 
 
 def import_all() -> None:
-    """Import lake, but for Spark, and the libraries that it imports late."""
+    """Import lake, except for Spark, and the libraries that it imports late."""
     for package in (lake.core, lake.commands):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.startswith(_SPARK):
