@@ -22,7 +22,7 @@ from lake.cli.sentences.next_step import next_step
 from lake.cli.sentences.sentence import sentence
 from lake.core.base.clock import Clock
 from lake.core.base.errors import LakeError, ReportedError, StoppedError
-from lake.core.base.facts import EachTableResult, Facts
+from lake.core.base.facts import SCALARS, EachTableResult, Facts
 from lake.core.base.outcome import Detail, Outcome, Status
 from lake.core.base.plain import base64_text
 from lake.core.base.redaction import one_line
@@ -425,6 +425,8 @@ def _json_text(document: Mapping[str, Any]) -> str:
 
 def _json_ready(value: Any) -> Any:
     """Return the value with NaN, infinities and bytes as text, which JSON cannot represent."""
+    if value is None or type(value) in SCALARS:
+        return value
     if isinstance(value, Mapping):
         return {str(key): _json_ready(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

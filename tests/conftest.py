@@ -243,8 +243,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Let garbage collections pass by the collected tests, which live until the process ends."""
+    """Let garbage collections pass by the collected tests, which live until the process ends, and be rare.
+
+    They are as rare as in `lake.cli.__main__`, which sets signal handlers when it is imported.
+    """
     gc.freeze()
+    gc.set_threshold(10_000)
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

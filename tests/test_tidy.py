@@ -183,7 +183,7 @@ def test_the_contract_of_pyspark_contains_every_module_and_excepts_two_packages(
 
     assert pyspark["source_modules"] == PROJECT["tool"]["importlinter"]["root_packages"]
     assert all(
-        rule.startswith(("lake.core.engine.**", "lake.commands.spark.**"))
+        rule.startswith(("lake.core.engine.**", "lake.commands.spark"))
         for rule in pyspark["ignore_imports"]
     )
 
@@ -215,7 +215,7 @@ def test_the_systems_clock_and_ids_are_only_the_defaults_of_the_core() -> None:
 # the core when they run; `test_startup` checks the result. A new one needs a reason; prefer the top of a module.
 DOORS = {
     "__init__.py": 1,
-    "cli/__main__.py": 6,
+    "cli/__main__.py": 7,
     "cli/display.py": 1,
     "cli/main.py": 6,
     "cli/manual.py": 1,
@@ -236,7 +236,7 @@ DOORS = {
     "core/engine/spark/pyspark_internals.py": 4,
     "core/engine/spark/worker.py": 1,
     "core/data/schemas/new_tables.py": 1,
-    "core/transaction/session.py": 1,
+    "core/transaction/session.py": 2,
     "core/io/objects/azure.py": 1,
     "core/io/objects/cloud_objects.py": 3,
     "core/io/objects/gcs.py": 3,

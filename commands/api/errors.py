@@ -1,4 +1,4 @@
-"""The errors that the interface raises: a class for each reason, as a script tells them apart by their exit codes."""
+"""The errors that the interface raises: a class for each reason, which scripts distinguish by their exit codes."""
 
 from lake.core.base.errors import (
     BadInputError,

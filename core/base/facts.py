@@ -119,8 +119,14 @@ class AlreadyRunning(Facts):
     running: RunFacts
 
 
+# What most values are, of which ABCs need not be asked.
+SCALARS = frozenset({str, int, bool})
+
+
 def _plain(value: Any) -> Any:
     """Return facts, or a list or mapping of them, as their documents. Rows of data are not looked through."""
+    if value is None or type(value) in SCALARS:
+        return value
     if isinstance(value, Facts):
         return value.document()
     if isinstance(value, Mapping):

@@ -224,7 +224,7 @@ def metadata(snapshot_log: list[int], metadata_log: list[int], last: int) -> Tab
             for number, moment in enumerate(metadata_log)
         ],
     }
-    return parsed(json.dumps(plain))
+    return parsed(json.dumps(plain).encode())
 
 
 @given(st.lists(MOMENTS, max_size=6), st.lists(MOMENTS, max_size=6), MOMENTS, MOMENTS)

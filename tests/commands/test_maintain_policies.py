@@ -349,6 +349,7 @@ def test_properties_reach_the_verb(lake: CommandLine) -> None:
         compact__max_files="4",
         compact__min_input_files="2",
         compact__partial_progress="False",
+        compact__copy_row_groups="never",
     )
 
     lake("maintain", "db.c", "--only", "compact")

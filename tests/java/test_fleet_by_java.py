@@ -41,24 +41,37 @@ def rows(java: Any, fleet: Fleet) -> judge.Rows:
     return judge.by_moulds(fleet, judge.rows_of(fleet, java, judge.firsts(fleet)))
 
 
-def test_every_ill_is_named_and_mended_no_row_changes_and_the_second_run_has_nothing_to_do(
-    java: Any, fleet: Fleet, rows: judge.Rows
-) -> None:
+class Mended:
+    """Two runs on the tables, one after the other, and what is shown and read before and after them."""
+
+    def __init__(self, fleet: Fleet, java: Any) -> None:
+        self.before = judge.Graded(fleet)
+        self.first = judge.maintained(fleet, "mend", new_log=True)
+        self.second = judge.maintained(fleet, "mend")
+        self.after = judge.Graded(fleet)
+        self.rows = judge.rows_of(fleet, java)
+
+
+@pytest.fixture(scope="module")
+def mended(java: Any, fleet: Fleet) -> Mended:
+    """Two runs."""
     fleet.restored()
-
-    before = judge.Graded(fleet)
-    first = judge.maintained(fleet, "mend", new_log=True)
-    second = judge.maintained(fleet, "mend")
-    after = judge.Graded(fleet)
-
-    assert judge.not_said(fleet, before, first) == []
-    assert judge.left(fleet, after) == []
-    assert judge.done_again(fleet, second) == []
-    assert judge.changed(rows, judge.rows_of(fleet, java)) == []
+    return Mended(fleet, java)
 
 
-def test_two_hosts_at_once_do_no_work_twice(java: Any, fleet: Fleet, rows: judge.Rows) -> None:
-    assert at_once(fleet) == []
+def test_every_ill_is_named_and_mended_no_row_changes_and_the_second_run_has_nothing_to_do(
+    fleet: Fleet, rows: judge.Rows, mended: Mended
+) -> None:
+    assert judge.not_said(fleet, mended.before, mended.first) == []
+    assert judge.left(fleet, mended.after) == []
+    assert judge.done_again(fleet, mended.second) == []
+    assert judge.changed(rows, mended.rows) == []
+
+
+def test_two_hosts_at_once_do_no_work_twice(
+    java: Any, fleet: Fleet, rows: judge.Rows, mended: Mended
+) -> None:
+    assert at_once(fleet, mended.first) == []
     assert judge.changed(rows, judge.rows_of(fleet, java)) == []
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 from support.cli.service_line import Service
+from support.faults.faulty_proxy import Proxy
 from support.servers import (
     azure_server,
     gcs_server,
@@ -29,6 +30,10 @@ from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
 from support.servers.s3_gateway import Gateway
 from support.servers.s3_server import S3
+
+from lake.core.base.clock import Backoff
+from lake.core.io.storage import storage as storage_module
+from lake.core.io.storage.storage import Storage
 
 _ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 # Secrets that no output may ever hold.
@@ -121,6 +126,38 @@ def browser() -> Iterator[Browser]:
     running = Browser()
     yield running
     running.end()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that are repeated at once, and by Arrow not often."""
+    monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
+    monkeypatch.setattr(storage_module, "ARROW_TRIES", 3)
+
+
+@pytest.fixture
+def store(s3: S3) -> S3:
+    """The server behind the next three; a file may choose another one."""
+    return s3
+
+
+@pytest.fixture
+def proxy(store: S3) -> Iterator[Proxy]:
+    """What records the requests, and fails as tests ask."""
+    with Proxy(store.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def storage(store: S3, proxy: Proxy) -> Storage:
+    """A storage that is reached through it."""
+    return Storage(store.properties(proxy.uri))
+
+
+@pytest.fixture
+def place(store: S3) -> str:
+    """The location of a file in a new bucket."""
+    return f"s3://{store.bucket()}/t/data/f"
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Proxy
 from support.faults.vending import EXPIRED
 from support.servers.s3_server import S3
+from support.servers.server_process import HOST
 from support.servers.tunnel import Tunnel, certificate
 from support.tables.iceberg_tables import FixedClock
 
@@ -21,6 +22,7 @@ from lake.core.base.clock import Backoff
 from lake.core.base.errors import LakeError, NotAuthorisedError
 from lake.core.io.objects import s3_connection
 from lake.core.io.objects.upload import PUT_BYTES
+from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
 from lake.core.transaction.locks.local import this_process
 from lake.core.transaction.locks.s3 import S3Lock, take
@@ -409,3 +411,32 @@ def test_the_workers_of_spark_read_and_write_objects_by_one_request_each(
     assert sorted(one.method for one in asked) == ["GET", "GET", "PUT"]
     assert {header(one, "user-agent").partition("/")[0] for one in asked} == {"object_store"}
     assert service.rows() == [(1,), (2,)]
+
+
+def test_the_authorities_of_a_profile_count_for_every_client(
+    s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle, context = certificate(tmp_path, ["localhost"])
+    login = f"aws_access_key_id=k\naws_secret_access_key=s\nca_bundle={bundle}\n"
+    (tmp_path / "config").write_text(f"[profile lakes]\n{login}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    with Proxy(s3.endpoint, tls=context) as secure:
+        endpoint = secure.uri.replace(HOST, "localhost")
+        given = {"s3.endpoint": endpoint, "s3.profile-name": "lakes"}
+        works(Storage(given), f"s3://{s3.bucket()}/t")
+        assert secure.times("GET", "list-type=2") > 0
+
+
+def test_keys_that_were_missing_are_found_by_the_same_process(
+    s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_module, "_UNSUPPORTED_SECONDS", 0.0)
+    given, place = {"s3.endpoint": s3.endpoint}, f"s3://{s3.bucket()}/t/f"
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    assert Storage(given).s3(place) is None
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    found = Storage(given)
+    found.write(place, b"x")
+    assert found.s3(place) is not None
+    assert found.read(place) == b"x"

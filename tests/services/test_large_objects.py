@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -25,40 +24,17 @@ from support.faults.faulty_proxy import (
 )
 from support.servers.s3_server import S3
 
-from lake.core.base.clock import Backoff
 from lake.core.base.errors import LakeError, NotAuthorisedError, StorageError, TimedOutError
 from lake.core.io.objects.large_file import LargeFile
 from lake.core.io.objects.upload import PUT_BYTES
-from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.errors import translate_errors
 from lake.core.io.storage.storage import Storage
 
+pytestmark = pytest.mark.usefixtures("impatient")
 DATA = os.urandom(PUT_BYTES + 5_000_000)
 PLAIN = Answer(503, {"Content-Type": "text/plain"}, b"no healthy upstream")
 TABLE = pa.table({f"c{number}": range(number, number + 400_000) for number in range(6)})
 EACH_PART = r"partNumber="
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
-    monkeypatch.setattr(storage_module, "ARROW_TRIES", 3)
-
-
-@pytest.fixture
-def proxy(s3: S3) -> Iterator[Proxy]:
-    with Proxy(s3.endpoint) as running:
-        yield running
-
-
-@pytest.fixture
-def storage(s3: S3, proxy: Proxy) -> Storage:
-    return Storage(s3.properties(proxy.uri))
-
-
-@pytest.fixture
-def place(s3: S3) -> str:
-    return f"s3://{s3.bucket()}/t/data/f"
 
 
 def outage(_asked: Asked, _forward: Forward) -> Answer:

@@ -9,7 +9,6 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
@@ -75,12 +74,6 @@ def open_uploads(service: Service) -> list[str]:
     address = f"{service.properties['s3.endpoint']}/{parts.netloc}?uploads"
     with urllib.request.urlopen(address) as answer:
         return re.findall("<Key>(.*?)</Key>", answer.read().decode())
-
-
-@pytest.fixture
-def proxy(s3: S3) -> Iterator[Proxy]:
-    with Proxy(s3.endpoint) as running:
-        yield running
 
 
 @pytest.fixture

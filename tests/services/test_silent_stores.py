@@ -16,19 +16,15 @@ import pytest
 from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Proxy
 
-from lake.core.base.clock import Backoff
 from lake.core.base.errors import TimedOutError
 from lake.core.io.objects import waits
-from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
 
 OLD = ("--older-than", "0s", "--unsafe-retention")
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
-    monkeypatch.setattr(storage_module, "ARROW_TRIES", 3)
+def _hurried(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waits, "_LAST_SECONDS", 0.05)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,6 @@ from support.faults.faulty_proxy import (
 from support.servers.s3_server import S3
 from support.servers.server_process import HOST
 
-from lake.core.base.clock import Backoff
 from lake.core.base.errors import (
     CorruptFileError,
     LakeError,
@@ -42,27 +40,13 @@ from lake.core.io.storage import s3 as s3_requests
 from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
 
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
-    monkeypatch.setattr(storage_module, "ARROW_TRIES", 3)
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 @pytest.fixture
-def proxy(gateway: S3) -> Iterator[Proxy]:
-    with Proxy(gateway.endpoint) as running:
-        yield running
-
-
-@pytest.fixture
-def storage(gateway: S3, proxy: Proxy) -> Storage:
-    return Storage(gateway.properties(proxy.uri))
-
-
-@pytest.fixture
-def place(gateway: S3) -> str:
-    return f"s3://{gateway.bucket()}/t/data/f"
+def store(gateway: S3) -> S3:
+    """The server of the fixtures that files share: requests are counted."""
+    return gateway
 
 
 def asked(proxy: Proxy) -> list[str]:

@@ -30,7 +30,7 @@ CPU_SECONDS, CPU_SECONDS_ALLOWED = "cpu_seconds", "cpu_seconds_allowed"
 _QUICK_CPU_SECONDS = 6.0
 # Long searches, and CI, try this many times the examples that a property test tries elsewhere, and CI no fewer than
 # the second of these numbers, elsewhere the first.
-_MORE_EXAMPLES, _MORE_ON_CI = 10, 4
+_MORE_EXAMPLES, _MORE_ON_CI = 10, 2
 _FEWEST_EXAMPLES, _FEWEST_ON_CI = 5, 10
 
 _TESTS = Path(__file__).parents[1]

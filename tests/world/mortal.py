@@ -11,7 +11,6 @@ import importlib
 import itertools
 import json
 import os
-import pkgutil
 import shutil
 import signal
 import subprocess
@@ -29,10 +28,9 @@ from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
 
+from support.cli.imports import import_all
 from support.faults.store_time import store_time_of_commands
 
-import lake.commands
-import lake.core
 from lake.core.base.clock import SystemClock
 from lake.core.io.storage.storage import Storage
 from lake.core.load.continuous import state
@@ -44,11 +42,6 @@ from lake.core.read.continuous.handover.state import StateStore
 BEFORE, AFTER = "before", "after"
 _TESTS = Path(__file__).parent.parent
 _STALLED_SECONDS = 300
-_SPARK = ("lake.core.engine.spark", "lake.core.engine.jvm")
-_LIBRARIES = (
-    *("lake.cli.main", "world.hooks", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"),
-    *("datafusion", "pyarrow.dataset", "pyarrow.parquet", "sqlalchemy.dialects.sqlite"),
-)
 
 
 @dataclass(frozen=True)
@@ -139,23 +132,13 @@ class Mortals:
 
 
 def serve() -> None:
-    _import_all()
+    import_all()
+    importlib.import_module("world.hooks")
     # A process then has these pages in common with its parent.
     gc.freeze()
     asleep: dict[int, int] = {}
     for line in sys.stdin:
         print(json.dumps(_answer(json.loads(line), asleep)), flush=True)
-
-
-def _import_all() -> None:
-    """Import what commands import when they run: each process would do it again, for most of its time."""
-    for package in (lake.core, lake.commands):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            # Nothing here runs on Spark.
-            if not module.name.startswith(_SPARK):
-                importlib.import_module(module.name)
-    for name in _LIBRARIES:
-        importlib.import_module(name)
 
 
 def _answer(request: dict[str, Any], asleep: dict[int, int]) -> dict[str, Any]:

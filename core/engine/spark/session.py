@@ -308,10 +308,12 @@ def _context_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
 def _jvm_environment() -> dict[str, str]:
     # Skip Spark's check for a build, and keep workers from importing modules of the current folder.
     added = {"SPARK_SCALA_VERSION": "2.13", "PYTHONSAFEPATH": "1", "SPARK_CONNECT_MODE": "0"}
+    # Workers use memory again within these milliseconds, which takes less time than to return it and get it back.
+    defaults = {"MIMALLOC_PURGE_DELAY": "5000"}
     unwanted = {"PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"}
     # Another thread may remove a variable meanwhile.
     found = {key: os.environ.get(key) for key in tuple(os.environ) if key not in unwanted}
-    return {key: value for key, value in found.items() if value is not None} | added
+    return defaults | {key: value for key, value in found.items() if value is not None} | added
 
 
 def _stop_session(spark: Any) -> None:

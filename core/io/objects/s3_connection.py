@@ -36,6 +36,8 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _KEYS = ("access-key-id", "secret-access-key", "session-token")
 _ROLE_SESSION = "lake"
+# The file of trusted authorities, which PyIceberg does not give to Arrow's client.
+AUTHORITIES = "s3.authorities"
 _NOT_ARROWS = {"s3.role-arn", "client.role-arn", "s3.role-session-name", "client.role-session-name"}
 # New keys are not looked for again for this long, if a store refuses them too.
 _PAUSE_MS = 10_000
@@ -175,6 +177,7 @@ class Connection:
             "s3.secret-access-key": keys.secret,
             "s3.session-token": keys.token,
             "s3.proxy-uri": self._proxy(self._url),
+            AUTHORITIES: self._authorities,
         }
         # Arrow would assume the role again.
         kept = {k: v for k, v in self._properties.items() if k not in _NOT_ARROWS}

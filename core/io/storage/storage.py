@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from lake.core.base import locations as paths
-from lake.core.base.clock import Backoff, SystemClock
+from lake.core.base.clock import Backoff
 from lake.core.base.errors import (
     BadInputError,
     CorruptFileError,
@@ -43,7 +43,7 @@ from lake.core.io.objects.requests import (
     always,
     timed_out,
 )
-from lake.core.io.objects.s3_connection import Connection, completed
+from lake.core.io.objects.s3_connection import AUTHORITIES, Connection, completed
 from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
 from lake.core.io.objects.waits import awaited
 from lake.core.io.objects.whole_objects import Found, Part
@@ -854,7 +854,7 @@ def _open_bucket(scheme: str, name: str, properties: Iterable[tuple[str, str]]) 
 def _bucket_with(
     backoff: Backoff, scheme: str, name: str, properties: tuple[tuple[str, str], ...]
 ) -> S3 | Cloud | None:
-    key, now = (scheme, name, properties), SystemClock().monotonic()
+    key, now = (scheme, name, properties), backoff.clock.monotonic()
     if now < _unsupported_until.get(key, now):
         return None
     try:
@@ -871,6 +871,7 @@ def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str
     from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
 
     settings = completed(dict(properties))
+    authorities = settings.pop(AUTHORITIES, None)
     if scheme == "s3":
         require_reachable(settings)
     try:
@@ -883,14 +884,21 @@ def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str
             f"cannot open {scheme}://{authority}: {why}",
             hint="check the storage settings of the catalog's configuration and the packages on this machine",
         ) from error
-    return filesystem if "s3.retry-strategy-impl" in settings else with_limits(filesystem)
+    return (
+        filesystem if "s3.retry-strategy-impl" in settings else with_limits(filesystem, authorities)
+    )
 
 
-def with_limits(filesystem: Any) -> Any:
-    """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings."""
+def with_limits(filesystem: Any, authorities: str | None = None) -> Any:
+    """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings.
+
+    Args:
+        filesystem: Arrow's file system.
+        authorities: the file of trusted authorities; None for that of the environment.
+    """
     if isinstance(filesystem, pafs.LocalFileSystem):
         return filesystem
-    wanted = {"tls_ca_file_path": os.environ.get("AWS_CA_BUNDLE")}
+    wanted = {"tls_ca_file_path": authorities or os.environ.get("AWS_CA_BUNDLE")}
     make, arguments = filesystem.__reduce__()
     settings = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
     more = {key: value for key, value in wanted.items() if value and key in settings}

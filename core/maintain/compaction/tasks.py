@@ -320,7 +320,7 @@ def _file_batches(
 
 
 def _keeping_dictionaries(reading: ReadSettings, writing: WriteSettings) -> ReadSettings:
-    """Return the settings for reading texts as dictionaries where nothing but the writer of Parquet looks at them.
+    """Return the settings for reading texts as dictionaries where only the writer of Parquet looks at them.
 
     Neither values nor their encoding by a dictionary are then computed for each row.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ _MIB = 1024 * 1024
 _EDGES = tuple(size * _MIB for size in (1, 8, 32, 128, 512, 1024))
 _WORST, _DAYS, _WRITERS = 10, 10, 10
 _DATE = len("2026-01-31")
+_COUNTS = ("added-data-files", "deleted-data-files", "added-records", "added-files-size")
 
 
 def view_of(found: Survey, metadata_bytes: int | None, costs: Costs) -> ViewFacts:
@@ -132,21 +133,24 @@ def _days(history: list[Snapshot]) -> list[DayFacts]:
         DayFacts(
             day=day or None,
             commits=len(snapshots),
-            added_files=_sum(snapshots, "added-data-files"),
-            removed_files=_sum(snapshots, "deleted-data-files"),
-            added_rows=_sum(snapshots, "added-records"),
-            added_bytes=_sum(snapshots, "added-files-size"),
+            added_files=sums[0],
+            removed_files=sums[1],
+            added_rows=sums[2],
+            added_bytes=sums[3],
         )
         for day, snapshots in days.items()
+        for sums in [_sums(snapshots)]
     ]
 
 
-def _sum(snapshots: list[Snapshot], key: str) -> int:
-    return sum(natural_number(_summary(item).get(key) or "") or 0 for item in snapshots)
-
-
-def _summary(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
+def _sums(snapshots: list[Snapshot]) -> list[int]:
+    """Return the sums of the counts of a day, in the order of their names."""
+    counts = [0] * len(_COUNTS)
+    for snapshot in snapshots:
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        for place, name in enumerate(_COUNTS):
+            counts[place] += natural_number(summary.get(name) or "") or 0
+    return counts
 
 
 def _writers(history: list[Snapshot]) -> list[WriterFacts]:

@@ -183,7 +183,7 @@ def _explain_responses(kind: type[BaseModel]) -> None:
     original = kind.model_validate_json
 
     def validated(data: str, **options: Any) -> Any:
-        return parsed_response(lambda: original(data, **options), data)
+        return parsed_response(partial(original, **options), data)
 
     kind.model_validate_json = staticmethod(validated)  # type: ignore[assignment,method-assign]
 

@@ -25,7 +25,7 @@ from lake.core.io.avro.container import Block, Container, read_container, runs
 from lake.core.io.avro.decode import layout_of
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.io.storage.storage import Storage
-from lake.core.io.storage.work_ahead import ahead
+from lake.core.io.storage.work_ahead import computed
 from lake.core.table.manifests.decode import (
     Manifest,
     Opened,
@@ -151,12 +151,8 @@ def _additions(
     # Long lists inflate to much more memory than what is kept of them.
     for part in runs(batch, lambda _: 1, _FETCH_THREADS):
         read = partial(_open_joined, storage)
-        lists: Iterable[Container] = (
-            fetchers.submit(list, map(read, part)).result()
-            if _are_few(part)
-            else fetchers.map(read, part)
-        )
-        for opened in lists:
+        each = map if _are_few(part) else fetchers.map
+        for opened in each(read, part):
             rest = None if chain.last is None else _without_rows_of(chain.last, opened)
             inherited.append(0 if chain.last is None or rest is None else chain.last.objects)
             rests.append(opened if rest is None else rest)
@@ -421,7 +417,7 @@ def _in_threads(
     """Yield the entries of windows of manifests in their order; threads read and decode some of them ahead."""
     if releases:
         release_memory()
-    with ThreadPoolExecutor(_FETCH_THREADS) as fetchers, ThreadPoolExecutor(workers) as decoders:
+    with ThreadPoolExecutor(_FETCH_THREADS) as fetchers:
 
         def work(window: list[Manifest]) -> list[tuple[int, pa.Table]]:
             each = map if _are_few([row["manifest_path"] for row in window]) else fetchers.map
@@ -432,7 +428,7 @@ def _in_threads(
                 release_memory()
             return found
 
-        for found in ahead(decoders, work, windows, workers):
+        for found in computed(work, windows, workers):
             yield from found
 
 

@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -21,6 +22,7 @@ from lake.core.io.storage.storage import Storage, read_up_to
 from lake.core.table.metadata.parser import parsed
 from lake.core.table.metadata.ranges import out_of_range
 from lake.core.table.metadata.roots import roots_of
+from lake.core.table.metadata.stored_snapshots import StoredSummary
 
 if TYPE_CHECKING:
     from pyiceberg.io import InputFile, OutputFile
@@ -97,12 +99,12 @@ def _local(location: str, _inode: int, _size: int, _changed_ns: int) -> TableMet
 
 
 def _read(stream: Any, location: str) -> bytes:
-    data = bytearray()
+    data = BytesIO()
     for piece in _pieces(stream):
-        data += piece
-        if len(data) > MAX_TEXT_BYTES:
+        data.write(piece)
+        if data.tell() > MAX_TEXT_BYTES:
             raise CorruptFileError(f"{location} has more than {MAX_TEXT_BYTES} bytes")
-    return bytes(data)
+    return data.getvalue()
 
 
 def _pieces(stream: Any) -> Iterator[bytes]:
@@ -118,7 +120,7 @@ def parse(data: bytes, location: str) -> TableMetadata:
         RefusedError: the table uses something that lake does not support.
     """
     try:
-        return parsed(text_of(data, location))
+        return parsed(_text_bytes(data, location))
     except (ValidationError, UnicodeDecodeError):
         raise
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
@@ -135,9 +137,11 @@ def text_of(data: bytes, location: str) -> str:
         CorruptFileError: it is not gzip, or exceeds the size limit.
         UnicodeDecodeError: it is not text in UTF-8.
     """
-    if location.endswith(_PACKED):
-        data = _unpacked(data, location)
-    return data.decode()
+    return _text_bytes(data, location).decode()
+
+
+def _text_bytes(data: bytes, location: str) -> bytes:
+    return _unpacked(data, location) if location.endswith(_PACKED) else data
 
 
 def read_metadata(storage: Storage, location: str) -> TableMetadata:
@@ -249,7 +253,7 @@ def check(metadata: TableMetadata, name: str) -> None:
         raise CorruptFileError(f"the metadata of {name} lacks the current schema")
     for snapshot in metadata.snapshots:
         # The truth value of a summary is slow: PyIceberg computes its length.
-        if snapshot.summary is None:
+        if snapshot.summary is None or isinstance(snapshot.summary, StoredSummary):
             continue
         summary: dict[str, Any] = snapshot.summary.additional_properties
         for key, value in summary.items():

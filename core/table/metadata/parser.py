@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pydantic
@@ -16,7 +17,8 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from lake.core.base.errors import RefusedError
 from lake.core.spec.types.format_versions import MAX_FORMAT_VERSION
 from lake.core.spec.types.specification_types import is_unsupported
-from lake.core.table.metadata.text import keep_source
+from lake.core.table.metadata.stored_snapshots import Cut, cut
+from lake.core.table.metadata.text import MARK, Source, keep_source, source_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -25,45 +27,75 @@ _UUID = "table-uuid"
 _SHOWN = 80
 
 
-def parsed(text: str) -> TableMetadata:
+def parsed(data: bytes) -> TableMetadata:
     """Parse metadata, and complete it where its writer omitted what PyIceberg expects.
 
     Raises:
         RefusedError: the table uses something that lake does not support.
         ValidationError: the text is not table metadata.
+        UnicodeDecodeError: it is not text in UTF-8.
     """
+    found = cut(data, MARK)
+    if found is not None:
+        # The models report what is wrong with the whole text.
+        with suppress(ValidationError, RefusedError):
+            around = _parsed(found.around.decode())
+            if _has_mark(around):
+                return _with_snapshots(around, found)
+    return _parsed(data.decode())
+
+
+def _has_mark(metadata: TableMetadata) -> bool:
+    return [snapshot.manifest_list for snapshot in metadata.snapshots] == [MARK]
+
+
+def _with_snapshots(around: TableMetadata, found: Cut) -> TableMetadata:
+    source = source_of(around)
+    text = found.around.decode() if source is None else source.text
+    metadata = around.model_copy(update={"snapshots": found.snapshots})
+    return keep_source(metadata, Source(text, found.texts))
+
+
+def _parsed(text: str) -> TableMetadata:
     # Without a UUID PyIceberg generates a new one on each read, and no commit could require the one it read.
     if f'"{_UUID}"' not in text:
         text = _completed(text)
     try:
-        return keep_source(_filled(TableMetadataUtil.parse_raw(text)), text)
+        return keep_source(_filled(TableMetadataUtil.parse_raw(text)), Source(text))
     except ValidationError:
         completed = _completed(text)
         if completed != text:
-            return parsed(completed)
+            return _parsed(completed)
         if problem := _unsupported(_plain(text)):
             raise problem from None
         raise
 
 
-def parsed_response(parse: Callable[[], Any], text: str) -> Any:
+def parsed_response(parse: Callable[[str | bytes], Any], text: str) -> Any:
     """Return a catalog server's response that contains table metadata.
 
     Args:
-        parse: parses the response.
+        parse: parses the text of a response.
         text: the response.
 
     Raises:
         RefusedError: the table uses something that lake does not support.
         pydantic.ValidationError: the text is not such a response.
     """
+    found = cut(text.encode(errors="surrogatepass"), MARK)
+    if found is not None:
+        with suppress(pydantic.ValidationError, ValidationError):
+            response = parse(found.around)
+            if _has_mark(response.metadata):
+                vars(response)["metadata"] = _with_snapshots(response.metadata, found)
+                return response
     try:
-        response = parse()
+        response = parse(text)
     except pydantic.ValidationError:
         if problem := _unsupported(_plain_item(_plain(text), "metadata")):
             raise problem from None
         raise
-    keep_source(response.metadata, text)
+    keep_source(response.metadata, Source(text))
     return response
 
 

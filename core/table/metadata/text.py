@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyiceberg.table.update import AddSchemaUpdate, SetSnapshotRefUpdate, TableUpdate
 from pyiceberg.types import IcebergType, NestedField
@@ -25,9 +25,11 @@ from lake.core.base.errors import RefusedError
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
+    from lake.core.table.metadata.stored_snapshots import SnapshotTexts
+
 Plain = dict[str, Any]
 
-# The attribute for the source text. PyIceberg's models do not write attributes with this prefix.
+# The attribute for the source. PyIceberg's models do not write attributes with this prefix.
 _SOURCE = "_lake_source"
 # Members that PyIceberg's models know, at each level; one that is missing from their output was removed.
 _TABLE = frozenset(
@@ -64,21 +66,36 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
 _LOGS: Mapping[str, str] = {"snapshot-log": "snapshot-id", "metadata-log": "metadata-file"}
 # Python would round numbers with fractions: their digits are kept in a text with this prefix until they are written.
 # Metadata cannot contain such a text, because the prefix is random.
-_MARK = f"\x00{SystemIds().uuid()}:"
-_ESCAPED = json.dumps(_MARK)[:-1].encode()
+MARK = f"\x00{SystemIds().uuid()}:"
+_ESCAPED = json.dumps(MARK)[:-1].encode()
 _MARKED = re.compile(re.escape(_ESCAPED) + b'([^"]*)"')
+# What stands for all snapshots until they are written.
+_SNAPSHOTS = "snapshots"
+_PLACE = _ESCAPED + f'{_SNAPSHOTS}"'.encode()
 _SHOWN = 100
 
 
-def keep_source(metadata: TableMetadata, source: str | None) -> TableMetadata:
+class Source(NamedTuple):
+    """The text that metadata was read from.
+
+    Args:
+        text: the JSON object of the metadata, or of a server's response.
+        snapshots: the texts of the snapshots; None if they are in the text.
+    """
+
+    text: str
+    snapshots: SnapshotTexts | None = None
+
+
+def keep_source(metadata: TableMetadata, source: Source | None) -> TableMetadata:
     """Attach to metadata the text that it was read from, through copies and changes, and return it."""
     vars(metadata)[_SOURCE] = source
     return metadata
 
 
-def source_of(metadata: TableMetadata) -> str | None:
+def source_of(metadata: TableMetadata) -> Source | None:
     """Return the text that metadata was read from; None if it was created in this process."""
-    source: str | None = vars(metadata).get(_SOURCE)
+    source: Source | None = vars(metadata).get(_SOURCE)
     return source
 
 
@@ -93,13 +110,24 @@ def bytes_of(metadata: TableMetadata) -> bytes:
     if source is None:
         return metadata.model_dump_json(exclude_none=without_none).encode()
     with _kept():
-        merged = _merged(_parsed(source), metadata, without_none=without_none)
-        text = json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            # An unpaired surrogate can only be written as a JSON escape.
-            data = json.dumps(merged, separators=(",", ":")).encode()
+        plain = _parsed(source.text)
+        snapshots = b",".join(_snapshots(plain, source.snapshots, metadata))
+        before, _, after = _encoded(_merged(plain, metadata, without_none=without_none)).partition(
+            _PLACE
+        )
+    return b"".join((_unmarked(before), snapshots, _unmarked(after)))
+
+
+def _encoded(plain: Plain) -> bytes:
+    """Return a JSON value in UTF-8, with its numbers still marked."""
+    try:
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        # An unpaired surrogate can only be written as a JSON escape.
+        return json.dumps(plain, separators=(",", ":")).encode()
+
+
+def _unmarked(data: bytes) -> bytes:
     return _MARKED.sub(rb"\1", data) if _ESCAPED in data else data
 
 
@@ -123,12 +151,12 @@ def unknown_members(metadata: TableMetadata, updates: Iterable[TableUpdate]) -> 
         metadata: the table before the change.
         updates: the change; its new schemas and the refs that it sets replace something.
     """
-    text = source_of(metadata)
-    if text is None:
+    kept = source_of(metadata)
+    if kept is None:
         return []
     found: set[str] = set()
     with _kept():
-        source = _parsed(text)
+        source = _parsed(kept.text)
         columns = _Columns(_schemas(source, metadata.current_schema_id))
         for update in updates:
             if isinstance(update, AddSchemaUpdate):
@@ -142,7 +170,7 @@ def unknown_members(metadata: TableMetadata, updates: Iterable[TableUpdate]) -> 
 
 def _parsed(source: str) -> Plain:
     """Return the JSON value of a source; for a server's response, the metadata in it."""
-    plain: Plain = json.loads(source, parse_float=_MARK.__add__)
+    plain: Plain = json.loads(source, parse_float=MARK.__add__)
     return plain["metadata"] if "metadata" in plain and "format-version" not in plain else plain
 
 
@@ -156,7 +184,7 @@ def _merged(source: Plain, metadata: TableMetadata, *, without_none: bool) -> Pl
     # Most of the metadata is snapshots, and only the new ones need PyIceberg's slow serialization.
     plain = _dumped(metadata, exclude={"snapshots"}, exclude_none=without_none)
     columns = _Columns(_schemas(source, metadata.current_schema_id))
-    plain["snapshots"] = _snapshots(source, metadata)
+    plain["snapshots"] = [f"{MARK}{_SNAPSHOTS}"]
     plain["schemas"] = [columns.merged(schema) for schema in plain["schemas"]]
     for name, keys in _FIXED.items():
         old = {_identity(item, keys): item for item in _elements(source, name)}
@@ -175,17 +203,24 @@ def _merged(source: Plain, metadata: TableMetadata, *, without_none: bool) -> Pl
     return {**_unknown(source, _TABLE), **plain}
 
 
-def _snapshots(source: Plain, metadata: TableMetadata) -> list[Plain]:
-    old = {item["snapshot-id"]: item for item in source.get("snapshots") or ()}
-    found = []
+def _snapshots(
+    source: Plain, texts: SnapshotTexts | None, metadata: TableMetadata
+) -> Iterator[bytes]:
+    """Yield the texts of the snapshots, those that were read as they are."""
+    listed = source.get("snapshots") or () if texts is None else ()
+    old = {item["snapshot-id"]: item for item in listed}
+    numbers = {} if texts is None else {each: number for number, each in enumerate(texts.ids)}
     for snapshot in metadata.snapshots:
+        number = numbers.get(snapshot.snapshot_id)
+        if texts is not None and number is not None:
+            yield texts.text(number)
+            continue
         plain = old.get(snapshot.snapshot_id)
         if plain is None:
             plain = _dumped(snapshot)
             if metadata.format_version == 1:
                 plain.pop("sequence-number", None)
-        found.append(plain)
-    return found
+        yield _unmarked(_encoded(plain))
 
 
 def _elements(source: Plain, name: str) -> list[Plain]:

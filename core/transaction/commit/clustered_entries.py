@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 
 from lake.core.base.errors import StorageError
 from lake.core.io.avro.container import runs
-from lake.core.io.storage.work_ahead import ahead
+from lake.core.io.storage.work_ahead import computed
 from lake.core.table.manifests.api import (
     DELETED,
     EXISTING,
@@ -157,12 +156,10 @@ class ClusteredEntries:
 
         windows = runs(manifests, weight_of, _WINDOW_BYTES)
         described = []
-        workers = os.cpu_count() or 1
-        with ThreadPoolExecutor(workers) as pool:
-            for read, rows, records in ahead(pool, encoded, windows, workers):
-                self.read += read
-                described.append(rows)
-                self._spool.write(records)
+        for read, rows, records in computed(encoded, windows):
+            self.read += read
+            described.append(rows)
+            self._spool.write(records)
         every = pa.concat_tables(described).unify_dictionaries().combine_chunks()
         self._described = every.append_column(_ROW, pa.array(np.arange(every.num_rows)))
 
@@ -183,9 +180,7 @@ class ClusteredEntries:
             rows = piece[_ROW].to_numpy()
             return piece, pack_manifest([self._records(rows, starts)], partition, self._context)
 
-        workers = os.cpu_count() or 1
-        with ThreadPoolExecutor(workers) as pool:
-            yield from ahead(pool, pack, pieces, workers)
+        yield from computed(pack, pieces)
 
     def clustering(self, pieces: Sequence[pa.Table]) -> Clustering:
         """Return how the entries are clustered in the manifests that were read, and in pieces of them (`divided`)."""

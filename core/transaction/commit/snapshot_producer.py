@@ -6,11 +6,10 @@ Iceberg Java's ManifestMergeManager. Source: MergingSnapshotProducer, ManifestFi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 from lake.core.base import locations
 from lake.core.base.errors import BadInputError, CommitConflictError, CorruptFileError, RefusedError
 from lake.core.io.avro.container import runs
-from lake.core.io.storage.work_ahead import ahead
+from lake.core.io.storage.work_ahead import computed
 from lake.core.spec.properties.table_properties import (
     MANIFEST_BYTES,
     MANIFEST_MERGE,
@@ -521,16 +520,12 @@ class SnapshotProducer:
             return self._edited(metadata, some, edit.removal)
 
         windows = runs(affected, weight_of, _WINDOW_BYTES)
-        workers = os.cpu_count() or 1
-        with ThreadPoolExecutor(workers) as pool:
-            for some in ahead(pool, edited, windows, workers):
-                for item in some:
-                    edit.counter.remove(item.removed, item.context.spec.spec_id)
-                    replaced |= {path: [] for path in item.paths}
-                    replaced[item.paths[0]] = [
-                        self._put(metadata, piece, item.context, data)
-                        for piece, data in item.pieces
-                    ]
+        for item in chain.from_iterable(computed(edited, windows)):
+            edit.counter.remove(item.removed, item.context.spec.spec_id)
+            replaced |= {path: [] for path in item.paths}
+            replaced[item.paths[0]] = [
+                self._put(metadata, piece, item.context, data) for piece, data in item.pieces
+            ]
         return [new for row in manifests for new in replaced.get(row["manifest_path"], [row])]
 
     def _edited(

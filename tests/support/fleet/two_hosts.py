@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,14 @@ def on_host(name: str, words: Sequence[str], folder: Path) -> subprocess.Popen[b
     )
 
 
-def at_once(fleet: Fleet) -> list[str]:
-    """Let two hosts maintain a fleet at once; return what is wrong: work that was done twice, or not at all."""
-    alone = _alone(fleet)
+def at_once(fleet: Fleet, alone: Mapping[str, Any] | None = None) -> list[str]:
+    """Let two hosts maintain a fleet at once; return what is wrong: work that was done twice, or not at all.
+
+    Args:
+        fleet: the fleet.
+        alone: the result of one run on the fleet, if there was one.
+    """
+    alone = alone or _alone(fleet)
     lake, names = fleet.restored(), ("etl-1", "etl-2")
     for name in names:
         fleet.log(name).unlink(missing_ok=True)
@@ -80,5 +85,5 @@ def _alone(fleet: Fleet) -> dict[str, Any]:
     return result
 
 
-def _rewritten(result: dict[str, Any]) -> int:
+def _rewritten(result: Mapping[str, Any]) -> int:
     return sum(item["bytes"] or 0 for item in result["actions"] if item["action"] in _REWRITES)

@@ -11,9 +11,15 @@ import pyiceberg.catalog.sql
 import pytest
 from sqlalchemy import Engine, create_engine, event
 
+from lake.core.table.catalogs import sql
+
+_UNFLUSHED = "PRAGMA synchronous = OFF"
+
 
 def share_statements(patched: pytest.MonkeyPatch) -> None:
     """Let all SQLite catalogs of this process use the same compiled statements; each has its own connections."""
+    # lake's own statement comes after the one below.
+    patched.setitem(sql._FIRST_STATEMENTS, "sqlite", _UNFLUSHED)
     first = create_engine("sqlite://")
     # The first connection asks SQLite what the dialect must know.
     first.connect().close()
@@ -32,4 +38,4 @@ def share_statements(patched: pytest.MonkeyPatch) -> None:
 
 
 def _do_not_flush(connection: Any, _: object) -> None:
-    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute(_UNFLUSHED)

@@ -123,13 +123,17 @@ class ParquetRows:
 
     def _kept_dictionaries(self, columns: ColumnMapping, group: int) -> list[str]:
         """Return the columns of a row group that are read as dictionary arrays."""
-        found = (columns.found.get(number) for number in columns.settings.dictionaries)
-        names = [item.name for item in found if item is not None and item.type == pa.string()]
-        stored = self._parquet.metadata.row_group(group)
-        return [
-            name
-            for name in names
-            for chunk in map(stored.column, leaf_indexes(self._parquet, [name]))
-            if is_by_dictionary(chunk)
-            and (dictionary_size(self._source, chunk, columns.file.path) or _LARGE) < _LARGE
+        found = [columns.found.get(number) for number in columns.settings.dictionaries]
+        # The path of a nested field may be the name of another column.
+        names = [
+            item.name
+            for item in found
+            if item is not None and item.type == pa.string() and "." not in item.name
         ]
+        stored, path, kept = self._parquet.metadata.row_group(group), columns.file.path, []
+        for chunk in map(stored.column, leaf_indexes(self._parquet, names) if names else ()):
+            name = chunk.path_in_schema
+            size = dictionary_size(self._source, chunk, path) if is_by_dictionary(chunk) else None
+            if name in names and size is not None and size < _LARGE:
+                kept.append(name)
+        return kept

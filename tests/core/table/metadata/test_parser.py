@@ -24,7 +24,7 @@ Plain = dict[str, Any]
 
 
 def in_file(plain: Plain) -> TableMetadata:
-    return parsed(json.dumps(plain))
+    return parsed(json.dumps(plain).encode())
 
 
 def in_response(plain: Plain) -> TableMetadata:
@@ -136,7 +136,7 @@ def test_version_1_needs_no_schema_beside_its_schemas() -> None:
     plain["schemas"].append({**plain["schemas"][0], "schema-id": 7})
     plain["current-schema-id"] = 7
 
-    found = parsed(json.dumps(plain))
+    found = parsed(json.dumps(plain).encode())
 
     assert found.schema().schema_id == 7
     assert json.loads(found.model_dump_json())["schema"]["schema-id"] == 7
@@ -184,10 +184,10 @@ def test_a_type_that_is_not_known_is_unsupported_and_named_with_its_column(
 )
 def test_a_type_that_is_known_but_malformed_is_not_metadata(kind: Any) -> None:
     with pytest.raises((ValidationError, ValueError)):
-        parsed(json.dumps(metadata(kind)))
+        parsed(json.dumps(metadata(kind)).encode())
 
 
 @pytest.mark.parametrize("version", ["4", 4.5, None, [], 0, -1])
 def test_a_format_version_that_is_not_one_is_not_metadata(version: Any) -> None:
     with pytest.raises(ValidationError):
-        parsed(json.dumps(metadata("int", version=version)))
+        parsed(json.dumps(metadata("int", version=version)).encode())
