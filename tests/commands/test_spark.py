@@ -112,7 +112,7 @@ def test_a_frame_keeps_the_columns_that_it_was_loaded_with(frames: Frames, table
 
     assert frames.run(
         "names = sorted(row.name for row in frame.collect()); answer = [frame.columns, names[:2]]"
-    ) == [["id", "name"], ["n1", "n100"]]
+    ) == [["id", "name"], ["n1", "n10"]]
     assert frames.run(FRAME + "answer = frame.columns") == ["id", "title", "more"]
 
 
@@ -306,7 +306,7 @@ def test_secrets_are_not_shown(frames: Frames, table: Any) -> None:
     assert "hunter2" not in frames.run(shown)
 
 
-def test_a_session_can_be_told_of_the_format(frames: Frames, table: Any) -> None:
+def test_a_session_can_register_the_format(frames: Frames, table: Any) -> None:
     cell = "import lake\nlake.spark.register(spark)\n" + FRAME + "answer = frame.count()"
 
     assert frames.run(cell) == 100
