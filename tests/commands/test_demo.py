@@ -22,7 +22,7 @@ from lake.core.table.catalogs.catalog import Table
 # The demo loads and compacts a table of its own in every test.
 pytestmark = pytest.mark.slow
 
-DAYS = 12
+DAYS = 24
 
 
 @pytest.fixture
