@@ -67,11 +67,18 @@ class SignalHandlers:
 
     def _begin_watch(self) -> None:
         """Let a thread note signals: the main thread handles none while native code waits for other threads."""
-        received, self._wakeup = os.pipe()
-        os.set_blocking(self._wakeup, False)
-        signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
-        self._watch = Thread(target=_note_stops, args=(received,), name="signals", daemon=True)
-        self._watch.start()
+        received, wakeup = os.pipe()
+        os.set_blocking(wakeup, False)
+        watch = Thread(target=_note_stops, args=(received,), name="signals", daemon=True)
+        try:
+            watch.start()
+        except (MemoryError, RuntimeError):
+            # Without it, a command that waits for a store ends later.
+            os.close(received)
+            os.close(wakeup)
+            return
+        self._watch, self._wakeup = watch, wakeup
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
 
     @property
     def first(self) -> int | None:

@@ -648,10 +648,10 @@ def test_commits_that_are_made_during_the_planning_are_not_those_of_another_cata
     }[verb]
     real = Reachability
 
-    def others_commit(*arguments: Any) -> Reachability:
+    def others_commit(*arguments: Any, **options: Any) -> Reachability:
         patched.stop()
         load(lake, times=3)
-        return real(*arguments)
+        return real(*arguments, **options)
 
     patched = patch(f"{module}.Reachability", others_commit)
     patched.start()

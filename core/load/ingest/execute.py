@@ -43,6 +43,7 @@ from lake.core.spec.types.partition_paths import partition_path
 from lake.core.spec.types.transforms import Partition
 from lake.core.spec.types.type_text import type_text
 from lake.core.table.manifests.data_files import DataFile
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.transaction.commit.operations import (
     AppendFiles,
@@ -260,7 +261,7 @@ def _as_committed(landed: Landed) -> LoadResult:
     snapshot = committed and committed.table.metadata.snapshot_by_id(committed.snapshot_id)
     if result.removals is None or not snapshot or snapshot.summary is None:
         return result
-    summary = snapshot.summary.additional_properties
+    summary = properties_of(snapshot)
     removed = natural_number(summary.get("deleted-data-files", "0"))
     if removed == result.removals.files + result.removals.rewritten_files:
         return result

@@ -17,6 +17,7 @@ from lake.core.load.replay.staged import is_staged
 from lake.core.table.flink.commits import NONE_COMMITTED, job_commit, job_commits, max_committed
 from lake.core.table.flink.manifest_names import parse_name
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import OPERATION_ID, run_ids_of
 from lake.core.table.snapshots.summary import REPLACE_PARTITIONS
@@ -331,7 +332,7 @@ def _refuse_twice(jobs: Iterable[PendingJob]) -> None:
 
 
 def _summary(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
+    return properties_of(snapshot)
 
 
 def _numbers(found: Iterable[FoundCheckpoint]) -> str:

@@ -29,6 +29,7 @@ from lake.core.table.catalogs.catalog import Table
 from lake.core.table.manifests.api import read_manifests
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import ADDED, DELETED
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.branch_notes import PICKED_FROM
 from lake.core.table.snapshots.completeness import missing_added_files_message, read_list
@@ -109,7 +110,7 @@ def wap_id_of(snapshot: Snapshot) -> str | None:
 
 
 def _summary(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
+    return properties_of(snapshot)
 
 
 def plan_publish(table: Table, wap_id: str, *, branch: str) -> PickPlan:

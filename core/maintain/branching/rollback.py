@@ -15,6 +15,7 @@ from lake.core.base.units import format_time, iso_time
 from lake.core.maintain.branching.facts import RollbackFacts
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.flink.commits import JOB_ID
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.completeness import read_list
 from lake.core.table.snapshots.run_ids import RUN_ID
@@ -172,7 +173,7 @@ def _outcome(plan: RollbackPlan, status: Status) -> Outcome:
 
 def _warnings(plan: RollbackPlan) -> list[str]:
     """Return whose commits the branch no longer contains, because their writers load the rows again, or do not."""
-    summaries = [item.summary.additional_properties if item.summary else {} for item in plan.hidden]
+    summaries = [properties_of(item) for item in plan.hidden]
     runs = sum(RUN_ID in item for item in summaries)
     streams = sorted(
         {epoch.stream for item in summaries if (epoch := StreamEpoch.of_text(item.get(STREAM)))}

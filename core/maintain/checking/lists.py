@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from lake.core.base.arrow import one_array
 from lake.core.maintain.checking.findings import Finding
 from lake.core.table.manifests.data_files import DATA
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots.ancestry import added_at
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def list_findings(snapshot: Snapshot, rows: pa.Table) -> Iterator[Finding]:
         for path in lacking["manifest_path"].to_pylist():
             yield Finding("N003", path, "its list gives its files no row ids")
     own = rows.filter(pc.and_(data, pc.equal(rows["added_snapshot_id"], snapshot.snapshot_id)))
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = properties_of(snapshot)
     for key, column in (
         ("added-data-files", "added_files_count"),
         ("deleted-data-files", "deleted_files_count"),

@@ -21,6 +21,7 @@ from lake.core.maintain.checking.findings import Finding
 from lake.core.table.flink.commits import JOB_ID
 from lake.core.table.manifests.api import DELETED, read_manifests
 from lake.core.table.manifests.data_files import DATA, EQUALITY_DELETES
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots.ancestry import added_at
 from lake.core.table.snapshots.delete_scopes import PUFFIN, is_global, referenced_paths
 from lake.core.table.snapshots.run_ids import OPERATION_ID
@@ -155,7 +156,7 @@ class Contents:
 
     def totals(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Compare the totals in a snapshot's summary."""
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        summary = properties_of(snapshot)
         by_position = np.isin(self.kind, (_VECTOR, _OF_FILE, _OF_PARTITION))
         by_key = np.isin(self.kind, (_KEYS, _GLOBAL_KEYS))
         actual = {
@@ -240,7 +241,7 @@ def _unusual_numbers(metadata: TableMetadata) -> list[int]:
     """
     found = []
     for snapshot in metadata.snapshots:
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        summary = properties_of(snapshot)
         if not {JOB_ID, OPERATION_ID}.intersection(summary):
             found.append(added_at(snapshot))
     return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lake.core.base.units import counted
 from lake.core.maintain.compaction.facts import CompactionResult, LostGroup
 from lake.core.table.flink.commits import writer_with_job
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Tally:
 def _removed_deletes(committed: Committed) -> int:
     """Return the number of delete files that a commit removed, from its summary."""
     snapshot = committed.table.metadata.snapshot_by_id(committed.snapshot_id)
-    counters = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    counters = properties_of(snapshot)
     return int(counters.get("removed-delete-files", "0"))
 
 

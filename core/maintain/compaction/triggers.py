@@ -32,6 +32,7 @@ from lake.core.spec.expressions.conditions import (
     Value,
     parse_condition,
 )
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
@@ -120,5 +121,5 @@ def why_nothing_was_compacted(outcome: Outcome) -> str | None:
 
 def _added(snapshot: Snapshot, key: str) -> int:
     """Return a count of a summary; 0 if it is missing or not a number, as other writers' may be."""
-    properties = snapshot.summary.additional_properties if snapshot.summary else {}
+    properties = properties_of(snapshot)
     return natural_number(properties.get(key, "0")) or 0

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.base.arrow import one_array
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.branch_notes import json_object
 
@@ -55,7 +56,7 @@ class Converted:
     def find(cls, table: Table, head: Snapshot, run: str) -> Self | None:
         """Return what the newest snapshot of a branch records that is true for a run; None if there is nothing."""
         for snapshot in ancestry.ancestors(table.metadata, head.snapshot_id):
-            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            summary = properties_of(snapshot)
             found = cls._from_text(summary.get(CONVERTED))
             # check: possible-conversion-record
             if found is None or found.sequence_number >= (snapshot.sequence_number or 0):

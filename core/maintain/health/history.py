@@ -12,6 +12,7 @@ from lake.core.maintain.expiration.retention import (
     check_retention,
     plan_retention,
 )
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
@@ -110,5 +111,5 @@ def _growth(metadata: TableMetadata, since_ms: int) -> int | None:
 
 
 def _bytes(snapshot: Snapshot) -> int | None:
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = properties_of(snapshot)
     return natural_number(summary.get("total-files-size") or "")

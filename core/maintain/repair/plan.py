@@ -38,6 +38,7 @@ from lake.core.maintain.repair.names import (
 )
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.manifests.api import read_manifests
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.completeness import read_list, verify_manifest_list
 from lake.core.table.snapshots.live_files import live_files
@@ -262,7 +263,7 @@ def _wrong_totals(table: Table, head: Snapshot) -> Mapping[str, tuple[str, str]]
     live = read_manifests(
         table.storage, manifests, table.metadata, columns=COUNTED_COLUMNS, live_only=True
     )
-    summary = head.summary.additional_properties if head.summary else {}
+    summary = properties_of(head)
     return {
         name: (summary[name], counted)
         for name, counted in counted_totals(live).items()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lake.core.base.units import natural_number
 from lake.core.maintain.statistics.plan import described
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
@@ -54,5 +55,5 @@ def statistics_age(metadata: TableMetadata) -> StatisticsAge | None:
 
 def _count(snapshot: Snapshot, key: str) -> int:
     """Return a count of a summary; 0 if it is missing or not a number, as other writers' may be."""
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = properties_of(snapshot)
     return natural_number(summary.get(key) or "") or 0

@@ -32,6 +32,7 @@ from lake.core.read.inspection.show import shown_properties
 from lake.core.spec.expressions.filters import bind_filter, field_path, filter_columns, row_mask
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.types.arrow_schema import arrow_schema
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
@@ -248,9 +249,7 @@ def _snapshots(table: Table) -> _Rows:
             "parent_id": snapshot.parent_snapshot_id,
             "operation": snapshot.summary.operation.value if snapshot.summary else None,
             "manifest_list": snapshot.manifest_list,
-            "summary": list(snapshot.summary.additional_properties.items())
-            if snapshot.summary
-            else None,
+            "summary": list(properties_of(snapshot).items()) if snapshot.summary else None,
         }
         for snapshot in table.metadata.snapshots
     ]

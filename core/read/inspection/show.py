@@ -31,6 +31,7 @@ from lake.core.spec.types.arrow_schema import parts_of
 from lake.core.spec.types.transform_syntax import term_text
 from lake.core.spec.types.type_text import type_text
 from lake.core.table.flink.commits import job_commit
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.refs.consumers import find_consumers
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import run_ids_of
@@ -182,7 +183,7 @@ def _writers(metadata: TableMetadata, head: Snapshot | None) -> WriterFacts:
         commit = CommitFacts(
             snapshot_id=str(snapshot.snapshot_id), committed_at=iso_time(snapshot.timestamp_ms)
         )
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        summary = properties_of(snapshot)
         if by_job := job_commit(snapshot):
             job, number = by_job.job_id, by_job.checkpoint_id
             jobs.setdefault(job, JobFacts(job_id=job, checkpoint_id=number, commit=commit))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.base.units import counted, whole_number
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def job_commits(metadata: TableMetadata, branch: str) -> Iterator[JobCommit]:
 
 def job_commit(snapshot: Snapshot) -> JobCommit | None:
     """Return the Flink job in a snapshot's summary; None if the summary does not contain a complete entry."""
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = properties_of(snapshot)
     number = whole_number(summary.get(CHECKPOINT_ID, ""))
     job_id = summary.get(JOB_ID)
     if job_id is None or number is None:
@@ -106,7 +107,7 @@ def max_committed(metadata: TableMetadata, branch: str, job_id: str, operator_id
 
 def writer_of(snapshot: Snapshot) -> str:
     """Return the name of the program that committed a snapshot; ``not named`` if it did not say."""
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = properties_of(snapshot)
     if name := summary.get(ENGINE_NAME):
         return f"{name} {summary.get('engine-version') or ''}".rstrip()
     if job_commit(snapshot):

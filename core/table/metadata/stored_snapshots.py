@@ -115,12 +115,30 @@ class StoredSummary(Summary):
     """A summary whose properties are texts that are parsed when they are used."""
 
     @property
-    def _additional_properties(self) -> Mapping[str, str]:  # type: ignore[override]
+    def stored(self) -> StoredProperties:
+        """The properties."""
         found: StoredProperties = vars(self)["_stored"]
         return found
 
+    @property
+    def _additional_properties(self) -> Mapping[str, str]:  # type: ignore[override]
+        return self.stored
+
+    @property
+    def additional_properties(self) -> dict[str, str]:
+        """All properties as a dictionary, which PyArrow needs: for PyIceberg and its users."""
+        return dict(self.stored)
+
     def __bool__(self) -> bool:
         return True
+
+
+def properties_of(snapshot: Snapshot | None) -> Mapping[str, str]:
+    """Return what a snapshot's summary has besides the operation; nothing without a snapshot or a summary."""
+    summary = snapshot.summary if snapshot is not None else None
+    if isinstance(summary, StoredSummary):
+        return summary.stored
+    return summary.additional_properties if summary is not None else {}
 
 
 class Cut(NamedTuple):

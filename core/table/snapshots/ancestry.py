@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lake.core.base.errors import BadInputError, CorruptFileError, NotFoundError
 from lake.core.base.units import format_time, natural_number, parse_time_ms
+from lake.core.table.metadata.stored_snapshots import properties_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -65,7 +66,7 @@ def is_restored(snapshot: Snapshot) -> bool:
 def added_at(snapshot: Snapshot) -> int:
     """Return the sequence number at which a snapshot's files were added: its own, unless it was restored."""
     own = snapshot.sequence_number or 0
-    text = snapshot.summary.additional_properties.get(ADDED_AT, "") if snapshot.summary else ""
+    text = properties_of(snapshot).get(ADDED_AT, "")
     number = natural_number(text)
     return own if number is None else min(own, number)
 
@@ -253,7 +254,7 @@ def is_first(metadata: TableMetadata, snapshot: Snapshot) -> bool:
     retained = snapshots_by_id(metadata)
     if any(entry.snapshot_id not in retained for entry in metadata.snapshot_log):
         return False
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = properties_of(snapshot)
     took_over = any(
         summary.get(f"total-{kind}", added) != added
         for kind in ("data-files", "delete-files")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from lake.core.base.errors import LakeError
 from lake.core.base.units import whole_number
 from lake.core.table.metadata.files import read_metadata
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class NoteKind:
     ) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Yield the marks of a snapshot: its own, and those of the snapshot from which it was cherry-picked."""
         for one in (snapshot, picked_from(known, snapshot)):
-            summary = one.summary.additional_properties if one and one.summary else {}
+            summary = properties_of(one)
             yield from self.marks(summary)
 
     def since_ms(self, now_ms: int) -> int | None:
@@ -347,7 +348,7 @@ def picked_from(known: Mapping[int, Snapshot], snapshot: Snapshot) -> Snapshot |
 
 
 def _source_id(snapshot: Snapshot) -> int | None:
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = properties_of(snapshot)
     return whole_number(summary.get(PICKED_FROM, ""))
 
 

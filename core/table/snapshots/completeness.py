@@ -30,6 +30,7 @@ from lake.core.table.manifests.api import (
 )
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import DELETED
+from lake.core.table.metadata.stored_snapshots import properties_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -287,7 +288,7 @@ def has_all_added_files(
     """
     if snapshot.summary is None or IGNORE_TOTALS.of(metadata.properties):
         return False
-    properties = snapshot.summary.additional_properties
+    properties = properties_of(snapshot)
     counted = [properties.get(f"added-{kind}") for kind in ("data-files", "records")]
     if found is None:
         # Counters of zero are left out, as other counters may be: this one is written in any case.
@@ -313,7 +314,7 @@ def _fewer(
 
 
 def _total(snapshot: Snapshot, key: str) -> int:
-    text = snapshot.summary.additional_properties.get(key, "") if snapshot.summary else ""
+    text = properties_of(snapshot).get(key, "")
     return natural_number(text) or 0
 
 

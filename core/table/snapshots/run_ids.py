@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.branch_notes import (
     NoteKind,
@@ -92,7 +93,7 @@ def find_on_branch(
     known = ancestry.snapshots_by_id(metadata)
     for snapshot in history_of(metadata, branch):
         for one in (snapshot, picked_from(known, snapshot)):
-            summary = one.summary.additional_properties if one and one.summary else {}
+            summary = properties_of(one)
             if all(_shows(summary, key, value) for key, value in wanted.items()):
                 return snapshot
     return None

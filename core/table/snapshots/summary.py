@@ -21,6 +21,7 @@ from lake.core.spec.types.partition_codes import partition_tuples
 from lake.core.spec.types.partition_paths import partition_path
 from lake.core.spec.types.single_values import partition_type, single_values
 from lake.core.table.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES
+from lake.core.table.metadata.stored_snapshots import properties_of
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -104,7 +105,7 @@ def declared_totals(snapshot: Snapshot | None) -> dict[str, int | None]:
     """
     if snapshot is None:
         return {"rows": 0, **dict.fromkeys(TOTALS, 0)}
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = properties_of(snapshot)
     totals = {name: natural_number(summary.get(key) or "") for name, key in TOTALS.items()}
     is_exact = totals["delete_files"] == 0
     return {"rows": totals["rows_at_most"] if is_exact else None, **totals}

@@ -29,6 +29,7 @@ from lake.core.base.progress import Meter, shown
 from lake.core.io.storage.background_writer import WriteBehind
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.metadata.snapshot_updates import AddSnapshot
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.reporting.commit_report import commit_report
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import OPERATION_ID
@@ -76,7 +77,7 @@ class Committed:
 def find_summary(metadata: TableMetadata, wanted: Mapping[str, str]) -> Snapshot | None:
     """Return the newest retained snapshot whose summary contains all the given keys and values."""
     for snapshot in reversed(metadata.snapshots):
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        summary = properties_of(snapshot)
         if wanted and all(summary.get(key) == value for key, value in wanted.items()):
             return snapshot
     return None
@@ -298,8 +299,7 @@ def _snapshots_with(metadata: TableMetadata, operation_id: str) -> list[Snapshot
     return [
         snapshot
         for snapshot in metadata.snapshots
-        if snapshot.summary
-        and snapshot.summary.additional_properties.get(OPERATION_ID) == operation_id
+        if properties_of(snapshot).get(OPERATION_ID) == operation_id
     ]
 
 

@@ -37,6 +37,7 @@ from lake.core.table.manifests.api import (
 from lake.core.table.manifests.clusters import entries_per_manifest
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import ADDED, DELETED, EXISTING, MANIFEST_SCHEMA
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots.completeness import lacking_column, read_list, verify_manifest_list
 from lake.core.table.snapshots.row_lineage import assign_row_ids
 from lake.core.table.snapshots.summary import (
@@ -354,7 +355,7 @@ class SnapshotProducer:
         self, metadata: TableMetadata, parent: Snapshot | None, counter: SummaryCounter
     ) -> dict[str, str]:
         mark = {REPLACE_PARTITIONS: "true"} if isinstance(self.operation, ReplacePartitions) else {}
-        previous = parent.summary.additional_properties if parent and parent.summary else None
+        previous = properties_of(parent) if parent and parent.summary else None
         if parent and previous is None:
             return mark
         return {**mark, **counter.summary(previous), **counter.partitions(metadata)}

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.types import (
@@ -156,9 +157,29 @@ def with_one_dictionary(column: pa.ChunkedArray, most_bytes: int) -> pa.ChunkedA
     """
     if sum(chunk.dictionary.nbytes for chunk in column.chunks) > _COMBINED_BYTES:
         return None
-    column = column.unify_dictionaries()
+    column = _used(column.unify_dictionaries())
     is_small = not column.num_chunks or column.chunk(0).dictionary.nbytes <= most_bytes
     return column if is_small else None
+
+
+def _used(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column with one dictionary without the entries that no row has: all of them would be written."""
+    if not column.num_chunks:
+        return column
+    entries = column.chunk(0).dictionary
+    has_rows = np.zeros(len(entries), np.bool_)
+    for chunk in column.chunks:
+        has_rows[chunk.indices.drop_null().to_numpy()] = True
+    if has_rows.all():
+        return column
+    places = pa.array(np.cumsum(has_rows, dtype=np.int32) - 1, pa.int32())
+    kept = entries.filter(pa.array(has_rows))
+    return pa.chunked_array(
+        [
+            pa.DictionaryArray.from_arrays(places.take(chunk.indices), kept)
+            for chunk in column.chunks
+        ]
+    )
 
 
 class ParquetFile(NewFile):

@@ -28,6 +28,7 @@ from lake.core.read.continuous.report import gap_warnings, lag_of
 from lake.core.read.scan.plan import ScanPlan
 from lake.core.spec.properties.table_properties import UPSERT_ENABLED
 from lake.core.table.catalogs.names import with_new_name
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.branch_notes import history_of
 from lake.core.table.snapshots.live_files import LiveFiles, no_files
@@ -372,10 +373,7 @@ class _Copy(ContinuousLoad[Discovery]):
                 hint=f"{Option.ON_GAP} skip goes on with the snapshots that are left",
             )
         for snapshot in history_of(table.metadata, self.options.branch):
-            summary = snapshot.summary
-            epoch = StreamEpoch.of_text(
-                summary.additional_properties.get(STREAM) if summary else None
-            )
+            epoch = StreamEpoch.of_text(properties_of(snapshot).get(STREAM))
             is_own = epoch is not None and epoch.stream == stream
             if not is_own and ancestry.operation_of(snapshot) != "replace":
                 raise RefusedError(

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from lake.core.base.units import iso_time, natural_number
 from lake.core.maintain.compaction.facts import RhythmFacts
 from lake.core.table.flink.commits import ENGINE_NAME, job_commit, writer_with_job
+from lake.core.table.metadata.stored_snapshots import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.partition_activity import commit_times
 
@@ -169,7 +170,7 @@ def conflicts_with_rewrites(snapshot: Snapshot, *, keeps_sequence: bool) -> bool
     """
     if ancestry.operation_of(snapshot) in {"append", "replace"}:
         return False
-    counts = snapshot.summary.additional_properties if snapshot.summary else {}
+    counts = properties_of(snapshot)
     if _counted(counts, "deleted-data-files"):
         return True
     if _counted(counts, *_POSITIONS) and not _is_of_flink_sink(snapshot):
@@ -180,7 +181,7 @@ def conflicts_with_rewrites(snapshot: Snapshot, *, keeps_sequence: bool) -> bool
 
 
 def _is_of_flink_sink(snapshot: Snapshot) -> bool:
-    counts = snapshot.summary.additional_properties if snapshot.summary else {}
+    counts = properties_of(snapshot)
     return job_commit(snapshot) is not None and counts.get(ENGINE_NAME, "flink").lower() == "flink"
 
 
