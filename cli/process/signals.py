@@ -67,13 +67,16 @@ class SignalHandlers:
 
     def _begin_watch(self) -> None:
         """Let a thread note signals: the main thread handles none while native code waits for other threads."""
-        received, wakeup = os.pipe()
+        # Without it, a command that waits for a store ends later.
+        try:
+            received, wakeup = os.pipe()
+        except OSError:
+            return
         os.set_blocking(wakeup, False)
         watch = Thread(target=_note_stops, args=(received,), name="signals", daemon=True)
         try:
             watch.start()
         except (MemoryError, RuntimeError):
-            # Without it, a command that waits for a store ends later.
             os.close(received)
             os.close(wakeup)
             return

@@ -34,10 +34,12 @@ class BatchSpool:
 
     Args:
         rows: what the rows are, for messages.
+        few_bytes: up to this size, all batches stay in memory.
     """
 
-    def __init__(self, rows: str) -> None:
+    def __init__(self, rows: str, *, few_bytes: int = 0) -> None:
         self._rows = rows
+        self._few_bytes = few_bytes
         self._file: IO[bytes] | None = None
         # The offset and the size of each batch.
         self._extents: list[tuple[int, int]] = []
@@ -54,7 +56,7 @@ class BatchSpool:
         """
         with written(self._rows):
             if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="lake-rows-", buffering=0)  # noqa: SIM115
+                self._file = self._opened()
                 weakref.finalize(self, self._file.close)
             start = self._file.seek(0, 2)
             with pa.ipc.new_stream(self._file, batch.schema) as writer:
@@ -63,6 +65,11 @@ class BatchSpool:
         self._extents.append((start, length))
         self.widest = max(self.widest, length)
         return len(self) - 1
+
+    def _opened(self) -> IO[bytes]:
+        if not self._few_bytes:
+            return tempfile.TemporaryFile(prefix="lake-rows-", buffering=0)
+        return tempfile.SpooledTemporaryFile(self._few_bytes, prefix="lake-rows-", buffering=0)
 
     def read(self, number: int) -> pa.RecordBatch:
         """Read a batch."""

@@ -43,7 +43,7 @@ from lake.core.spec.types.partition_paths import partition_path
 from lake.core.spec.types.transforms import Partition
 from lake.core.spec.types.type_text import type_text
 from lake.core.table.manifests.data_files import DataFile
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.transaction.commit.operations import (
     AppendFiles,

@@ -24,7 +24,7 @@ from lake.core.load.replay.snapshot_steps import ReplayStep, replay_steps, stage
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.flink.commits import job_commit, max_committed
 from lake.core.table.flink.manifest_names import parse_name
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.referenced_files import find_referenced
 from lake.core.table.snapshots.run_ids import OPERATION_ID

@@ -17,7 +17,7 @@ from lake.core.load.replay.staged import is_staged
 from lake.core.table.flink.commits import NONE_COMMITTED, job_commit, job_commits, max_committed
 from lake.core.table.flink.manifest_names import parse_name
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import OPERATION_ID, run_ids_of
 from lake.core.table.snapshots.summary import REPLACE_PARTITIONS

@@ -29,7 +29,7 @@ from lake.core.table.catalogs.catalog import Table
 from lake.core.table.manifests.api import read_manifests
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import ADDED, DELETED
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.branch_notes import PICKED_FROM
 from lake.core.table.snapshots.completeness import missing_added_files_message, read_list

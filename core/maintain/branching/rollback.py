@@ -15,7 +15,7 @@ from lake.core.base.units import format_time, iso_time
 from lake.core.maintain.branching.facts import RollbackFacts
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.flink.commits import JOB_ID
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.completeness import read_list
 from lake.core.table.snapshots.run_ids import RUN_ID

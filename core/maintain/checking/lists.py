@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lake.core.base.arrow import one_array
 from lake.core.maintain.checking.findings import Finding
 from lake.core.table.manifests.data_files import DATA
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots.ancestry import added_at
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from lake.core.maintain.checking.findings import Finding
 from lake.core.table.flink.commits import JOB_ID
 from lake.core.table.manifests.api import DELETED, read_manifests
 from lake.core.table.manifests.data_files import DATA, EQUALITY_DELETES
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots.ancestry import added_at
 from lake.core.table.snapshots.delete_scopes import PUFFIN, is_global, referenced_paths
 from lake.core.table.snapshots.run_ids import OPERATION_ID

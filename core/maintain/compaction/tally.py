@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lake.core.base.units import counted
 from lake.core.maintain.compaction.facts import CompactionResult, LostGroup
 from lake.core.table.flink.commits import writer_with_job
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:

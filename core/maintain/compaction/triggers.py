@@ -32,7 +32,7 @@ from lake.core.spec.expressions.conditions import (
     Value,
     parse_condition,
 )
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:

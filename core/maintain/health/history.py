@@ -12,7 +12,7 @@ from lake.core.maintain.expiration.retention import (
     check_retention,
     plan_retention,
 )
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from lake.core.maintain.health.overlap import overlap_of
 from lake.core.maintain.health.survey import Survey
 from lake.core.table.flink.commits import writer_of
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.partition_names import partition_names
 

@@ -38,7 +38,7 @@ from lake.core.maintain.repair.names import (
 )
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.manifests.api import read_manifests
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.completeness import read_list, verify_manifest_list
 from lake.core.table.snapshots.live_files import live_files

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lake.core.base.units import natural_number
 from lake.core.maintain.statistics.plan import described
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from lake.core.read.inspection.show import shown_properties
 from lake.core.spec.expressions.filters import bind_filter, field_path, filter_columns, row_mask
 from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.types.arrow_schema import arrow_schema
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from lake.core.spec.types.arrow_schema import parts_of
 from lake.core.spec.types.transform_syntax import term_text
 from lake.core.spec.types.type_text import type_text
 from lake.core.table.flink.commits import job_commit
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.refs.consumers import find_consumers
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import run_ids_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lake.core.base.units import counted, whole_number
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
+from lake.core.table.metadata.summaries import STORED
+
 _BEGIN = re.compile(rb'"snapshots"[ \t\n\r]*:[ \t\n\r]*\[[ \t\n\r]*(?=\{)')
 _NEXT = re.compile(r"[ \t\n\r]*(?:,[ \t\n\r]*(?=\{)|(\]))")
 # PyIceberg's parser refuses half of a pair, Python's does not.
@@ -117,7 +119,7 @@ class StoredSummary(Summary):
     @property
     def stored(self) -> StoredProperties:
         """The properties."""
-        found: StoredProperties = vars(self)["_stored"]
+        found: StoredProperties = vars(self)[STORED]
         return found
 
     @property
@@ -131,14 +133,6 @@ class StoredSummary(Summary):
 
     def __bool__(self) -> bool:
         return True
-
-
-def properties_of(snapshot: Snapshot | None) -> Mapping[str, str]:
-    """Return what a snapshot's summary has besides the operation; nothing without a snapshot or a summary."""
-    summary = snapshot.summary if snapshot is not None else None
-    if isinstance(summary, StoredSummary):
-        return summary.stored
-    return summary.additional_properties if summary is not None else {}
 
 
 class Cut(NamedTuple):
@@ -252,7 +246,7 @@ def _summary(given: Any, texts: SnapshotTexts, number: int) -> StoredSummary | N
     operation = _OPERATIONS[given["operation"]]
     return _made(
         StoredSummary,
-        {"operation": operation, "_stored": StoredProperties(texts, number)},
+        {"operation": operation, STORED: StoredProperties(texts, number)},
         _SUMMARY_FIELDS,
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lake.core.base.errors import BadInputError, CorruptFileError, NotFoundError
 from lake.core.base.units import format_time, natural_number, parse_time_ms
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

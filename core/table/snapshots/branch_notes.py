@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from lake.core.base.errors import LakeError
 from lake.core.base.units import whole_number
 from lake.core.table.metadata.files import read_metadata
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from lake.core.table.manifests.api import (
 )
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import DELETED
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

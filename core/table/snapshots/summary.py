@@ -21,7 +21,7 @@ from lake.core.spec.types.partition_codes import partition_tuples
 from lake.core.spec.types.partition_paths import partition_path
 from lake.core.spec.types.single_values import partition_type, single_values
 from lake.core.table.manifests.data_files import DATA, EQUALITY_DELETES, POSITION_DELETES
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec

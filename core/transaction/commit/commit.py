@@ -29,7 +29,7 @@ from lake.core.base.progress import Meter, shown
 from lake.core.io.storage.background_writer import WriteBehind
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.metadata.snapshot_updates import AddSnapshot
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.reporting.commit_report import commit_report
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import OPERATION_ID

@@ -37,7 +37,7 @@ from lake.core.table.manifests.api import (
 from lake.core.table.manifests.clusters import entries_per_manifest
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import ADDED, DELETED, EXISTING, MANIFEST_SCHEMA
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots.completeness import lacking_column, read_list, verify_manifest_list
 from lake.core.table.snapshots.row_lineage import assign_row_ids
 from lake.core.table.snapshots.summary import (

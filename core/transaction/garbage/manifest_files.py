@@ -41,6 +41,8 @@ EQUALITY_DELETE = "equality_delete_files"
 FILES = pa.schema([("path", pa.string()), ("kind", pa.string()), ("bytes", pa.int64())])
 _CONTENT_KINDS = pa.array([DATA_FILE, POSITION_DELETE, EQUALITY_DELETE])
 _COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
+# The rows of files that stay in memory.
+_FEW_BYTES = 8 * 1024 * 1024
 _PREFIX = r"^[a-z][a-z0-9+.-]*://[^/]*"
 _HASHES = Codec(
     lambda hashes: base64_text(hashes.tobytes()),
@@ -194,7 +196,8 @@ class ManifestFiles:
     ) -> tuple[BatchSpool, tuple[str, ...]]:
         """Return the live files of manifests (batches of `FILES`), and the manifests that cannot be read."""
         here = partial(_files, self.storage, metadata)
-        spool, unreadable = BatchSpool("the files of manifests"), list[str]()
+        spool = BatchSpool("the files of manifests", few_bytes=_FEW_BYTES)
+        unreadable: list[str] = []
         for found in each_batch(
             self.engine_of, self.storage, manifests, metadata, here, list_files, self._payload
         ):

@@ -28,7 +28,7 @@ from lake.core.read.continuous.report import gap_warnings, lag_of
 from lake.core.read.scan.plan import ScanPlan
 from lake.core.spec.properties.table_properties import UPSERT_ENABLED
 from lake.core.table.catalogs.names import with_new_name
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.branch_notes import history_of
 from lake.core.table.snapshots.live_files import LiveFiles, no_files

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from lake.core.base.units import iso_time, natural_number
 from lake.core.maintain.compaction.facts import RhythmFacts
 from lake.core.table.flink.commits import ENGINE_NAME, job_commit, writer_with_job
-from lake.core.table.metadata.stored_snapshots import properties_of
+from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.partition_activity import commit_times
 
