@@ -60,7 +60,7 @@ def test_a_dry_run_counts_and_touches_nothing(
     document = lake.ok("expire", "db.t", "--older-than", "0s", "--unsafe-retention", "--dry-run")
 
     assert document["status"] == "dry-run"
-    assert set(document["plan"]) == COUNTS | REASONS
+    assert set(document["plan"]) == COUNTS | REASONS | {"engine"}
     assert document["plan"]["kept_snapshots"] == {"referenced": 1}
     assert document["plan"]["kept_refs"] == ["main"]
     assert document["plan"]["data_files"] == 2

@@ -30,7 +30,7 @@ def shuffle(spark: SparkEngine) -> Engine:
     )
 
 
-@pytest.fixture(params=["inline", "spark", "shuffle"])
+@pytest.fixture(params=["inline", "spark", pytest.param("shuffle", marks=pytest.mark.spark)])
 def engine(request: pytest.FixtureRequest) -> Engine:
     found: Engine = request.getfixturevalue(request.param)
     return found
