@@ -20,6 +20,8 @@ from lake.core.base.options import Option
 _MESSAGE_LIMIT = 400
 # Spark's message about a Python process that ended without an error.
 _CRASHED = "Python worker exited unexpectedly"
+# The attribute of a context that lake made.
+_OWN = "_made_by_lake"
 MEMORY_HINT = f"the system may have killed it for lack of memory: {Option.MASTER} 'local[1]' needs the least memory"
 
 
@@ -77,8 +79,14 @@ def running_tasks(context: Any) -> int:
 def has_context() -> bool:
     """Whether a Spark that lake did not start runs in this process; PySpark is not imported for the answer."""
     pyspark = sys.modules.get("pyspark")
-    context = getattr(pyspark, "SparkContext", None)
-    return context is not None and context._active_spark_context is not None
+    kind = getattr(pyspark, "SparkContext", None)
+    context = None if kind is None else kind._active_spark_context
+    return context is not None and not hasattr(context, _OWN)
+
+
+def mark_own(context: Any) -> None:
+    """Note that lake started a Spark, which may still be ending when the next one starts."""
+    vars(context)[_OWN] = True
 
 
 def silence_shutdown(context: Any) -> None:

@@ -30,6 +30,7 @@ from lake.core.engine.spark.preflight import require_master, require_server
 from lake.core.engine.spark.pyspark_internals import (
     forget_server,
     has_context,
+    mark_own,
     pyspark_modules,
     reset_jvm_state,
     silence_shutdown,
@@ -300,6 +301,7 @@ def _context_on(conf: SparkConf, folder: Path, connection: Any) -> Any:
     wanted = pyspark.SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with _environment({"PYSPARK_PYTHON": python}), spark_errors("Spark does not start"):
         context = pyspark.SparkContext(conf=wanted, gateway=connection)
+        mark_own(context)
     if not conf.is_local:
         _ship(context, folder)
     return context
