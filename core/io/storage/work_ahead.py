@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, islice
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -41,14 +40,8 @@ def computed(
     Args:
         work: what is done with each item; it waits for no store by itself.
         items: the items, the next of which are taken before the results are.
-        workers: the number of threads; None for one per processor. A single item takes none: to start a thread costs
-            as much as to decode a small manifest.
+        workers: the number of threads; None for one per processor.
     """
-    rest = iter(items)
-    first, second = list(islice(rest, 1)), list(islice(rest, 1))
-    if not second:
-        yield from map(work, first)
-        return
     workers = workers or os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
-        yield from ahead(pool, work, chain(first, second, rest), workers)
+        yield from ahead(pool, work, items, workers)

@@ -151,8 +151,12 @@ def _additions(
     # Long lists inflate to much more memory than what is kept of them.
     for part in runs(batch, lambda _: 1, _FETCH_THREADS):
         read = partial(_open_joined, storage)
-        each = map if _are_few(part) else fetchers.map
-        for opened in each(read, part):
+        lists: Iterable[Container] = (
+            fetchers.submit(list, map(read, part)).result()
+            if _are_few(part)
+            else fetchers.map(read, part)
+        )
+        for opened in lists:
             rest = None if chain.last is None else _without_rows_of(chain.last, opened)
             inherited.append(0 if chain.last is None or rest is None else chain.last.objects)
             rests.append(opened if rest is None else rest)
