@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from lake.core.base.errors import EngineError, StorageError
+from lake.core.base.errors import EngineError
 from lake.core.base.plain import PlainData
 from lake.core.base.progress import Meter
 from lake.core.engine.task_functions import (
@@ -23,6 +23,7 @@ from lake.core.engine.task_functions import (
     resolve,
 )
 from lake.core.engine.tasks import MapFunction, ReduceFunction, Task, TaskContext, TaskResult
+from lake.core.io.temporary_files import read_at, write_at, written
 
 # The offset and the size of a blob in its file.
 _Extent = tuple[int, int]
@@ -124,7 +125,8 @@ def send_to_file(task: SendTask, context: TaskContext) -> Iterator[SentFile]:
         for reducer, blob in function(decode_payload(function, task.payload), context):
             if not 0 <= reducer < task.reducers:
                 raise EngineError(f"a task sent to reducer {reducer} of {task.reducers}")
-            _write(file.fileno(), blob)
+            with written("rows that are exchanged"):
+                write_at(file.fileno(), blob, end)
             extents.setdefault(reducer, []).append((end, len(blob)))
             end += len(blob)
     yield SentFile(path=path, extents=extents)
@@ -142,32 +144,8 @@ def _blobs(task: ReduceTask) -> Generator[bytes]:
     for path, extents in zip(task.paths, task.extents, strict=True):
         with open(path, "rb", buffering=0) as file:
             for start, length in extents:
-                yield _read(file.fileno(), length, start)
+                yield read_at(file.fileno(), length, start)
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _write(descriptor: int, blob: bytes) -> None:
-    rest = memoryview(blob)
-    try:
-        # One call moves at most 2 GiB.
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    except OSError as error:
-        raise StorageError(
-            f"rows that are exchanged cannot be written to a temporary file: {error}",
-            hint="set TMPDIR to a folder with more room",
-        ) from error
-
-
-def _read(descriptor: int, length: int, start: int) -> bytes:
-    parts = []
-    while length:
-        part = os.pread(descriptor, length, start)
-        if not part:
-            raise EngineError("a temporary file of the exchange ended early")
-        parts.append(part)
-        length, start = length - len(part), start + len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -36,6 +36,7 @@ from lake.core.engine.tasks import (
 from lake.core.engine.thread_stream import Pool
 from lake.core.io.storage.errors import is_refusal, storage_error
 from lake.core.io.storage.storage import Storage
+from lake.core.io.temporary_files import read_at, write_at
 
 _MAX_THREADS = 8
 
@@ -261,7 +262,7 @@ class _Spill:
         with self._lock:
             start, self._end = self._end, self._end + len(blob)
             self._index.setdefault(reducer, []).append((task, start, len(blob)))
-        _write_at(self._descriptor, blob, start)
+        write_at(self._descriptor, blob, start)
 
     def filled(self) -> list[int]:
         """Return the reducers that were sent anything."""
@@ -270,23 +271,4 @@ class _Spill:
     def read(self, reducer: int) -> Iterator[bytes]:
         """Yield a reducer's blobs by task, each task's in its own order."""
         for _, start, length in sorted(self._index[reducer]):
-            yield _read_at(self._descriptor, length, start)
-
-
-def _write_at(descriptor: int, blob: bytes, start: int) -> None:
-    # One call moves at most 2 GiB.
-    rest = memoryview(blob)
-    while rest:
-        written = os.pwrite(descriptor, rest, start)
-        rest, start = rest[written:], start + written
-
-
-def _read_at(descriptor: int, length: int, start: int) -> bytes:
-    parts = []
-    while length:
-        part = os.pread(descriptor, length, start)
-        if not part:
-            raise EngineError("a temporary file of the exchange ended early")
-        parts.append(part)
-        length, start = length - len(part), start + len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+            yield read_at(self._descriptor, length, start)

@@ -4,29 +4,11 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import IO
 
 import pyarrow as pa
 
-from lake.core.base.errors import StorageError
-
-
-@contextmanager
-def written(rows: str) -> Iterator[None]:
-    """Say where there was not enough space.
-
-    Raises:
-        StorageError: there was not enough space.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"{rows} cannot be written to {tempfile.gettempdir()}: {error}",
-            hint="set TMPDIR to a folder with more room",
-        ) from error
+from lake.core.io.temporary_files import written
 
 
 class BatchSpool:

@@ -26,8 +26,6 @@ from lake.core.transaction.staging.staged_run import job_and_checkpoint
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyiceberg.table.snapshots import Snapshot
-
     from lake.core.load.replay.survey import Survey
     from lake.core.transaction.session import Session
 
@@ -135,7 +133,7 @@ def _numbers_by_job(survey: Survey) -> dict[str, int]:
     for snapshot in survey.table.metadata.snapshots:
         if commit := job_commit(snapshot):
             found.append((commit.job_id, commit.checkpoint_id))
-        found += [job_and_checkpoint(run_id) for run_id in run_ids_of(_summary(snapshot))]
+        found += [job_and_checkpoint(run_id) for run_id in run_ids_of(properties_of(snapshot))]
     for job_id, number in found:
         numbers[job_id] = max(number, numbers.get(job_id, number))
     return numbers
@@ -198,7 +196,7 @@ def _last_commit_ms(survey: Survey, job: PendingJob) -> int:
             for item in survey.table.metadata.snapshots
             if (commit := job_commit(item))
             and commit.job_id == job.job_id
-            and OPERATION_ID not in _summary(item)
+            and OPERATION_ID not in properties_of(item)
         ),
         default=0,
     )
@@ -282,7 +280,7 @@ def _refuse_gaps(survey: Survey, job: PendingJob) -> None:
 def _refuse_mode(survey: Survey, job: PendingJob) -> None:
     """Refuse a `replace_partitions` that does not match the job's earlier snapshots."""
     summaries = [
-        _summary(commit.snapshot)
+        properties_of(commit.snapshot)
         for commit in job_commits(survey.table.metadata, survey.options.branch)
         if commit.is_by(job.job_id, job.operator_id)
     ]
@@ -329,10 +327,6 @@ def _refuse_twice(jobs: Iterable[PendingJob]) -> None:
             if files & seen:
                 raise RefusedError(f"{min(files & seen)} is in two temporary manifests")
             seen |= files
-
-
-def _summary(snapshot: Snapshot) -> Mapping[str, str]:
-    return properties_of(snapshot)
 
 
 def _numbers(found: Iterable[FoundCheckpoint]) -> str:

@@ -6,7 +6,7 @@ contain its rows already: by the id of a run, the epoch of a stream, a file that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,11 +106,7 @@ class PickPlan:
 
 def wap_id_of(snapshot: Snapshot) -> str | None:
     """Return the id under which a snapshot was staged; None if it was not."""
-    return _summary(snapshot).get(WAP_ID) or None
-
-
-def _summary(snapshot: Snapshot) -> Mapping[str, str]:
-    return properties_of(snapshot)
+    return properties_of(snapshot).get(WAP_ID) or None
 
 
 def plan_publish(table: Table, wap_id: str, *, branch: str) -> PickPlan:
@@ -208,7 +204,7 @@ def _refuse_operation(metadata: TableMetadata, head: Snapshot | None, source: Sn
 
 
 def _replaces_partitions(source: Snapshot) -> bool:
-    is_marked = _summary(source).get(REPLACE_PARTITIONS, "").lower() == "true"
+    is_marked = properties_of(source).get(REPLACE_PARTITIONS, "").lower() == "true"
     return is_marked and ancestry.operation_of(source) == "overwrite"
 
 
@@ -222,7 +218,7 @@ def _refuse_repetition(table: Table, branch: str, source: Snapshot) -> None:
     history = list(ancestry.ancestors(metadata, ancestry.head_id(metadata, branch)))
     own, wap_id = str(source.snapshot_id), wap_id_of(source)
     for item in history:
-        summary = _summary(item)
+        summary = properties_of(item)
         if own in {str(item.snapshot_id), summary.get(PICKED_FROM)}:
             raise RefusedError(f"{where} contains snapshot {own} already, in {item.snapshot_id}")
         if wap_id is not None and wap_id in {summary.get(WAP_ID), summary.get(PUBLISHED_WAP_ID)}:

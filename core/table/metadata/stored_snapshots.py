@@ -237,9 +237,7 @@ def _is_unread(member: tuple[str, Any]) -> bool:
     return name in _KNOWN or (name not in _FIELDS and type(value) not in (dict, list))
 
 
-def _summary(given: Any, texts: SnapshotTexts, number: int) -> StoredSummary | None:
-    if given is None:
-        return None
+def _summary(given: Any, texts: SnapshotTexts, number: int) -> StoredSummary:
     # Values of another type become text later, and the model cannot take a property with this name.
     if type(given) is not dict or {*map(type, given.values())} != _TEXTS or "self" in given:
         raise _OtherFormError

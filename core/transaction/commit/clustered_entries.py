@@ -6,7 +6,6 @@ and their records wait on disk. As those of each window are sorted, a new manife
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lake.core.base.errors import StorageError
 from lake.core.io.avro.container import runs
 from lake.core.io.storage.work_ahead import computed
+from lake.core.io.temporary_files import read_at, write_at, written
 from lake.core.table.manifests.api import (
     DELETED,
     EXISTING,
@@ -66,20 +65,10 @@ class RecordSpool:
             _, offsets, data = records.buffers()
             own = np.frombuffer(offsets, np.int64, len(records) + 1, records.offset * 8)
             ends.append(ends[-1][-1] + own[1:] - own[0])
-            self._append(memoryview(data or b"")[own[0] : own[-1]])
+            with written("the entries of manifests"):
+                write_at(self._file.fileno(), memoryview(data or b"")[own[0] : own[-1]], self._size)
+            self._size += int(own[-1] - own[0])
         self._ends.append(np.concatenate(ends))
-
-    def _append(self, data: memoryview) -> None:
-        try:
-            while data:
-                written = self._file.write(data)
-                data = data[written:]
-                self._size += written
-        except OSError as error:
-            raise StorageError(
-                f"the entries of manifests cannot be written to {tempfile.gettempdir()}: {error}",
-                hint="set TMPDIR to a folder with more room",
-            ) from error
 
     @property
     def starts(self) -> npt.NDArray[np.int64]:
@@ -90,9 +79,7 @@ class RecordSpool:
         """Read the records of a window from ``first`` to before ``last``."""
         ends = self._ends[window][first : last + 1]
         place, size = self._places[window] + int(ends[0]), int(ends[-1] - ends[0])
-        data = os.pread(self._file.fileno(), size, place)
-        if len(data) != size:
-            raise StorageError(f"a temporary file in {tempfile.gettempdir()} was cut short")
+        data = read_at(self._file.fileno(), size, place)
         buffers = [None, pa.py_buffer(np.ascontiguousarray(ends - ends[0])), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.large_binary(), last - first, buffers)
 

@@ -12,7 +12,7 @@ from typing import IO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lake.core.data.sorting.spill_file import written
+from lake.core.io.temporary_files import read_at, write_at, written
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 # Hashes that stay in memory: 32 MiB.
@@ -100,13 +100,12 @@ class HashCollector:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="lake-names-", buffering=0)  # noqa: SIM115
                 weakref.finalize(self, self._file.close)
-            start = self._file.seek(0, os.SEEK_END) // _WIDTH
-            rest = piece.data.cast("B")
-            while rest:
-                # One call writes at most 2 GiB, and less on a disk that becomes full.
-                rest = rest[self._file.write(rest) :]
+            end = self._file.seek(0, os.SEEK_END)
+            write_at(self._file.fileno(), piece.data.cast("B"), end)
         inner = np.searchsorted(piece, _EDGES)
-        self._bounds.append(start + np.concatenate(([0], inner, [len(piece)])).astype(np.int64))
+        self._bounds.append(
+            end // _WIDTH + np.concatenate(([0], inner, [len(piece)])).astype(np.int64)
+        )
 
     def _parts(self, file: IO[bytes]) -> Iterator[Hashes]:
         """Yield the parts in their order, which is that of all hashes; each hash once."""
@@ -114,6 +113,6 @@ class HashCollector:
             pieces = []
             for bounds in self._bounds:
                 start, end = int(bounds[number]), int(bounds[number + 1])
-                data = os.pread(file.fileno(), (end - start) * _WIDTH, start * _WIDTH)
+                data = read_at(file.fileno(), (end - start) * _WIDTH, start * _WIDTH)
                 pieces.append(np.frombuffer(data, np.uint64))
             yield np.unique(np.concatenate(pieces))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
 
 import lake.commands
 import lake.core
 
-_SPARK = ("lake.core.engine.spark", "lake.core.engine.jvm")
+_SPARK = ("lake.core.engine.spark", "lake.core.engine.jvm", "lake.commands.spark")
 _LIBRARIES = (
     *("lake.cli.main", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "datafusion"),
     *("pyarrow.dataset", "pyarrow.parquet", "sqlalchemy.dialects.sqlite"),
@@ -18,8 +20,16 @@ _LIBRARIES = (
 def import_all() -> None:
     """Import lake, except for Spark, and the libraries that it imports late."""
     for package in (lake.core, lake.commands):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.startswith(_SPARK):
-                importlib.import_module(module.name)
+        for name in _modules(package):
+            importlib.import_module(name)
     for name in _LIBRARIES:
         importlib.import_module(name)
+
+
+def _modules(package: ModuleType) -> Iterator[str]:
+    """Yield the names of the modules below a package; those for Spark are not imported to find others below them."""
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if not found.name.startswith(_SPARK):
+            yield found.name
+            if found.ispkg:
+                yield from _modules(importlib.import_module(found.name))
