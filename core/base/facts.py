@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -91,7 +91,7 @@ def _fields_of(kind: Any) -> list[tuple[str, bool, bool]]:
 class _Texts(dict[str, str]):
     """The names of a class's fields; their texts are read from its source when they are needed."""
 
-    def __init__(self, kind: type[Facts], names: tuple[str, ...]) -> None:
+    def __init__(self, kind: Any, names: tuple[str, ...]) -> None:
         super().__init__(dict.fromkeys(names, ""))
         self._kind = kind
 
@@ -100,7 +100,7 @@ class _Texts(dict[str, str]):
 
 
 @cache
-def key_texts(kind: type[Facts]) -> Mapping[str, str]:
+def key_texts(kind: Any) -> Mapping[str, str]:
     """Return what the fields of facts mean: for each the text below it, or that of keys which many commands have.
 
     Raises:
@@ -108,14 +108,20 @@ def key_texts(kind: type[Facts]) -> Mapping[str, str]:
     """
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__[: kind.__mro__.index(Facts)]):
-        declared = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        for item, below in pairwise([*cast("ast.ClassDef", declared).body, ast.Pass()]):
+        for item, below in pairwise([*_bodies(base.__module__)[base.__name__], ast.Pass()]):
             match item, below:
                 case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
                     found[name] = text
                 case ast.AnnAssign(ast.Name(name)), _ if name in _SHARED:
                     found.setdefault(name, _SHARED[name])
     return found
+
+
+@cache
+def _bodies(module: str) -> Mapping[str, list[ast.stmt]]:
+    """Return the bodies of a module's classes by their names."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {item.name: item.body for item in tree.body if isinstance(item, ast.ClassDef)}
 
 
 class NoFacts(Facts):

@@ -252,7 +252,7 @@ class IngestResult(Facts):
     """Data files that were replaced whole."""
     rewritten_files: int | None = omitted()
     """Data files that were rewritten."""
-    removed: RemovedRows | None = inlined()
+    removed: RemovedRows | RemovalFacts | None = inlined()
     staged: StagedRunFacts | None = inlined()
 
     def plus(self, other: IngestResult) -> IngestResult:

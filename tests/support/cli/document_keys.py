@@ -23,7 +23,9 @@ _TABLES = re.compile(r"^<!-- ((?:plan|result)[^>]*) -->\n.*?^<!-- end -->$", re.
 _HEADING = re.compile(r"^#{2,} (.*)$", re.M)
 _PART = re.compile(r"(plan|result|plan, result): ([\w.]+)")
 # Objects with no more keys than this, of which none is an object, are explained in the row of their own key.
-_FEW = 5
+_IN_A_ROW = 12
+# The rows of no more keys than this are repeated rather than referred to.
+_REPEATED = 5
 Kind = type[Facts]
 
 
@@ -56,15 +58,19 @@ def keys_of(kind: Kind) -> list[Key]:
 
 
 def _kinds(kind: Kind, name: str) -> tuple[Kind, ...]:
-    owner = next(base for base in kind.__mro__ if name in base.__dict__.get("__annotations__", {}))
-    names = ast.walk(ast.parse(owner.__annotations__[name]))
-    values = [_value(owner.__module__, node.id) for node in names if isinstance(node, ast.Name)]
-    found = [one for value in values for one in get_args(value) or [value]]
-    return tuple(
-        one
-        for one in found
-        if isinstance(one, type) and issubclass(one, Facts) and one is not Facts
+    owner, text = next(
+        (base, found[name])
+        for base in kind.__mro__
+        if name in (found := inspect.get_annotations(base))
     )
+    names = (node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name))
+    values = [_value(owner.__module__, one) for one in names]
+    found = [one for value in values for one in get_args(value) or [value]]
+    return tuple(one for one in found if isinstance(one, type) and _is_facts(one))
+
+
+def _is_facts(kind: type) -> bool:
+    return issubclass(kind, Facts) and kind is not Facts
 
 
 def _value(module: str, name: str) -> Any:
@@ -104,16 +110,17 @@ def rewritten(manual: str) -> str:
     """Return the manual with the rows that the fields have now."""
     explained: dict[Kind, str] = {}
 
-    def tables(found: re.Match[str]) -> str:
+    def table(found: re.Match[str]) -> str:
         heading = _HEADING.findall(manual, 0, found.start())[-1]
-        blocks = []
+        lines = [f"<!-- {found[1]} -->"]
         for part, kind in parts_of(found[1]):
             title = " and ".join(f"`{name}`" for name in part.split(", "))
-            rows = [f"| {key} | {text} |" for key, text in _Rows(explained, heading).of(kind, "")]
-            blocks.append("\n".join([f"| {title} | |", "| --- | --- |", *rows]))
-        return "\n\n".join([f"<!-- {found[1]} -->", *blocks, "<!-- end -->"])
+            lines += [f"| **{title}** | |"] if lines[1:] else [f"| {title} | |", "| --- | --- |"]
+            rows = _Rows(explained, heading).inlined((kind,), "")
+            lines += [f"| {key} | {text} |" for key, text in rows]
+        return "\n".join([*lines, "<!-- end -->"])
 
-    return _TABLES.sub(tables, manual)
+    return _TABLES.sub(table, manual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +138,25 @@ class _Rows:
     def of(self, kind: Kind, prefix: str) -> Iterator[tuple[str, str]]:
         """Yield the rows of a class: its keys, and what they mean."""
         self.explained.setdefault(kind, self.heading)
-        found = dict.fromkeys(row for key in keys_of(kind) for row in self._of_key(key, prefix))
-        yield from found
+        for key in keys_of(kind):
+            yield from self._of_key(key, prefix)
+
+    def inlined(self, kinds: tuple[Kind, ...], prefix: str) -> Iterator[tuple[str, str]]:
+        """Yield the rows of classes of which a document has one; names if the manual has explained the class."""
+        done: set[str] = set()
+        for kind in kinds:
+            names = {f"`{prefix}{key.name}`": None for key in _flat(kind)}
+            if kind in self.explained and len(names) > _REPEATED:
+                reference = self._reference(kind)
+                yield ", ".join(names), f"{reference[:1].upper()}{reference[1:]}."
+            else:
+                yield from (row for row in self.of(kind, prefix) if row[0] not in done)
+            done.update(names)
 
     def _of_key(self, key: Key, prefix: str) -> Iterator[tuple[str, str]]:
         path = f"{prefix}{key.name}"
         if key.inlined:
-            for kind in key.kinds:
-                yield from self._inlined(kind, prefix)
+            yield from self.inlined(key.kinds, prefix)
             return
         # A column contains columns.
         kinds = [kind for kind in key.kinds if key not in keys_of(kind)]
@@ -148,22 +166,12 @@ class _Rows:
             yield f"`{path}`", f"{key.text[:-1]}: {names}, {self._reference(known[0])}."
         elif len(kinds) == 1 and _is_small(kinds[0]):
             self.explained[kinds[0]] = self.heading
-            inner = [f"`{one.name}` ({_phrase(one.text)})" for one in _flat(kinds[0])]
-            yield f"`{path}`", f"{key.text[:-1]}: {', '.join(inner)}."
+            texts = [f"`{one.name}` ({_phrase(one.text)})" for one in _flat(kinds[0])]
+            yield f"`{path}`", f"{key.text[:-1]}: {', '.join(texts)}."
         else:
             yield f"`{path}`", key.text
-            for kind in kinds:
-                yield from self.of(kind, f"{path}{'[]' * key.several}.")
-
-    def _inlined(self, kind: Kind, prefix: str) -> Iterator[tuple[str, str]]:
-        names = [one.name for one in _flat(kind)]
-        if kind not in self.explained or len(names) <= _FEW:
-            yield from self.of(kind, prefix)
-        else:
-            yield (
-                ", ".join(f"`{prefix}{name}`" for name in names),
-                f"{self._reference(kind).capitalize()}.",
-            )
+            inner = f"{path}{'[]' * key.several}."
+            yield from dict.fromkeys(row for kind in kinds for row in self.of(kind, inner))
 
     def _reference(self, kind: Kind) -> str:
         heading = self.explained[kind]
@@ -172,17 +180,16 @@ class _Rows:
 
 
 def _flat(kind: Kind) -> list[Key]:
-    found = [keys_of(kind) if False else key for key in keys_of(kind)]
-    return [
-        one
-        for key in found
-        for one in ([k for kind in key.kinds for k in _flat(kind)] if key.inlined else [key])
-    ]
+    """Return the keys of facts, with those of the facts in their place."""
+    found: list[Key] = []
+    for key in keys_of(kind):
+        found += [one for inner in key.kinds for one in _flat(inner)] if key.inlined else [key]
+    return found
 
 
 def _is_small(kind: Kind) -> bool:
     keys = _flat(kind)
-    return len(keys) <= _FEW and not any(key.kinds for key in keys)
+    return len(keys) <= _IN_A_ROW and not any(key.kinds for key in keys)
 
 
 def _phrase(text: str) -> str:
