@@ -21,5 +21,5 @@ __all__ = ["LakeSource", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know the format ``lake``. Where lake is installed for Spark's Python, Spark finds it by itself."""
+    """Let a session know the format ``lake``. Spark finds it by itself where its Python has lake."""
     spark.dataSource.register(LakeSource)

@@ -19,6 +19,7 @@ if __name__ == "__main__":
 from lake.core.engine.jvm.java import find_java
 from support.peers.peer_process import PeerProcess
 
+
 class Notebook(PeerProcess):
     """The process."""
 
