@@ -19,14 +19,20 @@ if __name__ == "__main__":
 from lake.core.engine.jvm.java import find_java
 from support.peers.peer_process import PeerProcess
 
+ROOT = Path(__file__).parents[3]
+
 
 class Notebook(PeerProcess):
-    """The process."""
+    """The process. Spark finds the data source in a folder of the import path, as where a wheel is installed."""
 
     def __init__(self, folder: Path) -> None:
+        packages = folder / "packages"
+        packages.mkdir()
+        (packages / "pyspark_lake").symlink_to(ROOT / "commands/spark/pyspark_lake")
         environment = {
             "JAVA_HOME": str(find_java().home),
             "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(packages),
         }
         named = [f"{name}={value}" for name, value in environment.items()]
         super().__init__(["env", *named, sys.executable, __file__, str(folder)], '{"')
