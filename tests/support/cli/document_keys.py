@@ -21,6 +21,8 @@ from lake.core.base.facts import Facts, key_texts
 
 _TABLES = re.compile(r"^<!-- ((?:plan|result)[^>]*) -->\n.*?^<!-- end -->$", re.M | re.S)
 _HEADING = re.compile(r"^#{2,} (.*)$", re.M)
+# How the text of a field names an option: `max_files=`, `merge=first-row`.
+_OPTION = re.compile(r"`([a-z_]+)=([a-z-]*)`")
 _PART = re.compile(r"(plan|result|plan, result): ([\w.]+)")
 # Objects with no more keys than this, of which none is an object, are explained in the row of their own key.
 _IN_A_ROW = 12
@@ -47,7 +49,7 @@ def keys_of(kind: Kind) -> list[Key]:
     return [
         Key(
             item.name.rstrip("_"),
-            texts.get(item.name, ""),
+            _OPTION.sub(_flag, texts.get(item.name, "")),
             _kinds(kind, item.name),
             str(item.type).startswith(("Sequence[", "list[", "Mapping[")),
             "inlined" in item.metadata,
@@ -55,6 +57,10 @@ def keys_of(kind: Kind) -> list[Key]:
         for item in fields(kind)  # type: ignore[arg-type]
         if "hidden" not in item.metadata
     ]
+
+
+def _flag(option: re.Match[str]) -> str:
+    return f"`--{option[1].replace('_', '-')} {option[2]}".rstrip() + "`"
 
 
 def _kinds(kind: Kind, name: str) -> tuple[Kind, ...]:
