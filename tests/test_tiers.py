@@ -28,6 +28,52 @@ def call(*arguments: str) -> Any:
     )
 
 
+class Item:
+    """A collected test."""
+
+    def __init__(self, nodeid: str, *markers: str) -> None:
+        self.nodeid, self.path = nodeid, ROOT / nodeid.partition("::")[0]
+        self.markers = list(markers)
+
+    def add_marker(self, name: str) -> None:
+        self.markers.append(name)
+
+    def get_closest_marker(self, name: str) -> bool:
+        return name in self.markers
+
+
+def test_the_quick_tier_has_the_first_case_that_needs_nothing_of_each_test() -> None:
+    items: Any = [
+        Item("tests/core/a.py::test_one"),
+        Item("tests/core/a.py::test_two[a]", "spark"),
+        Item("tests/core/a.py::test_two[b]"),
+        Item("tests/core/a.py::test_two[c]"),
+        Item("tests/core/b.py::test_two[c]"),
+        Item("tests/java/c.py::test_three[a]"),
+        Item("tests/java/c.py::test_three[b]"),
+        Item("tests/test_d.py::test_four[a]"),
+        Item("tests/test_d.py::test_four[b]"),
+    ]
+
+    tiers.mark(items)
+
+    assert [item.markers for item in items] == [
+        ["quick"],
+        ["spark"],
+        ["quick"],
+        ["cases"],
+        ["quick"],
+        ["java"],
+        ["java"],
+        ["quick"],
+        ["quick"],
+    ]
+    assert [tiers.needs_java(item) for item in items] == [
+        *[False, True, False, False, False],
+        *[True, True, False, False],
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "selection"),
     [

@@ -121,7 +121,7 @@ def test_values_and_errors_are_those_of_the_models(
 ) -> None:
     text = json.dumps(document(edits), ensure_ascii=is_ascii, indent=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stored_snapshots, "_WINDOW", window)
+        patch.setattr(stored_snapshots, "_PIECE", window)
         found = outcome_of(lambda given: parsed(given.encode(errors="surrogatepass")), text)
     with suppress(UnicodeEncodeError):
         text.encode()
@@ -136,7 +136,7 @@ def test_snapshots_are_written_as_they_were_read(
     plain = document([{"key-id": "k"}, {"other": 1.50}, {}], version)
     if version == 1:
         plain |= {"schema": plain["schemas"][0], "partition-spec": []}
-    monkeypatch.setattr(stored_snapshots, "_WINDOW", window)
+    monkeypatch.setattr(stored_snapshots, "_PIECE", window)
     text = json.dumps(plain, ensure_ascii=False).replace("1.5}", "1.50}")
     metadata = parsed(text.encode())
     assert is_stored(metadata)
