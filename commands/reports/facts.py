@@ -48,7 +48,7 @@ class ConsumerDropFacts(Facts):
     """The consumer that is or was removed."""
 
     dropped: str = ""
-    """With `--drop`, the name of the consumer that is removed."""
+    """With `drop=`, the name of the consumer that is removed."""
     consumers: Sequence[ConsumerFacts] | None = omitted()
     """In a plan, what is known of it."""
 
