@@ -31,8 +31,8 @@ def call(*arguments: str) -> Any:
 class Item:
     """A collected test."""
 
-    def __init__(self, nodeid: str, *markers: str) -> None:
-        self.nodeid, self.path = nodeid, ROOT / nodeid.partition("::")[0]
+    def __init__(self, nodeid: str, *markers: str, obj: object = None) -> None:
+        self.nodeid, self.path, self.obj = nodeid, ROOT / nodeid.partition("::")[0], obj
         self.markers = list(markers)
 
     def add_marker(self, name: str) -> None:
@@ -48,7 +48,8 @@ def test_the_quick_tier_has_the_first_case_that_needs_nothing_of_each_test() -> 
         Item("tests/core/a.py::test_two[a]", "spark"),
         Item("tests/core/a.py::test_two[b]"),
         Item("tests/core/a.py::test_two[c]"),
-        Item("tests/core/b.py::test_two[c]"),
+        Item("tests/core/b.py::test_two[c]", obj=property_test),
+        Item("tests/commands/b.py::test_two[c]", obj=property_test),
         Item("tests/java/c.py::test_three[a]"),
         Item("tests/java/c.py::test_three[b]"),
         Item("tests/test_d.py::test_four[a]"),
@@ -63,13 +64,14 @@ def test_the_quick_tier_has_the_first_case_that_needs_nothing_of_each_test() -> 
         ["quick"],
         ["cases"],
         ["quick"],
+        ["cases"],
         ["java"],
         ["java"],
         ["quick"],
         ["quick"],
     ]
     assert [tiers.needs_java(item) for item in items] == [
-        *[False, True, False, False, False],
+        *[False, True, False, False, False, False],
         *[True, True, False, False],
     ]
 

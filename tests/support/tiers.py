@@ -1,9 +1,9 @@
 """Tiers of tests: which ones a call of pytest runs by default, and which tier a test belongs to.
 
 A test belongs to the quick tier unless a marker says otherwise. The other tiers need a JDK, servers or minutes; the
-tier of cases has those of a test with parameters but the first, which is quick. Markers follow from the folder of a
-test and from its parameters (`mark`); a test that uses Spark or Java without a parameter that says so is marked in
-its file.
+tier of cases has those of a test with parameters but the first, which is quick, and the property tests of the command
+line. Markers follow from the folder of a test and from its parameters (`mark`); a test that uses Spark or Java without
+a parameter that says so is marked in its file.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ def default_selection(config: pytest.Config) -> str:
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Add the markers of tiers: of a test with parameters, the first case that needs nothing is a quick one."""
+    """Add the markers of tiers: of a test with parameters, the first case that needs nothing is a quick one.
+
+    An example of a property test is a case too; one on real tables takes as long as another test.
+    """
     begun: set[str] = set()
     for item in items:
         folder = item.path.relative_to(_TESTS).parts[0]
@@ -101,7 +104,10 @@ def mark(items: Iterable[pytest.Item]) -> None:
             test = item.nodeid.partition("[")[0]
             # The files beside the folders check the project itself: each of their cases is one of its parts.
             further = test in begun and item.path.parent != _TESTS
-            item.add_marker(CASES if further else QUICK)
+            examples_on_tables = folder == "commands" and is_hypothesis_test(
+                getattr(item, "obj", None)
+            )
+            item.add_marker(CASES if further or examples_on_tables else QUICK)
             begun.add(test)
 
 
