@@ -63,7 +63,11 @@ class Facts:
 
     def document(self) -> dict[str, Any]:
         """Return the keys and values of the JSON document."""
-        return {key: _plain(value) for key, value in self.values().items()}
+        found = self.values()
+        for key, value in found.items():
+            if value is not None and type(value) not in SCALARS:
+                found[key] = _plain(value)
+        return found
 
     def values(self) -> dict[str, Any]:
         """Return the fields that are keys of the document, with their values as they are."""

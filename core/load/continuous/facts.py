@@ -52,9 +52,9 @@ class WatchFacts(Facts):
     state: str = ""
     """The folder that records what was loaded."""
     epoch: int = 0
-    """The number of the next epoch."""
+    """The last epoch that was committed; 0 for a new stream."""
     files: int = 0
-    """Files that it loads."""
+    """Files that the next epoch loads."""
     bytes: int = 0
     """Bytes of these files."""
 
@@ -114,7 +114,7 @@ class CopyFacts(Facts):
     stream: str = ""
     """The name of the stream."""
     epoch: int = 0
-    """The number of the next epoch; with `status=`, of the last one."""
+    """The last epoch that was committed; 0 for a new stream."""
     position: Position | None = None
     """The last snapshot that was loaded; null for a new stream."""
     snapshots: int | None = omitted()
@@ -168,7 +168,7 @@ class TopicFacts(Facts):
     metadata: Mapping[str, str] | None = omitted()
     """The columns of `kafka_metadata=`, and what is loaded into them."""
     epoch: int = 0
-    """The number of the next epoch."""
+    """The last epoch that was committed; 0 for a new stream."""
     offsets: Mapping[str, int] = field(default_factory=dict)
     """The next offset by partition."""
     messages: int = 0

@@ -161,7 +161,7 @@ class IngestFacts(Facts):
     """The plan of a load."""
 
     mode: str = "append"
-    """What is done: `append`, `overwrite`, `upsert`, `changelog` and others."""
+    """`append`, `overwrite`, `overwrite-where`, `replace-partitions` or `upsert`."""
     creates_table: bool = False
     """Whether the table is created."""
     sources: Sequence[str | None] = ()

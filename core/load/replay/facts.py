@@ -20,7 +20,7 @@ class CheckpointFacts(Facts):
     attempt: int | None
     """The number of the attempt; null if it has none."""
     state: str
-    """What became of it: `pending`, `committed` and others."""
+    """`pending`, `unproven`, `committed-leftover`, `superseded`, `partial`, `broken` or `foreign`."""
     data_files: int
     """Its data files."""
     delete_files: int

@@ -290,7 +290,7 @@ class ShowResult(Facts):
     sizes: SizeFacts = field(default_factory=SizeFacts)
     """The totals that the current snapshot declares."""
     writers: WriterFacts = field(default_factory=WriterFacts)
-    """What committed to the main branch, newest first."""
+    """What committed to the branch, newest first."""
     consumers: Sequence[ReaderFacts] = ()
     """The consumers."""
 
