@@ -2,8 +2,8 @@
 
 A test belongs to the quick tier unless a marker says otherwise. The other tiers need a JDK, servers or minutes; the
 tier of cases has those of a test with parameters but the first, which is quick, and the property tests of the command
-line. Markers follow from the folder of a test and from its parameters (`mark`); a test that uses Spark or Java without
-a parameter that says so is marked in its file.
+line. Markers follow from the folder of a test and from its parameters (`mark`); a test that uses Spark or Java
+without a parameter that says so is marked in its file.
 """
 
 from __future__ import annotations
