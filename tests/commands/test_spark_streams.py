@@ -337,6 +337,27 @@ def test_a_snapshot_that_is_not_an_append_ends_the_stream(query: Make, table: An
     assert stream.run().ids == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_a_query_that_reads_what_there_is_ends_there(warehouse: Path, table: Any) -> None:
+    stream = Query(warehouse, admission=True, available_now=True, max_files_per_batch="1")
+    while stream.plan():
+        stream.write()
+        stream.commit()
+        table.append(named_rows(9))
+
+    assert len(stream.offsets) == 3
+    assert sorted(stream.ids) == [1, 2, 3, 4, 5]
+
+
+def test_a_failure_of_a_query_that_reads_what_there_is_ends_it(
+    warehouse: Path, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Query(warehouse, admission=True, available_now=True).run()
+    failing(monkeypatch, [StorageError("away")])
+
+    with pytest.raises(StorageError, match="away"):
+        stream.plan()
+
+
 # Changes
 
 
@@ -510,7 +531,7 @@ def test_an_offset_that_cannot_be_read_is_refused(query: Make, table: Any, text:
 
 REFUSALS = {
     "snapshot": ({"snapshot": "main"}, "snapshot is not an option of a stream"),
-    "start": ({"start": "sometime"}, "start: .*not one of table"),
+    "start": ({"start": "sometime"}, "start is 'sometime', not one of table"),
     "both": ({"start": "latest", "start-at": "2020-01-01"}, "start contradicts start-at"),
     "limit": ({"max-files-per-batch": "0"}, "max-files-per-batch must be at least 1"),
     "number": ({"max-rows-per-batch": "many"}, "max-rows-per-batch cannot be 'many'"),
