@@ -13,6 +13,8 @@ from lake.core.base.errors import InvalidRequestError
 
 _SECTION = "## "
 _FENCE = "```"
+# Marks of the programs that write parts of the manual.
+_MARK = "<!--"
 # A link to another section, which a terminal cannot follow.
 _LINK = re.compile(r"\[([^\]]+)\]\(#[^)]*\)")
 _NOT_IN_TOPICS = re.compile(r"[^a-z0-9.]+")
@@ -55,7 +57,8 @@ def manual_sections() -> Mapping[str, str]:
         is_code ^= line.startswith(_FENCE)
         if line.startswith(_SECTION) and not is_code:
             lines = found[_topic(line.removeprefix(_SECTION))] = []
-        lines.append(line)
+        if not line.startswith(_MARK):
+            lines.append(line)
     return {name: "".join(text).rstrip() + "\n" for name, text in found.items()}
 
 

@@ -55,8 +55,8 @@ def _no_java(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _no_java_in_the_quick_tier(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Let a quick test that starts Spark fail: it lacks the marker of its tier."""
-    if request.node.get_closest_marker(tiers.QUICK):
+    """Let a test that starts Spark fail if it lacks the marker of its tier."""
+    if not tiers.needs_java(request.node):
         monkeypatch.setenv("JAVA_HOME", str(request.getfixturevalue("_no_java")))
 
 

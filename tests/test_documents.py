@@ -80,28 +80,6 @@ def test_the_manual_lists_every_option_of_a_command_and_no_other(verb: str) -> N
     assert set(listed) == options_of(verb) - {"--help"}
 
 
-def keys(document: object) -> set[str]:
-    """Return the keys in a JSON document, at every level."""
-    if isinstance(document, list):
-        return set[str]().union(*map(keys, document))
-    if isinstance(document, dict):
-        # The keys of rows are the columns of the table.
-        inner = [value for key, value in document.items() if key not in {"preview", "sample_rows"}]
-        return set(document) | keys(inner)
-    return set()
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_manual_lists_the_keys_of_the_json_output(verb: str) -> None:
-    contract = json.loads((ROOT / "tests/data/script_contract.json").read_text())["documents"]
-    printed = [case["document"] for words, case in contract.items() if verb in words.split()]
-    listed = "".join(re.findall(r"^JSON: .*?(?=\n\n)", section(verb), re.M | re.S))
-
-    found = keys([[document["plan"], document["result"]] for document in printed])
-    assert sorted(key for key in found if f"{key}`" not in listed) == []
-    assert printed or verb == "demo"
-
-
 def test_the_manual_lists_every_global_option_and_no_other() -> None:
     found = re.search(r"^## Global options$(.*?)(?=^## )", MANUAL, re.M | re.S)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from soak.markers import Edit, always, becomes, instead, markers, never, removed, without
-from soak.mutants import marked_code
+from soak.mutants import check_imports, copied, marked_code
 from soak.removed_checks import CHECKS, RemovedCheck
 
 ROOT = Path(__file__).parent.parent
@@ -50,6 +50,17 @@ def test_a_safety_check_can_be_taken_out(check: RemovedCheck) -> None:
 
 def test_each_copy_lacks_another_check() -> None:
     assert len({parsed_without(check) for check in CHECKS}) == len(CHECKS)
+
+
+def test_the_tests_of_a_copy_run_the_copy(tmp_path: Path) -> None:
+    copy = copied(tmp_path / "copy")
+
+    for name in ("__init__.py", "core"):
+        (copy / name).rename(tmp_path / name)
+        with pytest.raises(RuntimeError, match="the tests of a copy run other code"):
+            check_imports(copy)
+        (tmp_path / name).rename(copy / name)
+    check_imports(copy)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)

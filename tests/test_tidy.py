@@ -34,7 +34,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 def modules() -> list[Path]:
     inner = [path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")]
-    return [ROOT / "__init__.py", *inner]
+    return [ROOT / "__init__.py", ROOT / "spark.py", *inner]
 
 
 def module_name(path: Path) -> str:

@@ -10,5 +10,5 @@ from lake.core.maintain.definition.facts import RenameFacts
 def sentence(outcome: Outcome) -> str:
     """Return what the command did."""
     plan, dry = RenameFacts.of(outcome.plan), outcome.status is Status.DRY_RUN
-    text = f"{'would rename' if dry else 'renamed'} the table to {plan.after}"
+    text = f"{'would rename' if dry else 'renamed'} the table to {plan.to}"
     return dry_or_done(text, dry=dry)

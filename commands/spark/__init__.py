@@ -1,6 +1,6 @@
 """Spark's data source for Iceberg tables, without a JAR: what Spark asks of Python, translated for the core.
 
-    import lake
+    import lake.spark
 
     lake.spark.register(spark)
     frame = spark.read.format("lake").option("warehouse", "warehouse").load("db.events")
@@ -21,5 +21,5 @@ __all__ = ["LakeSource", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know the format ``lake``. Where lake is installed from its wheel, Spark finds it by itself."""
+    """Let a session know the format ``lake``. Spark finds it by itself where its Python has lake."""
     spark.dataSource.register(LakeSource)

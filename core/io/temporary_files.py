@@ -43,11 +43,15 @@ def read_at(descriptor: int, length: int, start: int) -> bytes:
     """Return a number of bytes from an offset in bytes on.
 
     Raises:
-        StorageError: the file ends before.
+        StorageError: the file ends before, or cannot be read.
     """
     parts = []
     while length:
-        part = os.pread(descriptor, length, start)
+        try:
+            part = os.pread(descriptor, length, start)
+        except OSError as error:
+            message = f"a temporary file in {tempfile.gettempdir()} cannot be read: {error}"
+            raise StorageError(message) from error
         if not part:
             raise StorageError(f"a temporary file in {tempfile.gettempdir()} was cut short")
         parts.append(part)

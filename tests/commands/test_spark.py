@@ -307,7 +307,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_a_session_can_register_the_format(frames: Frames, table: Any) -> None:
-    cell = "import lake\nlake.spark.register(spark)\n" + FRAME + "answer = frame.count()"
+    cell = "import lake.spark\nlake.spark.register(spark)\n" + FRAME + "answer = frame.count()"
 
     assert frames.run(cell) == 100
 

@@ -1,8 +1,9 @@
 """Tiers of tests: which ones a call of pytest runs by default, and which tier a test belongs to.
 
-A test belongs to the quick tier unless a marker says otherwise. The other tiers need a JDK, servers or minutes.
-Markers follow from the folder of a test and from its parameters (`mark`); a test that uses Spark or Java without
-a parameter that says so is marked in its file.
+A test belongs to the quick tier unless a marker says otherwise. The other tiers need a JDK, servers or minutes; the
+tier of cases has those of a test with parameters but the first, which is quick. Markers follow from the folder of a
+test and from its parameters (`mark`); a test that uses Spark or Java without a parameter that says so is marked in
+its file.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import pytest
 from hypothesis import is_hypothesis_test
 
 T = TypeVar("T")
-QUICK = "quick"
+QUICK, CASES = "quick", "cases"
 # A test with markers of several tiers is counted in the first one.
-OTHERS = ("slow", "cluster", "services", "java", "simulation", "spark")
+OTHERS = ("slow", "cluster", "services", "java", "simulation", "spark", CASES)
 ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 # Whether tests of kills, races and combinations of options try all of their cases.
 EVERY_POINT = bool(os.environ.get("LAKE_EVERY_POINT"))
@@ -88,7 +89,8 @@ def default_selection(config: pytest.Config) -> str:
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Add the markers of tiers."""
+    """Add the markers of tiers: of a test with parameters, the first case that needs nothing is a quick one."""
+    begun: set[str] = set()
     for item in items:
         folder = item.path.relative_to(_TESTS).parts[0]
         if folder in _FOLDERS:
@@ -96,7 +98,11 @@ def mark(items: Iterable[pytest.Item]) -> None:
         if _uses_spark(item):
             item.add_marker("spark")
         if tier_of(item) == QUICK:
-            item.add_marker(QUICK)
+            test = item.nodeid.partition("[")[0]
+            # The files beside the folders check the project itself: each of their cases is one of its parts.
+            further = test in begun and item.path.parent != _TESTS
+            item.add_marker(CASES if further else QUICK)
+            begun.add(test)
 
 
 def _uses_spark(item: pytest.Item) -> bool:
@@ -111,6 +117,11 @@ def _uses_spark(item: pytest.Item) -> bool:
 def tier_of(item: pytest.Item) -> str:
     """Return the tier in which a test is counted."""
     return next((name for name in OTHERS if item.get_closest_marker(name)), QUICK)
+
+
+def needs_java(item: pytest.Item) -> bool:
+    """Return whether a test may start Java."""
+    return tier_of(item) not in {QUICK, CASES}
 
 
 def unit_of(file: str) -> str:

@@ -8,9 +8,9 @@ unreadable, the file is kept. Rules: https://iceberg.apache.org/spec/#scan-plann
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import reduce
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -50,48 +50,63 @@ _ORDERED_UUID_BYTES = 8
 _UUID_BYTES = 16
 
 
+class _Counts(Facts):
+    __slots__ = ()
+
+    def add(self, other: Self) -> None:
+        """Add the counts of other files."""
+        for item in fields(cast("Any", self)):
+            mine, more = getattr(self, item.name), getattr(other, item.name)
+            if isinstance(mine, _Counts):
+                mine.add(more)
+            else:
+                setattr(self, item.name, mine + more)
+
+
 @dataclass(slots=True)
-class PruningCounts(Facts):
+class ExclusionCounts(_Counts):
+    """Files that were excluded, by each kind of evidence."""
+
+    manifest: int = 0
+    """Files of manifests that were skipped."""
+    partition: int = 0
+    """Files whose partition has none of the keys."""
+    bounds: int = 0
+    """Files whose bounds exclude the keys."""
+
+
+@dataclass(slots=True)
+class PruningCounts(_Counts):
     """What a set of keys excluded: manifests, and files by each kind of evidence, with totals before and after.
 
     Partitions and bytes of the files in excluded manifests are not known.
     """
 
     manifests_before: int = 0
+    """Manifests without keys."""
     manifests_after: int = 0
-    files_before: int = 0
-    files_after: int = 0
+    """Manifests that are left with keys."""
     partitions_before: int = 0
+    """Partitions without keys; null if manifests were skipped, because these are not read."""
     partitions_after: int = 0
+    """Partitions that are left with keys."""
+    files_before: int = 0
+    """Files without keys."""
+    files_after: int = 0
+    """Files that are left with keys."""
     bytes_before: int = 0
+    """Bytes of the files without keys; null if manifests were skipped."""
     bytes_after: int = 0
-    by_manifest: int = 0
-    by_partition: int = 0
-    by_bounds: int = 0
-
-    def add(self, other: PruningCounts) -> None:
-        """Add the counts of other files."""
-        for item in fields(self):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+    """Bytes of the files that are left with keys."""
+    by: ExclusionCounts = field(default_factory=ExclusionCounts)
+    """How many files were excluded by what."""
 
     def values(self) -> dict[str, Any]:
         """Return the counts by their names in the output; None for counts that are not known."""
-        known = self.manifests_before == self.manifests_after
-        return {
-            "manifests_before": self.manifests_before,
-            "manifests_after": self.manifests_after,
-            "partitions_before": self.partitions_before if known else None,
-            "partitions_after": self.partitions_after,
-            "files_before": self.files_before,
-            "files_after": self.files_after,
-            "bytes_before": self.bytes_before if known else None,
-            "bytes_after": self.bytes_after,
-            "by": {
-                "manifest": self.by_manifest,
-                "partition": self.by_partition,
-                "bounds": self.by_bounds,
-            },
-        }
+        found = super(_Counts, self).values()
+        if self.manifests_before != self.manifests_after:
+            found |= {"partitions_before": None, "bytes_before": None}
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +170,7 @@ class KeyPruner:
         self.counts.manifests_before += len(kept)
         self.counts.manifests_after += int(kept.sum())
         self.counts.files_before += skipped
-        self.counts.by_manifest += skipped
+        self.counts.by.manifest += skipped
         return manifests.filter(pa.array(kept))
 
     def prune_files(self, entries: pa.Table, spec: PartitionSpec) -> pa.Table:
@@ -167,8 +182,8 @@ class KeyPruner:
         counts = self.counts
         counts.files_before += entries.num_rows
         counts.files_after += kept.num_rows
-        counts.by_partition += entries.num_rows - in_partition.num_rows
-        counts.by_bounds += in_partition.num_rows - kept.num_rows
+        counts.by.partition += entries.num_rows - in_partition.num_rows
+        counts.by.bounds += in_partition.num_rows - kept.num_rows
         counts.bytes_before += _bytes(entries)
         counts.bytes_after += _bytes(kept)
         counts.partitions_before += self._before.add(entries, spec)

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lake.core.base.errors import StorageError
 from lake.core.data.keys.encoding import EncodedKeys, Int64s, Words, concat_keys, tail_offsets
 from lake.core.data.keys.index import grouped
+from lake.core.io.temporary_files import read_at, write_at, written
 
 # The entries of each run are counted in this many ranges of hashes.
 _RANGES = 4096
@@ -128,13 +128,9 @@ class KeySpool:
 
     def _write(self, values: npt.NDArray[Any]) -> int:
         start = self._end
-        remaining = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
-        try:
-            self._file.seek(start)
-            while remaining:
-                remaining = remaining[self._file.write(remaining) :]
-        except OSError as error:
-            raise _failed(error) from error
+        data = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+        with written("keys that do not fit in memory"):
+            write_at(self._file.fileno(), data, start)
         self._end += values.nbytes
         return start
 
@@ -152,18 +148,10 @@ class KeySpool:
         buffers = [None, pa.py_buffer(offsets - start), pa.py_buffer(texts)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows, buffers)
 
-    def _values(self, start: int, kind: Any, first: int, count: int) -> npt.NDArray[Any]:
-        values = np.empty(count, kind)
-        remaining = values.view(np.uint8).data
-        try:
-            self._file.seek(start + first * values.itemsize)
-            while remaining and (done := self._file.readinto(remaining)):
-                remaining = remaining[done:]
-        except OSError as error:
-            raise _failed(error) from error
-        if remaining:
-            raise _failed("unexpected end of file")
-        return values
+    def _values(self, start: int, kind: type, first: int, count: int) -> npt.NDArray[Any]:
+        size = np.dtype(kind).itemsize
+        data = read_at(self._file.fileno(), count * size, start + first * size)
+        return np.frombuffer(data, kind)
 
 
 def range_starts(hashes: Words) -> Ranges:
@@ -204,10 +192,3 @@ def _cuts(runs: Sequence[tuple[Run, Ranges]], most_bytes: int) -> Iterator[tuple
             first, size = number, 0.0
         size += more
     yield first, _RANGES
-
-
-def _failed(error: OSError | str) -> StorageError:
-    return StorageError(
-        f"keys that do not fit in memory cannot be written to {tempfile.gettempdir()}: {error}",
-        hint="set TMPDIR to another folder",
-    )

@@ -18,17 +18,23 @@ class RemovedPartitionFacts(Facts):
 
     partition: str
     removed_files: int
+    """Data files that go whole."""
     rewritten_files: int
+    """Data files of which some rows go."""
     removed_rows_at_most: int
+    """The most rows that can go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedRows(Facts):
-    """The number of rows that overwrites remove, if it is known exactly, and its bounds."""
+    """The number of rows that overwrites remove, and its bounds."""
 
     removed_rows: int | None = None
+    """The rows that are removed; null if metadata does not show the number."""
     removed_rows_at_least: int | None = None
+    """The fewest that can be."""
     removed_rows_at_most: int | None = None
+    """The most that can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,7 @@ class RemovalFacts(RemovedRows):
     """What one overwrite removes; all is None if much of the source must be read to know it."""
 
     removed_partitions: Sequence[RemovedPartitionFacts] | None = None
+    """What goes, by partition; null if much of the source must be read to know it."""
 
     @classmethod
     def from_removals(cls, removals: Removals) -> Self:
@@ -61,8 +68,11 @@ class ColumnFacts(Facts):
     """A column of the rows that are written."""
 
     name: str
+    """The name of the column."""
     type: str
+    """Its type."""
     required: bool
+    """Whether it cannot be NULL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +80,13 @@ class TypeNoteFacts(Facts):
     """The value of a text file because of which a column is text."""
 
     column: str
+    """The name of the column."""
     file: str
+    """The text file."""
     row: int
+    """The number of the row."""
     value: str
+    """The value because of which the column is text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +94,9 @@ class WriteDefaultFacts(Facts):
     """The value that a column gets because a source lacks it."""
 
     name: str
+    """The name of the column."""
     value: Any
+    """The value that it gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,25 +104,39 @@ class ExaminedFacts(Facts):
     """The files that a load by key compares with its keys, and the rows that it may change."""
 
     examined_files: int
+    """Data files whose keys a dry run of a load by key would compare."""
     examined_partitions: Sequence[str]
+    """The partitions of these files."""
     updated_rows_at_most: int
+    """The most rows that can be updated; keys are not compared in a dry run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpsertFacts(Facts):
-    """How rows are updated by key; `changes_column` and the next two are of a change log."""
+    """How rows are updated by key."""
 
     key: Sequence[str]
+    """The key columns."""
     order_by: Sequence[str]
+    """The columns whose order decides which of several source rows is kept."""
     deletes: str
+    """How old rows are deleted: `position`, `equality` or `copy-on-write`."""
     merge: str | None = omitted()
+    """With `merge=`, its mode."""
     null_overwrites: Sequence[str] | None = omitted()
+    """With `null_overwrites=`, its columns."""
     sequence: str | None = omitted()
+    """With `sequence=`, its column."""
     match_where: str | None = omitted()
+    """With `match_where=`, its filter."""
     changes_column: str | None = omitted()
+    """The column with the kind of each change."""
     changes_mode: str | None = omitted()
+    """The mode of the change log: `upsert` or `retract`."""
     ignore_deletes: bool | None = omitted()
+    """Whether rows of kind `-D` are left out."""
     table_bytes: int
+    """Bytes of the table's data files."""
     examined: ExaminedFacts | None = inlined()
 
 
@@ -115,39 +145,65 @@ class ChangelogFacts(Facts):
     """How a change log is applied without reading the table's rows."""
 
     changes_column: str
+    """The column with the kind of each change."""
     changes_mode: str
+    """The mode of the change log: `upsert` or `retract`."""
     ignore_deletes: bool
+    """Whether rows of kind `-D` are left out."""
     local_merge_bytes: int | None = omitted()
+    """With `local_merge=`, its size."""
     key: Sequence[str]
+    """The key columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestFacts(Facts):
-    """The plan of a load; `sample_rows` are in a dry run only."""
+    """The plan of a load."""
 
     mode: str = "append"
+    """`append`, `overwrite`, `overwrite-where`, `replace-partitions` or `upsert`."""
     creates_table: bool = False
+    """Whether the table is created."""
     sources: Sequence[str | None] = ()
+    """The files to load, without secrets; null for standard input."""
     files: int = 0
+    """The number of files to load."""
     bytes: int = 0
+    """Their bytes."""
     format: str | None = None
+    """Their format."""
     delimiters: Sequence[str] = ()
+    """The delimiters of text files."""
     encodings: Sequence[str] = ()
+    """The encodings of text files."""
     schema: Sequence[ColumnFacts] = ()
+    """The columns of the rows that are written."""
     new_columns: Sequence[str] = ()
+    """Columns that are added to the table."""
     type_notes: Sequence[TypeNoteFacts] = ()
+    """Values of text files because of which a column is text."""
     filled_columns: Sequence[str] = ()
+    """Columns of the table that a source lacks."""
     write_defaults: Sequence[WriteDefaultFacts] = ()
+    """Those of them that get a write default."""
     partition_spec: Sequence[str] = ()
+    """The partitioning of the table."""
     distribution: str = "none"
+    """How rows are distributed among the writers: `none`, `hash` or `range`."""
     sorted_by: Sequence[str] | None = omitted()
+    """The sort order of the files, if they are sorted."""
     engine: str = "inline"
+    """What loads the rows: `inline` or `spark`."""
     removed_files: int = 0
+    """Data files that are replaced whole."""
     rewritten_files: int = 0
+    """Data files that are rewritten because some of their rows are replaced."""
     loaded_run: EarlierRunFacts | None = omitted()
+    """The run of the same id, if it was loaded before."""
     removed: RemovalFacts | None = inlined()
     by_key: UpsertFacts | ChangelogFacts | None = inlined()
     sample_rows: Sequence[Mapping[str, Any]] | None = omitted()
+    """In a dry run, the first five rows of text files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,42 +211,48 @@ class StagedRunFacts(Facts):
     """The ids by which a replay refers to a staged run."""
 
     run_id: str
+    """The run id of a staged load."""
     job_id: str
+    """The job id by which `lake replay` refers to it."""
     checkpoint_id: str
+    """Its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult(Facts):
-    """What a load read and wrote; counts of rows are None if the load does not know them.
-
-    Args:
-        rows_written: rows of the source that were written to data files.
-        rows_inserted: rows with keys that the table did not contain.
-        rows_updated: rows with keys that the table contained.
-        rows_rejected: rows that were set aside.
-        rows_deleted: rows with keys that a change log deletes.
-        rows_stale: rows that are older than the table's.
-        rows_skipped: rows with keys that the table contained and keeps.
-        deletes_ignored: rows of kind -D that were left out.
-        changes_merged: changes that a later change of their key replaced.
-    """
+    """What a load read and wrote."""
 
     rows_read: int = 0
+    """Rows that were read."""
     rows_written: int = 0
+    """Rows of the source that were written to data files."""
     rows_inserted: int | None = 0
+    """Rows whose keys the table did not contain; null if the table is not read."""
     rows_updated: int | None = 0
+    """Rows whose keys the table contained; null if the table is not read."""
     rows_rejected: int = 0
+    """Rows that could not be loaded and were set aside."""
     rows_deleted: int | None = omitted()
+    """Rows that a change log which reads the table deleted."""
     rows_stale: int | None = omitted()
+    """With `sequence=`, rows that were older than the table's."""
     rows_skipped: int | None = omitted()
+    """With `merge=first-row`, rows whose keys the table contains."""
     deletes_ignored: int | None = omitted()
+    """With `ignore_deletes=`, rows of kind `-D` that were left out."""
     changes_merged: int | None = omitted()
+    """With `local_merge=`, changes that a later change of their key replaced."""
     data_files: int = 0
+    """Data files that were written."""
     delete_files: int = 0
+    """Delete files that were written."""
     bytes_written: int = 0
+    """Bytes of these files."""
     removed_files: int | None = omitted()
+    """Data files that were replaced whole."""
     rewritten_files: int | None = omitted()
-    removed: RemovedRows | None = inlined()
+    """Data files that were rewritten."""
+    removed: RemovedRows | RemovalFacts | None = inlined()
     staged: StagedRunFacts | None = inlined()
 
     def plus(self, other: IngestResult) -> IngestResult:
@@ -222,7 +284,9 @@ class DiscardFacts(Facts):
 
     run: StagedRunFacts | None = inlined()
     data_files: int = 0
+    """Data files of the run."""
     delete_files: int = 0
+    """Its delete files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +295,7 @@ class DiscardResult(Facts):
 
     run: StagedRunFacts | None = inlined()
     removed_files: int = 0
+    """Files that were deleted."""
 
 
 def _total(removed: Sequence[RemovedRows]) -> RemovedRows | None:

@@ -63,7 +63,7 @@ def execute(session: Session, table: Table, name: str, *, dry_run: bool) -> Outc
 
 
 def _outcome(table: Table, name: str, status: Status) -> Outcome:
-    facts = RenameFacts(before=table.identifier, after=name, location=table.metadata.location)
+    facts = RenameFacts(from_=table.identifier, to=name, location=table.metadata.location)
     return Outcome(
         status=status,
         base_snapshot_id=table.metadata.current_snapshot_id,

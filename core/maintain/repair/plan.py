@@ -16,7 +16,7 @@ from lake.core.maintain.repair.facts import (
     DanglingDeletesFacts,
     LostRefsFacts,
     LostStatisticsFacts,
-    RepairFacts,
+    Repair,
     RepairsFacts,
     TotalFacts,
     TotalsFacts,
@@ -186,7 +186,7 @@ class RepairPlan:
 
     def facts(self) -> RepairsFacts:
         """Return what each repair changes for the outcome."""
-        every: Sequence[RepairFacts] = (
+        every: Sequence[Repair] = (
             self.duplicates.facts(),
             self.missing.facts(),
             DanglingDeletesFacts(

@@ -30,7 +30,9 @@ class Base(Facts):
     """The state of a table that a plan was made for."""
 
     base_snapshot_id: str | None
+    """The current snapshot; null without one."""
     schema_id: int
+    """The current schema."""
     spec_id: int
 
     def drift(self, now: Base) -> str:

@@ -15,35 +15,48 @@ class DecisionFacts(Facts):
 
     table: str
     action: str
+    """The command."""
     reason: str
+    """Why it is due, or why it is left alone."""
     forecast: ExpectedFacts | None = None
+    """What it is expected to do; null if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFacts(Facts):
-    """An action that was done or tried; `after` is None if the table was not changed."""
+    """An action that was done or tried."""
 
     table: str
     action: str
+    """The command."""
     status: str
+    """How it ended."""
     seconds: float
     reason: str
+    """Why it was due."""
     forecast: ExpectedFacts | None = None
+    """What it was expected to do; null if it was not known."""
     before: Measures | None = None
+    """What the table's metadata shows before; null if it is not known."""
     after: Measures | None = None
+    """What it shows after; null if the table was not changed."""
     bytes: int | None = None
+    """Bytes that were read to rewrite them; null if nothing was."""
     operation_id: str | None = None
     snapshot_ids: Sequence[str] = ()
     warnings: Sequence[str] = ()
+    """What went well, but needs attention."""
     error: ErrorFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureFacts(Facts):
-    """A table that could not be read, or an action that failed; the name may be that of a namespace."""
+    """A table that could not be read, or an action that failed."""
 
     table: str
+    """The table, or the namespace."""
     action: str | None
+    """The command; null if the table could not be read."""
     error: ErrorFacts
 
 
@@ -53,17 +66,23 @@ class PendingFacts(Facts):
 
     table: str
     checkpoints: int
+    """The number of its checkpoints that can be committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundFacts(Facts):
-    """The plan: the number of tables, and what is due for them in the order in which it is done."""
+    """The plan."""
 
     tables: int = 0
+    """The number of tables."""
     due: Sequence[DecisionFacts] = ()
+    """What is due, in the order in which it is done."""
     left_alone: Sequence[DecisionFacts] = ()
+    """What is left alone."""
     pending: Sequence[PendingFacts] = ()
+    """Tables with checkpoints that `lake replay` could commit."""
     failed: Sequence[FailureFacts] = ()
+    """Tables that could not be read."""
 
 
 class WrittenFacts(RoundFacts):
@@ -74,24 +93,29 @@ class WrittenFacts(RoundFacts):
 
 @dataclass(slots=True, kw_only=True)
 class RoundResult(Facts):
-    """What was done.
-
-    `rest` are actions that are due and for which the budget was too small, or which a stopped run had not begun.
-    `obsolete` are actions that no later run can do, because the table is gone, was replaced, or is excluded.
-    """
+    """What was done."""
 
     run: str = ""
+    """The id of the run."""
     tables: int = 0
+    """The number of tables."""
     actions: list[ActionFacts] = field(default_factory=list)
+    """What was done or tried."""
     left_alone: list[DecisionFacts] = field(default_factory=list)
+    """What was left alone."""
     rest: list[DecisionFacts] = field(default_factory=list)
+    """What is due and left for the next run."""
     obsolete: list[DecisionFacts] = field(default_factory=list)
+    """What no later run can do, because the table is gone, was replaced, or is excluded."""
     pending: list[PendingFacts] = field(default_factory=list)
+    """Tables with checkpoints that `lake replay` could commit."""
     failed: list[FailureFacts] = field(default_factory=list)
+    """Tables that could not be read, and actions that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundsResult(Facts):
-    """The number of rounds that have ended, of a process that was stopped between two of them."""
+    """What is known of a process that was stopped between two rounds."""
 
     rounds: int = 0
+    """With `every=`, rounds that have ended, if the process was stopped between two of them."""

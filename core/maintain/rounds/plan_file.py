@@ -40,10 +40,15 @@ class PlannedAction(Facts):
     table: str
     table_uuid: str
     action: str
+    """The command."""
     options: Mapping[str, Any]
+    """Its options."""
     reason: str
+    """Why it is due."""
     base: Base
+    """The state of the table that the plan was made for."""
     forecast: ExpectedFacts | None = None
+    """What it is expected to do; null if it is not known."""
 
     def decision(self, seen: Candidate) -> Decision:
         """Return the action as a decision about a table as it is now."""

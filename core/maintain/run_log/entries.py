@@ -25,78 +25,85 @@ class UnreadableEntryError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures(Facts):
-    """What a table's metadata shows at one time; None if it is not known.
-
-    `measured_seconds` is how long the manifests took to be read, alone and one after the other; None if not alone.
-    """
+    """What a table's metadata shows at one time; None if it is not known."""
 
     files: int | None = None
+    """Data files."""
     small_files: int | None = None
+    """Data files that are too small."""
     bytes: int | None = None
+    """Bytes of the data files."""
     delete_files: int | None = None
+    """Delete files."""
     deleted_rows: int | None = None
+    """Rows that are deleted."""
     manifests: int | None = None
+    """Manifests."""
     snapshots: int | None = None
+    """Snapshots."""
     metadata_bytes: int | None = None
+    """Bytes of the metadata file."""
     scan_seconds: float | None = None
+    """Seconds that a full scan takes, by the assumed costs."""
     partition_scan_seconds: float | None = None
+    """Seconds that a scan of one partition takes."""
     manifest_bytes: int | None = None
+    """Bytes of the manifests."""
     measured_seconds: float | None = None
+    """How long the manifests took to be read; null if other tables were read beside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFacts(Facts):
-    """What an action was expected to do, see `ForecastFacts` of `core/maintain/health`."""
+    """What an action was expected to do, as `ForecastFacts` of `core/maintain/health`."""
 
     before: int
+    """Data files, delete files, snapshots or manifests before."""
     after: int
+    """The same after."""
     bytes: int
+    """Bytes to rewrite; for `expire`, to remove from the metadata file."""
     seconds: float
+    """Seconds that each scan saves."""
     partition_seconds: float | None = None
+    """Seconds that a scan of one partition saves; null without partitions."""
     work_seconds: float | None = None
+    """Seconds that the command takes; null if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Facts):
-    """One action on one table.
-
-    Args:
-        at: when the action ended, as `iso_time` writes it.
-        run: the id of the run of `lake maintain`.
-        host: the machine.
-        catalog: the catalog's name.
-        table: the table's name.
-        table_uuid: its UUID.
-        action: the verb, such as ``compact``.
-        status: how it ended, a value of `Status`.
-        seconds: how long it took.
-        bytes: the bytes of data files that it read to rewrite them; None if it did not say.
-        forecast: what was expected; None for an action that has no forecast.
-        before: the measures before.
-        after: the measures after; None if the table could not be read again.
-        operation_id: the id of its first commit.
-        snapshot_ids: the snapshots that it added.
-        error: why it failed; None if it did not.
-        store: the store of the table's files, see `store_name` of `core/maintain/health`; None in old entries.
-    """
+    """One action on one table."""
 
     at: str
+    """When the action ended."""
     run: str
+    """The id of the run of `lake maintain`."""
     host: str
+    """The machine."""
     catalog: str
     table: str
     table_uuid: str
     action: str
+    """The command."""
     status: str
+    """How it ended."""
     seconds: float
     bytes: int | None = None
+    """Bytes of data files that were read to rewrite them; null if it is not known."""
     forecast: ExpectedFacts | None = None
+    """What was expected; null if nothing was."""
     before: Measures | None = None
+    """What the table's metadata showed before; null if it is not known."""
     after: Measures | None = None
+    """What it showed after; null if the table could not be read again."""
     operation_id: str | None = None
+    """The operation of its first commit; null without one."""
     snapshot_ids: Sequence[str] = ()
+    """The snapshots that it added."""
     error: ErrorFacts | None = None
     store: str | None = None
+    """The store of the table's files; null in old entries."""
 
     @property
     def at_ms(self) -> int:

@@ -11,29 +11,33 @@ from lake.core.maintain.run_log.entries import Entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRunFacts(Facts):
-    """An entry, and the seconds that a scan takes less than before; None if that is not known."""
+    """An entry, and what it saved."""
 
     entry: Entry = inlined()
     saved_seconds: float | None
+    """Seconds that a scan takes less than before; null if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFacts(Facts):
-    """The runs of one action.
-
-    `seconds` and `bytes` are the sums over all of these runs, and `saved_seconds` the sum over those for which it is
-    known; None if it is known for none. The last two fields are the seconds that are saved for each GB (2^30 bytes)
-    that was rewritten, and for each second of work; None without such work.
-    """
+    """The runs of one action."""
 
     action: str
+    """The command."""
     runs: int
+    """Its runs."""
     failed: int
+    """Runs that failed."""
     seconds: float
+    """The seconds of all runs."""
     bytes: int
+    """The bytes of all runs."""
     saved_seconds: float | None
+    """Seconds that scans take less, as far as it is known; null if it is known for no run."""
     saved_per_gb: float | None
+    """Seconds that are saved for each GB (2^30 bytes) that was rewritten; null without bytes."""
     saved_per_second: float | None
+    """Seconds that are saved for each second of work; null without work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +47,30 @@ class WaitFacts(Facts):
     catalog: str
     table: str
     action: str
+    """The command."""
     until: str | None
+    """The time before which it is not tried again; null if it is not known."""
     reason: str
+    """Why it waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsResult(Facts):
-    """The newest runs that were asked for, the newest first, and the actions of all that were asked for.
-
-    `log` is the path of the log, or `runs_table` the name of the table that was read; `found` is whether it exists.
-    `matching` is the number of runs that were asked for, which may be more than are listed, and `unreadable` the
-    number of lines or rows that are not entries.
-    """
+    """The runs that were asked for."""
 
     log: str | None = ""
+    """The path of the log; null if a table was read."""
     runs_table: str | None = None
+    """The name of the table that was read; null if it was a log."""
     found: bool = True
+    """Whether the log or the table exists."""
     matching: int = 0
+    """How many runs were asked for, which may be more than are listed."""
     runs: Sequence[LoggedRunFacts] = ()
+    """The newest runs, the newest first."""
     actions: Sequence[ActionFacts] = ()
+    """The sums of all runs, by command."""
     waiting: Sequence[WaitFacts] = ()
+    """Actions that wait."""
     unreadable: int = 0
+    """Lines or rows that are not entries."""

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from lake.core.base.errors import BadInputError, InvalidRequestError, NotFoundError
-from lake.core.base.facts import Facts
+from lake.core.base.facts import Facts, hidden
 from lake.core.base.options import Option
 from lake.core.base.units import format_time, whole_number
 from lake.core.table.snapshots import ancestry
@@ -27,15 +27,12 @@ IsFirst = Callable[["Snapshot"], bool]
 
 @dataclass(frozen=True, slots=True)
 class Position(Facts):
-    """The last snapshot that was discovered.
-
-    Args:
-        snapshot_id: the snapshot; None before the first snapshot of the table.
-        timestamp_ms: its time, if it is known.
-    """
+    """The last snapshot that was discovered."""
 
     snapshot_id: int | None
+    """The snapshot; null before the first one of the table."""
     timestamp_ms: int | None = None
+    """Its time; null if it is not known."""
 
     EMPTY: ClassVar[Position]
 
@@ -98,21 +95,18 @@ class GapKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gap(Facts):
-    """A part of a table's history that a follower did not read and that cannot be read any more.
-
-    Args:
-        kind: the reason.
-        position: where the follower was.
-        oldest_retained: the oldest snapshot of the branch that is retained; None if there is none.
-        head: the newest snapshot of the branch.
-        resumed_at: where the follower went on; None if it did not.
-    """
+    """A part of a table's history that a follower did not read and that cannot be read any more."""
 
     kind: GapKind
+    """`expired`, `rolled-back`, `truncated`, `emptied`, `files-gone` or `parent-expired`."""
     position: Position
+    """Where the follower was."""
     oldest_retained: int | None = None
+    """The oldest snapshot of the branch that is retained; null if there is none."""
     head: int | None = None
+    """The newest snapshot of the branch."""
     resumed_at: Position | None = None
+    """Where the follower went on; null if it did not."""
 
     def values(self) -> dict[str, Any]:
         """Return JSON-ready values, as results and epochs show them."""
@@ -143,23 +137,15 @@ class Gap(Facts):
 
 @dataclass(frozen=True, slots=True)
 class Lag(Facts):
-    """What is between a position and the head of a branch.
-
-    Args:
-        snapshots: the number of snapshots after the position; None if some of them have expired.
-        rows: the rows that the appends among them added, by their summaries; None if some have expired.
-        ms: the milliseconds between the position's snapshot and the head; None if the former's time is not known.
-        gap: why the follower cannot go on from the position; None if it can. It is not in the document.
-    """
+    """What is between a position and the head of a branch; the last field is why the follower cannot go on."""
 
     snapshots: int | None
+    """Snapshots after the position; null, as the rows, if some of them have expired."""
     rows: int | None
+    """Rows that the appends among them added, by their summaries."""
     ms: int | None
-    gap: Gap | None = None
-
-    def values(self) -> dict[str, int | None]:
-        """Return JSON-ready values."""
-        return {"snapshots": self.snapshots, "rows": self.rows, "ms": self.ms}
+    """Milliseconds between the position's snapshot and the head; null if the time of the position is not known."""
+    gap: Gap | None = hidden()
 
 
 def effect_of_skipping(gap: Gap, done: str) -> str:

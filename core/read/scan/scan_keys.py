@@ -34,14 +34,20 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySource(Facts):
-    """The table or the files with the keys, and the keys as far as they are used: as they are, as ranges, or not."""
+    """The table or the files with the keys, and the keys as far as they are used."""
 
     status: str
+    """How the keys are used: `exact`, as `range`, or `none`."""
     dimension: str
+    """The table or the files with the keys."""
     dimension_snapshot_id: str | None
+    """The snapshot of the table; null for files."""
     keys: int | None
+    """The number of keys; null if there are too many."""
     key_bytes: int
+    """Their bytes."""
     limit_bytes: int
+    """The bytes that they may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,7 @@ class PruningFacts(Facts):
     source: KeySource = inlined()
     counts: PruningCounts = inlined()
     reasons: Sequence[str]
+    """Why less was excluded than possible."""
 
     def after(self, earlier: PruningFacts | None) -> PruningFacts:
         """Return the sums over this plan and earlier ones, with the keys of this one."""

@@ -182,20 +182,26 @@ def _enclosed(part: Condition, *kinds: type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonFacts(Facts):
-    """A comparison, the value that was measured (None if it is infinite), and whether it holds (None if unknown)."""
+    """A comparison whose value was measured."""
 
     condition: str = ""
+    """The comparison, as `files >= 1000`; a `not` is expressed by the sign."""
     value: float | None = None
+    """The value; null if it is infinite or not known."""
     holds: bool | None = None
+    """Whether it holds; null if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionFacts(Facts):
-    """The condition of a run: each value with its limits, whether a run is due, and the comparisons."""
+    """The condition of a run."""
 
     triggers: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    """For each name its value and its limits, in bytes and milliseconds."""
     is_due: bool = False
+    """Whether the condition is true."""
     conditions: Sequence[ComparisonFacts] = ()
+    """The comparisons whose values were measured."""
 
 
 @dataclass(frozen=True, slots=True)

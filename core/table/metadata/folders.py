@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -14,6 +15,8 @@ from lake.core.table.metadata.files import is_metadata_name
 # Parts of a path that are not the name of what they refer to, and the parts of paths that are resolved one by one.
 _NOT_NAMES = frozenset({"", ".", ".."})
 _DEEP = 100
+# The locations whose spelling is known: those of all tables are compared with the folders of each one.
+_MOST_KNOWN = 16_384
 
 
 def place_of(location: str) -> str:
@@ -32,18 +35,10 @@ class Places:
 
     def of(self, location: str) -> str:
         """Return the place of a location."""
-        text = locations.folded(location).rstrip("/")
-        try:
-            parsed = locations.parse(text)
-        except BadInputError:
+        text, folder, name = _spelled(location)
+        if folder is None:  # check: links-to-other-folders
             return text
-        if not parsed.is_local:  # check: links-to-other-folders
-            return text
-        folder, name = os.path.split(parsed.path)
-        # A metadata file that is a link is not read.
-        is_file = is_metadata_name(name)
-        path = os.path.join(self._folder(folder), name) if is_file else self._folder(parsed.path)
-        return f"file://{path}".rstrip("/")
+        return f"file://{os.path.join(self._folder(folder), name)}".rstrip("/")
 
     def _folder(self, path: str) -> str:
         """Return a folder without links in its path."""
@@ -55,6 +50,23 @@ class Places:
             found = os.path.join(self._folder(above), name)
             self._real[path] = found = os.path.realpath(found) if os.path.islink(found) else found
         return found
+
+
+@lru_cache(maxsize=_MOST_KNOWN)
+def _spelled(location: str) -> tuple[str, str | None, str]:
+    """Return one text for all spellings of a location; if it is local, also its folder, and its name in that if any.
+
+    A metadata file that is a link is not read, so only its folder may be behind one.
+    """
+    text = locations.folded(location).rstrip("/")
+    try:
+        parsed = locations.parse(text)
+    except BadInputError:
+        return text, None, ""
+    if not parsed.is_local:
+        return text, None, ""
+    folder, name = os.path.split(parsed.path)
+    return (text, folder, name) if is_metadata_name(name) else (text, parsed.path, "")
 
 
 class Folders:

@@ -40,19 +40,15 @@ def parsed(data: bytes) -> TableMetadata:
         # The models report what is wrong with the whole text.
         with suppress(ValidationError, RefusedError):
             around = _parsed(found.around.decode())
-            if _has_mark(around):
+            if found.is_around(around, MARK):
                 return _with_snapshots(around, found)
     return _parsed(data.decode())
-
-
-def _has_mark(metadata: TableMetadata) -> bool:
-    return [snapshot.manifest_list for snapshot in metadata.snapshots] == [MARK]
 
 
 def _with_snapshots(around: TableMetadata, found: Cut) -> TableMetadata:
     source = source_of(around)
     text = found.around.decode() if source is None else source.text
-    metadata = around.model_copy(update={"snapshots": found.snapshots})
+    metadata = around.model_copy(update=found.members())
     return keep_source(metadata, Source(text, found.texts))
 
 
@@ -86,7 +82,7 @@ def parsed_response(parse: Callable[[str | bytes], Any], text: str) -> Any:
     if found is not None:
         with suppress(pydantic.ValidationError, ValidationError):
             response = parse(found.around)
-            if _has_mark(response.metadata):
+            if found.is_around(response.metadata, MARK):
                 vars(response)["metadata"] = _with_snapshots(response.metadata, found)
                 return response
     try:

@@ -1,8 +1,8 @@
-"""Snapshots of a metadata file, each read alone: its summary stays text until it is used.
+"""Snapshots of a metadata file, read in pieces: their texts are compressed, and a summary is parsed when it is used.
 
-Snapshots are most of the text of a large file, and PyIceberg's models take several times the memory of it. Here the
-text is read in pieces, and what is checked and kept of a snapshot is what the models would hold. Where they could
-read something else, or refuse it, nothing is cut out, and they read the whole text.
+Snapshots are most of the text of a large file, and PyIceberg's models take several times the memory of it. What is
+checked and kept of a snapshot here is what the models would hold. Where they could read something else, or refuse it,
+nothing is cut out, and they read the whole text.
 """
 
 from __future__ import annotations
@@ -10,21 +10,32 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from array import array
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import UUID
 
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+import pyarrow as pa
+from pydantic_core import from_json
+from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry, Summary
 
+from lake.core.base.clock import SystemIds
 from lake.core.table.metadata.summaries import STORED
 
-_BEGIN = re.compile(rb'"snapshots"[ \t\n\r]*:[ \t\n\r]*\[[ \t\n\r]*(?=\{)')
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+_SPACE = rb"[ \t\n\r]*"
+_BEGIN = rb'"%b"' + _SPACE + rb":" + _SPACE + rb"\[" + _SPACE + rb"(?=\{)"
+_SNAPSHOTS, _LOG = (re.compile(_BEGIN % name) for name in (b"snapshots", b"snapshot-log"))
+# What is between two elements. It may also be within a text or a deeper list: what is before it is no list then.
+_BETWEEN = re.compile(rb"(?<=\})" + _SPACE + rb"," + _SPACE + rb"(?=\{)")
 _NEXT = re.compile(r"[ \t\n\r]*(?:,[ \t\n\r]*(?=\{)|(\]))")
-# PyIceberg's parser refuses half of a pair, Python's does not.
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_WINDOW = 1024 * 1024
+# Elements are read together until they have this many bytes. To use one summary, all of its piece are parsed.
+_PIECE = 64 * 1024
 _DECODER = json.JSONDecoder()
+_CODEC = pa.Codec("lz4_raw")
 
 _KNOWN = frozenset(
     {
@@ -37,43 +48,113 @@ _NUMBERS = {int, type(None)}
 _TEXTS = {str}
 _OPERATIONS = {operation.value: operation for operation in Operation}
 _SUMMARY_FIELDS = {"operation"}
+_LOG_KNOWN = {"snapshot-id", "timestamp-ms"}
+_LOG_FIELDS = {"snapshot_id", "timestamp_ms"}
+# The snapshot of the one entry in place of all of the log: a random number of 128 bits, which no log has.
+_LOG_MARK = UUID(SystemIds().uuid()).int
 # The models are frozen.
 _set = object.__setattr__
 _Model = TypeVar("_Model")
 
 
-class SnapshotTexts:
-    """The texts of snapshots in the bytes of a metadata file.
+class _Piece:
+    """Snapshots whose texts follow each other.
 
     Args:
-        data: the bytes, not compressed.
+        first: the index of the first one.
+        end: the index after the last one.
+        text: their JSON objects, with what is between them.
     """
 
-    __slots__ = ("_data", "_last", "begins", "ends", "ids")
+    __slots__ = ("_lacked", "_summaries", "_texts", "end", "first", "text")
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.begins, self.ends = array("q"), array("q")
-        self.ids: list[int] = []
-        self._last: tuple[int, dict[str, str]] = -1, {}
+    def __init__(self, first: int, end: int, text: bytes) -> None:
+        self.first, self.end, self.text = first, end, text
+        self._summaries: list[dict[str, str]] | None = None
+        self._texts: list[str] | None = None
+        self._lacked: dict[bytes, bool] = {}
 
-    def text(self, number: int) -> bytes:
-        """Return a snapshot's JSON object, by the snapshot's index."""
-        return self._data[self.begins[number] : self.ends[number]]
-
-    def lacks(self, number: int, name: bytes) -> bool:
-        """Whether a snapshot certainly has no member of a name in quotes: no text is it, with or without escapes."""
-        place = self.begins[number], self.ends[number]
-        return self._data.find(name, *place) < 0 and self._data.find(b"\\", *place) < 0
+    def lacks(self, name: bytes) -> bool:
+        """Whether certainly none has a member of a name in quotes: no text is it, with or without escapes."""
+        found = self._lacked.get(name)
+        if found is None:
+            found = self._lacked[name] = name not in self.text and b"\\" not in self.text
+        return found
 
     def properties(self, number: int) -> dict[str, str]:
         """Return what a snapshot's summary has besides the operation, by the snapshot's index."""
-        last, found = self._last
-        if last != number:
-            found = json.loads(self.text(number))["summary"]
-            del found["operation"]
-            self._last = number, found
-        return found
+        if self._summaries is None:
+            summaries = [item.get("summary") or {} for item in _elements(self.text)]
+            for summary in summaries:
+                summary.pop("operation", None)
+            self._summaries = summaries
+        return self._summaries[number - self.first]
+
+    def alone(self, number: int) -> bytes:
+        """Return the text of one snapshot, by the snapshot's index."""
+        if self._texts is None:
+            text = f"{self.text.decode()}]"
+            self._texts = [text[begin:end] for begin, end, _ in _spans(text)]
+        return self._texts[number - self.first].encode()
+
+
+class SnapshotTexts:
+    """The texts of snapshots in a metadata file."""
+
+    __slots__ = ("_firsts", "_last", "_packed", "ids")
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self._firsts: list[int] = []
+        self._packed: list[tuple[bytes, int]] = []
+        self._last = _Piece(0, 0, b"")
+
+    def add(self, text: bytes, ids: Sequence[int]) -> None:
+        """Add snapshots whose texts follow each other."""
+        self._firsts.append(len(self.ids))
+        self._packed.append((_CODEC.compress(text, asbytes=True), len(text)))
+        self.ids += ids
+
+    def run(self, numbers: Sequence[int | None], place: int) -> tuple[bytes, int]:
+        """Return the texts of some snapshots, with commas between them, and of how many.
+
+        Args:
+            numbers: the indexes of snapshots; None for others.
+            place: where in the numbers the first of them is, which is not None.
+        """
+        number = numbers[place] or 0
+        piece = self._piece(number)
+        together = range(number, piece.end)
+        if number == piece.first and numbers[place : place + len(together)] == [*together]:
+            return piece.text, len(together)
+        return piece.alone(number), 1
+
+    def get(self, number: int, name: str, default: Any) -> Any:
+        """Return a property of a snapshot, by the snapshot's index: of most, most that are asked for are missing."""
+        piece = self._piece(number)
+        if piece.lacks(_quoted(name)):
+            return default
+        return piece.properties(number).get(name, default)
+
+    def properties(self, number: int) -> dict[str, str]:
+        """Return what a snapshot's summary has besides the operation, by the snapshot's index."""
+        return self._piece(number).properties(number)
+
+    def _piece(self, number: int) -> _Piece:
+        """Return the piece that a snapshot is in; most calls are for the one of the call before."""
+        last = self._last
+        if not last.first <= number < last.end:
+            at = bisect_right(self._firsts, number) - 1
+            packed, size = self._packed[at]
+            first, *after = self._firsts[at : at + 2]
+            text = _CODEC.decompress(packed, decompressed_size=size, asbytes=True)
+            self._last = last = _Piece(first, after[0] if after else len(self.ids), text)
+        return last
+
+
+@lru_cache(256)
+def _quoted(name: str) -> bytes:
+    return json.dumps(name, ensure_ascii=False).encode()
 
 
 class StoredProperties(Mapping[str, str]):
@@ -98,19 +179,16 @@ class StoredProperties(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._texts.properties(self._number))
 
+    def parsed(self) -> dict[str, str]:
+        """Return all of them, which the caller does not change."""
+        return self._texts.properties(self._number)
+
     def __contains__(self, name: object) -> bool:
         return self.get(str(name)) is not None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a property: of most snapshots, most of those that are asked for are missing."""
-        if self._texts.lacks(self._number, _quoted(name)):
-            return default
-        return self._texts.properties(self._number).get(name, default)
-
-
-@lru_cache(256)
-def _quoted(name: str) -> bytes:
-    return json.dumps(name, ensure_ascii=False).encode()
+        """Return a property."""
+        return self._texts.get(self._number, name, default)
 
 
 class StoredSummary(Summary):
@@ -136,17 +214,31 @@ class StoredSummary(Summary):
 
 
 class Cut(NamedTuple):
-    """A metadata file in two parts.
+    """A metadata file in parts.
 
     Args:
-        around: its text with one snapshot in place of all, whose manifest list is the given mark.
+        around: its text with one snapshot in place of all, whose manifest list is the given mark, and one entry in
+            place of those of the snapshot log.
+        log: the entries of the snapshot log; None if they are in the text.
         snapshots: the snapshots.
         texts: their texts.
     """
 
     around: bytes
+    log: list[SnapshotLogEntry] | None
     snapshots: list[Snapshot]
     texts: SnapshotTexts
+
+    def is_around(self, metadata: TableMetadata, mark: str) -> bool:
+        """Whether metadata read from the rest has what is in the places of the snapshots, and of the log."""
+        return [item.manifest_list for item in metadata.snapshots] == [mark] and (
+            self.log is None or [item.snapshot_id for item in metadata.snapshot_log] == [_LOG_MARK]
+        )
+
+    def members(self) -> dict[str, Any]:
+        """Return the members of metadata that were cut out."""
+        log = {} if self.log is None else {"snapshot_log": self.log}
+        return {"snapshots": self.snapshots, **log}
 
 
 class _OtherFormError(Exception):
@@ -154,58 +246,116 @@ class _OtherFormError(Exception):
 
 
 def cut(data: bytes, mark: str) -> Cut | None:
-    """Cut the snapshots out of a text that contains table metadata; None if PyIceberg's models must read them.
+    """Cut the snapshots and their log out of a text that contains table metadata; None if the models must read them.
 
-    What is cut out may be another list of this name: only if metadata read from the rest has the mark as its
-    snapshot, the snapshots are those of the table.
+    What is cut out may be other lists of these names: only if `Cut.is_around` holds, they are those of the table.
     """
-    found = _BEGIN.search(data)
+    found = _SNAPSHOTS.search(data)
     if found is None:
         return None
-    texts = SnapshotTexts(data)
+    texts, snapshots = SnapshotTexts(), list[Snapshot]()
+    begin = end = found.end()
     try:
-        snapshots, end = _read(data, found.end(), texts)
+        for items, place, end in _pieces(data, begin):
+            first = len(snapshots)
+            snapshots += [_snapshot(item, texts, at) for at, item in enumerate(items, first)]
+            texts.add(data[place:end], [snapshot.snapshot_id for snapshot in snapshots[first:]])
     except (_OtherFormError, ValueError, KeyError, RecursionError):
         return None
     one = {"snapshot-id": 0, "timestamp-ms": 0, "manifest-list": mark}
-    around = b"".join((data[: found.end()], json.dumps(one).encode(), data[end:]))
-    return Cut(around, snapshots, texts)
+    around = b"".join((data[:begin], json.dumps(one).encode(), data[end:]))
+    return Cut(*_without_log(around), snapshots, texts)
 
 
-def _read(data: bytes, place: int, texts: SnapshotTexts) -> tuple[list[Snapshot], int]:
-    """Return the snapshots of a list whose first one begins at a place, and the place of the list's bracket."""
-    snapshots: list[Snapshot] = []
-    size = _WINDOW
+def _without_log(around: bytes) -> tuple[bytes, list[SnapshotLogEntry] | None]:
+    """Return a text with one entry in place of those of the snapshot log, and these; None if they are left in it."""
+    found = _LOG.search(around)
+    if found is None:
+        return around, None
+    entries: list[SnapshotLogEntry] = []
+    begin = end = found.end()
+    try:
+        for items, _, stop in _pieces(around, begin):
+            entries += map(_entry, items)
+            end = stop
+    except (_OtherFormError, ValueError, RecursionError):
+        return around, None
+    one = {"snapshot-id": _LOG_MARK, "timestamp-ms": 0}
+    return b"".join((around[:begin], json.dumps(one).encode(), around[end:])), entries
+
+
+def _pieces(data: bytes, place: int) -> Iterator[tuple[list[Any], int, int]]:
+    """Yield the elements of a list of objects, some at a time, and where their text begins and ends.
+
+    Args:
+        data: a text that contains the list.
+        place: where its first element begins.
+    """
+    following: int | None = place
+    while following is not None:
+        place = following
+        found = _BETWEEN.search(data, place + _PIECE, place + 4 * _PIECE)
+        items = None if found is None else _elements_of(data[place : found.start()])
+        if found is None or items is None:
+            end, following = _walked(data, place)
+            items = _elements(data[place:end])
+        else:
+            end, following = found.span()
+        yield items, place, end
+
+
+def _elements_of(text: bytes) -> list[Any] | None:
+    try:
+        return _elements(text)
+    except ValueError:
+        return None
+
+
+def _elements(text: bytes) -> list[Any]:
+    """Return the elements of a list, by the parser of PyIceberg's models.
+
+    Raises:
+        ValueError: the text is not that of complete elements.
+    """
+    found: list[Any] = from_json(b"[%b]" % text, cache_strings="keys")
+    return found
+
+
+def _walked(data: bytes, place: int) -> tuple[int, int | None]:
+    """Return where the text of some elements ends, each read alone, and where the next one begins; None after all."""
+    size = _PIECE
     while True:
         is_rest = place + size >= len(data)
         text, _ = codecs.utf_8_decode(data[place : place + size], "strict", is_rest)
-        if _SURROGATE.search(text):
+        spans = list(_spans(text))
+        if spans:
+            end, following = spans[-1][1:]
+            after = None if following is None else place + len(text[:following].encode())
+            return place + len(text[:end].encode()), after
+        if is_rest:
             raise _OtherFormError
-        is_ascii, at = text.isascii(), 0
-        while True:
-            try:
-                item, end = _DECODER.raw_decode(text, at)
-            except ValueError:
-                break
-            following = _NEXT.match(text, end)
-            if following is None:
-                break
-            snapshots.append(_snapshot(item, texts, len(snapshots)))
-            texts.ids.append(item["snapshot-id"])
-            texts.begins.append(place)
-            place += end - at if is_ascii else len(text[at:end].encode())
-            texts.ends.append(place)
-            if following[1]:
-                return snapshots, place
-            place += following.end() - end
-            at = following.end()
-        # A window ends within a snapshot, which is read again with what follows it.
-        if not at and is_rest:
-            raise _OtherFormError
-        size = _WINDOW if at else 2 * size
+        size *= 2
+
+
+def _spans(text: str) -> Iterator[tuple[int, int, int | None]]:
+    """Yield where each element begins and ends, and where the next one begins, until one is not complete."""
+    at: int | None = 0
+    while at is not None:
+        try:
+            _, end = _DECODER.raw_decode(text, at)
+        except ValueError:
+            return
+        found = _NEXT.match(text, end)
+        if found is None:
+            return
+        following = None if found[1] else found.end()
+        yield at, end, following
+        at = following
 
 
 def _snapshot(item: Any, texts: SnapshotTexts, number: int) -> Snapshot:
+    if type(item) is not dict:
+        raise _OtherFormError
     snapshot_id, timestamp_ms = item["snapshot-id"], item["timestamp-ms"]
     fields = {
         "snapshot_id": snapshot_id,
@@ -229,6 +379,15 @@ def _snapshot(item: Any, texts: SnapshotTexts, number: int) -> Snapshot:
     if summary is not None:
         fields["summary"] = _summary(summary, texts, number)
     return _made(Snapshot, fields, _FIELDS)
+
+
+def _entry(item: Any) -> SnapshotLogEntry:
+    if type(item) is not dict or item.keys() != _LOG_KNOWN:
+        raise _OtherFormError
+    fields = {"snapshot_id": item["snapshot-id"], "timestamp_ms": item["timestamp-ms"]}
+    if {*map(type, fields.values())} != {int}:
+        raise _OtherFormError
+    return _made(SnapshotLogEntry, fields, _LOG_FIELDS)
 
 
 def _is_unread(member: tuple[str, Any]) -> bool:

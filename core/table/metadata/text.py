@@ -209,12 +209,17 @@ def _snapshots(
     """Yield the texts of the snapshots, those that were read as they are."""
     listed = source.get("snapshots") or () if texts is None else ()
     old = {item["snapshot-id"]: item for item in listed}
-    numbers = {} if texts is None else {each: number for number, each in enumerate(texts.ids)}
-    for snapshot in metadata.snapshots:
-        number = numbers.get(snapshot.snapshot_id)
-        if texts is not None and number is not None:
-            yield texts.text(number)
+    known = {} if texts is None else {each: number for number, each in enumerate(texts.ids)}
+    numbers = [known.get(snapshot.snapshot_id) for snapshot in metadata.snapshots]
+    place = 0
+    while place < len(numbers):
+        if texts is not None and numbers[place] is not None:
+            text, count = texts.run(numbers, place)
+            yield text
+            place += count
             continue
+        snapshot = metadata.snapshots[place]
+        place += 1
         plain = old.get(snapshot.snapshot_id)
         if plain is None:
             plain = _dumped(snapshot)

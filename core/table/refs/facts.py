@@ -9,9 +9,11 @@ from lake.core.base.facts import Facts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagFacts(Facts):
-    """A tag; `created` is the time of its snapshot's commit."""
+    """A tag."""
 
     name: str
+    """The name of the tag."""
     snapshot_id: str
     created: str | None
+    """The time of the snapshot's commit."""
     max_ref_age_ms: int | None

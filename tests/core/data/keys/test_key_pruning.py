@@ -219,7 +219,7 @@ def test_pairs_of_columns_are_compared_as_pairs_not_column_by_column() -> None:
     pruner = KeyPruner(keys, schema)
     kept = pruner.prune_files(entries, UNPARTITIONED_PARTITION_SPEC)
     assert kept["number"].to_pylist() == [0, 3]
-    assert pruner.counts.by_bounds == 2
+    assert pruner.counts.by.bounds == 2
 
 
 @pytest.mark.parametrize("limit", [23, 24, 25])
@@ -244,7 +244,7 @@ def test_no_keys_leave_nothing() -> None:
     assert pruner.prune_files(entries_of([file], {}), UNPARTITIONED_PARTITION_SPEC).num_rows == 0
     spec = PartitionSpec(spec_id=1)
     assert pruner.prune_manifests(manifests_table([[]]), metadata_of(schema, spec)).num_rows == 0
-    assert pruner.counts.by_manifest == 1
+    assert pruner.counts.by.manifest == 1
 
 
 def test_fields_that_exclude_nothing_are_named() -> None:

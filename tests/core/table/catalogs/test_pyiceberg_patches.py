@@ -75,6 +75,7 @@ USED: tuple[tuple[Any, str], ...] = (
     (RestCatalog, "_response_to_table"),
     (MetastoreCatalog, "_empty_table_metadata"),
     (SqlCatalog, "_convert_orm_to_iceberg"),
+    (SqlCatalog, "_iceberg_type_filter"),
     (Config, "_from_environment_variables"),
     (TableMetadataUtil, "_construct_without_validation"),
     (update, "_TableMetadataUpdateContext"),
