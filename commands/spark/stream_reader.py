@@ -111,7 +111,7 @@ class LakeStreamReader(*_BASES):  # type: ignore[misc]
         self._opened: tuple[Calls, str, FollowOptions, Limits] | None = None
         self._pinned: Schema | None = None
         self._at: Plain = Offset.START.to_plain()
-        self._ahead: tuple[Offset, Batch] | None = None
+        self._ahead: tuple[Offset, Batch, Table] | None = None
         self._target: int | None = None
         self._only_once = False
         self._failures: int | None = None
@@ -127,7 +127,7 @@ class LakeStreamReader(*_BASES):  # type: ignore[misc]
         at = self._at if start is None else start
         unlimited = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
         try:
-            with self._planner() as (_, planner, limits):
+            with self._planner() as (table, planner, limits):
                 batch = planner.next(
                     Offset.from_plain(at),
                     Limits() if unlimited else limits,
@@ -138,7 +138,7 @@ class LakeStreamReader(*_BASES):  # type: ignore[misc]
             self._count_failure(error)
             return at
         self._failures = 0
-        self._ahead = Offset.from_plain(at), batch
+        self._ahead = Offset.from_plain(at), batch, table
         self._at = at if batch.end.is_at(Offset.from_plain(at)) else batch.end.to_plain()
         return self._at
 
@@ -146,12 +146,12 @@ class LakeStreamReader(*_BASES):  # type: ignore[misc]
         """Return what tasks read between two offsets, which are the same whenever they are asked for."""
         first, last = Offset.from_plain(start), Offset.from_plain(end)
         self._at = end
+        ahead, self._ahead = self._ahead, None
+        if ahead and ahead[1].reads is not None and (ahead[0], ahead[1].end) == (first, last):
+            with reported(self._arguments()[0].redact):
+                return _splits(ahead[2], ahead[1].reads)
         with self._planner() as (table, planner, _):
-            reads = self._known(first, last)
-            if reads is None:
-                reads = planner.between(first, last)
-            secrets = table.storage.credentials.to_bytes()
-            return [split for read in reads for split in self._splits(read, secrets)]
+            return _splits(table, planner.between(first, last))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split. Spark also asks for one, which is not ours, if there are none."""
@@ -220,28 +220,6 @@ class LakeStreamReader(*_BASES):  # type: ignore[misc]
             self._pinned = table.schema if number is None else known[number]
         return self._pinned
 
-    def _known(self, start: Offset, end: Offset) -> Sequence[Read] | None:
-        """Return what was planned when the end was found."""
-        if self._ahead is None:
-            return None
-        found, batch = self._ahead
-        self._ahead = None
-        return batch.reads if (found, batch.end) == (start, end) else None
-
-    def _splits(self, read: Read, secrets: bytes) -> Iterator[InputPartition]:
-        plan = read.plan
-        if isinstance(plan, ChangelogPlan):
-            columns = json.dumps(schema_to_plain(plan.projection))
-            for unit in units_of(plan):
-                numbered = replace(unit, ordinal=unit.ordinal + read.ordinal)
-                yield ChangeSplit(json.dumps(numbered.to_plain()), columns, secrets)
-            return
-        for files, reading in descriptions(plan):
-            if read.inserted_by is None:
-                yield Split(files, reading, secrets)
-            else:
-                yield InsertSplit(files, reading, secrets, read.ordinal, read.inserted_by)
-
     def _now_ms(self) -> int:
         return self._arguments()[0].session.clock.now_ms()
 
@@ -257,6 +235,25 @@ class LakeStreamReader(*_BASES):  # type: ignore[misc]
         self._failures += 1
         if 0 <= most < self._failures:
             raise error
+
+
+def _splits(table: Table, reads: Sequence[Read]) -> list[InputPartition]:
+    """Return what tasks read."""
+    secrets = table.storage.credentials.to_bytes()
+    found: list[InputPartition] = []
+    for read in reads:
+        plan = read.plan
+        if isinstance(plan, ChangelogPlan):
+            columns = json.dumps(schema_to_plain(plan.projection))
+            for unit in units_of(plan):
+                numbered = replace(unit, ordinal=unit.ordinal + read.ordinal)
+                found.append(ChangeSplit(json.dumps(numbered.to_plain()), columns, secrets))
+        elif read.inserted_by is None:
+            found += [Split(*described, secrets) for described in descriptions(plan)]
+        else:
+            where = read.ordinal, read.inserted_by
+            found += [InsertSplit(*described, secrets, *where) for described in descriptions(plan)]
+    return found
 
 
 def _with_changes(columns: Schema, options: FollowOptions) -> Schema:

@@ -37,9 +37,10 @@ class Origin:
     def to_plain(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         named = {"scan": self.scan, "first": self.first}
-        found = {name: number for name, number in named.items() if number is not None}
+        known = {name: number for name, number in named.items() if number is not None}
+        found: dict[str, Any] = dict(known) or {"after": self.after}
         gap = {} if self.gap is None else {"gap": self.gap.value}
-        return (found or {"after": self.after}) | gap
+        return {**found, **gap}
 
     @classmethod
     def from_plain(cls, plain: Any) -> Self:
@@ -152,7 +153,7 @@ Offset.START = Offset()
 
 
 def _number(plain: Mapping[str, Any], name: str) -> int | None:
-    found = plain[name]
+    found: int | None = plain[name]
     if type(found) not in (int, type(None)):
         raise ValueError(plain)
     return found

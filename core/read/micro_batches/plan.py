@@ -298,7 +298,7 @@ class BatchPlanner:
             )
         if origin is not None and origin.gap is None and not start.is_start:
             raise RefusedError(
-                f"the batch that ends with snapshot {end.snapshot_id} is the first one of a stream, but is said to "
+                f"the batch that ends with snapshot {end.snapshot_id} is the first one of a stream, but has to "
                 f"follow snapshot {start.snapshot_id}"
             )
         last = self._retained(end.snapshot_id, start, end)

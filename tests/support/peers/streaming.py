@@ -19,13 +19,22 @@ class Query:
     Args:
         warehouse: the folder of the table's catalog.
         admission: whether the reader is shown the start and the limits of a batch, as from Spark 4.2 on.
+        available_now: whether such a query ends when it has read what was there when it started.
         options: the options of the frame, with underscores.
     """
 
-    def __init__(self, warehouse: Path, *, admission: bool = False, **options: str) -> None:
+    def __init__(
+        self,
+        warehouse: Path,
+        *,
+        admission: bool = False,
+        available_now: bool = False,
+        **options: str,
+    ) -> None:
         self.options = {"warehouse": str(warehouse), "table": "db.t"}
         self.set(**options)
         self.admission = admission
+        self.available_now = available_now
         # The checkpoint: the ends of batches, and how many batches are committed.
         self.offsets: list[str] = []
         self.committed = 0
@@ -95,7 +104,7 @@ class Query:
         self.schema = StructType.fromJson(json.loads(source.schema().json()))
         self._source = pickle.dumps(source)
         self._reader = self._made()
-        if self.admission:
+        if self.available_now:
             self._reader.prepareForTriggerAvailableNow()
 
     def _made(self) -> Any:
