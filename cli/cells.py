@@ -125,6 +125,8 @@ def plain_text(value: Any) -> str:
     """Return a value as one line of text, as JSON writes it if it has a word for it; nothing for NULL."""
     if value is None:
         return ""
+    if isinstance(value, str):
+        return one_line(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes):

@@ -326,7 +326,7 @@ class Renderer:
         }
 
     def _print_document(self, document: Mapping[str, Any]) -> None:
-        sys.stdout.write(_json_text(_json_ready(document)))
+        sys.stdout.write(_document_text(document))
         sys.stdout.flush()
 
     def _parts(self, outcome: Outcome, mark: str = "") -> list[str]:
@@ -423,6 +423,18 @@ def _print_table(detail: Detail, display: Display) -> str:
 
 def _json_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, default=str, allow_nan=False) + "\n"
+
+
+def _document_text(document: Mapping[str, Any]) -> str:
+    """Return a command's document as JSON; few have values that JSON cannot represent, and only these are copied."""
+    try:
+        return json.dumps(document, default=_json_value, allow_nan=False) + "\n"
+    except (TypeError, ValueError):
+        return _json_text(_json_ready(document))
+
+
+def _json_value(value: Any) -> Any:
+    return _json_ready(value) if isinstance(value, bytes | Mapping) else str(value)
 
 
 def _json_ready(value: Any) -> Any:

@@ -17,6 +17,7 @@ from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.base.options import quote_options
 from lake.core.base.outcome import Outcome
 from lake.core.base.settings import Settings
+from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.scan.plan import ScanOptions
 from lake.core.table.catalogs.configuration import read_configuration
 from lake.core.transaction.session import Session, open_session
@@ -102,6 +103,20 @@ class Calls:
             for flag in flags_given(*found.values()):
                 raise InvalidRequestError(f"{flag} is an option of the command line only")
             return ScanOptions(**given(*groups))
+
+    def follow_options(self, options: Mapping[str, Option]) -> FollowOptions:
+        """Return the options of `lake scan --follow`.
+
+        Raises:
+            InvalidRequestError: a value is not allowed, or options contradict each other.
+        """
+        with self._command():
+            found = arguments_of(scan, _named(options), self._context)
+            scanned = [found[name] for name in ("rows", "snapshots", "splits")]
+            names = ("start", "changes", "following", "what", "discovery")
+            return FollowOptions(
+                scan=ScanOptions(**given(*scanned)), **given(*(found[name] for name in names))
+            )
 
     def snapshot(self, name: str | None) -> str | None:
         """Return the name of a snapshot that does not depend on the time."""

@@ -22,17 +22,17 @@ class ConsumerFacts(Facts):
     branch: str | None
     """The branch that it reads; null if it is not known."""
     position: Position
-    """The last snapshot that it read; null before the first one."""
+    """The last snapshot that it read."""
     head: str
     """The branch's head when the reader loaded the table last."""
     lag: Lag
     """What it has not read."""
     expired_snapshots: int
-    """Snapshots that expired before it read them."""
+    """Snapshots that it needs and that have expired, at least."""
     age_ms: int
     """The age of `head`."""
     max_age_ms: int | None
-    """The age from which it no longer protects snapshots; null without one."""
+    """The age of `head` at which it protects no snapshots any more; null for that of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class ConsumerDropFacts(Facts):
     """The consumer that is or was removed."""
 
     dropped: str = ""
-    """With `--drop`, the name of the consumer that is removed."""
+    """With `drop=`, the name of the consumer that is removed."""
     consumers: Sequence[ConsumerFacts] | None = omitted()
     """In a plan, what is known of it."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lake.commands.reports.facts import SnapshotFacts
 from lake.core.base.units import iso_time, natural_number
 from lake.core.table.flink.commits import CHECKPOINT_ID, JOB_ID
-from lake.core.table.metadata.summaries import properties_of
+from lake.core.table.metadata.summaries import parsed_properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import COMMAND, OPERATION_ID, RUN_ID, SOURCE, USER
 
@@ -46,7 +46,7 @@ def list_snapshots(
 
 
 def _describe(snapshot: Snapshot, refs: list[str]) -> SnapshotFacts:
-    summary = properties_of(snapshot)
+    summary = parsed_properties_of(snapshot)
     parent = snapshot.parent_snapshot_id
     return SnapshotFacts(
         snapshot_id=str(snapshot.snapshot_id),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -120,16 +120,32 @@ class Split(InputPartition):  # type: ignore[misc]
 
     def rows(self, schema: StructType) -> Iterator[pa.RecordBatch]:
         """Yield the rows as a DataFrame with a schema takes them."""
-        credentials = Credentials.from_bytes(self.secrets)
-        storage = Storage(renewed=CredentialProvider(credentials))
         reading = ReadSettings.from_plain(json.loads(self.reading))
         files = [FileSlice.from_plain(item) for item in json.loads(self.files)]
-        redact = Redactor()
-        for part in credentials.parts():
-            redact.learn(part)
-        with reported(redact), closing(Deletes(storage, reading, files)) as deletes:
+        with (
+            storage_of(self.secrets) as storage,
+            closing(Deletes(storage, reading, files)) as deletes,
+        ):
             for batch in read_rows(storage, files, reading, deletes):
                 yield batch_of(batch, reading.projection, schema)
+
+
+@contextmanager
+def storage_of(secrets: bytes) -> Iterator[Storage]:
+    """Give the storage of a task; errors do not show its credentials."""
+    credentials = Credentials.from_bytes(secrets)
+    redact = Redactor()
+    for part in credentials.parts():
+        redact.learn(part)
+    with reported(redact):
+        yield Storage(renewed=CredentialProvider(credentials))
+
+
+def descriptions(plan: ScanPlan) -> Iterator[tuple[str, str]]:
+    """Yield the files of each split, and how they are read, as JSON."""
+    for split in plan.reads():
+        files = json.dumps([item.to_plain() for item in split.slices])
+        yield files, json.dumps(plan.reading(split.deletes).to_plain())
 
 
 class LakeReader(DataSourceReader):  # type: ignore[misc]
@@ -147,23 +163,16 @@ class LakeReader(DataSourceReader):  # type: ignore[misc]
             names = asked.select if self._pin else self._schema.fieldNames()
             options = replace(asked, select=names)
             plan = (self._pin or Pin.of(table, options)).plan(table, options)
-            _check(self._schema, spark_schema(plan.projection))
+            check_schema(self._schema, spark_schema(plan.projection))
             secrets = table.storage.credentials.to_bytes()
-            return [
-                Split(
-                    json.dumps([item.to_plain() for item in split.slices]),
-                    json.dumps(plan.reading(split.deletes).to_plain()),
-                    secrets,
-                )
-                for split in plan.reads()
-            ]
+            return [Split(*described, secrets) for described in descriptions(plan)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split. Spark also asks for one, which is not ours, if there are none."""
         return partition.rows(self._schema) if isinstance(partition, Split) else iter(())
 
 
-def _check(wanted: StructType, found: StructType) -> None:
+def check_schema(wanted: StructType, found: StructType) -> None:
     """Refuse a schema of the user that the table's columns do not fit.
 
     Raises:

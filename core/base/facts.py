@@ -44,7 +44,8 @@ class Facts:
     """The plan or the result of a command.
 
     A subclass is a dataclass. Its fields are the keys of the JSON document, in their order; a field whose key is a
-    word of Python has a `_` behind it. The text below a field is its row in the manual, and is what `help` shows.
+    word of Python has a `_` behind it. The text below a field is its row in the manual, and is what `help` shows. It
+    names options as `max_files=` and `merge=first-row`; the manual shows their flags.
     """
 
     __slots__ = ()
@@ -62,27 +63,31 @@ class Facts:
 
     def document(self) -> dict[str, Any]:
         """Return the keys and values of the JSON document."""
-        return {key: _plain(value) for key, value in self.values().items()}
+        found = self.values()
+        for key, value in found.items():
+            if value is not None and type(value) not in SCALARS:
+                found[key] = _plain(value)
+        return found
 
     def values(self) -> dict[str, Any]:
         """Return the fields that are keys of the document, with their values as they are."""
         found: dict[str, Any] = {}
-        for name, is_marked, is_inlined in _fields_of(cast("Any", type(self))):
+        for name, key, is_marked, is_inlined in _fields_of(cast("Any", type(self))):
             value = getattr(self, name)
             if value is None and is_marked:
                 continue
             if is_inlined:
                 found |= value.values()
             else:
-                found[name.rstrip("_")] = value
+                found[key] = value
         return found
 
 
 @cache
-def _fields_of(kind: Any) -> list[tuple[str, bool, bool]]:
-    """Return the fields that are keys, whether each is omitted without a value, and whether it is inlined."""
+def _fields_of(kind: Any) -> list[tuple[str, str, bool, bool]]:
+    """Return the fields that are keys: name, key, whether one without a value is omitted, whether it is inlined."""
     return [
-        (item.name, bool(item.metadata), _INLINED in item.metadata)
+        (item.name, item.name.rstrip("_"), bool(item.metadata), _INLINED in item.metadata)
         for item in fields(kind)
         if _HIDDEN not in item.metadata
     ]

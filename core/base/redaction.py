@@ -201,4 +201,6 @@ def printable(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return the text as one printable line, so that a name cannot imitate a separate line."""
+    if text.isascii() and text.isprintable():
+        return text
     return " ".join(printable(text).split("\n")).replace("\t", " ")

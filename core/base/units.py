@@ -11,6 +11,8 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([kmgtp]?)(i?b)?", re.IGNORECASE | re.ASCII)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _LARGEST = (1 << 63) - 1
+# Of the largest: numbers with fewer are smaller.
+_DIGITS = 19
 # A smaller number was probably meant as megabytes.
 _LEAST_WITHOUT_UNIT = 1 << 20
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|w)", re.IGNORECASE | re.ASCII)
@@ -24,10 +26,14 @@ _MILLISECONDS = {
 }
 _STEP = 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Without a zone, whose text takes time to write.
+_START = _EPOCH.replace(tzinfo=None)
 
 
 def whole_number(text: str) -> int | None:
     """Return a text's 64-bit integer as Java parses it; None if it is not one."""
+    if text.isdigit() and text.isascii() and len(text) < _DIGITS:
+        return int(text)
     found = int(text) if _WHOLE.fullmatch(text) else _LARGEST + 1
     return found if -_LARGEST - 1 <= found <= _LARGEST else None
 
@@ -131,10 +137,10 @@ def parse_time_ms(text: str) -> int:
 def iso_time(time_ms: int) -> str | None:
     """Return milliseconds since 1970 as ISO 8601 in UTC, as scripts read it; None outside of the calendar."""
     try:
-        moment = _EPOCH + timedelta(milliseconds=time_ms)
+        moment = _START + timedelta(milliseconds=time_ms)
     except OverflowError:
         return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{moment.isoformat(timespec='milliseconds')}Z"
 
 
 def readable_time(text: str) -> str:

@@ -32,7 +32,7 @@ class StreamResult(Facts):
 
     rows: IngestResult | RoutedRows | None = inlined()
     tables: Sequence[RoutedTable] | None = omitted()
-    """With `--route`, the tables and the sums of all epochs of the run."""
+    """With `route=`, the tables and the sums of all epochs of the run."""
     epochs: int = 0
     """Epochs that were committed."""
 
@@ -52,9 +52,9 @@ class WatchFacts(Facts):
     state: str = ""
     """The folder that records what was loaded."""
     epoch: int = 0
-    """The number of the next epoch."""
+    """The last epoch that was committed; 0 for a new stream."""
     files: int = 0
-    """Files that it loads."""
+    """Files that the next epoch loads."""
     bytes: int = 0
     """Bytes of these files."""
 
@@ -66,9 +66,9 @@ class WatchResult(StreamResult):
     files_loaded: int = 0
     """Files that were loaded."""
     files_set_aside: int = 0
-    """Files that could not be loaded and were moved to `--bad-files`."""
+    """Files that could not be loaded and were moved to `bad_files=`."""
     files_skipped: Sequence[str] = ()
-    """Names of the files that `--skip` left out."""
+    """Names of the files that `skip=` left out."""
     files_known: Sequence[str] = ()
     """Names of new files that seem to be loaded ones in another folder."""
     lag_files: int = 0
@@ -78,7 +78,7 @@ class WatchResult(StreamResult):
     compactions: int = 0
     """Compactions that were made on the way."""
     stopped_by: str | None = None
-    """What ended the run: `once` or `signal`; with `--route` also `error`."""
+    """What ended the run: `once` or `signal`; with `route=` also `error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class CopyFacts(Facts):
     stream: str = ""
     """The name of the stream."""
     epoch: int = 0
-    """The number of the next epoch; with `--status`, of the last one."""
+    """The last epoch that was committed; 0 for a new stream."""
     position: Position | None = None
     """The last snapshot that was loaded; null for a new stream."""
     snapshots: int | None = omitted()
@@ -166,9 +166,9 @@ class TopicFacts(Facts):
     stream: str = ""
     """The name of the stream."""
     metadata: Mapping[str, str] | None = omitted()
-    """The columns of `--kafka-metadata`, and what is loaded into them."""
+    """The columns of `kafka_metadata=`, and what is loaded into them."""
     epoch: int = 0
-    """The number of the next epoch."""
+    """The last epoch that was committed; 0 for a new stream."""
     offsets: Mapping[str, int] = field(default_factory=dict)
     """The next offset by partition."""
     messages: int = 0
@@ -214,9 +214,9 @@ class TopicResult(StreamResult):
     messages: int = 0
     """Messages that were loaded."""
     messages_set_aside: int = 0
-    """Messages that could not be loaded and were written to `--bad-files` or `--rejects`."""
+    """Messages that could not be loaded and were written to `bad_files=` or `rejects=`."""
     messages_skipped: Sequence[str] = ()
-    """Messages that `--skip` left out."""
+    """Messages that `skip=` left out."""
     offsets: Mapping[str, int] = field(default_factory=dict)
     """The next offset by partition."""
     lag_messages: int = 0

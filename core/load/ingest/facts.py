@@ -122,13 +122,13 @@ class UpsertFacts(Facts):
     deletes: str
     """How old rows are deleted: `position`, `equality` or `copy-on-write`."""
     merge: str | None = omitted()
-    """With `--merge`, its mode."""
+    """With `merge=`, its mode."""
     null_overwrites: Sequence[str] | None = omitted()
-    """With `--null-overwrites`, its columns."""
+    """With `null_overwrites=`, its columns."""
     sequence: str | None = omitted()
-    """With `--sequence`, its column."""
+    """With `sequence=`, its column."""
     match_where: str | None = omitted()
-    """With `--match-where`, its filter."""
+    """With `match_where=`, its filter."""
     changes_column: str | None = omitted()
     """The column with the kind of each change."""
     changes_mode: str | None = omitted()
@@ -151,7 +151,7 @@ class ChangelogFacts(Facts):
     ignore_deletes: bool
     """Whether rows of kind `-D` are left out."""
     local_merge_bytes: int | None = omitted()
-    """With `--local-merge`, its size."""
+    """With `local_merge=`, its size."""
     key: Sequence[str]
     """The key columns."""
 
@@ -161,7 +161,7 @@ class IngestFacts(Facts):
     """The plan of a load."""
 
     mode: str = "append"
-    """What is done: `append`, `overwrite`, `upsert`, `changelog` and others."""
+    """`append`, `overwrite`, `overwrite-where`, `replace-partitions` or `upsert`."""
     creates_table: bool = False
     """Whether the table is created."""
     sources: Sequence[str | None] = ()
@@ -235,13 +235,13 @@ class IngestResult(Facts):
     rows_deleted: int | None = omitted()
     """Rows that a change log which reads the table deleted."""
     rows_stale: int | None = omitted()
-    """With `--sequence`, rows that were older than the table's."""
+    """With `sequence=`, rows that were older than the table's."""
     rows_skipped: int | None = omitted()
-    """With `--merge first-row`, rows whose keys the table contains."""
+    """With `merge=first-row`, rows whose keys the table contains."""
     deletes_ignored: int | None = omitted()
-    """With `--ignore-deletes`, rows of kind `-D` that were left out."""
+    """With `ignore_deletes=`, rows of kind `-D` that were left out."""
     changes_merged: int | None = omitted()
-    """With `--local-merge`, changes that a later change of their key replaced."""
+    """With `local_merge=`, changes that a later change of their key replaced."""
     data_files: int = 0
     """Data files that were written."""
     delete_files: int = 0

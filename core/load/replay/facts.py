@@ -20,7 +20,7 @@ class CheckpointFacts(Facts):
     attempt: int | None
     """The number of the attempt; null if it has none."""
     state: str
-    """What became of it: `pending`, `committed` and others."""
+    """`pending`, `unproven`, `committed-leftover`, `superseded`, `partial`, `broken` or `foreign`."""
     data_files: int
     """Its data files."""
     delete_files: int
@@ -65,9 +65,9 @@ class PendingFacts(ReplayFacts):
     rows: int = 0
     """Rows of their data files."""
     left_runs: Sequence[LeftRun] | None = omitted()
-    """In a dry run with `--all-staged`, the runs that are left."""
+    """In a dry run with `all_staged=`, the runs that are left."""
     tags: Sequence[str] | None = omitted()
-    """In a dry run with `--tag`, the names of the tags."""
+    """In a dry run with `tag=`, the names of the tags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +83,11 @@ class ReplayResult(Facts):
     delete_files: int = 0
     """Delete files that were added."""
     committed_runs: Sequence[str] | None = omitted()
-    """With `--all-staged`, the run ids that were committed."""
+    """With `all_staged=`, the run ids that were committed."""
     left_runs: Sequence[LeftRun] | None = omitted()
-    """With `--all-staged`, the runs that are left."""
+    """With `all_staged=`, the runs that are left."""
     tags: Sequence[TagFacts] | None = omitted()
-    """With `--tag`, the tags of the table."""
+    """With `tag=`, the tags of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,4 +120,4 @@ class JobsResult(Facts):
     """The jobs that wrote to the table."""
 
     jobs: Sequence[JobFacts] = ()
-    """With `--status`, the jobs that wrote to the table."""
+    """With `status=`, the jobs that wrote to the table."""

@@ -90,21 +90,21 @@ class CompactionFacts(Facts):
     sorted_by: Sequence[str] | None = omitted()
     """The order, if rows are sorted."""
     depth: DepthFacts | None = omitted()
-    """With `--where-overlap`, how many files of a partition contain the place where a file begins."""
+    """With `where_overlap=`, how many files of a partition contain the place where a file begins."""
     expected_depth: DepthFacts | None = omitted()
     """The same after all files that are chosen were rewritten."""
     remaining_files: int | None = omitted()
-    """With `--max-files`, the files that it leaves out."""
+    """With `max_files=`, the files that it leaves out."""
     busy_partitions: int | None = omitted()
     """Partitions that are left alone because they changed too recently."""
     rhythm: RhythmFacts | None = omitted()
     """How often writers change the branch."""
     file_groups: Sequence[GroupFacts] = ()
-    """The groups; a dry run shows 50, with `--verbose` all."""
+    """The groups; a dry run shows 50, with `verbose=` all."""
     left_alone: Mapping[str, LeftAlone] = field(default_factory=dict)
     """The files that are not rewritten, by the reason."""
     total_data_files: int = 0
-    """All data files that `--where` selects."""
+    """All data files that `where=` selects."""
     total_files_size: int = 0
     """Their bytes."""
 
@@ -166,4 +166,4 @@ class CompactionResult(Facts):
     lost_groups: Sequence[LostGroup] | None = omitted()
     """Groups for which other writers were faster, each time."""
     depth: DepthFacts | None = omitted()
-    """With `--where-overlap`, the depth after the run."""
+    """With `where_overlap=`, the depth after the run."""

@@ -33,13 +33,13 @@ class ConversionFacts(Facts):
     data_files: int = 0
     """Data files to which they may apply, and which are read."""
     remaining_files: int = 0
-    """Data files that `--max-files` leaves out."""
+    """Data files that `max_files=` leaves out."""
     input_bytes: int = 0
     """Bytes of the data files that are read."""
     kind: str = ""
     """The kind of the new deletes: `position` or `vector`."""
     left_alone: Sequence[KeptDeletesFacts] | None = omitted()
-    """With `--explain`, the delete files that stay."""
+    """With `explain=`, the delete files that stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class RewriteFacts(Facts):
     data_files: int = 0
     """Data files to which the others may apply."""
     remaining_files: int = 0
-    """Delete files that `--max-files` leaves out."""
+    """Delete files that `max_files=` leaves out."""
     input_bytes: int = 0
     """Bytes of the delete files that are read."""
     kind: str = ""
@@ -63,7 +63,7 @@ class RewriteFacts(Facts):
     granularity: str = ""
     """What a new delete file applies to: `file` or `partition`."""
     left_alone: Sequence[KeptDeletesFacts] | None = omitted()
-    """With `--explain`, the delete files that stay."""
+    """With `explain=`, the delete files that stay."""
 
 
 @dataclass(slots=True, kw_only=True)

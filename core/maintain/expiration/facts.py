@@ -54,7 +54,7 @@ class ExpirationFacts(Facts):
     """The age below which a snapshot is `recent`."""
     engine: str = "inline"
     left_alone: Sequence[KeptFacts] | None = omitted()
-    """With `--explain`, what keeps the kept snapshots."""
+    """With `explain=`, what keeps the kept snapshots."""
 
     @property
     def files(self) -> int:

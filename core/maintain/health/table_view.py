@@ -28,7 +28,7 @@ from lake.core.maintain.health.overlap import overlap_of
 from lake.core.maintain.health.survey import Survey
 from lake.core.table.flink.commits import writer_of
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
-from lake.core.table.metadata.summaries import properties_of
+from lake.core.table.metadata.summaries import parsed_properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.partition_names import partition_names
 
@@ -148,7 +148,7 @@ def _sums(snapshots: list[Snapshot]) -> list[int]:
     """Return the sums of the counts of a day, in the order of their names."""
     counts = [0] * len(_COUNTS)
     for snapshot in snapshots:
-        summary = properties_of(snapshot)
+        summary = parsed_properties_of(snapshot)
         for place, name in enumerate(_COUNTS):
             counts[place] += natural_number(summary.get(name) or "") or 0
     return counts

@@ -59,7 +59,7 @@ class ManifestRewriteFacts(Facts):
     groups: Sequence[ManifestGroupFacts] = ()
     """The manifests by spec and content."""
     left_alone: Sequence[KeptManifestsFacts] | None = omitted()
-    """With `--explain`, the manifests that stay."""
+    """With `explain=`, the manifests that stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

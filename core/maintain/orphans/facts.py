@@ -57,7 +57,7 @@ class CleaningFacts(Facts):
     trash: Sequence[TrashFacts] | None = omitted()
     """For a list, the runs whose files are away."""
     left_alone: Sequence[KeptFilesFacts] | None = omitted()
-    """With `--explain`, the files that are kept."""
+    """With `explain=`, the files that are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class CleaningResult(Facts):
     """The orphan files that were deleted or moved away."""
 
     run_id: str = ""
-    """The id by which `--restore` finds the files."""
+    """The id by which `restore=` finds the files."""
     deleted: int = 0
     """Files that were deleted."""
     quarantined: int = 0

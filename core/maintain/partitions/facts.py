@@ -26,7 +26,7 @@ class PartitionFacts(Facts):
     last_change: str | None
     """The time of the last change; null if it is not known."""
     idle: bool | None
-    """Whether it did not change for the time of `--idle`; null if it is not known."""
+    """Whether it did not change for the time of `idle=`; null if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,6 @@ class PartitionExpirationFacts(Facts):
     files_kept: int = 0
     """Data files of other partition specs that may contain old rows beside newer ones, and stay."""
     partitions_left: int = 0
-    """Old partitions that `--max` leaves for another run."""
+    """Old partitions that `max=` leaves for another run."""
     partitions_without_time: int = 0
     """Partitions whose values do not give a time."""

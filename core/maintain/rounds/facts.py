@@ -118,4 +118,4 @@ class RoundsResult(Facts):
     """What is known of a process that was stopped between two rounds."""
 
     rounds: int = 0
-    """With `--every`, rounds that have ended, if the process was stopped between two of them."""
+    """With `every=`, rounds that have ended, if the process was stopped between two of them."""

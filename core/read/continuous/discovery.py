@@ -158,7 +158,7 @@ def discover(
         BadInputError: the filter, the order or the schema cannot be used with the table as it is now.
         CorruptFileError: a manifest does not match its manifest list.
     """
-    return _Discoverer(table, saved, options, common).next(now_ms, target)
+    return Discoverer(table, saved, options, common).next(now_ms, target)
 
 
 def scan_again(
@@ -169,10 +169,12 @@ def scan_again(
     common: Common = _NOTHING,
 ) -> Discovery:
     """Read the whole table because of a gap; the rows replace those that were read before."""
-    return _Discoverer(table, saved, options, common).whole(gap)
+    return Discoverer(table, saved, options, common).whole(gap)
 
 
-class _Discoverer:
+class Discoverer:
+    """Plans what a follower reads, from the table as it is now."""
+
     def __init__(
         self,
         table: Table,
@@ -196,15 +198,16 @@ class _Discoverer:
             )
 
     def next(self, now_ms: int, target: int | None) -> Discovery | None:
+        """Plan what follows the saved position; see `discover`."""
         if self._saved is None:
             return self._first(now_ms, target)
         if self._head is not None and self._head.snapshot_id == self._saved.snapshot_id:
             return None
-        found = unseen(self._metadata, self._head, self._saved, is_first=self._is_first)
+        found = unseen(self._metadata, self._head, self._saved, is_first=self.is_first)
         if isinstance(found, Gap):
             return self._after_gap(found, target)
         found = self._up_to(found, target)
-        return self._planned(found, target) if found else None
+        return self.planned(found, target) if found else None
 
     def _first(self, now_ms: int, target: int | None) -> Discovery:
         started = starting_position(
@@ -212,14 +215,14 @@ class _Discoverer:
             self._options.branch,
             self._options.first,
             now_ms=now_ms,
-            is_first=self._is_first,
+            is_first=self.is_first,
         )
         if isinstance(started, Gap):
             return self._after_gap(started, target)
         if started.scanned is not None:
-            return self._scanned(started.scanned)
+            return self.scanned(started.scanned)
         if started.first is not None:
-            return self._planned(self._since(started.first), target)
+            return self.planned(self._since(started.first), target)
         return self._only_moved(started)
 
     def _only_moved(self, started: Started) -> Discovery:
@@ -248,7 +251,7 @@ class _Discoverer:
         gap = replace(gap, resumed_at=position)
         if not found:
             return replace(self._discovery(position), gap=gap)
-        return self._planned(self._up_to(found, target) or found, target, gap)
+        return self.planned(self._up_to(found, target) or found, target, gap)
 
     def whole(self, gap: Gap) -> Discovery:
         """Read the whole table because of a gap."""
@@ -257,7 +260,7 @@ class _Discoverer:
             gap = replace(gap, resumed_at=end)
             return replace(self._discovery(end), kind="table", gap=gap, replaces=True)
         gap = replace(gap, resumed_at=position_at(self._head))
-        return replace(self._scanned(self._head), gap=gap, replaces=True)
+        return replace(self.scanned(self._head), gap=gap, replaces=True)
 
     def _up_to(self, found: list[Snapshot], target: int | None) -> list[Snapshot]:
         """Cut snapshots behind the target; if the branch does not contain it any more, the head is the target."""
@@ -271,7 +274,8 @@ class _Discoverer:
 
     # Plans
 
-    def _scanned(self, snapshot: Snapshot) -> Discovery:
+    def scanned(self, snapshot: Snapshot) -> Discovery:
+        """Plan to read all rows of a snapshot."""
         plan = plan_snapshot(
             self._table,
             self._scan,
@@ -282,8 +286,8 @@ class _Discoverer:
         )
         return replace(self._discovery(position_at(snapshot), (snapshot,), plan), kind="table")
 
-    def _planned(
-        self, found: Sequence[Snapshot], target: int | None, gap: Gap | None = None
+    def planned(
+        self, found: Sequence[Snapshot], target: int | None = None, gap: Gap | None = None
     ) -> Discovery:
         """Plan to read snapshots, oldest first, as many as one discovery may have."""
         chosen = found[: self._options.max_planning_snapshots]
@@ -356,7 +360,7 @@ class _Discoverer:
         gap = replace(gap, resumed_at=behind)
         if len(found) == 1:
             return replace(self._discovery(behind), gap=gap)
-        return self._planned(found[1:], target, gap)
+        return self.planned(found[1:], target, gap)
 
     def _discovery(
         self,
@@ -393,7 +397,7 @@ class _Discoverer:
             hint=f"{Option.NON_APPEND} skip passes it; {Option.CHANGES} reads its changes",
         )
 
-    def _is_first(self, snapshot: Snapshot) -> bool:
+    def is_first(self, snapshot: Snapshot) -> bool:
         """Whether a snapshot is the first one that the table ever had: both its metadata and its list say so."""
         if not ancestry.is_first(self._metadata, snapshot):
             return False

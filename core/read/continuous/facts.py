@@ -42,7 +42,7 @@ class FollowFacts(FoundFacts):
     """What one run of a follow discovered."""
 
     pruning: PruningFacts | None = omitted()
-    """With `--prune-with`, what the keys exclude."""
+    """With `prune_with=`, what the keys exclude."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class NextFacts(FoundFacts):
     gap: Gap | None = None
     """The gap at which the next run would end; null without one."""
     pruning: PruningFacts | None = omitted()
-    """With `--prune-with`, what the keys exclude."""
+    """With `prune_with=`, what the keys exclude."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ class KeyCounts(Facts):
     """What the keys of a scan excluded while it was read."""
 
     row_groups_skipped: int = 0
-    """With `--prune-with`, row groups that were not read."""
+    """With `prune_with=`, row groups that were not read."""
     rows_without_partner: int = 0
-    """With `--prune-with`, rows that were read and left out."""
+    """With `prune_with=`, rows that were read and left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,5 +30,5 @@ class ReadResult(Facts):
     files: int = 0
     """Files that were written."""
     preview: Sequence[Mapping[str, Any]] | None = omitted()
-    """Without `--output`, the first rows: 20 of them, or as many as `--limit` allows."""
+    """Without `output=`, the first rows: 20 of them, or as many as `limit=` allows."""
     keys: KeyCounts | None = inlined()

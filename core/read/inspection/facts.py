@@ -71,7 +71,7 @@ class CatalogFacts(Facts):
     type: str | None
     """Its type; null if it cannot be inferred."""
     default: bool
-    """Whether commands use it without `--catalog`."""
+    """Whether commands use it without `catalog=`."""
     uri: str | None
     """Its address; null without one."""
     warehouse: str | None
@@ -290,7 +290,7 @@ class ShowResult(Facts):
     sizes: SizeFacts = field(default_factory=SizeFacts)
     """The totals that the current snapshot declares."""
     writers: WriterFacts = field(default_factory=WriterFacts)
-    """What committed to the main branch, newest first."""
+    """What committed to the branch, newest first."""
     consumers: Sequence[ReaderFacts] = ()
     """The consumers."""
 
@@ -332,7 +332,7 @@ class DeleteFileFacts(Facts):
     deleted_rows_at_most: int
     """The most rows that it can delete."""
     deleted_rows: int | None
-    """With `--exact`, the rows that it deletes; else null."""
+    """With `exact=`, the rows that it deletes; else null."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -360,7 +360,7 @@ class DeleteGroupFacts(Facts):
     deleted_rows_at_most: int = 0
     """The most rows that they can delete."""
     deleted_rows: int | None
-    """With `--exact`, the rows that they delete; else null."""
+    """With `exact=`, the rows that they delete; else null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,4 +43,4 @@ class ScanFacts(Facts):
     skipped_manifests: int = 0
     """Manifests that the filter excludes."""
     pruning: PruningFacts | None = omitted()
-    """With `--prune-with`, what the keys exclude."""
+    """With `prune_with=`, what the keys exclude."""

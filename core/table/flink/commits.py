@@ -82,9 +82,11 @@ def job_commits(metadata: TableMetadata, branch: str) -> Iterator[JobCommit]:
 def job_commit(snapshot: Snapshot) -> JobCommit | None:
     """Return the Flink job in a snapshot's summary; None if the summary does not contain a complete entry."""
     summary = properties_of(snapshot)
-    number = whole_number(summary.get(CHECKPOINT_ID, ""))
     job_id = summary.get(JOB_ID)
-    if job_id is None or number is None:
+    if job_id is None:
+        return None
+    number = whole_number(summary.get(CHECKPOINT_ID, ""))
+    if number is None:
         return None
     return JobCommit(snapshot, job_id, summary.get(OPERATOR_ID), number)
 

@@ -179,6 +179,10 @@ class StoredProperties(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._texts.properties(self._number))
 
+    def parsed(self) -> dict[str, str]:
+        """Return all of them, which the caller does not change."""
+        return self._texts.properties(self._number)
+
     def __contains__(self, name: object) -> bool:
         return self.get(str(name)) is not None
 

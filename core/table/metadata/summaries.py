@@ -19,3 +19,11 @@ def properties_of(snapshot: Snapshot | None) -> Mapping[str, str]:
         return {}
     stored: Mapping[str, str] | None = vars(summary).get(STORED)
     return summary.additional_properties if stored is None else stored
+
+
+def parsed_properties_of(snapshot: Snapshot) -> Mapping[str, str]:
+    """Return the same as a dictionary: for callers that use many of them, which are quicker to parse at once."""
+    summary = snapshot.summary
+    stored = None if summary is None else vars(summary).get(STORED)
+    found: Mapping[str, str] = properties_of(snapshot) if stored is None else stored.parsed()
+    return found

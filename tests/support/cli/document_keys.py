@@ -21,11 +21,13 @@ from lake.core.base.facts import Facts, key_texts
 
 _TABLES = re.compile(r"^<!-- ((?:plan|result)[^>]*) -->\n.*?^<!-- end -->$", re.M | re.S)
 _HEADING = re.compile(r"^#{2,} (.*)$", re.M)
+# How the text of a field names an option: `max_files=`, `merge=first-row`.
+_OPTION = re.compile(r"`([a-z_]+)=([a-z-]*)`")
 _PART = re.compile(r"(plan|result|plan, result): ([\w.]+)")
 # Objects with no more keys than this, of which none is an object, are explained in the row of their own key.
 _IN_A_ROW = 12
 # The rows of no more keys than this are repeated rather than referred to.
-_REPEATED = 5
+_REPEATED = 3
 Kind = type[Facts]
 
 
@@ -47,7 +49,7 @@ def keys_of(kind: Kind) -> list[Key]:
     return [
         Key(
             item.name.rstrip("_"),
-            texts.get(item.name, ""),
+            _OPTION.sub(_flag, texts.get(item.name, "")),
             _kinds(kind, item.name),
             str(item.type).startswith(("Sequence[", "list[", "Mapping[")),
             "inlined" in item.metadata,
@@ -55,6 +57,10 @@ def keys_of(kind: Kind) -> list[Key]:
         for item in fields(kind)  # type: ignore[arg-type]
         if "hidden" not in item.metadata
     ]
+
+
+def _flag(option: re.Match[str]) -> str:
+    return f"`--{option[1].replace('_', '-')} {option[2]}".rstrip() + "`"
 
 
 def _kinds(kind: Kind, name: str) -> tuple[Kind, ...]:
@@ -166,7 +172,7 @@ class _Rows:
             yield f"`{path}`", f"{key.text[:-1]}: {names}, {self._reference(known[0])}."
         elif len(kinds) == 1 and _is_small(kinds[0]):
             self.explained[kinds[0]] = self.heading
-            texts = [f"`{one.name}` ({_phrase(one.text)})" for one in _flat(kinds[0])]
+            texts = map(_explained, _flat(kinds[0]))
             yield f"`{path}`", f"{key.text[:-1]}: {', '.join(texts)}."
         else:
             yield f"`{path}`", key.text
@@ -192,10 +198,11 @@ def _is_small(kind: Kind) -> bool:
     return len(keys) <= _IN_A_ROW and not any(key.kinds for key in keys)
 
 
-def _phrase(text: str) -> str:
-    """Return a text as a part of a sentence."""
-    first = text if text[1:2].isupper() else text[:1].lower() + text[1:]
-    return first.removesuffix(".")
+def _explained(key: Key) -> str:
+    """Return a key and its text as a part of a sentence."""
+    text = key.text.removesuffix(".")
+    text = text if text[1:2].isupper() else text[:1].lower() + text[1:]
+    return f"`{key.name}`" if text == key.name.replace("_", " ") else f"`{key.name}` ({text})"
 
 
 def _listed(names: list[str]) -> str:

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,9 +193,25 @@ def loaded_by(spark: Any, table: str) -> Any:
     return util.loadIcebergTable(spark._jsparkSession, table)
 
 
-def stream(spark: Any, table: str, output: str, checkpoint: str) -> None:
-    """Write all appends that are new since a checkpoint to Parquet files, and end."""
-    rows = spark.readStream.format("iceberg").load(table)
+def stream(
+    spark: Any, table: str, output: str, checkpoint: str, warehouse: str | None = None
+) -> None:
+    """Write all appends that are new since a checkpoint to Parquet files, and end.
+
+    Args:
+        spark: the session.
+        table: the table.
+        output: the folder for the files.
+        checkpoint: the folder of the checkpoint.
+        warehouse: the warehouse of the table for a stream of lake; None for one of Iceberg.
+    """
+    reader = spark.readStream.format("iceberg")
+    if warehouse is not None:
+        from lake.commands.spark.source import LakeSource
+
+        spark.dataSource.register(LakeSource)
+        reader = spark.readStream.format("lake").option("warehouse", warehouse)
+    rows = reader.load(table)
     written = rows.writeStream.format("parquet").option("path", output)
     written = written.option("checkpointLocation", checkpoint).trigger(availableNow=True)
     written.start().awaitTermination()
@@ -366,6 +382,15 @@ class JavaPeer(PeerProcess):
         """Return the splits of Iceberg's own planner: [path, start, length] of each piece."""
         return self._ask(op="splits", warehouse=str(warehouse), table=table, options=options)
 
+    def stream(
+        self, warehouse: Path | str, table: str, folder: Path, *, of_lake: bool
+    ) -> list[dict[str, Any]]:
+        """Run a stream of lake or of Iceberg with the checkpoint of a folder; return all rows that it has written."""
+        output, checkpoint = str(folder / "rows"), str(folder / "checkpoint")
+        more = {"output": output, "checkpoint": checkpoint, "warehouse": str(warehouse)}
+        self._ask(op="lake-stream" if of_lake else "stream", table=table, **more)
+        return self.sql(warehouse, f"SELECT * FROM parquet.`{output}`")
+
     def files_with(
         self, warehouse: Path | str, table: str, column: str, sets: Sequence[Sequence[Any]]
     ) -> list[list[str]]:
@@ -399,6 +424,26 @@ def _named(statement: str) -> str:
     return statement.replace("{c}", CATALOG).replace("{h}", HADOOP_CATALOG)
 
 
+def _answer(spark: Any, request: Mapping[str, Any]) -> Any:
+    """Do what a request asks for."""
+    table = f"{CATALOG}.{request.get('table')}"
+    operations: Mapping[str, Callable[[], Any]] = {
+        "sql": lambda: rows_of(spark, _named(request["statement"])),
+        "read": lambda: options_read(spark, table, request["options"]),
+        "splits": lambda: splits_of(spark, table, request["options"]),
+        "stream": lambda: stream(spark, table, request["output"], request["checkpoint"]),
+        "lake-stream": lambda: stream(
+            spark, request["table"], request["output"], request["checkpoint"], request["warehouse"]
+        ),
+        "files": lambda: files_with(spark, table, request["column"], request["sets"]),
+        "partition-statistics": lambda: partition_statistics_of(spark, table),
+        "columns": lambda: add_columns(spark, table, request["columns"]),
+        "commit": lambda: commit_files(spark, table, request["commits"]),
+        "checksum": lambda: checksum_of(spark, f"{table} {request['suffix']}"),
+    }
+    return operations[request["op"]]()
+
+
 def serve() -> None:
     """Answer requests until standard input ends."""
     first = session(more=_SHORT_STATEMENTS)
@@ -414,23 +459,7 @@ def serve() -> None:
                 for key, value in conf.items():
                     sessions[warehouse].conf.set(key, value)
             spark = sessions[warehouse]
-            if request["op"] == "sql":
-                answer: Any = rows_of(spark, _named(request["statement"]))
-            elif request["op"] == "read":
-                answer = options_read(spark, f"{CATALOG}.{request['table']}", request["options"])
-            elif request["op"] == "splits":
-                answer = splits_of(spark, f"{CATALOG}.{request['table']}", request["options"])
-            elif request["op"] == "files":
-                table = f"{CATALOG}.{request['table']}"
-                answer = files_with(spark, table, request["column"], request["sets"])
-            elif request["op"] == "partition-statistics":
-                answer = partition_statistics_of(spark, f"{CATALOG}.{request['table']}")
-            elif request["op"] == "columns":
-                answer = add_columns(spark, f"{CATALOG}.{request['table']}", request["columns"])
-            elif request["op"] == "commit":
-                answer = commit_files(spark, f"{CATALOG}.{request['table']}", request["commits"])
-            else:
-                answer = checksum_of(spark, f"{CATALOG}.{request['table']} {request['suffix']}")
+            answer = _answer(spark, request)
             reply = json.dumps({"answer": answer}, default=str)
         except Exception as error:
             reply = json.dumps({"error": str(error)[:2000]})

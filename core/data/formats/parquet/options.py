@@ -96,6 +96,11 @@ def writer_options(schema: Schema, properties: Mapping[str, str]) -> dict[str, A
     }
 
 
+def leaf_paths(schema: Schema) -> list[str]:
+    """Return the paths of a schema's primitive fields, as PyArrow writes them."""
+    return [path for _, path, _ in _leaves(schema.fields, ())]
+
+
 def _level(codec: str, text: str | None) -> int | None:
     """Return the compression level; None for the codec's default."""
     if text is None or codec not in _WITH_LEVEL or text == _DEFAULT_LEVEL:

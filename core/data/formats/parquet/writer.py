@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.types import (
@@ -23,7 +22,8 @@ from lake.core.base.errors import BadInputError
 from lake.core.data.columns import metrics
 from lake.core.data.columns.data_file import NewFile
 from lake.core.data.columns.nullability import fill_masked
-from lake.core.data.formats.parquet.options import writer_options
+from lake.core.data.formats.parquet.dictionaries import poor_dictionaries, with_one_dictionary
+from lake.core.data.formats.parquet.options import leaf_paths, writer_options
 from lake.core.io.storage.storage import Storage
 from lake.core.spec.properties.table_properties import PARQUET_ROW_GROUP_BYTES
 from lake.core.spec.types.arrow_schema import arrow_schema
@@ -31,9 +31,6 @@ from lake.core.table.manifests.data_files import DataFile
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-
-# Larger dictionaries take longer to combine than to write their values.
-_COMBINED_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -108,7 +105,7 @@ class RowGroups:
                 if column is not None and item.name not in filtered:
                     table = table.set_column(index, item, column)
                     kept.append(item.name)
-        writer = self._open(kept)
+        writer = self._writer or self._open(kept, [*poor_dictionaries(table, most)])
         if table.schema != writer.schema:
             table = table.cast(writer.schema)
         try:
@@ -116,25 +113,32 @@ class RowGroups:
         except pa.ArrowInvalid as error:
             raise BadInputError(f"rows do not match the table's schema: {error}") from error
 
-    def _open(self, kept: Sequence[str]) -> pq.ParquetWriter:
-        """Return the writer; if it is new, some columns are dictionary arrays in each row group."""
-        if self._writer is None:
-            schema = pa.schema(
-                [
-                    item.with_type(pa.dictionary(pa.int32(), item.type))
-                    if item.name in kept
-                    else item
-                    for item in self._format.arrow
-                ]
-            )
-            self._writer = pq.ParquetWriter(
-                self._sink, schema, metadata_collector=self._footer, **self._format.options
-            )
+    def _open(self, kept: Sequence[str], poor: Sequence[str]) -> pq.ParquetWriter:
+        """Return a new writer.
+
+        Args:
+            kept: the columns that are dictionary arrays in each row group.
+            poor: the columns that get no dictionary.
+        """
+        schema = pa.schema(
+            [
+                item.with_type(pa.dictionary(pa.int32(), item.type)) if item.name in kept else item
+                for item in self._format.arrow
+            ]
+        )
+        options = {**self._format.options}
+        if poor:
+            wanted = options["use_dictionary"]
+            paths = leaf_paths(self._format.schema) if wanted is True else wanted
+            options["use_dictionary"] = [path for path in paths if path not in poor]
+        self._writer = pq.ParquetWriter(
+            self._sink, schema, metadata_collector=self._footer, **options
+        )
         return self._writer
 
     def close(self) -> Any:
         """Write the footer and return it as PyArrow describes it."""
-        writer = self._open(())
+        writer = self._writer or self._open((), ())
         if self._format.metadata:
             writer.add_key_value_metadata(self._format.metadata)
         writer.close()
@@ -146,40 +150,6 @@ class RowGroups:
         with suppress(RuntimeError, OSError, pa.ArrowException):
             if self._writer is not None:
                 self._writer.close()
-
-
-def with_one_dictionary(column: pa.ChunkedArray, most_bytes: int) -> pa.ChunkedArray | None:
-    """Return a column of dictionary arrays with one dictionary; None if that would be too large.
-
-    Args:
-        column: the column.
-        most_bytes: the most bytes of the dictionary.
-    """
-    if sum(chunk.dictionary.nbytes for chunk in column.chunks) > _COMBINED_BYTES:
-        return None
-    column = _used(column.unify_dictionaries())
-    is_small = not column.num_chunks or column.chunk(0).dictionary.nbytes <= most_bytes
-    return column if is_small else None
-
-
-def _used(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column with one dictionary without the entries that no row has: all of them would be written."""
-    if not column.num_chunks:
-        return column
-    entries = column.chunk(0).dictionary
-    has_rows = np.zeros(len(entries), np.bool_)
-    for chunk in column.chunks:
-        has_rows[chunk.indices.drop_null().to_numpy()] = True
-    if has_rows.all():
-        return column
-    places = pa.array(np.cumsum(has_rows, dtype=np.int32) - 1, pa.int32())
-    kept = entries.filter(pa.array(has_rows))
-    return pa.chunked_array(
-        [
-            pa.DictionaryArray.from_arrays(places.take(chunk.indices), kept)
-            for chunk in column.chunks
-        ]
-    )
 
 
 class ParquetFile(NewFile):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -170,6 +171,58 @@ def test_columns_without_a_dictionary_have_none(tmp_path: Path) -> None:
 
     found = {name for name, chunk in chunks(path).items() if not chunk.has_dictionary_page}
     assert found == {"counts.key_value.key", "yes"}
+
+
+SPREAD = Schema(
+    NestedField(1, "unique", LongType(), required=False),
+    NestedField(2, "in fours", LongType(), required=False),
+    NestedField(3, "in thirties", LongType(), required=False),
+    NestedField(4, "few", StringType(), required=False),
+    NestedField(5, "long", StringType(), required=False),
+    NestedField(6, "mostly NULL", LongType(), required=False),
+    NestedField(7, "NULL", LongType(), required=False),
+    NestedField(8, "off", StringType(), required=False),
+    NestedField(
+        9, "place", StructType(NestedField(10, "code", LongType(), required=False)), required=False
+    ),
+)
+
+
+def spread(rows: int) -> pa.RecordBatch:
+    numbers = np.arange(rows)
+    few = pa.array(["red", None, "green"]).take(pa.array(numbers % 3))
+    columns = [
+        pa.array(numbers * 7919 % rows),
+        pa.array(numbers // 4),
+        pa.array(numbers % (rows // 30)),
+        few,
+        pa.array([f"{number % (rows // 30):0100}" for number in range(rows)]),
+        pa.array(numbers % 10, mask=numbers % 100 != 0),
+        pa.nulls(rows, pa.int64()),
+        few,
+        pa.StructArray.from_arrays([pa.array(numbers)], fields=list(arrow_schema(SPREAD)[-1].type)),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(SPREAD))
+
+
+@pytest.mark.parametrize(
+    ("rows", "without"),
+    [(150_000, {"unique", "in fours", "long", "off"}), (100_000, {"off"})],
+    ids=["large", "small"],
+)
+def test_values_that_repeat_rarely_get_no_dictionary_in_large_row_groups(
+    tmp_path: Path, rows: int, without: set[str]
+) -> None:
+    """A dictionary of 5,000 long texts would be too large; nested columns are written as before."""
+    options = {"dict_encoding_enabled__column__off": "false", "dict_size_bytes": "262144"}
+    chosen = write_settings(
+        tmp_path, SPREAD, **{f"write__parquet__{name}": text for name, text in options.items()}
+    )
+    (file,) = write(chosen, spread(rows))
+
+    assert read(read_settings(SPREAD), file).equals(pa.Table.from_batches([spread(rows)]))
+    found = chunks(file.path.removeprefix("file://"))
+    assert {name for name, chunk in found.items() if not chunk.has_dictionary_page} == without
 
 
 def test_the_version_of_pages_is_the_tables(tmp_path: Path) -> None:

@@ -86,6 +86,10 @@ def document(edits: list[Plain], version: int = 2) -> Plain:
         "default-sort-order-id": 0,
         "properties": {"a": '"snapshots": [{}]'},
         "snapshots": [{**one, **edit} for one, edit in zip(usual, edits, strict=True)],
+        "snapshot-log": [
+            {"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]}
+            for one in usual
+        ],
     }
 
 
@@ -116,6 +120,7 @@ def is_stored(metadata: TableMetadata) -> bool:
 @example([{"summary": {"operation": "append", "x": "\ud800"}}], False, 50)
 @example([{"summary": {"operation": "append", "x": "\U0001f600"}}], False, 50)
 @example([{"other": {"snapshots": [{}]}}], False, 50)
+@example([{"summary": {"operation": "append", "x": "}, {" * 40}}, {}], False, 50)
 def test_values_and_errors_are_those_of_the_models(
     edits: list[Plain], is_ascii: bool, window: int
 ) -> None:
@@ -126,6 +131,33 @@ def test_values_and_errors_are_those_of_the_models(
     with suppress(UnicodeEncodeError):
         text.encode()
         assert found == outcome_of(TableMetadataUtil.parse_raw, text)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"snapshot-id": "1"}, {"timestamp-ms": 1.5}, {"timestamp-ms": None}, {"other": 1}, {}],
+)
+@pytest.mark.parametrize("window", [50, 1 << 20])
+def test_the_log_of_snapshots_is_that_of_the_models_and_is_written_as_it_was_read(
+    entry: Plain, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_snapshots, "_PIECE", window)
+    plain = document([{}, {}, {}])
+    plain["snapshot-log"][1] |= entry
+    text = json.dumps(plain)
+    found = outcome_of(lambda given: parsed(given.encode()), text)
+    assert found == outcome_of(TableMetadataUtil.parse_raw, text)
+    if entry in ({"other": 1}, {}):
+        written = json.loads(bytes_of(parsed(text.encode())))
+        assert written["snapshot-log"] == plain["snapshot-log"]
+        assert written["snapshots"] == plain["snapshots"]
+
+
+def test_another_list_with_the_name_of_the_log_is_not_taken_for_it() -> None:
+    plain = document([{}, {}])
+    other = json.dumps({"snapshot-log": [{"snapshot-id": 7, "timestamp-ms": 7}]})
+    edited = f'{{"other": {other}, {json.dumps(plain)[1:]}'
+    assert values(parsed(edited.encode())) == values(TableMetadataUtil.parse_raw(edited))
 
 
 @pytest.mark.parametrize("version", [1, 2])
