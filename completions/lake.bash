@@ -63,12 +63,12 @@ _lake() {
         "show --branch") _lake_names branches; return ;;
         "snapshots --limit") return ;;
         "snapshots --branch") _lake_names branches; return ;;
-        "check --repair"|"check --wait") return ;;
+        "check --repair"|"check --wait"|"check --jobs") return ;;
         "check --branch") _lake_names branches; return ;;
         "partitions --where") _lake_names columns; return ;;
         "partitions --idle"|"partitions --wait-for"|"partitions --timeout") return ;;
         "partitions --branch") _lake_names branches; return ;;
-        "deletes --max-files"|"deletes --max-commits"|"deletes --wait"|"deletes --on-commit") return ;;
+        "deletes --max-files"|"deletes --max-commits"|"deletes --wait"|"deletes --on-commit"|"deletes --jobs") return ;;
         "deletes --branch") _lake_names branches; return ;;
         "deletes --where") _lake_names columns; return ;;
         "consumers --drop") return ;;
@@ -97,18 +97,19 @@ _lake() {
         "compact --copy-row-groups") words="auto always never" ;;
         "compact --job-order") words="none bytes-asc bytes-desc files-asc files-desc" ;;
         "compact --where"|"compact --by") _lake_names columns; return ;;
-        "compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --where-overlap"|"compact --target-size"|"compact --spec-id"|"compact --max-files"|"compact --max-bytes"|"compact --max-group-size"|"compact --max-group-files"|"compact --max-commits"|"compact --wait"|"compact --on-commit"|"compact --when"|"compact --idle"|"compact --option") return ;;
+        "compact --min-size"|"compact --max-size"|"compact --min-input-files"|"compact --delete-file-threshold"|"compact --delete-ratio"|"compact --where-overlap"|"compact --target-size"|"compact --spec-id"|"compact --max-files"|"compact --max-bytes"|"compact --max-group-size"|"compact --max-group-files"|"compact --max-commits"|"compact --wait"|"compact --on-commit"|"compact --when"|"compact --idle"|"compact --option"|"compact --jobs") return ;;
         "compact --branch") _lake_names branches; return ;;
-        "expire --older-than"|"expire --retain-last"|"expire --keep-checkpoints"|"expire --wait"|"expire --on-commit") return ;;
+        "expire --older-than"|"expire --retain-last"|"expire --keep-checkpoints"|"expire --wait"|"expire --on-commit"|"expire --jobs") return ;;
         "expire --snapshot") _lake_names refs; return ;;
         "expire --branch") _lake_names branches; return ;;
         "clean --prefix-mismatch") words="error ignore" ;;
-        "clean --restore"|"clean --purge"|"clean --purge-older-than"|"clean --older-than"|"clean --location"|"clean --inventory"|"clean --exclude"|"clean --equal-schemes"|"clean --equal-authorities"|"clean --max-share"|"clean --output"|"clean --wait") return ;;
-        "manifests --target-size"|"manifests --spec-id"|"manifests --if"|"manifests --wait"|"manifests --on-commit") return ;;
+        "clean --restore"|"clean --purge"|"clean --purge-older-than"|"clean --older-than"|"clean --location"|"clean --inventory"|"clean --exclude"|"clean --equal-schemes"|"clean --equal-authorities"|"clean --max-share"|"clean --output"|"clean --wait"|"clean --jobs") return ;;
+        "manifests --target-size"|"manifests --spec-id"|"manifests --if"|"manifests --wait"|"manifests --on-commit"|"manifests --jobs") return ;;
         "manifests --sort-by") _lake_names columns; return ;;
         "manifests --branch") _lake_names branches; return ;;
         "stats --select") _lake_names columns; return ;;
         "stats --branch") _lake_names branches; return ;;
+        "stats --jobs") return ;;
         "expire-partitions --strategy") words="values-time update-time" ;;
         "expire-partitions --older-than"|"expire-partitions --format"|"expire-partitions --max"|"expire-partitions --wait"|"expire-partitions --on-commit") return ;;
         "expire-partitions --by") _lake_names columns; return ;;
@@ -128,9 +129,9 @@ _lake() {
             health) words="--sort --fail-on --explain --prometheus --html --log --output --output-format --replace --help -h" ;;
             show) words="--branch --help -h" ;;
             snapshots) words="--all --limit --branch --help -h" ;;
-            check) words="--files --rows --deep --repair --yes --branch --wait --dry-run --help -h" ;;
+            check) words="--files --rows --deep --repair --yes --branch --wait --dry-run --jobs --help -h" ;;
             partitions) words="--where --idle --branch --wait-for --timeout --help -h" ;;
-            deletes) words="--rewrite --convert --exact --max-files --partial-progress --max-commits --branch --wait --on-commit --dry-run --explain --where --help -h" ;;
+            deletes) words="--rewrite --convert --exact --max-files --partial-progress --max-commits --branch --wait --on-commit --dry-run --explain --where --jobs --help -h" ;;
             consumers) words="--drop --dry-run --help -h" ;;
             runs) words="--since --action --failed --limit --log --runs-table --help -h" ;;
             config) words="--trust --untrust --help -h" ;;
@@ -147,11 +148,11 @@ _lake() {
             drop) words="--purge --yes --ignore-unreadable --wait --dry-run --help -h" ;;
             maintain) words="--policy --only --max-seconds --max-bytes --jobs --every --status --log --runs-table --on-commit --on-done --on-failure --plan --init --dry-run --explain --help -h" ;;
             apply) words="--replan --max-seconds --max-bytes --jobs --log --runs-table --on-commit --help -h" ;;
-            compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --old-specs --old-sort-orders --where-overlap --strategy --by --target-size --copy-row-groups --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-bytes --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --help -h" ;;
-            expire) words="--older-than --retain-last --snapshot --branch --keep-checkpoints --unsafe-retention --keep-files --clean-metadata --wait --dry-run --explain --on-commit --help -h" ;;
-            clean) words="--quarantine --delete --restore --purge --purge-older-than --older-than --location --inventory --exclude --prefix-mismatch --equal-schemes --equal-authorities --max-share --unsafe-retention --ignore-unreadable --output --replace --wait --dry-run --explain --help -h" ;;
-            manifests) words="--target-size --spec-id --sort-by --rewrite-all --if --branch --wait --on-commit --dry-run --explain --help -h" ;;
-            stats) words="--select --partitions --branch --dry-run --help -h" ;;
+            compact) words="--where --min-size --max-size --min-input-files --delete-file-threshold --delete-ratio --rewrite-all --old-specs --old-sort-orders --where-overlap --strategy --by --target-size --copy-row-groups --spec-id --no-starting-sequence-number --remove-dangling-deletes --verify --max-files --max-bytes --max-group-size --max-group-files --job-order --partial-progress --max-commits --branch --wait --on-commit --dry-run --when --idle --option --explain --jobs --help -h" ;;
+            expire) words="--older-than --retain-last --snapshot --branch --keep-checkpoints --unsafe-retention --keep-files --clean-metadata --wait --dry-run --explain --on-commit --jobs --help -h" ;;
+            clean) words="--quarantine --delete --restore --purge --purge-older-than --older-than --location --inventory --exclude --prefix-mismatch --equal-schemes --equal-authorities --max-share --unsafe-retention --ignore-unreadable --output --replace --wait --dry-run --explain --jobs --help -h" ;;
+            manifests) words="--target-size --spec-id --sort-by --rewrite-all --if --branch --wait --on-commit --dry-run --explain --jobs --help -h" ;;
+            stats) words="--select --partitions --branch --dry-run --jobs --help -h" ;;
             expire-partitions) words="--older-than --by --strategy --format --max --unsafe-retention --branch --wait --on-commit --dry-run --help -h" ;;
         esac
         if [[ -n "$verb" && "$current" != -* ]]; then

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from lake.core.base.errors import StoppedError
+from lake.core.base.errors import InvalidRequestError, StoppedError
 from lake.core.base.interrupts import Interrupts
+from lake.core.base.options import Option
 from lake.core.base.progress import Meter, shown
 from lake.core.engine.inline import InlineEngine, usable_cores
 from lake.core.engine.selection import INLINE_BYTES, engine_name
@@ -26,6 +27,17 @@ T = TypeVar("T")
 # The main thread waits in steps, so that a signal's exception reaches it on every platform.
 _WAIT_SECONDS = 0.2
 _PHASE = "working on tables"
+_MOST_JOBS = 64
+
+
+def require_jobs(jobs: int) -> None:
+    """Check how many tables are worked on at a time.
+
+    Raises:
+        InvalidRequestError: the number is not allowed.
+    """
+    if not 1 <= jobs <= _MOST_JOBS:
+        raise InvalidRequestError(f"{Option.JOBS} {jobs} is not between 1 and {_MOST_JOBS}")
 
 
 def needs_spark(input_bytes: int, settings: Settings) -> bool:

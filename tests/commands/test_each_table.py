@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from lake.core.engine import selection
 from lake.core.engine.inline import InlineEngine
 from lake.core.table.catalogs import names
 from lake.core.transaction import each_table
+from lake.core.transaction.session import Session
 
 NAMES = ("db.a", "db.b", "db.c")
 COMPACT = ("compact", "db.*", "--min-input-files", "2")
@@ -105,11 +107,12 @@ def test_a_dry_run_counts_the_tables_with_work_and_changes_none(lake: CommandLin
     assert [files_of(lake, name) for name in NAMES] == [2, 1, 2]
 
 
-def test_a_table_that_fails_does_not_stop_the_others(lake: CommandLine) -> None:
+@pytest.mark.parametrize("jobs", ["1", "3"])
+def test_a_table_that_fails_does_not_stop_the_others(lake: CommandLine, jobs: str) -> None:
     damage(lake, "db.a")
     alone = lake("--json", "compact", "db.a").json()["error"]
 
-    result = lake("--json", *COMPACT)
+    result = lake("--json", *COMPACT, "--jobs", jobs)
 
     document = result.json()
     assert (result.exit_code, document["status"]) == (6, "partial")
@@ -197,6 +200,34 @@ def test_a_namespace_that_cannot_be_listed_has_a_row(
     assert list(by_table(lake("--json", "check", "db.*").json())) == list(NAMES)
 
 
+def test_tables_after_the_first_are_worked_on_at_the_same_time(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, first = InlineEngine.run, iter([True])
+    two = threading.Barrier(2, timeout=30)
+
+    def meet(engine: InlineEngine, *arguments: Any, **options: Any) -> Any:
+        if not next(first, False):
+            two.wait()
+        return running(engine, *arguments, **options)
+
+    monkeypatch.setattr(InlineEngine, "run", meet)
+
+    rows = by_table(lake.ok(*COMPACT, "--jobs", "2"))
+
+    assert [(name, row["status"]) for name, row in rows.items()] == [
+        (name, "done") for name in NAMES
+    ]
+    assert [row["id"] for name in NAMES for row in lake.rows(name, by="id")] == [0, 1] * 3
+
+
+def test_several_jobs_need_a_pattern(lake: CommandLine) -> None:
+    result = lake("compact", "db.a", "--jobs", "2")
+
+    assert result.exit_code == 2
+    assert "--jobs is for a pattern, and db.a is a table" in result.stderr
+
+
 def test_the_program_after_a_commit_runs_for_each_table(lake: CommandLine, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     program = tmp_path / "program.py"
@@ -214,15 +245,15 @@ def test_the_program_after_a_commit_runs_for_each_table(lake: CommandLine, tmp_p
 def test_a_stop_after_the_commit_of_one_table_leaves_the_next_one(
     lake: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_one = each_table._Run.one
+    do = each_table._Run.do
 
-    def stopped(run: Any, name: str, **options: Any) -> None:
-        run_one(run, name, **options)
-        if name == "db.a":
+    def stopped(run: Any, session: Session, number: int) -> None:
+        do(run, session, number)
+        if number == 0:
             # The signal comes when the commit was the last change of the command for this table.
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(each_table._Run, "one", stopped)
+    monkeypatch.setattr(each_table._Run, "do", stopped)
     result = lake("--json", *COMPACT)
 
     assert result.exit_code == 128 + signal.SIGTERM
@@ -250,31 +281,31 @@ def test_a_stop_within_a_table_leaves_it_as_it_was(
 @pytest.fixture
 def stopping_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Return a function that lets a signal come while the command works on a table."""
-    add = each_table._Run.one
+    begin = each_table._Run._ending
 
     def install(table: str) -> None:
-        def one(run: Any, name: str, **options: Any) -> None:
-            command = run._command
+        def ending(run: Any, session: Session, name: str, **options: Any) -> Any:
+            if name == table:
+                command = run._command
 
-            def stopped(of: str) -> Any:
-                if of == table:
+                def stopped(of_thread: Session, of: str) -> Any:
                     signal.raise_signal(signal.SIGTERM)
-                return command(of)
+                    return command(of_thread, of)
 
-            run._command = stopped
-            add(run, name, **options)
-            run._command = command
+                run._command = stopped
+            return begin(run, session, name, **options)
 
-        monkeypatch.setattr(each_table._Run, "one", one)
+        monkeypatch.setattr(each_table._Run, "_ending", ending)
 
     return install
 
 
-def test_each_row_has_the_warnings_of_its_table(lake: CommandLine) -> None:
+@pytest.mark.parametrize("jobs", ["1", "3"])
+def test_each_row_has_the_warnings_of_its_table(lake: CommandLine, jobs: str) -> None:
     lake.ok("alter", "db.b", "--set", "write.location-provider.impl=com.example.Places")
     alone = lake.ok("compact", "db.b", "--rewrite-all")["warnings"]
 
-    document = lake.ok(*COMPACT, "--rewrite-all")
+    document = lake.ok(*COMPACT, "--rewrite-all", "--jobs", jobs)
 
     rows = by_table(document)
     assert alone

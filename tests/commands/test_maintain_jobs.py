@@ -264,11 +264,11 @@ def test_the_status_file_names_all_actions_that_run(
 
 
 @pytest.mark.parametrize("number", ["0", "65"])
-@pytest.mark.parametrize("verb", ["maintain", "apply"])
+@pytest.mark.parametrize("verb", ["maintain", "apply", "check"])
 def test_a_number_of_jobs_that_is_not_allowed_is_refused(
     lake: CommandLine, tmp_path: Path, verb: str, number: str
 ) -> None:
-    words = []
+    words: list[str | Path] = ["db.*"] if verb == "check" else []
     if verb == "apply":
         words.append(tmp_path / "plan.json")
         lake.ok(*MEND, "--plan", *words)

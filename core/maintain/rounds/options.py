@@ -6,18 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from lake.core.base.errors import InvalidRequestError
-from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome
 from lake.core.maintain.health.measure import Asked
 from lake.core.maintain.policies.policy import Choices, Policy, TablePolicy
 from lake.core.table.catalogs.catalog import Table
+from lake.core.transaction.lanes import require_jobs
 
 if TYPE_CHECKING:
     from lake.core.transaction.session import Session
 
 # More would wait for one another, and each has the entries of a table in memory.
-_MOST_JOBS = 64
 
 
 class Call(NamedTuple):
@@ -73,10 +71,7 @@ class RoundOptions:
     clean: Callable[[str], str]
 
     def __post_init__(self) -> None:
-        if not 1 <= self.jobs <= _MOST_JOBS:
-            raise InvalidRequestError(
-                f"{Option.JOBS} {self.jobs} is not between 1 and {_MOST_JOBS}"
-            )
+        require_jobs(self.jobs)
 
     @property
     def paths(self) -> list[str]:

@@ -368,7 +368,7 @@ def _check_locations(catalog: SqlCatalog) -> None:
 
 
 def _load_by_one_statement(catalog: SqlCatalog) -> None:
-    """Load tables by a statement that is built once: PyIceberg builds it for each load, which takes most of the load."""
+    """Load tables by a statement that is built once: to build PyIceberg's for each load takes most of its time."""
     entries = IcebergTables.__table__
     named = select(
         entries.c.table_namespace, entries.c.table_name, entries.c.metadata_location

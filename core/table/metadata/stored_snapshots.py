@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SPACE = rb"[ \t\n\r]*"
 _BEGIN = rb'"%b"' + _SPACE + rb":" + _SPACE + rb"\[" + _SPACE + rb"(?=\{)"
 _SNAPSHOTS, _LOG = (re.compile(_BEGIN % name) for name in (b"snapshots", b"snapshot-log"))
-# What is between two elements. It may also be within a text or a deeper list: what is before it is no list then.
+# What is between two elements. It may also be within a text or a deeper list: then what is before it is not a list.
 _BETWEEN = re.compile(rb"(?<=\})" + _SPACE + rb"," + _SPACE + rb"(?=\{)")
 _NEXT = re.compile(r"[ \t\n\r]*(?:,[ \t\n\r]*(?=\{)|(\]))")
 # Elements are read together until they have this many bytes. To use one summary, all of its piece are parsed.
