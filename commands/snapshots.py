@@ -17,7 +17,7 @@ from lake.core.table.snapshots.ancestry import branch_head
 
 # --verbose prints all columns; these fit a terminal.
 _SHORT = ("snapshot_id", "committed_at", "operation", "files", "rows", "refs")
-_JOB_DIGITS = 7  # enough of a Flink job's id to distinguish jobs
+_JOB_DIGITS = 7  # enough of the id of a job or a query to distinguish it
 
 
 def snapshots(
@@ -40,8 +40,16 @@ def snapshots(
     rows = list_snapshots(metadata, branch=branch, everything=everything, limit=limit)
     verbose = session.settings.verbose
     by_flink = any(row.job_id for row in rows)
-    names = [*_SHORT, *(["flink"] if by_flink else [])]
-    shown = [[*_short(row), *([_checkpoint(row)] if by_flink else [])] for row in rows]
+    by_query = any(row.query_id for row in rows)
+    names = [*_SHORT, *(["flink"] if by_flink else []), *(["spark"] if by_query else [])]
+    shown = [
+        [
+            *_short(row),
+            *([_checkpoint(row)] if by_flink else []),
+            *([_epoch(row)] if by_query else []),
+        ]
+        for row in rows
+    ]
     if verbose and rows:
         names, shown = list(rows[0].document()), [_all(row) for row in rows]
     return Outcome(
@@ -70,6 +78,10 @@ def _short(row: SnapshotFacts) -> list[str | None]:
 def _checkpoint(row: SnapshotFacts) -> str:
     parts = [row.job_id[:_JOB_DIGITS]] if row.job_id else []
     return " ".join([*parts, f"chk-{row.checkpoint_id}"] if row.checkpoint_id else parts)
+
+
+def _epoch(row: SnapshotFacts) -> str:
+    return f"{row.query_id[:_JOB_DIGITS]} epoch-{row.epoch_id}" if row.query_id else ""
 
 
 def _change(added: int | None, removed: int | None) -> str:

@@ -25,6 +25,8 @@ from lake.core.transaction.session import Session, open_session
 if TYPE_CHECKING:
     import typer
 
+    from lake.core.load.ingest.options import IngestOptions
+
 # The value of an option of the command line; the unit of a number and the forms of a text are the same.
 Option: TypeAlias = str | float | bool | Sequence[str] | None
 # What only the command line does: it runs programs, and goes on until it is stopped.
@@ -103,6 +105,30 @@ class Calls:
             for flag in flags_given(*found.values()):
                 raise InvalidRequestError(f"{flag} is an option of the command line only")
             return ScanOptions(**given(*groups))
+
+    def load_options(self, source: str, options: Mapping[str, Option]) -> IngestOptions:
+        """Return the options of `lake ingest` that say what a load from elsewhere does with the table.
+
+        Args:
+            source: what the history of the table shows as the source.
+            options: the values of options by their names.
+
+        Raises:
+            InvalidRequestError: a value is not allowed.
+        """
+        from lake.commands.ingest import ingest
+        from lake.core.load.ingest.options import IngestOptions
+
+        with self._command():
+            found = arguments_of(ingest, _named(options), self._context)
+            replaced, upsert = found["replaced"], found["upsert"]
+            return IngestOptions(
+                sources=[source],
+                mode=replaced.mode,
+                overwrite_where=replaced.overwrite_where,
+                no_upsert=upsert.no_upsert,
+                **given(found["columns"], found["writing"], found["load_run"]),
+            )
 
     def follow_options(self, options: Mapping[str, Option]) -> FollowOptions:
         """Return the options of `lake scan --follow`.

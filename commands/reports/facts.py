@@ -133,6 +133,10 @@ class SnapshotFacts(Facts):
     """The Flink job, or the staged run, that wrote it; null for others."""
     checkpoint_id: str | None
     """The checkpoint of that job."""
+    query_id: str | None
+    """The streaming query of Spark that wrote it; null for others."""
+    epoch_id: int | None
+    """The epoch of that query."""
     operation_id: str | None
     """The operation of `lake` that committed it; null for other programs."""
     source: str | None

@@ -10,6 +10,7 @@ from lake.core.table.flink.commits import CHECKPOINT_ID, JOB_ID
 from lake.core.table.metadata.summaries import parsed_properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import COMMAND, OPERATION_ID, RUN_ID, SOURCE, USER
+from lake.core.table.snapshots.streams import QueryEpoch
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -48,6 +49,7 @@ def list_snapshots(
 def _describe(snapshot: Snapshot, refs: list[str]) -> SnapshotFacts:
     summary = parsed_properties_of(snapshot)
     parent = snapshot.parent_snapshot_id
+    epoch = QueryEpoch.of_summary(summary)
     return SnapshotFacts(
         snapshot_id=str(snapshot.snapshot_id),
         parent_id=None if parent is None else str(parent),
@@ -60,6 +62,8 @@ def _describe(snapshot: Snapshot, refs: list[str]) -> SnapshotFacts:
         refs=refs,
         job_id=summary.get(JOB_ID),
         checkpoint_id=summary.get(CHECKPOINT_ID),
+        query_id=epoch.query if epoch else None,
+        epoch_id=epoch.number if epoch else None,
         operation_id=summary.get(OPERATION_ID),
         source=summary.get(SOURCE),
         command=summary.get(COMMAND),

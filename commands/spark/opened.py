@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -36,7 +36,7 @@ _LIMITS = tuple(f"max-{name}-per-batch" for name in ("snapshots", "files", "rows
 OF_STREAMS = (*_STARTS, *_FOLLOWED, *_LIMITS)
 # What streams take as `lake scan --follow` does.
 _FOLLOW = (*_READ, *_STARTS, *_FOLLOWED)
-_KNOWN = (*_NAMES, *_SETTINGS, *_READ, *OF_STREAMS)
+_READS = (*_READ, *OF_STREAMS)
 
 
 @contextmanager
@@ -102,23 +102,29 @@ def _limits(most: _Most) -> None:
     """Take the options as a verb does."""
 
 
-def named_table(options: Mapping[str, str]) -> tuple[Calls, str]:
+def named_table(options: Mapping[str, str], others: Sequence[str] = _READS) -> tuple[Calls, str]:
     """Return the catalog of a frame and the name of its table.
+
+    Args:
+        options: all options.
+        others: the names of those that choose neither; those of reads if they are not given.
 
     Raises:
         InvalidRequestError: an option is not known or is missing.
     """
-    given = lowered(options)
+    given, known = lowered(options), (*_NAMES, *_SETTINGS, *others)
     with reported(str):
         for name in given:
-            if name not in _KNOWN:
+            if name not in known:
                 raise InvalidRequestError(
                     f"{name} is not an option of the format lake",
-                    hint=f"options: {', '.join(_KNOWN)}",
+                    hint=f"options: {', '.join(known)}",
                 )
         if len(found := [given[name] for name in _NAMES if name in given]) != 1:
             raise InvalidRequestError("name one table: load('namespace.table')")
-        calls = Calls(settings_from({name: given.get(name) for name in _SETTINGS}))
+        settings = {name: given.get(name) for name in _SETTINGS}
+        # Spark runs the tasks; what the driver does itself starts no other.
+        calls = Calls(settings_from({**settings, "engine": "inline"}))
     return calls, found[0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -13,6 +15,11 @@ from lake.commands.spark.types import spark_schema
 from lake.core.base.errors import BadInputError, InvalidRequestError
 from lake.core.read.changelog.plan import CHANGE_COLUMNS
 from lake.core.read.scan.plan import bound, scan_schema
+
+if TYPE_CHECKING:
+    # Each of Spark's processes imports only what it does.
+    from lake.commands.spark.stream_writer import LakeStreamWriter
+    from lake.commands.spark.writer import LakeWriter
 
 
 class LakeSource(DataSource):  # type: ignore[misc]
@@ -51,3 +58,15 @@ class LakeSource(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: StructType) -> LakeStreamReader:
         """Return what finds and reads the batches of a stream."""
         return LakeStreamReader(dict(self.options), schema, self._schema_id)
+
+    def writer(self, schema: StructType, overwrite: bool) -> LakeWriter:  # noqa: FBT001 - as Spark calls it
+        """Return what writes the rows of a DataFrame."""
+        from lake.commands.spark.writer import LakeWriter
+
+        return LakeWriter(dict(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LakeStreamWriter:  # noqa: FBT001
+        """Return what writes the epochs of a query."""
+        from lake.commands.spark.stream_writer import LakeStreamWriter
+
+        return LakeStreamWriter(dict(self.options), schema, overwrite=overwrite)

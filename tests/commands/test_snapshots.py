@@ -23,6 +23,8 @@ ROW_KEYS = [
     "refs",
     "job_id",
     "checkpoint_id",
+    "query_id",
+    "epoch_id",
     "operation_id",
     "source",
     "command",

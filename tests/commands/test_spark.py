@@ -325,8 +325,11 @@ def test_verbs_work_beside_a_running_spark(frames: Frames, table: Any, warehouse
 
 def test_the_manuals_example_works_when_it_is_pasted(notebook: Notebook) -> None:
     section = MANUAL.read_text().split("\n## Spark without a JAR\n")[1].split("\n## ")[0]
-    (code,) = re.findall(r"```python\n(.*?)```", section, re.S)
+    read, write = re.findall(r"```python\n(.*?)```", section, re.S)
 
-    assert notebook.run(f"{code}answer = [row.asDict() for row in frame.collect()]") == [
+    assert notebook.run(f"{read}answer = [row.asDict() for row in frame.collect()]") == [
         {"id": 1, "country": "NZ"}
     ]
+    again = "frame = reader.option('where', 'id > 0').load('db.countries')\n"
+    found = notebook.run(f"{write}{again}answer = sorted(row.id for row in frame.collect())")
+    assert found == [1, 2, 3, 4]

@@ -317,6 +317,7 @@ CHECKS = (
     _check("run-held-by-snapshots", never, _STAGES),
     # Loads that continue.
     _check("epoch-committed", never, _WATCH),
+    _check("query-epoch", never, f"{_CORE}/load/frames/test_load.py"),
     _check("offer-before-load", removed, _WATCH_CRASHES),
     _check("offer-continued", becomes("offer = None"), _WATCH_CRASHES),
     _check("state-of-this-source", always, _ODD_FILES),

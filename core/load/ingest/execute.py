@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from lake.core.load.ingest.load import (
     warn_of_no_rows,
 )
 from lake.core.load.ingest.options import APPEND, REPLACE
-from lake.core.load.ingest.payloads import KeepTask, SourceTask
+from lake.core.load.ingest.payloads import KeepTask, SourceTask, WriteReport
 from lake.core.load.ingest.plan import IngestPlan, describe, tasks_for
 from lake.core.load.ingest.rejects import RejectReport
 from lake.core.load.ingest.result import Landed, LoadResult
@@ -183,28 +183,53 @@ def _source_partitions(session: Session, plan: IngestPlan) -> list[Partition]:
     return list(dict.fromkeys(item for result in results for item in result.value.partitions))
 
 
-def execute(session: Session, plan: IngestPlan) -> Outcome:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameFiles:
+    """What the tasks of a DataFrame have written: the operation id in the names of the files, and their reports."""
+
+    operation_id: str
+    reports: Sequence[WriteReport]
+
+
+def execute(session: Session, plan: IngestPlan, written: FrameFiles | None = None) -> Outcome:
     """Write the rows and commit them as one snapshot.
+
+    Args:
+        session: the session.
+        plan: the plan.
+        written: what the tasks of a DataFrame have written; None to read the plan's sources.
 
     Raises:
         BadInputError: a row does not fit; nothing is left behind.
         CommitConflictError: others changed what an overwrite replaces; nothing is left behind.
         CommitUnknownError: the catalog did not answer; every file stays.
     """
-    return run_load(session, plan, partial(_Ingest, session), describe(plan))
+    load = partial(_Ingest, session, reports=written.reports if written else None)
+    operation_id = written.operation_id if written else None
+    return run_load(session, plan, load, describe(plan), operation_id)
 
 
 class _Ingest(Load):
     """An ingest that appends rows, or replaces rows, partitions or the whole table."""
 
-    def __init__(self, session: Session, plan: IngestPlan, operation_id: str) -> None:
+    def __init__(
+        self,
+        session: Session,
+        plan: IngestPlan,
+        operation_id: str,
+        reports: Iterable[WriteReport] | None,
+    ) -> None:
         super().__init__(session, plan, operation_id)
+        self._reports = reports
         self._written = _Written()
 
     def write(self) -> LoadResult:
         """Write the source's rows, and those that an overwrite keeps."""
         plan = self.plan
-        self._written = written = _write_source(self.session, plan, self.operation_id)
+        reports = self._reports
+        if reports is None:
+            reports = _write_source(self.session, plan, self.operation_id)
+        self._written = written = _collected(reports)
         self.keep_rejects(written.rejects, plan.schema, written.rows_read)
         if not written.files:
             warn_of_no_rows(self.session, plan)
@@ -237,7 +262,9 @@ class _Ingest(Load):
 
     def commit(self, staging: Staging, result: LoadResult) -> Landed:
         """Commit the files, or leave them staged."""
-        published = self.plan.options.mode == APPEND
+        # A query that is started again writes its epoch again: nothing else may commit it without the epoch.
+        frame = self.plan.request.frame
+        published = self.plan.options.mode == APPEND and (frame is None or frame.epoch is None)
         operation = _operation(self.plan, self._written)
         result = replace(result, removals=self._removals())
         landed = self.commit_files(staging, result, operation, published=published)
@@ -272,8 +299,7 @@ def _as_committed(landed: Landed) -> LoadResult:
 # Writing
 
 
-def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Written:
-    written = _Written()
+def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> Iterator[WriteReport]:
     run = SourceRun(
         plan=plan,
         operation_id=operation_id,
@@ -283,7 +309,12 @@ def _write_source(session: Session, plan: IngestPlan, operation_id: str) -> _Wri
         send=send_rows,
         receive=receive_rows,
     )
-    for report in run_source(session, run):
+    return run_source(session, run)
+
+
+def _collected(reports: Iterable[WriteReport]) -> _Written:
+    written = _Written()
+    for report in reports:
         written.files += report.files
         written.rows_read += report.rows_read
         written.rejects += report.rejects

@@ -200,6 +200,7 @@ def run_load(
     plan: IngestPlan,
     start: Callable[[IngestPlan, str], Load],
     shown: IngestFacts,
+    operation_id: str | None = None,
 ) -> Outcome:
     """Execute a load and return its outcome.
 
@@ -208,13 +209,14 @@ def run_load(
         plan: what is read.
         start: makes the load of the plan, whose new table then has its location, and an operation id.
         shown: the plan as it is shown.
+        operation_id: part of the names of files; None for a new one.
     """
     if (finished := finish_earlier(session, plan)) is not None:
         return replace(finished, plan=shown)
     plan = _located(session, plan)
     if plan.table.creating and (remains := remains_in_folder(plan.table)) is not None:
         session.warn(remains)
-    operation_id = session.ids.uuid()
+    operation_id = operation_id or session.ids.uuid()
     load = start(plan, operation_id)
     with (
         _no_empty_folders(plan.table),

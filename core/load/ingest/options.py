@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import UnknownType
 
@@ -17,8 +18,8 @@ from lake.core.data.sources.text_format import AS_SHOWN, TextFormat
 from lake.core.spec.properties.table_properties import DISTRIBUTIONS
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.live_files import LiveFiles
-from lake.core.table.snapshots.streams import StreamEpoch
-from lake.core.transaction.commit.guards import Guard, RunGuard, StreamGuard
+from lake.core.table.snapshots.streams import QueryEpoch, StreamEpoch
+from lake.core.transaction.commit.guards import Guard, QueryGuard, RunGuard, StreamGuard
 
 APPEND, OVERWRITE, OVERWRITE_WHERE, REPLACE, UPSERT = (
     "append",
@@ -176,6 +177,23 @@ class IngestOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Rows that tasks of Spark receive, which lake does not run.
+
+    Args:
+        columns: returns the columns of the rows, as a table with a schema takes them.
+        written: whether the tasks have run; then the load is decided on `base_snapshot_id`, the head of the branch
+            before they did, which is None if the branch was empty.
+        epoch: the epoch of a streaming query that the rows are; None for other writes.
+    """
+
+    columns: Callable[[Schema], pa.Schema]
+    written: bool = False
+    base_snapshot_id: int | None = None
+    epoch: QueryEpoch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
     """One load: what a user asks for, and what the program adds if it is a part of something.
 
@@ -185,6 +203,7 @@ class LoadRequest:
         options: what a user asks for.
         epoch: the epoch of a stream that this load is, by which a repetition is recognised; None for other loads. It
             has no default, because a load that is not given its epoch adds the rows of a repetition once more.
+        frame: the rows, if they come from tasks of Spark.
         table_files: those of its files to load; None for all of its main branch.
         places: for files whose rows come from elsewhere, what rejected rows show as file and as number of a row.
         added: for files that have more columns in a file beside them, that file; see `Source.added`.
@@ -202,6 +221,7 @@ class LoadRequest:
 
     options: IngestOptions
     epoch: StreamEpoch | None
+    frame: Frame | None = None
     table_files: LiveFiles | None = None
     places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
     added: Mapping[str, str] = field(default_factory=dict)
@@ -230,6 +250,8 @@ class LoadRequest:
         """What shows that the load is committed; None if no repetition of it is recognised."""
         if self.epoch is not None:
             return StreamGuard(self.epoch)
+        if self.frame is not None and self.frame.epoch is not None:
+            return QueryGuard(self.frame.epoch)
         run_id = self.options.run_id
         return None if run_id is None else RunGuard(run_id)
 

@@ -51,6 +51,7 @@ from lake.core.load.ingest.options import (
     OVERWRITE_WHERE,
     REPLACING,
     UPSERT,
+    Frame,
     IngestOptions,
     LoadRequest,
 )
@@ -311,6 +312,8 @@ def plan_ingest(session: Session, identifier: str, request: LoadRequest) -> Inge
         check_rejects(request.rejects_file, may_exist=request.epoch is not None)
     if options.from_table:
         plan = _plan_from_table(session, identifier, existing, request, options.from_table)
+    elif request.frame is not None and existing is not None:
+        plan = _plan_from_frame(session, existing, request, request.frame)
     else:
         plan = _plan_from_files(session, identifier, existing, request)
     if options.stage and not plan.is_stageable:
@@ -490,6 +493,23 @@ def _refuse_kinds(existing: Table | None, kinds: str) -> None:
         )
 
 
+def _plan_from_frame(
+    session: Session, table: Table, request: LoadRequest, frame: Frame
+) -> IngestPlan:
+    columns = SourceColumns("the DataFrame", frame.columns(table.schema))
+    head = _head_id(table, request.options.branch)
+    return IngestPlan(
+        request=request,
+        table=table,
+        schema=target_schema(session, table, [columns], request),
+        formats=["spark"],
+        base_snapshot_id=frame.base_snapshot_id if frame.written else head,
+        defaults=missing_defaults(table.schema, [columns]),
+        missing=missing_columns(table.schema, [columns]),
+        absent=absent_columns(table.schema, [columns]),
+    )
+
+
 # From files
 
 
@@ -579,6 +599,8 @@ def origin_of(plan: IngestPlan) -> dict[str, str]:
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     way = "" if options.mode == APPEND else f" ({options.mode})"
     found = {SOURCE: f"{', '.join(shown)}{more}", COMMAND: f"ingest{way}", USER: user_name()}
+    if request.frame is not None:
+        found |= {COMMAND: f"Spark write{way}"}
     return {**found, **({SOURCE_DIGEST: plan.digest} if plan.digest else {})}
 
 
@@ -651,9 +673,14 @@ def _with_removals(plan: IngestPlan) -> IngestPlan:
     if options.overwrite_where is not None:
         condition = bind_filter(parse_filter(options.overwrite_where), plan.schema)
         plan = replace(plan, condition=condition)
-    head = None if table.creating else ancestry.branch_head(table.metadata, options.branch)
-    if options.mode not in {OVERWRITE, OVERWRITE_WHERE} or head is None:
+    if options.mode not in {OVERWRITE, OVERWRITE_WHERE} or plan.base_snapshot_id is None:
         return plan
+    head = table.metadata.snapshot_by_id(plan.base_snapshot_id)
+    if head is None:
+        raise CommitConflictError(
+            f"snapshot {plan.base_snapshot_id} of {table.identifier} expired while rows were written",
+            hint="write them again",
+        )
     whole, partly = live_files(table, head, condition).split(condition)
     if partly.count:
         # Refused now, not when rows are moved.

@@ -241,7 +241,7 @@ def task_units(
     """
     standard: list[RowCheck] = [null_check]
     if task.must_match is not None:
-        standard.append(_filter_check(bind_filter(task.must_match, schema), schema))
+        standard.append(filter_check(bind_filter(task.must_match, schema), schema))
     every = [*standard, *checks]
     reading = _Reading(context, sum(unit.input_bytes for unit in task.units))
     with closing(_unit_rows(task, schema, context)) as units:
@@ -337,7 +337,7 @@ def null_check(batch: pa.RecordBatch, where: str) -> RowProblem | None:
     return RowProblem(mask, reason, BadInputError(f"{where} has {reason}"))
 
 
-def _filter_check(condition: BooleanExpression, schema: Schema) -> RowCheck:
+def filter_check(condition: BooleanExpression, schema: Schema) -> RowCheck:
     """Return the check of the filter that all rows of an overwrite must match."""
 
     def check(batch: pa.RecordBatch, where: str) -> RowProblem | None:

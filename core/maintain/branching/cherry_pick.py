@@ -34,7 +34,12 @@ from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.branch_notes import PICKED_FROM
 from lake.core.table.snapshots.completeness import missing_added_files_message, read_list
 from lake.core.table.snapshots.run_ids import RUN_NOTES, has_run
-from lake.core.table.snapshots.streams import STREAM_NOTES, newest_epoch
+from lake.core.table.snapshots.streams import (
+    QUERY_NOTES,
+    STREAM_NOTES,
+    newest_epoch,
+    newest_query_epoch,
+)
 from lake.core.table.snapshots.summary import REPLACE_PARTITIONS
 from lake.core.transaction.commit.commit import CommitRequest, commit_snapshots
 from lake.core.transaction.commit.operations import (
@@ -231,6 +236,10 @@ def _refuse_repetition(table: Table, branch: str, source: Snapshot) -> None:
         newest = newest_epoch(table, branch, stream)
         if newest is not None and newest.number >= value[0]:
             raise RefusedError(f"{where} contains {newest}, and snapshot {own} epoch {value[0]}")
+    for query, value in QUERY_NOTES.marks_of(known, source):
+        last = newest_query_epoch(table, branch, query)
+        if last is not None and last.number >= value[0]:
+            raise RefusedError(f"{where} contains {last}, and snapshot {own} epoch {value[0]}")
     if (
         history
         and _age(source) < _age(history[-1])

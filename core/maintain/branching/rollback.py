@@ -19,7 +19,7 @@ from lake.core.table.metadata.summaries import properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.completeness import read_list
 from lake.core.table.snapshots.run_ids import RUN_ID
-from lake.core.table.snapshots.streams import STREAM, StreamEpoch
+from lake.core.table.snapshots.streams import QUERY_ID, STREAM, StreamEpoch
 from lake.core.table.snapshots.summary import declared_totals
 from lake.core.transaction.commit.refs import BRANCH, RefChange, commit_refs
 
@@ -189,6 +189,12 @@ def _warnings(plan: RollbackPlan) -> list[str]:
         warnings.append(
             f"epochs of stream {', '.join(streams)} leave the branch: a stream of files or messages does not load "
             "them again by itself"
+        )
+    queries = sorted({item[QUERY_ID] for item in summaries if QUERY_ID in item})
+    if queries:
+        warnings.append(
+            f"epochs of Spark's query {', '.join(queries)} leave the branch: a query that goes on from its "
+            "checkpoint does not commit them again"
         )
     if jobs:
         warnings.append(

@@ -55,7 +55,7 @@ from lake.core.table.catalogs.catalog import Table
 from lake.core.table.metadata.snapshot_updates import RemoveProperties, RemoveSnapshots
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import runs_noted_in_expiry
-from lake.core.table.snapshots.streams import streams_noted_in_expiry
+from lake.core.table.snapshots.streams import queries_noted_in_expiry, streams_noted_in_expiry
 from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
 from lake.core.transaction.garbage.file_deletion import Removed, delete_files
 from lake.core.transaction.garbage.manifest_files import (
@@ -313,7 +313,8 @@ class _Expiry:
     def _run_ids(self, metadata: TableMetadata, retention: Retention) -> list[TableUpdate]:
         updates: dict[str, str] = {}
         removals: list[str] = []
-        for noted_in_expiry in (runs_noted_in_expiry, streams_noted_in_expiry):
+        kinds = (runs_noted_in_expiry, streams_noted_in_expiry, queries_noted_in_expiry)
+        for noted_in_expiry in kinds:
             changed, unneeded = noted_in_expiry(
                 metadata,
                 retention.expired,

@@ -227,6 +227,27 @@ def noted(
     ]
 
 
+def find_mark(
+    kind: NoteKind, metadata: TableMetadata, branch: str, name: str
+) -> tuple[Snapshot, tuple[Any, ...]] | None:
+    """Return the newest snapshot of a branch's retained history that has a mark, and the mark's value."""
+    known = ancestry.snapshots_by_id(metadata)
+    for snapshot in history_of(metadata, branch):
+        for one, value in kind.marks_of(known, snapshot):
+            if one == name:
+                return snapshot, value
+    return None
+
+
+def newest_value(kind: NoteKind, table: Table, branch: str, name: str) -> tuple[Any, ...] | None:
+    """Return the value of a mark whose values grow, even if its snapshot expired; None if there is none."""
+    found = find_mark(kind, table.metadata, branch, name)
+    if found is not None:
+        return found[1]
+    values = [note.value for note in noted(kind, table, branch, name)]
+    return max(values, key=lambda value: value[0], default=None)
+
+
 def _was_held(table: Table, branch: str, noted: str, note: Note) -> bool:
     """Whether a branch's history contained an expired snapshot that a commit to a branch noted.
 

@@ -3,6 +3,11 @@
 A stream is a load that goes on: its epochs 1, 2, 3 … are one snapshot each. A snapshot's summary says which epoch it
 is, and how far the source was read. Only the newest epoch of a stream is noted
 (`lake.core.table.snapshots.branch_notes`), so that a stream that runs for years needs one note.
+
+A streaming query of Spark is a stream too. Its snapshots have the keys of Iceberg's own sink, so that a query may
+change from one sink to the other; an epoch without rows has no snapshot, so numbers have gaps.
+
+Source: Iceberg's SparkWrite.BaseStreamingWrite.
 """
 
 from __future__ import annotations
@@ -15,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.base.errors import RefusedError
 from lake.core.base.options import Option
-from lake.core.table.snapshots import ancestry
+from lake.core.base.units import whole_number
 from lake.core.table.snapshots.branch_notes import (
     NoteKind,
     changed_notes_in_expiry,
-    history_of,
+    find_mark,
     json_object,
-    noted,
+    newest_value,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +38,10 @@ if TYPE_CHECKING:
 # The summary key of an epoch: JSON of its stream, its number, and how far the source was read.
 STREAM = "lake.stream"
 STREAMS = "lake.streams"
+# The summary keys of an epoch of a query, and the property of the notes.
+QUERY_ID = "spark.sql.streaming.queryId"
+EPOCH_ID = "spark.sql.streaming.epochId"
+QUERIES = "lake.spark-queries"
 # The key of offsets for the name of the last file.
 LAST = "last"
 MAX_STREAMS = 1_000
@@ -102,12 +111,8 @@ def find_epoch(
     metadata: TableMetadata, branch: str, stream: str
 ) -> tuple[Snapshot, StreamEpoch] | None:
     """Return the snapshot of a stream's newest epoch in a branch's retained history, and the epoch."""
-    known = ancestry.snapshots_by_id(metadata)
-    for snapshot in history_of(metadata, branch):
-        for name, value in STREAM_NOTES.marks_of(known, snapshot):
-            if name == stream:
-                return snapshot, StreamEpoch(stream, *value)
-    return None
+    found = find_mark(STREAM_NOTES, metadata, branch, stream)
+    return None if found is None else (found[0], StreamEpoch(stream, *found[1]))
 
 
 def contains_epoch(table: Table | None, branch: str, epoch: StreamEpoch) -> bool:
@@ -138,10 +143,57 @@ def _compared(epoch: StreamEpoch) -> dict[str, Any]:
 
 def newest_epoch(table: Table, branch: str, stream: str) -> StreamEpoch | None:
     """Return a stream's newest epoch in a branch's history, even if its snapshot expired; None if there is none."""
-    found = find_epoch(table.metadata, branch, stream)
-    if found is not None:
-        return found[1]
-    epochs = [
-        StreamEpoch(stream, *note.value) for note in noted(STREAM_NOTES, table, branch, stream)
-    ]
-    return max(epochs, key=lambda epoch: epoch.number, default=None)
+    value = newest_value(STREAM_NOTES, table, branch, stream)
+    return None if value is None else StreamEpoch(stream, *value)
+
+
+# Queries of Spark
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEpoch:
+    """An epoch of a query: the query's id, and the epoch's number, from 0."""
+
+    query: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"epoch {self.number} of query {self.query}"
+
+    @property
+    def summary(self) -> Mapping[str, str]:
+        """What a snapshot's summary contains for it."""
+        return {QUERY_ID: self.query, EPOCH_ID: str(self.number)}
+
+    @classmethod
+    def of_summary(cls, summary: Mapping[str, str]) -> QueryEpoch | None:
+        """Return the epoch in a summary, which any writer may have written; None if it has none."""
+        query, number = summary.get(QUERY_ID), whole_number(summary.get(EPOCH_ID, ""))
+        return cls(query, number) if query and number is not None and _is_number([number]) else None
+
+
+def _is_number(value: Sequence[Any]) -> bool:
+    return len(value) == 1 and type(value[0]) is int and 0 <= value[0] < _LARGEST_EPOCH
+
+
+def _query_marks(summary: Mapping[str, str]) -> Sequence[tuple[str, tuple[Any, ...]]]:
+    epoch = QueryEpoch.of_summary(summary)
+    return [] if epoch is None else [(epoch.query, (epoch.number,))]
+
+
+QUERY_NOTES = NoteKind(QUERIES, _query_marks, MAX_STREAMS, None, _is_number)
+queries_noted_in_expiry = partial(changed_notes_in_expiry, QUERY_NOTES)
+
+
+def find_query_epoch(
+    metadata: TableMetadata, branch: str, query: str
+) -> tuple[Snapshot, QueryEpoch] | None:
+    """Return the snapshot of a query's newest epoch in a branch's retained history, and the epoch."""
+    found = find_mark(QUERY_NOTES, metadata, branch, query)
+    return None if found is None else (found[0], QueryEpoch(query, *found[1]))
+
+
+def newest_query_epoch(table: Table, branch: str, query: str) -> QueryEpoch | None:
+    """Return a query's newest epoch in a branch's history, even if its snapshot expired; None if there is none."""
+    value = newest_value(QUERY_NOTES, table, branch, query)
+    return None if value is None else QueryEpoch(query, *value)

@@ -1,4 +1,4 @@
-"""What shows that a change is in a branch already: the id of its run, or the epoch of its stream.
+"""What shows that a change is in a branch already: the id of its run, or the epoch of its stream or query.
 
 A commit asks its guard on every attempt, for the same head that the swap requires, so of two processes that make one
 change only one succeeds.
@@ -22,11 +22,15 @@ from lake.core.table.flink.commits import (
 from lake.core.table.snapshots.branch_notes import changed_notes
 from lake.core.table.snapshots.run_ids import CARRIED_MS, RUN_ID, RUN_NOTES, find_on_branch, has_run
 from lake.core.table.snapshots.streams import (
+    QUERY_NOTES,
     STREAM,
     STREAM_NOTES,
+    QueryEpoch,
     StreamEpoch,
     find_epoch,
+    find_query_epoch,
     newest_epoch,
+    newest_query_epoch,
 )
 
 if TYPE_CHECKING:
@@ -104,6 +108,28 @@ class StreamGuard:
         return newest is not None and newest.number >= self.epoch.number  # check: epoch-committed
 
 
+@dataclass(frozen=True, slots=True)
+class QueryGuard:
+    """An epoch of a streaming query of Spark: it is in a branch if that or a later epoch is."""
+
+    epoch: QueryEpoch
+
+    @property
+    def summary(self) -> Mapping[str, str]:
+        """What a snapshot's summary contains for it."""
+        return self.epoch.summary
+
+    def find(self, metadata: TableMetadata, branch: str) -> Snapshot | None:
+        """Return the snapshot of the query's newest epoch, if that is not an earlier one."""
+        found = find_query_epoch(metadata, branch, self.epoch.query)
+        return found[0] if found and found[1].number >= self.epoch.number else None
+
+    def is_held(self, table: Table, branch: str, now_ms: int | None = None) -> bool:  # noqa: ARG002
+        """Whether a branch contains the epoch; see `Guard.is_held`. Notes of queries do not grow old."""
+        newest = newest_query_epoch(table, branch, self.epoch.query)
+        return newest is not None and newest.number >= self.epoch.number  # check: query-epoch
+
+
 def earlier_run(
     guard: Guard | None, table: Table, branch: str, run_id: str | None
 ) -> EarlierRunFacts:
@@ -119,8 +145,8 @@ def earlier_run(
 def noted_marks(
     metadata: TableMetadata, branch: str, now_ms: int, added: Sequence[Snapshot]
 ) -> dict[str, str]:
-    """Return the properties to set in a commit, so that they note the runs and streams in a branch's history."""
+    """Return the properties to set in a commit, so that they note what is in a branch's history."""
     found: dict[str, str] = {}
-    for kind in (RUN_NOTES, STREAM_NOTES):
+    for kind in (RUN_NOTES, STREAM_NOTES, QUERY_NOTES):
         found |= changed_notes(kind, metadata, branch, now_ms, added=added)
     return found

@@ -20,6 +20,13 @@ def remove_lost_attempts(
     if not session.may_have_lost_attempts:
         return
     session.close()
+    remove_unreported(session, table, operation_id, reported)
+
+
+def remove_unreported(
+    session: Session, table: Table, operation_id: str, reported: Iterable[str]
+) -> None:
+    """Delete an operation's files that no task reported and no snapshot may reference."""
     kept = {locations.canonical(path) for path in reported} | session.protected_files
     table.storage.end_uploads(table.data_location, operation_id)
     found = table.storage.find(table.data_location, operation_id)
