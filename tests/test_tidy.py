@@ -194,8 +194,12 @@ def test_files_do_not_import_one_another_in_a_circle() -> None:
     sorter.prepare()  # CycleError names the modules
 
 
-# They have no caller that could pass a clock: a constant of the process, and the main function of another one.
-OWN_CLOCKS = {"core/table/metadata/text.py", "core/engine/spark/build_class_archive.py"}
+# They have no caller that could pass a clock: constants of the process, and the main function of another one.
+OWN_CLOCKS = {
+    "core/table/metadata/text.py",
+    "core/table/metadata/stored_snapshots.py",
+    "core/engine/spark/build_class_archive.py",
+}
 
 
 def test_the_systems_clock_and_ids_are_only_the_defaults_of_the_core() -> None:
