@@ -318,6 +318,7 @@ CHECKS = (
     # Loads that continue.
     _check("epoch-committed", never, _WATCH),
     _check("query-epoch", never, f"{_CORE}/load/frames/test_load.py"),
+    _check("frame-not-committed", never, f"{_CORE}/load/frames/test_load.py"),
     _check("offer-before-load", removed, _WATCH_CRASHES),
     _check("offer-continued", becomes("offer = None"), _WATCH_CRASHES),
     _check("state-of-this-source", always, _ODD_FILES),

@@ -30,6 +30,7 @@ from lake.core.load.ingest.plan import IngestPlan, plan_ingest
 from lake.core.load.ingest.recovery import finish_earlier
 from lake.core.spec.properties.table_properties import UPSERT_ENABLED
 from lake.core.table.catalogs.catalog import Table
+from lake.core.table.snapshots.run_ids import OPERATION_ID, find_on_branch
 from lake.core.table.snapshots.streams import QueryEpoch
 from lake.core.transaction.session import Session
 from lake.core.transaction.staging.failed_attempts import remove_unreported
@@ -83,8 +84,8 @@ class FrameWrite:
         epoch: QueryEpoch | None = None,
         *,
         repeated: bool = False,
-    ) -> Outcome:
-        """Commit what the tasks of a plan reported, once.
+    ) -> Outcome | None:
+        """Commit what the tasks of a plan reported, once; return None if this was done before.
 
         Args:
             plan: the plan.
@@ -100,6 +101,9 @@ class FrameWrite:
         files = FrameFiles(operation_id=operation_id, reports=reports)
         paths = [file.path for report in reports for file in report.files]
         table = self.session.table(self.identifier)
+        done = {OPERATION_ID: operation_id}
+        if find_on_branch(table.metadata, self.options.branch, done):  # check: frame-not-committed
+            return None
         try:
             found = self._planned(
                 Frame(

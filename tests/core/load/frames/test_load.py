@@ -79,6 +79,19 @@ def test_a_run_is_written_once_also_by_two_drivers(warehouse: Path) -> None:
     assert not unreferenced(warehouse)
 
 
+@pytest.mark.parametrize(("run_id", "epoch"), [(None, None), ("day-1", None), (None, 4)])
+def test_files_of_a_write_that_is_committed_again_stay(
+    warehouse: Path, run_id: str | None, epoch: int | None
+) -> None:
+    make_table(warehouse)
+    write = Write(warehouse, run_id=run_id)
+    report = write.task(0, named_rows(1, 2))
+
+    assert write.commit(report, epoch=epoch)
+    assert write.commit(report, epoch=epoch) is None
+    assert ids_in(warehouse) == [1, 2]
+
+
 def test_an_epoch_is_committed_once_and_an_older_one_never(warehouse: Path) -> None:
     make_table(warehouse)
     for epoch, row in ((0, 1), (0, 1), (3, 2), (2, 9), (3, 9)):
