@@ -33,5 +33,5 @@ def test_large_files_are_read_and_written_with_few_requests(gateway: S3, tmp_pat
         # Its footer, and two of its columns.
         "large scan": 6,
         # Of three files the footer and three parts each; a file with their row groups, and its footer again.
-        "large compact": 37,
+        "large compact": 36,
     }

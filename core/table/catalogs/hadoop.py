@@ -380,9 +380,11 @@ class HadoopCatalog(NoopCatalog):
         made = MetadataFile(version, locations.join(folder, f"v{version}{suffix}"))
         path = locations.parse(made.location).path
         # A version has one file, whatever its suffix: readers would ignore the second one.
+        # It is looked for after the next one: meanwhile, writers without the lock may make both.
+        beyond = _metadata_file(self._storage, folder, version + 1)
         if taken := _metadata_file(self._storage, folder, version):
             raise CommitFailedException(f"version {version} already exists: {taken.location}")
-        if beyond := _metadata_file(self._storage, folder, version + 1):
+        if beyond:
             raise RefusedError(
                 f"{beyond.location} is newer than the current version {version - 1}: a commit would make it current",
                 hint="move that file to another folder if you do not need its contents",

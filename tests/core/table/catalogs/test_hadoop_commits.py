@@ -488,6 +488,28 @@ def test_a_disk_without_locks_still_has_one_winner(
     assert sorted(versions(tmp_path / "db/t/metadata")) == list(range(1, 2 + there.count(True)))
 
 
+def test_versions_of_writers_without_the_lock_are_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path)
+    [first] = (tmp_path / "db/t/metadata").glob("v1.*")
+    looked: list[int] = []
+    real = hadoop._metadata_file
+
+    def racing(storage: Storage, folder: str, version: int) -> Any:
+        found = real(storage, folder, version)
+        looked.append(version)
+        # The commit looked for the versions behind the current one, and then for those that it must not find.
+        if sum(number > 1 for number in looked) == 2:
+            for number in (2, 3):
+                shutil.copy(first, first.with_name(f"v{number}.metadata.json"))
+        return found
+
+    monkeypatch.setattr(hadoop, "_metadata_file", racing)
+    with pytest.raises(CommitFailedException, match="version 2 already exists"):
+        change(table, k="v")
+
+
 # Dying and failing
 
 
