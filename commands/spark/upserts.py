@@ -26,10 +26,13 @@ from lake.core.base import locations
 from lake.core.base.errors import InvalidRequestError
 from lake.core.load.ingest.facts import IngestFacts, IngestResult
 from lake.core.load.ingest.rejects import temporary_files
-from lake.core.table.snapshots.streams import QueryEpoch
+from lake.core.table.snapshots.ancestry import MAIN
+from lake.core.table.snapshots.streams import QueryEpoch, newest_query_epoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from lake.core.table.catalogs.catalog import Table
 
 # What Spark shows to the tasks of a batch.
 _SHOWN = {"query": "sql.streaming.queryId", "run": "spark.jobGroup.id"}
@@ -126,6 +129,8 @@ class Upsert:
                     batch = QueryEpoch(self._name(written[0].query), epoch)
                     place = (written[0].run, batch.query, table.metadata.location, self._branch)
                     _refuse_second(place, epoch)
+                    if not written[0].query:
+                        _refuse_older(table, str(self.options.get("branch") or MAIN), batch)
                     outcome = calls.upsert(self.table, paths, batch, self.options)
                     _loaded[place] = epoch
                 return Run.of(outcome, IngestFacts, IngestResult)
@@ -151,6 +156,20 @@ def _refuse_second(place: tuple[str, ...], epoch: int) -> None:
         raise InvalidRequestError(
             f"batch {epoch} was loaded into the table by another upsert of the same query",
             hint="give each a name: lake.spark.upsert(..., query='orders')",
+        )
+
+
+def _refuse_older(table: Table, branch: str, batch: QueryEpoch) -> None:
+    """Refuse a batch before the newest of its name: a query repeats only its newest, so it is that of another query.
+
+    Where Spark shows the id of the query, such a batch is of a checkpoint that was restored, and is in the table.
+    """
+    newest = newest_query_epoch(table, branch, batch.query)
+    if newest is not None and newest.number > batch.number:
+        raise InvalidRequestError(
+            f"batch {batch.number} of {batch.query!r} comes after batch {newest.number} of that name: "
+            "its rows would not be loaded",
+            hint="after a new checkpoint the query needs another name: lake.spark.upsert(..., query='orders-2')",
         )
 
 

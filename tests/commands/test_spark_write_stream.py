@@ -232,6 +232,21 @@ def test_two_upserts_of_one_query_need_names(notebook: Notebook, upserts: Upsert
     assert upserts.rows == [(1, "a"), (2, "b")]
 
 
+def test_a_batch_of_a_new_checkpoint_needs_a_new_name_where_spark_shows_no_query(
+    notebook: Notebook, upserts: Upserts
+) -> None:
+    # No query of Spark's runs here, so the batches have a name only.
+    batch = (
+        "upsert(query='orders')(spark.createDataFrame([({0}, 'a')], 'id bigint, name string'), {1})"
+    )
+    for row, epoch in ((1, 0), (2, 1), (3, 1)):
+        upserts.run(notebook, batch.format(row, epoch))
+
+    with pytest.raises(RuntimeError, match="comes after batch 1 of that name"):
+        upserts.run(notebook, batch.format(4, 0))
+    assert upserts.rows == [(1, "a"), (2, "a")]
+
+
 def test_a_frame_is_upserted_as_the_command_line_loads_its_rows(
     notebook: Notebook, upserts: Upserts, warehouse: Path, lake: CommandLine
 ) -> None:
