@@ -2,6 +2,10 @@
 
 # The module is loaded already. A signal could interrupt an import of `signal`, or of `gc`.
 import _signal  # type: ignore[import-not-found]
+from time import monotonic
+
+# Imports take a part of the time that a command may have.
+_BEGUN = monotonic()
 
 # Signals received before `lake.cli.main` installs its handlers.
 _EARLY: list[int] = []
@@ -49,7 +53,7 @@ def run() -> int:
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     from lake.cli.main import main  # noqa: PLC0415 - takes a while
 
-    codes.append(main(early=_EARLY))
+    codes.append(main(early=_EARLY, since=_BEGUN))
     if codes[0] > _SIGNAL_CODES:
         from lake.core.io.objects.waits import has_silent_store  # noqa: PLC0415 - after a stop only
 

@@ -124,6 +124,7 @@ class State:
         ignore_stops: called when stop signals must no longer interrupt the command.
         accept_stops: called when they may interrupt it again, because it goes on with another table.
         bind: lets the functions that print use a state.
+        begun: the monotonic time at which the process began; None if it was not started for the command.
         printing: held while something is printed, or a program of the user runs: several tables may end at a time.
     """
 
@@ -160,6 +161,7 @@ class State:
     note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     opened: Session | None = None
     bind: Callable[[State], None] = lambda _: None
+    begun: float | None = None
     printing: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -169,6 +171,7 @@ class State:
             settings = self.settings or Settings()
             self.opened = self.open_session(settings)
             self.opened.note = self.note
+            self.opened.begun = self.begun
             display = displays.make_progress(
                 self.progress,
                 sys.stderr,

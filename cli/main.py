@@ -71,6 +71,7 @@ def main(
     *,
     open_session: OpenSession | None = None,
     early: Sequence[int] = (),
+    since: float | None = None,
 ) -> int:
     """Run one command and return its exit code.
 
@@ -78,6 +79,7 @@ def main(
         argv: the arguments after the program's name; None for the process's own.
         open_session: creates the session from the global options; tests replace it.
         early: the signals received before the command's handlers are installed.
+        since: the monotonic time at which the process began; None for a caller that goes on after the command.
     """
     if argv is None:
         _open_streams()
@@ -88,6 +90,7 @@ def main(
         as_json=as_json,
         command=line.command if line.command in VERBS else None,
         table=_table_named(line),
+        begun=since,
     )
     if as_json:
         # The document contains the version. A command that fails for lack of open files cannot read it at its end.

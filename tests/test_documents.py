@@ -21,6 +21,7 @@ DOCUMENTS = (
     "README.md",
     "commands/README.md",
     "commands/CHANGES.md",
+    "commands/NOTEBOOKS.md",
     "core/README.md",
     "tests/README.md",
 )

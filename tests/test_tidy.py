@@ -239,6 +239,7 @@ DOORS = {
     "core/engine/spark/preflight.py": 2,
     "core/engine/spark/pyspark_internals.py": 4,
     "core/engine/spark/worker.py": 1,
+    "core/engine/spark/worker_daemon.py": 1,
     "core/data/schemas/new_tables.py": 1,
     "core/transaction/session.py": 2,
     "core/io/objects/azure.py": 1,
@@ -247,7 +248,7 @@ DOORS = {
     "core/io/objects/s3_connection.py": 8,
     "core/io/objects/whole_objects.py": 5,
     "core/io/storage/s3.py": 1,
-    "core/io/storage/storage.py": 1,
+    "core/io/storage/opening.py": 1,
     "core/load/continuous/kafka/client.py": 2,
     "core/load/continuous/kafka/spool.py": 2,
 }

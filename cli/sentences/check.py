@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lake.cli.sentences.line import Line
+from lake.cli.sentences.words import read_by
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import counted
 from lake.core.maintain.checking.facts import CheckResult
@@ -35,7 +36,7 @@ def sentence(outcome: Outcome) -> str:
     read = counted(result.manifests, "manifest")
     kinds = ((result.errors, "error"), (result.warnings, "warning"), (result.notes, "note"))
     text = " and ".join(counted(number, noun) for number, noun in kinds if number)
-    return f"read {read}, found {text or 'nothing wrong'}{_UNCHECKED.get(result.level, '')}"
+    return f"read {read}, found {text or 'nothing wrong'}{_UNCHECKED.get(result.level, '')}{read_by(result.engine)}"
 
 
 def after_dry_run(_outcome: Outcome) -> Sequence[str] | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import typer
 
     from lake.core.load.ingest.options import IngestOptions
+    from lake.core.table.snapshots.streams import QueryEpoch
 
 # The value of an option of the command line; the unit of a number and the forms of a text are the same.
 Option: TypeAlias = str | float | bool | Sequence[str] | None
@@ -129,6 +130,40 @@ class Calls:
                 no_upsert=upsert.no_upsert,
                 **given(found["columns"], found["writing"], found["load_run"]),
             )
+
+    def upsert(
+        self,
+        table: str,
+        sources: Sequence[str],
+        epoch: QueryEpoch | None,
+        options: Mapping[str, Option],
+    ) -> Outcome:
+        """Load the files of a DataFrame by key.
+
+        Args:
+            table: the table's name.
+            sources: the files.
+            epoch: the epoch of a streaming query that they are; None for other frames.
+            options: the values of options of `lake ingest --upsert` by their names.
+
+        Raises:
+            LakeError: as the verb does; or an option is one of other loads.
+        """
+        from lake.commands.ingest import ingest
+        from lake.core.load.ingest.options import IngestOptions, LoadRequest
+        from lake.core.load.run import load
+        from lake.core.load.upsert.options import UpsertOptions
+
+        with self._command():
+            found = arguments_of(ingest, _named(options), self._context)
+            groups = [found.pop(name) for name in ("columns", "writing", "load_run")]
+            keys = UpsertOptions(**given(found.pop("keys")))
+            asked = IngestOptions(sources=sources, **given(*groups))
+            for flag in [*flags_given(*found.values()), *(["--stage"] if asked.stage else [])]:
+                raise InvalidRequestError(f"{flag} is not an option of an upsert of a DataFrame")
+            request = LoadRequest(options=asked, epoch=None, query_epoch=epoch, origin=["Spark"])
+            outcome = load(self.session, table, request, keys)
+        return replace(outcome, warnings=self.warnings(outcome))
 
     def follow_options(self, options: Mapping[str, Option]) -> FollowOptions:
         """Return the options of `lake scan --follow`.

@@ -10,16 +10,56 @@ Only this package and the engine import PySpark.
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pyspark.sql.utils import is_remote
 
 from lake.commands.spark.source import LakeSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LakeSource", "register"]
+    from lake.commands.spark.distribute import distributed as distributed
+    from lake.commands.spark.upserts import upsert as upsert
+
+__all__ = ["LakeSource", "distributed", "register", "upsert"]
+
+# Each of Spark's processes imports only what it does.
+_MODULES = {"distributed": "distribute", "upsert": "upserts"}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is used of the interface."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'lake.spark' has no attribute {name!r}")
+    return getattr(import_module(f"lake.commands.spark.{_MODULES[name]}"), name)
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know the format ``lake``. Spark finds it by itself where its Python has lake."""
+    """Let a session know the format ``lake``. Spark finds it by itself where its Python has lake.
+
+    Warns if the Python that Spark starts on this machine does not have lake: Spark's own error names only the module.
+    """
     spark.dataSource.register(LakeSource)
+    if is_remote():
+        return
+    python = shutil.which(spark.sparkContext.pythonExec)
+    if python not in {None, sys.executable} and _lacks_lake(str(python)):
+        warnings.warn(
+            f"Spark starts {python}, which does not have lake: set the environment variable PYSPARK_PYTHON to "
+            f"{sys.executable}, or to a Python with lake, before the session starts",
+            stacklevel=2,
+        )
+
+
+def _lacks_lake(python: str) -> bool:
+    look = "import importlib.util as u, sys; sys.exit(7 if u.find_spec('lake') is None else 0)"
+    try:
+        return subprocess.run([python, "-c", look], check=False, timeout=20).returncode == 7  # noqa: PLR2004, S603
+    except (OSError, subprocess.TimeoutExpired):
+        return False

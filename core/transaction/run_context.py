@@ -24,6 +24,7 @@ class RunContext:
         note: called with what must be known if the process is killed, and its facts by their names in the output.
         protected_files: canonical locations of files that a snapshot references or may reference. They are never
             deleted, whatever fails afterwards.
+        begun: the clock's monotonic time at which the process began that does only this; None if it does more.
         until: the clock's monotonic time after which no further part of the work begins; None for no limit.
         secrets: settings whose values must not be printed, if their names are names of secrets.
     """
@@ -36,6 +37,7 @@ class RunContext:
     announce: Callable[[str], None] | None = None
     note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
     protected_files: set[str] = field(default_factory=set)
+    begun: float | None = None
     until: float | None = None
     secrets: list[Mapping[str, object]] = field(default_factory=list, repr=False)
 

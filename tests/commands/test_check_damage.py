@@ -35,7 +35,12 @@ from support.tables.delete_files import commit_deletes, position_file, vectors
 from support.tables.iceberg_tables import open_session
 from support.tables.metadata_edits import edit_metadata, read_metadata
 
+from lake.core.base.settings import Settings
+from lake.core.engine.inline import InlineEngine
 from lake.core.maintain.checking.findings import KINDS
+from lake.core.table.manifests import batches
+from lake.core.transaction import session as sessions
+from lake.core.transaction.session import Session
 
 ROOT = Path(__file__).parents[2]
 _HOUR_MS = 3_600_000
@@ -658,8 +663,28 @@ def _table(built_once: BuiltOnce, name: str) -> CommandLine:
     return CommandLine(folder / "warehouse")
 
 
+@pytest.fixture
+def in_tasks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Settings], Session]:
+    """Open sessions in which a task reads each manifest."""
+    monkeypatch.setattr(batches, "_TASK_BYTES", 1)
+
+    def opened(settings: Settings) -> Session:
+        session = sessions.open_session(settings)
+        session.manifest_engine = lambda _: InlineEngine(1)  # type: ignore[method-assign]
+        return session
+
+    return opened
+
+
+def _sorted(document: Any) -> list[tuple[str, str, str]]:
+    found = document["result"]["findings"]
+    return sorted((item["code"], item["place"], item["message"]) for item in found)
+
+
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_named_by_its_code(built_once: BuiltOnce, name: str) -> None:
+def test_damage_is_named_by_its_code(
+    built_once: BuiltOnce, name: str, in_tasks: Callable[[Settings], Session]
+) -> None:
     kind, level = DAMAGES[name]
     lake = _table(built_once, kind.table)
     kind.damage(lake)
@@ -673,6 +698,9 @@ def test_damage_is_named_by_its_code(built_once: BuiltOnce, name: str) -> None:
     if "error" in severities:
         status, expected = "damaged", 7
     assert (document["status"], exit_code) == (status, expected)
+    if level == "metadata":
+        of_tasks = CommandLine(lake.warehouse, open_session=in_tasks)
+        assert _sorted(_codes(of_tasks, level)[1]) == _sorted(document)
 
 
 @pytest.mark.parametrize("name", TABLES)

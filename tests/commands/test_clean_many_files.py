@@ -1,4 +1,4 @@
-"""`lake clean` on a table of 7,000 files: 100 orphan files of each kind among all that must stay."""
+"""`lake clean` on a table of 2,000 files: 50 orphan files of each kind among all that must stay."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from lake.core.transaction.commit.commit import CommitRequest, commit_snapshot
 from lake.core.transaction.commit.operations import AppendFiles
 
 # More files than in one batch of a listing, which has fewer of them here.
-_FILES, _FOLDERS, _BATCH = 7_000, 50, 4_096
-_OF_EACH_KIND = 100
+_FILES, _FOLDERS, _BATCH = 2_000, 50, 1_024
+_OF_EACH_KIND = 50
+_ORPHANS = 10 * _OF_EACH_KIND
 # The metadata files of failed commits are most of the bytes.
 _ALLOWED = ("--max-share", "80%")
 _OLD = 1_700_000_000
@@ -32,7 +33,7 @@ _PRUNED = 10**12
 
 
 class Large:
-    """A table of Flink's with uncommitted checkpoints, and 7,000 more files that scans of small ids do not read."""
+    """A table of Flink's with uncommitted checkpoints, and 2,000 more files that scans of small ids do not read."""
 
     def __init__(self, fixture: FlinkFixture) -> None:
         self.fixture = fixture
@@ -135,7 +136,7 @@ def orphans(large: Large) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_exactly_the_orphans_among_7_000_files_go_and_come_back(
+def test_exactly_the_orphans_among_2_000_files_go_and_come_back(
     flink_lent: Callable[[str], FlinkFixture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "_BATCH_FILES", _BATCH)
@@ -149,13 +150,13 @@ def test_exactly_the_orphans_among_7_000_files_go_and_come_back(
     before = large.files()
     staged_files = sum(path.endswith((".avro", ".parquet")) for path in before - unstaged)
     lost = orphans(large)
-    assert len(lost) == 1000
+    assert len(lost) == _ORPHANS
     contents = {path: path.read_bytes() for path in lost}
 
     # Without an answer for the file that is named by another scheme, nothing is decided.
     assert large.lake("clean", large.name, "--delete").exit_code == 3
     listed = large.clean()["plan"]
-    assert listed["orphans"] == 1000
+    assert listed["orphans"] == _ORPHANS
     assert listed["kept"]["prefix-mismatch"] == 1
     # Each of Flink's checkpoints has a manifest and four data files.
     pending = len(large.fixture.truth["replay"]["pending_checkpoints"])
@@ -164,13 +165,13 @@ def test_exactly_the_orphans_among_7_000_files_go_and_come_back(
     assert listed["kept"]["other-table"] + listed["kept"]["metadata"] >= inside
 
     run = large.clean("--quarantine", *_ALLOWED)["result"]
-    assert run["quarantined"] == 1000
+    assert run["quarantined"] == _ORPHANS
     assert {path for path in large.files() if "/.lake-trash/" not in path} == before
     large.lake.ok("clean", large.name, "--restore", run["run_id"])
     assert {path: path.read_bytes() for path in lost} == contents
     assert large.files() == before | {str(path) for path in lost}
 
-    assert large.clean("--delete", *_ALLOWED)["result"]["deleted"] == 1000
+    assert large.clean("--delete", *_ALLOWED)["result"]["deleted"] == _ORPHANS
     assert large.files() == before
     assert large.clean("--delete")["status"] == "nothing-to-do"
 

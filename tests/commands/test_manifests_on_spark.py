@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import ids_in, make_table, pyiceberg_table
+from support.tables.metadata_edits import edit_metadata
 
 pytestmark = pytest.mark.spark
 
@@ -88,3 +90,24 @@ def test_a_damaged_manifest_of_a_retained_snapshot_stops_the_commands(
         assert failed.exit_code == 7
         assert "the table's metadata declares" in failed.stderr
     assert data_files(table) == before
+
+
+@pytest.mark.parametrize("table", [3], indirect=True)
+def test_a_check_finds_what_it_finds_in_this_process(
+    lake: CommandLine, warehouse: Path, table: Path
+) -> None:
+    def lessen(document: dict[str, Any]) -> None:
+        document["snapshots"][-1]["summary"]["total-records"] = "1"
+
+    manifests = pyiceberg_table(warehouse).inspect.all_manifests()["path"].unique().to_pylist()
+    Path(manifests[0].removeprefix("file://")).write_bytes(b"Obj\x01")
+    edit_metadata(warehouse, lessen)
+
+    here = CommandLine(warehouse, engine="inline")("--json", "check", "db.t")
+    there = lake("--json", "check", "db.t")
+
+    found = here.json()["result"]
+    assert {"M002"} <= {item["code"] for item in found["findings"]}
+    assert there.json()["result"] == {**found, "engine": "spark"}
+    assert here.exit_code == there.exit_code == 7
+    assert "Spark read the manifests" in lake("check", "db.t").stderr

@@ -169,14 +169,18 @@ def test_every_type_is_written(writes: Writes, warehouse: Path) -> None:
     read = "frame = spark.read.format('lake').option('warehouse', warehouse).load('db.s')\n"
     # Spark gives times in the zone of the session.
     zone = "spark.conf.set('spark.sql.session.timeZone', 'America/New_York')\n"
-
-    writes.run(zone + read + WRITE, mode="append")
-
-    expected, found = (
-        pyiceberg_table(warehouse, name).scan().to_arrow().sort_by("number").to_pylist()
-        for name in ("db.s", "db.t")
+    make_table(warehouse, "db.u", schema)
+    upsert = (
+        "import lake.spark\nlake.spark.upsert('db.u', key=['number'], warehouse=warehouse)(frame)"
     )
-    assert found == expected
+
+    writes.run(zone + read + WRITE + upsert, mode="append")
+
+    expected, *found = (
+        pyiceberg_table(warehouse, name).scan().to_arrow().sort_by("number").to_pylist()
+        for name in ("db.s", "db.t", "db.u")
+    )
+    assert found == [expected, expected]
 
 
 CASES = """
@@ -230,3 +234,35 @@ def test_a_bad_row_leaves_no_files(writes: Writes, warehouse: Path) -> None:
 
     assert ids_in(warehouse) == []
     assert not list(warehouse.rglob("data/**/*.parquet"))
+
+
+PLACED = """
+import lake.spark
+frame = spark.range(0, 1000, 1, 4).selectExpr('id', "concat('n', id) as name")
+frame = lake.spark.distributed(frame, 'db.t', warehouse=warehouse, **options)
+"""
+
+
+@pytest.mark.parametrize("kind", ["hash", "range", "none"])
+def test_rows_are_placed_as_the_table_wants_them(
+    writes: Writes, warehouse: Path, kind: str
+) -> None:
+    buckets = PartitionSpec(PartitionField(1, 1000, BucketTransform(8), "bucket"))
+    make_table(warehouse, spec=buckets, write__distribution_mode=kind)
+
+    writes.run(PLACED + WRITE, mode="append")
+
+    files = [task.file for task in pyiceberg_table(warehouse).scan().plan_files()]
+    assert ids_in(warehouse) == [*range(1000)]
+    assert {file.partition[0] for file in files} == {*range(8)}
+    # One of the ranges may end inside a partition.
+    assert len(files) in {"hash": [8], "range": [8, 9], "none": [32]}[kind]
+
+
+def test_rows_without_a_place_stay_where_they_are(writes: Writes, warehouse: Path) -> None:
+    make_table(warehouse)
+    cell = PLACED + "answer = [frame.columns, frame.rdd.getNumPartitions()]"
+
+    assert writes.run(cell) == [["id", "name"], 4]
+    with pytest.raises(RuntimeError, match="needs a sort order or a partition spec"):
+        writes.run(PLACED, {"distribution": "range"})

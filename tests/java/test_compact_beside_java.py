@@ -47,14 +47,15 @@ def test_updates_and_appends_of_java_beside_compactions_all_succeed(
     # A rhythm is otherwise one of ten minutes.
     monkeypatch.setattr(rhythm, "_LEAST_SPAN_MS", 0)
     lake = make(warehouse, java, mode)
-    for _ in range(12):
+    # As many as a rhythm takes.
+    for _ in range(10):
         java.sql(warehouse, UPDATE)
     failures: list[Exception] = []
     ended = threading.Event()
 
     def write() -> None:
         try:
-            for number in range(8):
+            for number in range(6):
                 java.sql(warehouse, f"INSERT INTO {{c}}.db.t VALUES ({1000 + number}, 0, 'hot')")
                 java.sql(warehouse, UPDATE)
         except Exception as error:
@@ -65,7 +66,8 @@ def test_updates_and_appends_of_java_beside_compactions_all_succeed(
     writer = threading.Thread(target=write)
     writer.start()
     documents: list[dict[str, Any]] = []
-    while not ended.is_set():
+    # On a busy machine, more of them would only slow the writer down.
+    while not ended.is_set() and len(documents) < 16:
         documents.append(lake("--json", "compact", "db.t", "--min-input-files", "2").json())
     writer.join()
 
@@ -75,10 +77,10 @@ def test_updates_and_appends_of_java_beside_compactions_all_succeed(
     assert documents[0]["result"]["rewritten_files"] == 5
     assert documents[0]["plan"]["rhythm"]["writers"][0].startswith("spark")
     rows = java.sql(warehouse, "SELECT id, v FROM {c}.db.t ORDER BY id")
-    expected = [(n, 0) for n in range(5)] + [(100 + n, 20) for n in range(5)]
+    expected = [(n, 0) for n in range(5)] + [(100 + n, 16) for n in range(5)]
     assert [(row["id"], row["v"]) for row in rows] == [
         *expected,
-        *((1000 + n, 0) for n in range(8)),
+        *((1000 + n, 0) for n in range(6)),
     ]
 
 

@@ -179,11 +179,12 @@ def test_java_reads_partitions_of_every_type_in_the_same_order(
     )
 
     assert len(agrees(lake, java)) == 60
-    for name in names:
-        java.sql(warehouse, f"ALTER TABLE {{c}}.db.t DROP PARTITION FIELD {name}")
+    for dropped in (names[:4], names[4:8], names[8:]):
+        for name in dropped:
+            java.sql(warehouse, f"ALTER TABLE {{c}}.db.t DROP PARTITION FIELD {name}")
         java.sql(
             warehouse, f"INSERT INTO {{c}}.db.t SELECT {', '.join(_TYPES.values())} FROM range(9)"
         )
-        if name == names[3]:
+        if dropped == names[:4]:
             agrees(lake, java)
     agrees(lake, java)

@@ -114,7 +114,7 @@ def test_java_prunes_nothing_that_it_should_find(java: JavaPeer, tmp_path: Path)
     pq.write_table(rows(200), source)
     lake.ok("ingest", "db.t", source, "--create", "--partition-by", "bucket(4, name), day(ts)")
     lake.ok("ingest", "db.flat", source, "--create")
-    for condition in (
+    conditions = (
         "name = 'a/b'",
         "name = ''",
         "name IS NULL",
@@ -127,16 +127,21 @@ def test_java_prunes_nothing_that_it_should_find(java: JavaPeer, tmp_path: Path)
         "tz = TIMESTAMP '2020-01-01 00:05:00'",
         f"name = '{'x' * 40}'",
         "flag",
-    ):
-        found = [
-            java.sql(lake.warehouse, f"SELECT count(*) n FROM {{c}}.db.{table} WHERE {condition}")
-            for table in ("t", "flat")
-        ]
-        matching = java.sql(
-            lake.warehouse,
-            f"SELECT count_if({condition}) n FROM {{c}}.db.flat",
+    )
+
+    def found(table: str) -> dict[int, int]:
+        """Return how many rows of a table Java finds by each condition."""
+        each = (
+            f"SELECT {number} at, count(*) n FROM {{c}}.db.{table} WHERE {condition}"
+            for number, condition in enumerate(conditions)
         )
-        assert found[0] == found[1] == matching, condition
+        listed = java.sql(lake.warehouse, " UNION ALL ".join(each))
+        return {row["at"]: row["n"] for row in listed}
+
+    counts = ", ".join(f"count_if({condition})" for condition in conditions)
+    (matching,) = java.sql(lake.warehouse, f"SELECT array({counts}) each FROM {{c}}.db.flat")
+
+    assert found("t") == found("flat") == dict(enumerate(matching["each"]))
 
 
 @pytest.mark.parametrize("version", ["1", "2"])

@@ -9,8 +9,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -23,6 +21,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.cli.command_line import CommandLine, Result
+from support.cli.forked import started
+from support.faults.killed_runs import SENDING, SENT, killed
 from support.servers import maven
 from support.servers.kafka_server import KafkaServer
 from support.servers.server_process import HOST, free_port
@@ -34,62 +34,8 @@ from lake.core.transaction.session import Session
 PASSWORD = "canary-kafka-41c2d7"
 WRONG = "canary-kafka-wrong-9e"
 _NAMES = itertools.count()
-# Kills the process around the request that commits the table.
-_MORTAL = """
-import os, signal, sys
-from lake.core.table.catalogs.catalog import Table
-real = Table.send
-def send(self, *arguments, **options):
-    if sys.argv[1] == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    real(self, *arguments, **options)
-    os.kill(os.getpid(), signal.SIGKILL)
-Table.send = send
-from lake.cli.main import main
-sys.exit(main(sys.argv[2:]))
-"""
-# Kills the process in the writing of the first data file, or after an epoch, before it reads on.
-_MORTAL_ELSEWHERE = """
-import os, signal, sys
-from lake.core.io.storage.storage import Storage
-from lake.core.load.continuous.kafka.execute import _TopicLoad
-def killing(owner, name, when=lambda *_: True):
-    real = getattr(owner, name)
-    def call(self, *arguments, **options):
-        done = real(self, *arguments, **options)
-        if when(*arguments):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
-    setattr(owner, name, call)
-if sys.argv[1] == "writing":
-    killing(Storage, "open_output", lambda location, *_: "/data/" in location)
-else:
-    killing(_TopicLoad, "_load")
-from lake.cli.main import main
-sys.exit(main(sys.argv[2:]))
-"""
-# Kills the process around the request that commits the table, or around the moment when the rejects appear.
-_MORTAL_WITH_REJECTS = """
-import os, signal, sys
-from lake.core.table.catalogs.catalog import Table
-moment, place = sys.argv[1:3]
-def killing(owner, name, is_meant):
-    real = getattr(owner, name)
-    def call(*arguments, **options):
-        if moment == "before" and is_meant(arguments):
-            os.kill(os.getpid(), signal.SIGKILL)
-        done = real(*arguments, **options)
-        if is_meant(arguments):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
-    setattr(owner, name, call)
-if place == "commit":
-    killing(Table, "send", lambda _: True)
-else:
-    killing(os, "replace", lambda paths: "bad-epoch-" in str(paths[1]))
-from lake.cli.main import main
-sys.exit(main(sys.argv[3:]))
-"""
+_LOAD = "lake.core.load.continuous.kafka.execute"
+_OUTPUT = "lake.core.io.storage.storage"
 YEAR_2024_MS = 1_704_067_200_123
 METADATA = [
     f"--kafka-metadata={column}={name}"
@@ -292,37 +238,25 @@ def ids_of(lake: CommandLine) -> list[int]:
     return sorted(table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_run_that_is_killed_in_its_commit_loses_and_doubles_nothing(
-    lake: CommandLine, topic: Topic, moment: str
+@pytest.mark.parametrize(
+    ("point", "location", "loaded"),
+    [
+        (SENDING, "", 10),
+        (SENT, "", 30),
+        ((_OUTPUT, "Storage.open_output", "after"), "/data/", 10),
+        ((_LOAD, "_TopicLoad._load", "after"), "", 30),
+    ],
+    ids=["before its commit", "after it", "writing", "reading on"],
+)
+def test_a_load_that_is_killed_loses_and_doubles_nothing(
+    lake: CommandLine, topic: Topic, point: tuple[str, str, str], location: str, loaded: int
 ) -> None:
     topic.send(range(10))
     result_of(lake, topic)
     topic.send(range(10, 30))
-    arguments = lake.arguments(*topic.arguments("--once"))
-    killed = subprocess.run([sys.executable, "-c", _MORTAL, moment, *arguments], check=False)
-    after = ids_in(lake.warehouse)
-    second, third = result_of(lake, topic), result_of(lake, topic)
 
-    assert killed.returncode == -signal.SIGKILL
-    assert after == list(range(10 if moment == "before" else 30))
-    assert (second["epochs"], third["epochs"]) == (int(moment == "before"), 0)
-    assert ids_in(lake.warehouse) == list(range(30))
+    killed(lake, point, *topic.arguments("--once"), location=location)
 
-
-@pytest.mark.parametrize(("moment", "loaded"), [("writing", 10), ("reading on", 30)])
-def test_a_load_that_is_killed_outside_a_commit_is_continued(
-    lake: CommandLine, topic: Topic, moment: str, loaded: int
-) -> None:
-    topic.send(range(10))
-    result_of(lake, topic)
-    topic.send(range(10, 30))
-    arguments = lake.arguments(*topic.arguments("--once"))
-    command = [sys.executable, "-c", _MORTAL_ELSEWHERE, moment, *arguments]
-
-    killed = subprocess.run(command, check=False)
-
-    assert killed.returncode == -signal.SIGKILL
     assert ids_in(lake.warehouse) == list(range(loaded))
     second, third = result_of(lake, topic), result_of(lake, topic)
     assert (second["epochs"], third["epochs"]) == (int(loaded < 30), 0)
@@ -333,14 +267,14 @@ def test_a_service_that_is_killed_again_and_again_loads_each_message_once(
     lake: CommandLine, topic: Topic
 ) -> None:
     numbers = itertools.count()
-    for pause in (1.3, 2.6, 3.9):
-        process = lake.start(*topic.arguments("--commit-interval", "100ms"))
+    for pause in (0.4, 0.9, 1.6):
+        process = started(lake, *topic.arguments("--commit-interval", "100ms"))
         end = time.monotonic() + pause
         while time.monotonic() < end:
             topic.send([next(numbers) for _ in range(20)])
             time.sleep(0.02)
-        process.kill()
-        process.communicate()
+        process.send_signal(signal.SIGKILL)
+        assert process.end().exit_code == -signal.SIGKILL
     result_of(lake, topic)
 
     assert ids_in(lake.warehouse) == list(range(next(numbers)))
@@ -706,13 +640,11 @@ def test_a_load_that_is_killed_keeps_each_bad_message(
     first = set(tmp_path.glob("bad-epoch-*"))
     topic.send(good)
     topic.send_raw(b'{"id": "x"}', b'{"id": "y"}')
-    arguments = lake.arguments(*topic.arguments("--once", *rejects))
-    command = [sys.executable, "-c", _MORTAL_WITH_REJECTS, moment, place, *arguments]
+    point, location = (SENDING[:2], "") if place == "commit" else (("os", "replace"), "/bad-epoch-")
 
-    killed = subprocess.run(command, check=False)
+    killed(lake, (*point, moment), *topic.arguments("--once", *rejects), location=location)
 
     is_committed = (moment, place) == ("after", "commit")
-    assert killed.returncode == -signal.SIGKILL
     assert ids_in(lake.warehouse) == [0, 1, *(good if is_committed else ())]
     if later:
         topic.send_raw(b'{"id": "z"}', b'{"id": 99}')

@@ -22,7 +22,7 @@ from lake.core.base.clock import Backoff
 from lake.core.base.errors import LakeError, NotAuthorisedError
 from lake.core.io.objects import s3_connection
 from lake.core.io.objects.upload import PUT_BYTES
-from lake.core.io.storage import storage as storage_module
+from lake.core.io.storage import opening
 from lake.core.io.storage.storage import Storage
 from lake.core.transaction.locks.local import this_process
 from lake.core.transaction.locks.s3 import S3Lock, take
@@ -430,7 +430,7 @@ def test_the_authorities_of_a_profile_count_for_every_client(
 def test_keys_that_were_missing_are_found_by_the_same_process(
     s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage_module, "_UNSUPPORTED_SECONDS", 0.0)
+    monkeypatch.setattr(opening, "_UNSUPPORTED_SECONDS", 0.0)
     given, place = {"s3.endpoint": s3.endpoint}, f"s3://{s3.bucket()}/t/f"
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     assert Storage(given).s3(place) is None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
+import signal
+import threading
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
+from support.cli.forked import started
 from support.cli.service_line import Service, csv
 from support.faults.faulty_proxy import Answer, Asked, Forward, Proxy, ResetError
+from support.servers.postgres_server import Postgres
 from support.servers.rest_server import RestServer
 from support.servers.s3_server import S3
 from support.tiers import chosen
@@ -64,11 +66,11 @@ class Killing:
         self.held: list[Forward] = []
         self._arrives = arrives
         proxy.fail(*request, self)
-        line = service.line()
-        (line.warehouse.parent).mkdir(parents=True, exist_ok=True)
-        self._process: subprocess.Popen[bytes] = line.start(*arguments)
-        self._process.communicate(timeout=600)
-        assert self._process.returncode < 0
+        self._has_started = threading.Event()
+        self._process = started(service.line(), *arguments)
+        self._has_started.set()
+        ended = self._process.end()
+        assert ended.exit_code == -signal.SIGKILL, ended
         assert proxy.unused == 0
 
     def __call__(self, asked: Asked, forward: Forward) -> Answer:
@@ -77,9 +79,8 @@ class Killing:
         else:
             self.held.append(forward)
         # The request may arrive before the test has the process object.
-        while not hasattr(self, "_process"):
-            time.sleep(0.01)
-        self._process.kill()
+        self._has_started.wait()
+        self._process.send_signal(signal.SIGKILL)
         raise ResetError
 
 
@@ -160,10 +161,13 @@ def _names(service: Service) -> list[str]:
 
 @pytest.fixture(scope="module")
 def served(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    s3: S3,
+    postgres: Postgres,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Place, Mortals]]:
     with (
-        opened(request.param, tmp_path_factory.mktemp("served")) as place,
+        opened(request.param, tmp_path_factory.mktemp("served"), s3, postgres) as place,
         Mortals(place.environment) as mortals,
     ):
         yield place, mortals

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from support.cli import racer
+from support.cli.forked import Forked
 from support.cli.service_line import Service, csv
 from support.tiers import chosen
 
-_RACER = Path(racer.__file__)
-_SECONDS = 3600
 # How many loads each of two processes makes; tests/soak/races.py asks for more.
 _COUNT = int(os.environ.get("LAKE_RACE_COUNT", "3"))
 
@@ -24,25 +20,20 @@ def race(service: Service, *works: list[list[object]]) -> list[list[list[int]]]:
     """Run each list of commands in a process of its own, all at once; return their exit codes."""
     line = service.line()
     running = [
-        subprocess.Popen(
-            [sys.executable, _RACER, json.dumps([line.arguments(*words) for words in work])],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=service.folder,
-        )
+        Forked(service.folder, racer.race, [line.arguments(*words) for words in work])
         for work in works
     ]
     codes = []
     for work, process in zip(works, running, strict=True):
-        out, err = process.communicate(timeout=_SECONDS)
-        assert process.returncode == 0, err.decode()
-        codes.append(json.loads(out.splitlines()[-1]))
+        ended = process.end()
+        assert ended.exit_code == 0, ended
+        codes.append(json.loads(ended.stdout.splitlines()[-1]))
         for words, done in zip(work, codes[-1], strict=True):
             # A change that is older than the retained history is not picked. The server leaves metadata files of
             # lost races, which could be those of another catalog, so nothing is deleted.
             refused = {"cherry-pick", *({"expire", "clean"} if service.kind == "rest" else ())}
             ends = {0, 3} if words[0] in refused else {0}
-            assert done[-1] in ends, f"{words}: {done} {err.decode()}"
+            assert done[-1] in ends, f"{words}: {done} {ended.stderr}"
     return codes
 
 

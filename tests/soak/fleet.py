@@ -1,13 +1,12 @@
-"""Judge `lake maintain` by a fleet of tables with known ills.
+"""Judge `lake maintain` by a fleet of tables with known ills: the whole judgement, and one verdict at its end.
 
-    cd tests && python -m soak.fleet FOLDER --make 200      (5 minutes; Java, PyIceberg and Flink write)
-    cd tests && python -m soak.fleet FOLDER mend            (each ill is named and mended, no row changes)
-    cd tests && python -m soak.fleet FOLDER kill --runs 20  (SIGKILL at random times)
-    cd tests && python -m soak.fleet FOLDER hosts           (two runs at once, as of two hosts)
-    cd tests && python -m soak.fleet FOLDER write --seconds 600     (beside writers)
-    cd tests && python -m soak.fleet FOLDER budget --seconds 60
+    cd tests && python -m soak.fleet                        (200 tables, made first if they are not there; an hour)
+    cd tests && python -m soak.fleet --folder DIR --make 25 --runs 5 --budget 20 --beside 60    (the same, smaller)
+    cd tests && python -m soak.fleet kill --runs 20         (some of it)
 
-Each judgement begins with the fleet as it was made, ends with what is wrong, and with exit code 1 if anything is.
+`mend` maintains twice, `kill` sends SIGKILL at random times, `hosts` lets two runs work at once, as of two hosts,
+`budget` ends a run early, and `write` maintains beside writers. Each begins with the fleet as it was made. At the end
+there is a line for each claim, `ok` or `BROKEN`, and what is wrong; the exit code is 1 if anything is.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,10 @@ from support.fleet.killing import killed_runs
 from support.fleet.two_hosts import at_once
 from support.peers.java_peer import JavaPeer
 
-Said = list[str]
+# What is wrong with each claim.
+Said = Mapping[str, Sequence[str]]
+_TABLES = 200
+_ROWS_STAY = "no row changes"
 
 
 def _mend(fleet: Fleet, java: JavaPeer, _options: argparse.Namespace) -> Said:
@@ -39,49 +42,62 @@ def _mend(fleet: Fleet, java: JavaPeer, _options: argparse.Namespace) -> Said:
     second = _timed("lake maintain, again", lambda: judge.maintained(fleet, "mend"))
     print(Counter((item["action"], item["status"]) for item in first["actions"]))
     after = judge.Graded(fleet)
-    return [
-        *judge.not_said(fleet, before, first),
-        *judge.left(fleet, after),
-        *judge.done_again(fleet, second),
-        *_rows_changed(fleet, java, rows),
-    ]
+    return {
+        "every ill is named": judge.not_said(fleet, before, first),
+        "every ill that can be mended is mended": judge.left(fleet, after),
+        "a second run has nothing to do": judge.done_again(fleet, second),
+        _ROWS_STAY: _rows_changed(fleet, java, rows),
+    }
 
 
 def _kill(fleet: Fleet, java: JavaPeer, options: argparse.Namespace) -> Said:
     fleet.restored()
     rows = _rows(fleet, java)
     found = killed_runs(fleet, options.runs, options.seed)
-    return [*found, *_rows_changed(fleet, java, rows)]
+    return {
+        f"{options.runs} kills at random end in the same state": found,
+        _ROWS_STAY: _rows_changed(fleet, java, rows),
+    }
 
 
 def _hosts(fleet: Fleet, java: JavaPeer, _options: argparse.Namespace) -> Said:
     fleet.restored()
     rows = _rows(fleet, java)
-    return [*at_once(fleet), *_rows_changed(fleet, java, rows)]
+    return {
+        "two hosts at once do no work twice": at_once(fleet),
+        _ROWS_STAY: _rows_changed(fleet, java, rows),
+    }
 
 
 def _write(fleet: Fleet, java: JavaPeer, options: argparse.Namespace) -> Said:
-    return compared(fleet, java, options.seconds)
+    claim = f"writers lose no commit in {options.beside} s beside maintenance"
+    return {claim: compared(fleet, java, options.beside)}
 
 
 def _budget(fleet: Fleet, _java: JavaPeer, options: argparse.Namespace) -> Said:
     fleet.restored()
+    limit = options.budget * 1.25
     begun = time.monotonic()
-    result = judge.maintained(fleet, "budget", "--max-seconds", f"{options.seconds}s", new_log=True)
+    result = judge.maintained(
+        fleet, "budget", "--max-seconds", f"{options.budget}s", new_log=True, code=judge.PARTIAL
+    )
     took = time.monotonic() - begun
     print(
         f"ended after {took:.1f} s; {len(result['actions'])} actions, {len(result['rest'])} are left"
     )
     for item in result["rest"][:5]:
         print(json.dumps(item))
-    found = []
-    if took > options.seconds * 1.25:
-        found.append(f"it ended after {took:.1f} s")
     rest = _timed("lake maintain", lambda: judge.maintained(fleet, "budget"))
     done = {(item["table"], item["action"]) for item in rest["actions"]}
     left = {(item["table"], item["action"]) for item in result["rest"]}
-    found += [f"{name} was left and then not done" for name in sorted(left - done)]
-    return found
+    return {
+        f"a budget of {options.budget} s ends within {limit:g} s": (
+            [f"it ended after {took:.1f} s"] if took > limit else []
+        ),
+        "the next run does what a budget left": [
+            f"{name} was left and then not done" for name in sorted(left - done)
+        ],
+    }
 
 
 def _rows(fleet: Fleet, java: JavaPeer) -> judge.Rows:
@@ -90,7 +106,7 @@ def _rows(fleet: Fleet, java: JavaPeer) -> judge.Rows:
     return judge.by_moulds(fleet, first)
 
 
-def _rows_changed(fleet: Fleet, java: JavaPeer, before: judge.Rows) -> Said:
+def _rows_changed(fleet: Fleet, java: JavaPeer, before: judge.Rows) -> Sequence[str]:
     return judge.changed(before, _timed("rows after", lambda: judge.rows_of(fleet, java)))
 
 
@@ -117,28 +133,40 @@ def main(words: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, help="the folder of the fleet")
-    parser.add_argument("judgements", nargs="*", help=", ".join(_JUDGEMENTS))
+    default = Path(tempfile.gettempdir(), "lake-fleet")
+    parser.add_argument(
+        "--folder", type=Path, default=default, help=f"the folder of the fleet [{default}]"
+    )
+    parser.add_argument("judgements", nargs="*", help=f"{', '.join(_JUDGEMENTS)} [all]")
     parser.add_argument("--make", type=int, metavar="TABLES", help="make a fleet first")
     parser.add_argument("--runs", type=int, default=20, help="runs that are killed [20]")
     parser.add_argument("--seed", default="fleet", help="seed of the times of kills")
-    parser.add_argument("--seconds", type=int, default=60, help="of the budget, or of writers [60]")
+    parser.add_argument("--budget", type=int, default=60, help="seconds of the budget [60]")
+    parser.add_argument("--beside", type=int, default=600, help="seconds beside writers [600]")
     options = parser.parse_intermixed_args(words)
     fleet, java = Fleet(options.folder.resolve()), JavaPeer()
-    wrong: Said = []
+    claims: dict[str, list[str]] = {}
     try:
-        if options.make:
-            fleet.make(java, options.make)
+        if options.make or not fleet.is_made:
+            fleet.make(java, options.make or _TABLES)
             print(fleet.seconds)
-        for name in options.judgements:
-            found = _JUDGEMENTS[name](fleet, java, options)
-            print(f"{name}: {len(found)} wrong")
-            wrong += found
+        for name in options.judgements or _JUDGEMENTS:
+            print(f"{name}:", flush=True)
+            found: Said
+            try:
+                found = _JUDGEMENTS[name](fleet, java, options)
+            except (AssertionError, RuntimeError) as error:
+                found = {f"{name} comes to its end": [f"{type(error).__name__}: {error}"]}
+            for claim, wrong in found.items():
+                claims.setdefault(claim, []).extend(f"{name}: {line}" for line in wrong)
     finally:
         java.close()
-    for line in wrong:
-        print(f"WRONG {line}")
-    return 1 if wrong else 0
+    print(f"\n{len(fleet.members)} tables")
+    for claim, wrong in claims.items():
+        print(f"{'BROKEN' if wrong else 'ok    '} {claim}")
+        for line in wrong:
+            print(f"       {line}")
+    return 1 if any(claims.values()) else 0
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ class Layer:
         system = _System(self)
         with ExitStack() as stack:
             for owner, name, value in (
-                (storage, "_open_filesystem", lambda *_: disk),
+                (storage, "open_filesystem", lambda *_: disk),
                 (storage, "os", system),
                 (local_folders, "os", _Folders(self)),
                 (atomic_files, "os", system),

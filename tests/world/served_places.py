@@ -278,8 +278,10 @@ class RestPlace(ServedPlace):
 
 
 @contextmanager
-def opened(kind: str, folder: Path) -> Iterator[Place]:
-    """Yield a place of a kind, with servers of its own.
+def opened(
+    kind: str, folder: Path, s3: S3 | None = None, postgres: Postgres | None = None
+) -> Iterator[Place]:
+    """Yield a place of a kind, with servers of its own for those that are not given.
 
     Raises:
         RuntimeError: a server is not installed.
@@ -291,13 +293,15 @@ def opened(kind: str, folder: Path) -> Iterator[Place]:
     if reasons := [reason for reason in needed if reason]:
         raise RuntimeError(f"this kind of tables needs {', '.join(reasons)}")
     with ExitStack() as held:
-        s3 = S3("key", "secret")
-        held.callback(s3.end)
+        if s3 is None:
+            s3 = S3("key", "secret")
+            held.callback(s3.end)
         bucket = s3.bucket()
         if kind == "postgres":
-            cluster = Postgres("secret")
-            held.callback(cluster.end)
-            yield PostgresPlace(folder, s3, bucket, cluster.uri())
+            if postgres is None:
+                postgres = Postgres("secret")
+                held.callback(postgres.end)
+            yield PostgresPlace(folder, s3, bucket, postgres.uri())
         else:
             server = RestServer({**s3.properties(), "warehouse": f"s3://{bucket}/tables"})
             held.callback(server.end)

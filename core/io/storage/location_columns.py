@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,9 @@ from lake.core.base.arrow import one_array
 # The usual spellings of writers; the few others are normalised one at a time.
 _USUAL = r"^(/|file:/|[a-z][a-z0-9+.-]*://[^/])"
 _CHANGED = r"^(file:|//|s3[an]:|gcs:|abfs:|wasbs?:)|[^:/]//"
+# Arrow takes longer to prepare a search than Python to search this number of locations.
+_FEW = 32
+_IS_USUAL, _HAS_CHANGED = re.compile(_USUAL).match, re.compile(_CHANGED).search
 
 # Schemes, and hosts, of the same stores.
 _ALIASES = (
@@ -28,7 +32,10 @@ def normalize_locations(locations: Any) -> pa.Array:
     """Normalise the spellings with which engines write one location: schemes, hosts, doubled slashes."""
     if isinstance(locations, list):
         locations = pa.array(locations, pa.string())
-    text = _with_usual_spelling(one_array(locations))
+    text = one_array(locations)
+    if len(text) <= _FEW and all(map(_is_normal, text.to_pylist())):
+        return text
+    text = _with_usual_spelling(text)
     # A search takes much less time than the replacements, which copy the texts.
     if not pc.any(pc.match_substring_regex(text, _CHANGED), min_count=0).as_py():
         return text
@@ -36,6 +43,10 @@ def normalize_locations(locations: Any) -> pa.Array:
     for pattern, usual in _ALIASES:
         text = pc.replace_substring_regex(text, pattern, usual)
     return pc.replace_substring_regex(text, r"([^:/])//+", r"\1/")
+
+
+def _is_normal(location: str | None) -> bool:
+    return location is None or bool(_IS_USUAL(location) and not _HAS_CHANGED(location))
 
 
 def _with_usual_spelling(locations: pa.Array) -> pa.Array:

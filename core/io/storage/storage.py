@@ -43,15 +43,13 @@ from lake.core.io.objects.requests import (
     always,
     timed_out,
 )
-from lake.core.io.objects.s3_connection import AUTHORITIES, Connection, completed
 from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
 from lake.core.io.objects.waits import awaited
 from lake.core.io.objects.whole_objects import Found, Part
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
+from lake.core.io.storage.deletion import Deletion
 from lake.core.io.storage.errors import (
-    distrusted,
-    is_distrust,
     is_muffled,
     is_refusal,
     is_silence,
@@ -66,20 +64,16 @@ from lake.core.io.storage.local_folders import (
     open_folder,
     require_file,
 )
+from lake.core.io.storage.opening import bucket_with, open_filesystem
 from lake.core.io.storage.s3 import (
     ARROW_TRIES,
     S3,
-    is_certified,
     is_plain,
-    require_reachable,
 )
 from lake.core.io.storage.store_listing import LISTING, StoreListing
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _BATCH_FILES = 65_536
-_DELETE_THREADS = 16
-# The fewest files of a disk for which a thread is started.
-_LOCAL_SLICE = 64
 _LOOK_UP_THREADS = 32
 _MESSAGE_LENGTH = 400
 # Smaller objects are read whole when they are opened.
@@ -93,9 +87,6 @@ _KEPT_BYTES = 16 * 1024 * 1024
 _UNCHANGING_BYTES = 32 * 1024 * 1024
 # The properties of stores begin with these.
 _OF_STORES = ("s3.", "client.", "gcs.", "adls.")
-# How long a bucket is left to Arrow's client before its settings are tried again.
-_UNSUPPORTED_SECONDS = 60.0
-_unsupported_until: dict[tuple[str, str, tuple[tuple[str, str], ...]], float] = {}
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
@@ -200,8 +191,8 @@ class Storage:
         ]
         self.renewed = renewed or CredentialProvider(Credentials(dict(properties or {})))
         # One object per bucket: bulk deletes group locations by it.
-        self._bucket = lru_cache(maxsize=16)(partial(_bucket_with, backoff))
-        self._filesystem = lru_cache(maxsize=64)(_open_filesystem)
+        self._bucket = lru_cache(maxsize=16)(partial(bucket_with, backoff))
+        self._filesystem = lru_cache(maxsize=64)(open_filesystem)
         self._kept: dict[str, pa.Buffer] = {}
         self._unchanging = _Unchanging()
 
@@ -757,68 +748,15 @@ class Storage:
         """
         wanted = list(dict.fromkeys(locations))
         number, _ = self.renewed.current()
-        failed = self._delete_each(wanted, should_continue, most_single)
+        deletion = Deletion(self.s3, self._delete_one, should_continue)
+        failed = deletion.delete(wanted, most_single)
         refused = [location for location, why in failed.items() if is_refusal(OSError(why))]
         if refused and self.renewed.renew(number):
-            again = self._delete_each(refused, should_continue, most_single)
+            again = deletion.delete(refused, most_single)
             failed = {k: why for k, why in failed.items() if k not in refused} | again
         untried = [location for location, why in failed.items() if why == UNTRIED]
         deleted = [location for location in wanted if location not in failed]
         return DeleteOutcome(deleted, {k: v for k, v in failed.items() if v != UNTRIED}, untried)
-
-    def _delete_each(
-        self, wanted: Sequence[str], should_continue: ShouldContinue, most_single: int | None
-    ) -> dict[str, str]:
-        """Delete files and return the reasons of failures by location."""
-        failed, single = self._delete_in_bulk(wanted, should_continue)
-        if most_single is not None:
-            failed |= dict.fromkeys(single[most_single:], UNTRIED)
-            single = single[:most_single]
-        # A thread costs more than one system call, and scheduling a delete costs more than a local delete.
-        least = _LOCAL_SLICE if all(map(_is_on_disk, single)) else 1
-        size = max(-(-len(single) // _DELETE_THREADS), least)
-        slices = [single[start : start + size] for start in range(0, len(single), size)]
-        with ThreadPoolExecutor(len(slices) or 1) as pool:
-            each = pool.map if slices[1:] else map
-            for failures in each(
-                partial(self._delete_all, should_continue=should_continue), slices
-            ):
-                failed.update(failures)
-        return failed
-
-    def _delete_in_bulk(
-        self, wanted: Sequence[str], should_continue: ShouldContinue
-    ) -> tuple[dict[str, str], list[str]]:
-        """Delete objects with bulk requests; return the failures, and the locations to delete one by one."""
-        buckets: dict[S3 | Cloud, dict[str, str]] = {}
-        single = []
-        for location in wanted:
-            reached = None if _is_on_disk(location) else self._reached(location)
-            if reached is None:
-                single.append(location)
-            else:
-                buckets.setdefault(reached[0], {})[reached[1]] = location
-        failed: dict[str, str] = {}
-        for bucket, keys in buckets.items():
-            try:
-                by_key = bucket.delete_all(list(keys), should_continue)
-            except UnsupportedError:
-                single += keys.values()
-            else:
-                failed |= {keys[key]: why for key, why in by_key.items()}
-        return failed, single
-
-    def _reached(self, location: str) -> tuple[S3 | Cloud, str] | None:
-        try:
-            return self.s3(location)
-        except BadInputError:
-            return None
-
-    def _delete_all(
-        self, locations: Sequence[str], should_continue: ShouldContinue
-    ) -> dict[str, str]:
-        results = {location: self._delete_one(location, should_continue) for location in locations}
-        return {location: failure for location, failure in results.items() if failure is not None}
 
     def _delete_one(self, location: str, should_continue: ShouldContinue = always) -> str | None:
         try:
@@ -838,95 +776,6 @@ class Storage:
 
 def _too_long(location: str, length: int, limit: int) -> CorruptFileError:
     return CorruptFileError(f"{location} has {length} bytes, more than the limit of {limit}")
-
-
-def _is_on_disk(location: str) -> bool:
-    return location.startswith(("/", "file:"))
-
-
-@lru_cache(maxsize=16)
-def _open_bucket(scheme: str, name: str, properties: Iterable[tuple[str, str]]) -> S3 | Cloud:
-    if scheme == "s3":
-        return S3(Connection(completed(dict(properties)), name))
-    return Cloud.of(scheme, name, dict(properties))
-
-
-def _bucket_with(
-    backoff: Backoff, scheme: str, name: str, properties: tuple[tuple[str, str], ...]
-) -> S3 | Cloud | None:
-    key, now = (scheme, name, properties), backoff.clock.monotonic()
-    if now < _unsupported_until.get(key, now):
-        return None
-    try:
-        return _open_bucket(*key).waiting(backoff)
-    except UnsupportedError:
-        # Arrow's client may support the settings; a region or keys may also be found later.
-        _unsupported_until[key] = now + _UNSUPPORTED_SECONDS
-        return None
-
-
-def _open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str, str]]) -> Any:
-    if scheme == "file":
-        return pafs.LocalFileSystem()
-    from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415 - costs 0.2 s, remote stores only
-
-    settings = completed(dict(properties))
-    authorities = settings.pop(AUTHORITIES, None)
-    if scheme == "s3":
-        require_reachable(settings)
-    try:
-        filesystem = PyArrowFileIO(settings).fs_by_scheme(scheme, authority or None)
-    except ValueError as error:
-        raise BadInputError(f"{scheme}:// locations are not supported") from error
-    except (TypeError, ImportError, OSError, pa.ArrowException) as error:
-        why = (str(error).strip().splitlines() or [""])[0][:_MESSAGE_LENGTH]
-        raise BadInputError(
-            f"cannot open {scheme}://{authority}: {why}",
-            hint="check the storage settings of the catalog's configuration and the packages on this machine",
-        ) from error
-    return (
-        filesystem if "s3.retry-strategy-impl" in settings else with_limits(filesystem, authorities)
-    )
-
-
-def with_limits(filesystem: Any, authorities: str | None = None) -> Any:
-    """Return a file system with settings that PyIceberg does not support; Arrow pickles it as its settings.
-
-    Args:
-        filesystem: Arrow's file system.
-        authorities: the file of trusted authorities; None for that of the environment.
-    """
-    if isinstance(filesystem, pafs.LocalFileSystem):
-        return filesystem
-    wanted = {"tls_ca_file_path": authorities or os.environ.get("AWS_CA_BUNDLE")}
-    make, arguments = filesystem.__reduce__()
-    settings = arguments[0] if arguments and isinstance(arguments[0], dict) else {}
-    more = {key: value for key, value in wanted.items() if value and key in settings}
-    if filesystem.type_name == "s3":
-        _require_trust(make, {**settings, **more})
-        # The settings of an existing file system do not contain it.
-        more["retry_strategy"] = pafs.AwsDefaultS3RetryStrategy(max_attempts=ARROW_TRIES)
-    return make({**settings, **more}) if more else filesystem
-
-
-def _require_trust(make: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> None:
-    """Check that Arrow accepts a store's certificate, before requests are repeated for minutes.
-
-    Arrow may trust other authorities than Python does, so its own answer decides.
-
-    Raises:
-        StorageError: it does not.
-    """
-    endpoint = str(settings.get("endpoint_override") or "")
-    proxy = (settings.get("proxy_options") or {}).get("host")
-    if proxy or is_certified(endpoint, str(settings.get("tls_ca_file_path") or "")):
-        return
-    once = make({**settings, "retry_strategy": pafs.AwsDefaultS3RetryStrategy(max_attempts=1)})
-    try:
-        once.get_file_info("certificate")
-    except OSError as error:
-        if is_distrust(error):
-            raise distrusted(endpoint) from error
 
 
 def _stored(location: str, info: Any) -> StoredFile:

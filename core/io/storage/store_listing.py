@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from lake.core.io.storage.work_ahead import ahead
+from lake.core.io.work_ahead import ahead
 
 # Files as columns; sizes in bytes, and last changes in ms since 1970, NULL if they are not known.
 LISTING = pa.schema([("path", pa.string()), ("bytes", pa.int64()), ("modified_ms", pa.int64())])

@@ -110,8 +110,8 @@ class FrameWrite:
                     columns=self.columns,
                     written=True,
                     base_snapshot_id=plan.base_snapshot_id,
-                    epoch=epoch,
-                )
+                ),
+                epoch,
             )
             self._check(found, plan, paths)
             finished = (
@@ -128,8 +128,8 @@ class FrameWrite:
             remove_unreported(self.session, table, operation_id, paths)
         return execute(self.session, found, files)
 
-    def _planned(self, frame: Frame) -> IngestPlan:
-        request = LoadRequest(options=self.options, epoch=None, frame=frame)
+    def _planned(self, frame: Frame, epoch: QueryEpoch | None = None) -> IngestPlan:
+        request = LoadRequest(options=self.options, epoch=None, query_epoch=epoch, frame=frame)
         plan = plan_ingest(self.session, self.identifier, request)
         enabled = (
             UPSERT_ENABLED.of(plan.table.properties) and plan.table.schema.identifier_field_ids

@@ -262,9 +262,7 @@ class _Ingest(Load):
 
     def commit(self, staging: Staging, result: LoadResult) -> Landed:
         """Commit the files, or leave them staged."""
-        # A query that is started again writes its epoch again: nothing else may commit it without the epoch.
-        frame = self.plan.request.frame
-        published = self.plan.options.mode == APPEND and (frame is None or frame.epoch is None)
+        published = self.plan.options.mode == APPEND
         operation = _operation(self.plan, self._written)
         result = replace(result, removals=self._removals())
         landed = self.commit_files(staging, result, operation, published=published)

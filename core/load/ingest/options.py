@@ -184,13 +184,11 @@ class Frame:
         columns: returns the columns of the rows, as a table with a schema takes them.
         written: whether the tasks have run; then the load is decided on `base_snapshot_id`, the head of the branch
             before they did, which is None if the branch was empty.
-        epoch: the epoch of a streaming query that the rows are; None for other writes.
     """
 
     columns: Callable[[Schema], pa.Schema]
     written: bool = False
     base_snapshot_id: int | None = None
-    epoch: QueryEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +201,7 @@ class LoadRequest:
         options: what a user asks for.
         epoch: the epoch of a stream that this load is, by which a repetition is recognised; None for other loads. It
             has no default, because a load that is not given its epoch adds the rows of a repetition once more.
+        query_epoch: the epoch of a streaming query of Spark that this load is; None for other loads.
         frame: the rows, if they come from tasks of Spark.
         table_files: those of its files to load; None for all of its main branch.
         places: for files whose rows come from elsewhere, what rejected rows show as file and as number of a row.
@@ -221,6 +220,7 @@ class LoadRequest:
 
     options: IngestOptions
     epoch: StreamEpoch | None
+    query_epoch: QueryEpoch | None = None
     frame: Frame | None = None
     table_files: LiveFiles | None = None
     places: Mapping[str, tuple[str, Sequence[int]]] = field(default_factory=dict)
@@ -250,8 +250,8 @@ class LoadRequest:
         """What shows that the load is committed; None if no repetition of it is recognised."""
         if self.epoch is not None:
             return StreamGuard(self.epoch)
-        if self.frame is not None and self.frame.epoch is not None:
-            return QueryGuard(self.frame.epoch)
+        if self.query_epoch is not None:
+            return QueryGuard(self.query_epoch)
         run_id = self.options.run_id
         return None if run_id is None else RunGuard(run_id)
 

@@ -329,8 +329,8 @@ def plan_ingest(session: Session, identifier: str, request: LoadRequest) -> Inge
     if plan.rewritten is not None:
         for ignored in warnings(plan.table.properties, [Use.OVERWRITE]):
             session.warn(ignored)
-    distribution = _distribution(session, plan.table, options)
-    order, sort_order_id = _order(session, plan, distribution)
+    distribution = distribution_of(session, plan.table, options)
+    order, sort_order_id = order_of(session, plan.table, plan.schema, distribution)
     return replace(
         plan,
         earlier=earlier,
@@ -622,7 +622,12 @@ def _head_id(table: Table, branch: str) -> int | None:
     return head.snapshot_id if head else None
 
 
-def _distribution(session: Session, table: Table, options: IngestOptions) -> str:
+def distribution_of(session: Session, table: Table, options: IngestOptions) -> str:
+    """Return how the rows of a load are distributed among the writers of a table.
+
+    Raises:
+        InvalidRequestError: ranges need an order, and there is none.
+    """
     partitioned = not table.spec.is_unpartitioned()
     asked = options.distribution
     if asked is None and options.mode == UPSERT:
@@ -645,20 +650,20 @@ def _distribution(session: Session, table: Table, options: IngestOptions) -> str
     return HASH
 
 
-def _order(
-    session: Session, plan: IngestPlan, distribution: str
+def order_of(
+    session: Session, table: Table, schema: Schema, distribution: str
 ) -> tuple[RowOrder | None, int | None]:
     """Return the order in which each task writes, and the id of the table's sort order if it is that.
 
     Source: Iceberg's SparkWriteUtil: rows are grouped by partition, and sorted by the table's order within it.
     """
-    metadata = plan.table.metadata
-    fields = table_order(metadata, plan.schema)
+    metadata = table.metadata
+    fields = table_order(metadata, schema)
     if fields is None:
         session.warn(
-            f"{plan.table.identifier} has a sort order that lake does not know: files are unsorted"
+            f"{table.identifier} has a sort order that lake does not know: files are unsorted"
         )
-    partitions = partition_fields(plan.table.spec)
+    partitions = partition_fields(table.spec)
     if fields:
         return RowOrder(fields=(*partitions, *fields)), metadata.default_sort_order_id
     if distribution == RANGE:

@@ -67,8 +67,9 @@ def publish_manifests(
     """Write manifests of the run's files, from which another process can commit them until they are committed.
 
     If the commit creates the table or adds columns, another process could not commit the files, so none are written.
+    Nor are they for a query, which writes its epoch again: nothing else may commit it without the epoch.
     """
-    if not plan.is_stageable:
+    if not plan.is_stageable or plan.request.query_epoch is not None:
         return
     epoch = plan.request.epoch
     marks = RunMarks(

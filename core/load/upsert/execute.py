@@ -462,7 +462,8 @@ class _Upsert(Load):
 
         def attempt(start: tuple[Table, str, KeyMatches]) -> Landed:
             table, commit_id, matched = start
-            if not (self._is_change(matched, source) or plan.request.epoch):
+            epoch = plan.request.epoch or plan.request.query_epoch
+            if not (self._is_change(matched, source) or epoch):
                 return Landed(self._result(matched))
             committed = self._commit(self._operation(matched, source), table, commit_id)
             return Landed(self._result(matched), committed, commit_id)
@@ -556,7 +557,8 @@ class _Upsert(Load):
         """Return the change; a concurrent insert of one of the keys is a conflict at any isolation level."""
         base_id = matched.base.snapshot_id if matched.base else None
         if not self._is_change(matched, source):
-            # A stream finds its position in the table, even if none of an epoch's rows was loaded.
+            # A stream finds its position in the table, even if none of an epoch's rows was loaded. Otherwise its rows
+            # might be loaded when the epoch is repeated.
             return AppendFiles(added=[])
         if self.upsert.deletes == COPY_ON_WRITE and matched.hit:
             return OverwriteFiles(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from lake.core.base.errors import (
 )
 from lake.core.base.outcome import Detail, Outcome, Status, first_rows
 from lake.core.base.progress import Meter, shown
-from lake.core.io.avro.container import runs
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.maintain.checking import entries, footers, values
 from lake.core.maintain.checking.facts import CheckResult
@@ -33,24 +33,30 @@ from lake.core.maintain.checking.findings import (
     Level,
 )
 from lake.core.maintain.checking.lists import list_findings, row_findings
-from lake.core.maintain.checking.manifest_headers import ManifestHeaders
 from lake.core.maintain.checking.snapshot_contents import (
     LIVE,
     Contents,
-    is_live,
-    live_files,
     path_hashes,
     paths_of,
 )
 from lake.core.maintain.checking.stored_files import StoredFiles
-from lake.core.maintain.checking.surroundings import Outside, surrounding_findings
+from lake.core.maintain.checking.surroundings import (
+    Outside,
+    root_prefixes,
+    surrounding_findings,
+)
 from lake.core.maintain.checking.table_metadata import table_findings
+from lake.core.maintain.checking.tasks import (
+    CheckedManifests,
+    ManifestBatch,
+    ManifestChecks,
+    check_manifests,
+)
 from lake.core.table.manifests.api import (
     read_list_additions,
     read_manifest_list,
-    read_manifests,
-    weight_of,
 )
+from lake.core.table.manifests.batches import each_batch
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.manifests.schemas import MANIFEST_SCHEMA
 from lake.core.table.snapshots.completeness import (
@@ -72,7 +78,6 @@ _ATTEMPTS = 3
 _MAY_HAVE_GONE = ("G002", "G003", "S002", "S003")
 # The most findings that people see unless they want all.
 _SHOWN = 100
-_WINDOW_BYTES = 32 * 1024 * 1024
 # Files with these findings end the process when their values are read, or cannot be read.
 _NOT_READABLE = {"D001", "D002", "D003", "D006", "D007"}
 _FILE = ("file_path", "file_size_in_bytes")
@@ -99,9 +104,10 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
         StorageError: the storage does not answer.
     """
     for _ in range(_ATTEMPTS):
-        check = _Check(table, level)
+        check = _Check(session, table, level)
         with shown(session.progress, Meter("checking")):
             found = Findings.of(check.run())
+        found.counts.update(check.hidden)
         if not found.count(ERROR) and not any(found.counts[code] for code in _MAY_HAVE_GONE):
             break
         now = table.refreshed()
@@ -123,6 +129,7 @@ def check_table(session: Session, table: Table, level: Level) -> Outcome:
             manifests=check.manifests.num_rows,
             entries=check.entries,
             files=check.files,
+            engine=check.engine,
         ),
     )
 
@@ -182,12 +189,16 @@ def _without(live: pa.Table, damaged: Sequence[Finding]) -> pa.Table:
 class _Check:
     """The state of one check."""
 
-    def __init__(self, table: Table, level: Level) -> None:
+    def __init__(self, session: Session, table: Table, level: Level) -> None:
+        self._session = session
         self.table = table
         self.level = level
         self.metadata = table.metadata
         self.manifests = MANIFEST_SCHEMA.empty_table()
+        self.engine = "inline"
         self.entries = 0
+        # The findings that tasks did not describe, by code.
+        self.hidden: Counter[str] = Counter()
         # The number of different files whose presence was checked.
         self.files = 0
         self._stored = StoredFiles(table)
@@ -195,16 +206,13 @@ class _Check:
         self._footers = footers.Footers(table)
         self._values = values.Values(table)
         self._ends: list[footers.DeletedEnds] = []
-        self._entries = entries.EntryChecks(table.metadata)
-        self._headers = ManifestHeaders(table.metadata)
-        self._outside = Outside(table)
-        # The indices in `manifests` of each head whose list could be read, and of all of these heads.
+        self._numbers = entries.numbers_of(table.metadata)
+        self._outside = Outside()
+        # The indices in `manifests` of each head whose list could be read.
         self._lists: dict[int, Any] = {}
-        self._of_heads = np.zeros(0, np.int64)
         self._unread: set[int] = set()
         # Why columns of a manifest have ids of other columns, by the manifest's index.
         self._reused: dict[int, str] = {}
-        self._has_deletes = False
         self._live = LIVE.empty_table()
 
     def run(self) -> Iterator[Finding]:
@@ -215,7 +223,7 @@ class _Check:
         yield from self._manifest_files()
         yield from self._heads()
         yield from self._end_findings()
-        yield from self._outside.findings()
+        yield from self._outside.findings(self.table)
 
     def _manifest_lists(self) -> Iterator[Finding]:
         owners: dict[str, list[Snapshot]] = {}
@@ -251,7 +259,7 @@ class _Check:
                 found.rows.select(MANIFEST_SCHEMA.names).filter(pa.array(is_new, pa.bool_()))
             )
         self.manifests = pa.concat_tables([self.manifests, *parts])
-        yield from row_findings(self.metadata, self.manifests)
+        yield from row_findings(self._numbers, self.manifests)
         for location in unreadable:
             yield self._unreadable(location)
 
@@ -281,91 +289,74 @@ class _Check:
         return Finding("L002", location, "two reads of the list differ")
 
     def _manifest_files(self) -> Iterator[Finding]:
-        specs = self.metadata.specs()
-        rows = self.manifests.to_pylist()
-        known: tuple[list[int], list[int]] = ([], [])
-        for index, row in enumerate(rows):
-            if row["partition_spec_id"] in specs:
-                known[row["content"] != DATA].append(index)
-            else:
-                self._unread.add(index)
-                text = f"partition spec {row['partition_spec_id']} does not exist"
-                yield Finding("M003", row["manifest_path"], text)
-        self._has_deletes = bool(known[1])
-        self._of_heads = np.unique(np.concatenate([self._of_heads, *self._lists.values()]))
-        for indices in known:
-            for window in runs(indices, lambda index: weight_of(rows[index]), _WINDOW_BYTES):
-                yield from self._window(window, rows)
-
-    def _window(self, window: list[int], rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-        try:
-            yield from self._read(window, rows)
-        except BadInputError:
-            # At least one is damaged: read each separately, so that the finding names it.
-            for index in window:
-                place = rows[index]["manifest_path"]
-                try:
-                    yield from self._read([index], rows)
-                except NotFoundError as error:
-                    self._unread.add(index)
-                    yield Finding("M001", place, error.message)
-                except BadInputError as error:
-                    self._unread.add(index)
-                    yield Finding("M002", place, error.message)
-
-    def _read(self, window: list[int], rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
-        """Check some manifests that contain data files, or some that contain delete files."""
-        chosen = self.manifests.take(pa.array(window, pa.int64()))
-        of_deletes = rows[window[0]]["content"] != DATA
-        headers: dict[str, Mapping[str, bytes]] = {}
-        read = read_manifests(
-            self.table.storage,
-            chosen,
-            self.metadata,
-            columns=self._columns(of_deletes=of_deletes),
-            headers=headers,
+        specs = pa.array([*self.metadata.specs()], pa.int32())
+        of_heads = np.zeros(self.manifests.num_rows, np.bool_)
+        for indices in self._lists.values():
+            of_heads[indices] = True
+        every = self.manifests.append_column("index", pa.array(np.arange(len(of_heads))))
+        every = every.append_column("of_heads", pa.array(of_heads))
+        is_known = pc.is_in(every["partition_spec_id"], value_set=specs)
+        lost = every.filter(pc.invert(is_known))
+        for row in lost.select(["index", "manifest_path", "partition_spec_id"]).to_pylist():
+            self._unread.add(row["index"])
+            text = f"partition spec {row['partition_spec_id']} does not exist"
+            yield Finding("M003", row["manifest_path"], text)
+        known = every.filter(is_known)
+        is_data = pc.equal(known["content"], DATA)
+        parts = [known.filter(is_data), known.filter(pc.invert(is_data))]
+        yield from self._checked(
+            [part for part in parts if part.num_rows], scopes=bool(len(parts[1]))
         )
-        found: list[Finding] = []
-        for index in window:
-            header = headers[rows[index]["manifest_path"]]
-            found += self._headers.findings(rows[index], header)
-            if message := self._headers.reused_ids(header):
-                self._reused[index] = message
-        parts = []
-        names = chosen["manifest_path"].combine_chunks()
-        own = [rows[index] for index in window]
-        for spec_id, every in read.items():
-            self.entries += every.num_rows
-            live = is_live(every)
-            owners = pc.index_in(live["manifest_path"].cast(pa.string()), value_set=names)
-            owners = one_array(owners).to_numpy().astype(np.int64)
-            found += self._entries.of_files(live)
-            found += self._entries.of_manifests(live, owners, own, spec_id)
-            if of_deletes:
-                found += self._entries.of_deletes(live)
-            self._outside.add(live["file_path"])
-            parts.append(self._kept(live, np.array(window, np.int64)[owners], spec_id))
-            if self.level >= Level.FILES:
-                found += self._entries.of_partitions(live, spec_id)
-                found += self._file_findings(live, spec_id)
-        self._live = pa.concat_tables([self._live, *parts])
-        return found
 
-    def _kept(self, live: pa.Table, manifests: Any, spec_id: int) -> pa.Table:
-        """Return what `_heads` and `_end_findings` need of live entries (`LIVE`).
+    def _checked(self, parts: Sequence[pa.Table], *, scopes: bool) -> Iterator[Finding]:
+        """Check manifests: those with data files, then those with delete files."""
+        looks = self.level >= Level.FILES
+        size = sum(int(pc.sum(part["manifest_length"]).as_py() or 0) for part in parts)
+        engine = None if looks or not parts else self._session.manifest_engine(size)
+        self.engine = self.engine if engine is None else engine.name
+        roots = root_prefixes(self.table)
+        checks = ManifestChecks(
+            self.table.storage,
+            self.metadata,
+            self._numbers,
+            roots,
+            scopes,
+            more=self._more_columns(),
+            files=self._file_findings if looks else None,
+            all_live=self.level >= Level.ROWS,
+        )
+        live = [self._live]
+        for part in parts:
+            for found in each_batch(
+                lambda _: engine,
+                self.table.storage,
+                part,
+                self.metadata,
+                checks.checked,
+                check_manifests,
+                lambda batch: ManifestBatch(
+                    manifests=batch, numbers=self._numbers, roots=roots, scopes=scopes
+                ),
+            ):
+                results = [found]
+                if engine is not None and found.unread:
+                    # A task may see another disk: what is missing there is read here before it is reported.
+                    indices = pa.array(found.unread, pa.int64())
+                    again = part.filter(pc.is_in(part["index"], value_set=indices))
+                    results = [replace(found, unread={}), *checks.checked(again)]
+                for result in results:
+                    live.append(result.live)
+                    yield from self._add(result)
+        self._live = pa.concat_tables(live)
 
-        Args:
-            live: the entries.
-            manifests: for each, the index of its manifest.
-            spec_id: their spec.
-        """
-        if self.level < Level.ROWS:
-            # Old snapshots may have many times the entries of the heads.
-            of_heads = np.isin(manifests, self._of_heads)
-            # A filter copies all columns.
-            if not of_heads.all():
-                live, manifests = live.filter(pa.array(of_heads)), manifests[of_heads]
-        return live_files(live, manifests, self.metadata, spec_id, scopes=self._has_deletes)
+    def _add(self, found: CheckedManifests) -> Iterator[Finding]:
+        self.entries += found.entries
+        self.hidden.update(found.hidden)
+        self._outside += found.outside
+        self._reused.update(found.reused)
+        self._unread.update(found.unread)
+        yield from found.findings
+        yield from found.unread.values()
 
     def _file_findings(self, live: pa.Table, spec_id: int) -> Iterator[Finding]:
         """Check the files that were not checked before."""
@@ -398,10 +389,8 @@ class _Check:
         """Return the columns that identify a file: one Puffin file contains many deletion vectors."""
         return _VECTOR if "content_offset" in live.column_names else _FILE
 
-    def _columns(self, *, of_deletes: bool) -> tuple[str, ...]:
-        columns = (*entries.COLUMNS, *(entries.DELETE_COLUMNS if of_deletes else ()))
-        if self.level >= Level.FILES:
-            columns = (*columns, "lower_bounds", "upper_bounds")
+    def _more_columns(self) -> tuple[str, ...]:
+        columns = ("lower_bounds", "upper_bounds") if self.level >= Level.FILES else ()
         if self.level >= Level.ROWS:
             columns = (*columns, *footers.COLUMNS)
         return (*columns, *values.COLUMNS) if self.level >= Level.DEEP else columns

@@ -79,19 +79,25 @@ DELETE_COLUMNS = (
 )
 
 
+def numbers_of(metadata: TableMetadata) -> pa.Table:
+    """Return the ids of snapshots (`snapshot_id`) and the sequence numbers of what they added (`number`)."""
+    ids = pa.array([item.snapshot_id for item in metadata.snapshots], pa.int64())
+    numbers = pa.array([added_at(item) for item in metadata.snapshots], pa.int64())
+    return pa.table({"snapshot_id": ids, "number": numbers})
+
+
 class EntryChecks:
     """Checks live entries; which ids exist is determined once."""
 
-    def __init__(self, metadata: TableMetadata) -> None:
-        """Take the table's metadata."""
+    def __init__(self, metadata: TableMetadata, numbers: pa.Table) -> None:
+        """Take the table's metadata, and the sequence numbers of its snapshots (`numbers_of`)."""
         self._metadata = metadata
         self._specs = metadata.specs()
         self._orders = pa.array([item.order_id for item in metadata.sort_orders], pa.int32())
         ids = {field.field_id for item in metadata.schemas for field in fields_of(item.fields)}
         self._columns = pa.array(sorted(ids), pa.int32())
-        snapshots = metadata.snapshots
-        self._snapshots = pa.array([item.snapshot_id for item in snapshots], pa.int64())
-        self._numbers = pa.array([added_at(item) for item in snapshots], pa.int64())
+        self._snapshots = one_array(numbers["snapshot_id"])
+        self._numbers = one_array(numbers["number"])
 
     def of_files(self, live: pa.Table) -> Iterator[Finding]:
         """Check entries of one spec, each alone."""

@@ -50,3 +50,4 @@ class CheckResult(Facts):
     """Entries of manifests that were examined."""
     files: int = 0
     """Files that were looked up."""
+    engine: str = "inline"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from lake.core.base.plain import PlainData
 from lake.core.maintain.checking.facts import FindingFacts
 
 # The most findings of one code that are described; the others are counted.
@@ -160,7 +161,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(PlainData):
     """One finding.
 
     Args:

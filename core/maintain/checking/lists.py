@@ -13,10 +13,8 @@ from lake.core.base.arrow import one_array
 from lake.core.maintain.checking.findings import Finding
 from lake.core.table.manifests.data_files import DATA
 from lake.core.table.metadata.summaries import properties_of
-from lake.core.table.snapshots.ancestry import added_at
 
 if TYPE_CHECKING:
-    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
 
@@ -48,13 +46,15 @@ def list_findings(snapshot: Snapshot, rows: pa.Table) -> Iterator[Finding]:
             yield Finding("T002", f"snapshot {snapshot.snapshot_id}", message)
 
 
-def row_findings(metadata: TableMetadata, manifests: pa.Table) -> Iterator[Finding]:
-    """Compare the sequence numbers of distinct manifests with those of the snapshots that added them."""
-    snapshots = metadata.snapshots
-    ids = pa.array([item.snapshot_id for item in snapshots], pa.int64())
-    numbers = pa.array([added_at(item) for item in snapshots], pa.int64())
-    at = pc.index_in(one_array(manifests["added_snapshot_id"]), value_set=ids)
-    expected = numbers.take(at)
+def row_findings(numbers: pa.Table, manifests: pa.Table) -> Iterator[Finding]:
+    """Compare the sequence numbers of distinct manifests with those of the snapshots that added them.
+
+    Args:
+        numbers: the sequence numbers of the snapshots (`entries.numbers_of`).
+        manifests: rows of manifest lists (`MANIFEST_COLUMNS`).
+    """
+    at = pc.index_in(one_array(manifests["added_snapshot_id"]), value_set=numbers["snapshot_id"])
+    expected = one_array(numbers["number"]).take(at)
     declared = one_array(manifests["sequence_number"])
     bad = pc.fill_null(pc.not_equal(declared, expected), fill_value=False)
     for index in np.flatnonzero(bad.to_numpy(zero_copy_only=False)).tolist():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 
 from lake.core.base.errors import BadInputError, CorruptFileError, RefusedError
+from lake.core.base.plain import PlainData
 from lake.core.base.units import format_size
 from lake.core.data.deletes.puffin import MAGIC
 from lake.core.data.rows.partition_statistics import check_statistics_columns
@@ -44,34 +46,41 @@ def surrounding_findings(table: Table) -> Iterator[Finding]:
     yield from _statistics(table)
 
 
-class Outside:
-    """Counts files that are in no folder of a table."""
+@dataclass(frozen=True, slots=True)
+class Outside(PlainData):
+    """Files that are in no folder of a table: the number of their entries, and the first one."""
 
-    def __init__(self, table: Table) -> None:
-        """Take a table's folders."""
-        roots = normalize_locations(pa.array(table.roots, pa.string())).to_pylist()
-        self._roots = [root.rstrip("/") + "/" for root in roots]
-        self._place = table.identifier
-        self._count = 0
-        self._first = ""
+    count: int = 0
+    first: str = ""
 
-    def add(self, paths: pa.ChunkedArray) -> None:
-        """Count locations; a file that is added twice counts twice."""
-        inside = None
+    @classmethod
+    def of(cls, paths: pa.ChunkedArray, roots: Sequence[str]) -> Outside:
+        """Return those among some locations.
+
+        Args:
+            paths: the locations.
+            roots: the table's folders (`root_prefixes`).
+        """
         normal = normalize_locations(paths)
-        for root in self._roots:
-            found = pc.starts_with(normal, root)
-            inside = found if inside is None else pc.or_(inside, found)
-        outside = normal.filter(pc.invert(inside))
-        self._count += len(outside)
-        if len(outside) and not self._first:
-            self._first = outside[0].as_py()
+        outside = normal
+        for root in roots:
+            outside = outside.filter(pc.invert(pc.starts_with(outside, root)))
+        return cls(len(outside), outside[0].as_py() if len(outside) else "")
 
-    def findings(self) -> Iterator[Finding]:
+    def __add__(self, other: Outside) -> Outside:
+        return Outside(self.count + other.count, self.first or other.first)
+
+    def findings(self, table: Table) -> Iterator[Finding]:
         """Yield one finding about all of them."""
-        if self._count:
-            text = f"{self._count:,} entries name files outside the table's folders, the first is {self._first}"
-            yield Finding("G006", self._place, text)
+        if self.count:
+            text = f"{self.count:,} entries name files outside the table's folders, the first is {self.first}"
+            yield Finding("G006", table.identifier, text)
+
+
+def root_prefixes(table: Table) -> list[str]:
+    """Return a table's folders as prefixes of normalized locations."""
+    roots = normalize_locations(pa.array(table.roots, pa.string())).to_pylist()
+    return [root.rstrip("/") + "/" for root in roots]
 
 
 def _log(table: Table) -> Iterator[Finding]:

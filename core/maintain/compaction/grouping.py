@@ -513,5 +513,6 @@ def _sizes(files: pa.Table) -> Integers:
 
 def _column(files: pa.Table, name: str) -> Integers:
     """Return a column of integers; NULL (version 1 has no sequence numbers) is 0."""
-    values: Any = pc.fill_null(files[name], 0).to_numpy()
+    column = files[name]
+    values: Any = (pc.fill_null(column, 0) if column.null_count else column).to_numpy()
     return np.asarray(values, dtype=np.int64)

@@ -12,7 +12,7 @@ from lake.core.base.choices import HealthSort
 from lake.core.base.errors import LakeError, NotATableError, NotFoundError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.progress import Meter, shown
-from lake.core.io.storage.work_ahead import ahead
+from lake.core.io.work_ahead import ahead
 from lake.core.maintain.health.costs import costs_of
 from lake.core.maintain.health.facts import HealthFacts, HealthResult, ViewFacts
 from lake.core.maintain.health.files import require_prometheus, write_prometheus, write_rows

@@ -39,18 +39,21 @@ class Budget:
         clock: the clock.
         max_ms: the time after which nothing begins; None for no limit.
         max_bytes: the bytes that may be rewritten; None for no limit.
+        begun: the monotonic time at which the time began; None for now.
         until: the end of the time, as the clock's monotonic time; None for no limit.
     """
 
     clock: Clock
     max_ms: int | None
     max_bytes: int | None
+    begun: float | None = None
     until: float | None = field(init=False, default=None)
     _bytes: Shares = field(init=False)
 
     def __post_init__(self) -> None:
         if self.max_ms is not None:
-            self.until = self.clock.monotonic() + self.max_ms / 1000
+            begun = self.clock.monotonic() if self.begun is None else self.begun
+            self.until = begun + self.max_ms / 1000
         self._bytes = Shares(self.max_bytes or 0)
 
     @contextmanager
@@ -68,7 +71,7 @@ class Budget:
             check: called while it waits; raises what ends the wait.
         """
         if self.max_bytes is None or decision.action not in _REWRITES:
-            yield Grant(self._lateness())
+            yield Grant(self._lateness(decision))
             return
         part = self._bytes.take(most, check)
         try:
@@ -80,13 +83,20 @@ class Budget:
         """Count what an action rewrote."""
         self._bytes.spend(rewritten or 0)
 
-    def _lateness(self) -> str:
-        if self.until is not None and self.clock.monotonic() >= self.until:
-            return f"the {format_duration((self.max_ms or 0) / 1000)} have passed"
+    def _lateness(self, decision: Decision) -> str:
+        if self.until is None:
+            return ""
+        left, whole = self.until - self.clock.monotonic(), (self.max_ms or 0) / 1000
+        if left <= 0:
+            return f"the {format_duration(whole)} have passed"
+        takes = (decision.forecast and decision.forecast.work_seconds) or 0.0
+        # What needs more than half of the time would otherwise never begin.
+        if decision.action != _DIVISIBLE and left < min(takes, whole / 2):
+            return f"it takes about {format_duration(takes)}, and {format_duration(left)} are left"
         return ""
 
     def _grant(self, decision: Decision, part: int) -> Grant:
-        if late := self._lateness():
+        if late := self._lateness(decision):
             return Grant(late)
         needed = decision.forecast.bytes if decision.forecast else 0
         if part <= 0 or (decision.action != _DIVISIBLE and needed > part):

@@ -92,6 +92,7 @@ def _repeat(
             status.end_round(ending, clock.now_ms() + int(rest * 1000))
             ended(ending)
             session.next_command()
+            session.begun = None
             clock.sleep(rest)
             found = _read_again(read)
             if found != options:

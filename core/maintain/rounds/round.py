@@ -115,7 +115,7 @@ class Round:
         self.run_verb = run_verb
         self.options = options
         self.tables = Tables(session, options, remembered)
-        self.budget = Budget(session.clock, options.max_ms, options.max_bytes)
+        self.budget = Budget(session.clock, options.max_ms, options.max_bytes, session.begun)
         self.result = RoundResult(run=session.ids.uuid())
         self.records = Records(options, self.result.run)
         self.jobs = options.jobs

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from lake.core.base.errors import LakeError, NotATableError, StorageError
 from lake.core.base.progress import Meter, shown
 from lake.core.engine.selection import INLINE_BYTES
-from lake.core.io.storage.work_ahead import ahead
+from lake.core.io.work_ahead import ahead
 from lake.core.maintain.health.measure import selected
 from lake.core.maintain.health.past import Past
 from lake.core.maintain.health.survey import MOST_ENTRIES

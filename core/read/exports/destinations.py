@@ -16,8 +16,8 @@ from lake.core.base import locations
 from lake.core.base.choices import EXPORT_FORMATS
 from lake.core.base.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.base.options import Option
+from lake.core.io.long_names import beside
 from lake.core.io.storage.atomic_files import flush
-from lake.core.io.storage.long_names import beside
 from lake.core.read.exports.formats import (
     ARROW,
     ARROW_STREAM,

@@ -40,7 +40,8 @@ from lake.core.base import locations
 from lake.core.base.errors import LakeError, RefusedError
 from lake.core.io.objects.cloud import SCHEMES
 from lake.core.io.storage.errors import translate_errors
-from lake.core.io.storage.storage import Storage, with_limits
+from lake.core.io.storage.opening import with_limits
+from lake.core.io.storage.storage import Storage
 from lake.core.spec.properties.table_properties import METADATA_CODEC
 from lake.core.spec.types.default_values import enable_defaults
 from lake.core.spec.types.specification_types import enable_types

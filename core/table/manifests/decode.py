@@ -6,7 +6,7 @@ Format: https://iceberg.apache.org/spec/#manifests, #sequence-number-inheritance
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -332,7 +332,7 @@ class _EntryReader:
             _check_count(opened, "deleted_rows_count", int(by_status[DELETED]))
 
     def _reject(self, bad: Any, reason: str) -> None:
-        rejected = _flags(pc.fill_null(bad, fill_value=True))
+        rejected = _flags(pc.fill_null(bad, fill_value=True) if bad.null_count else bad)
         if rejected.any():
             path = self._group[int(self._owner[int(np.argmax(rejected))])].path
             raise CorruptFileError(f"{path} contains {reason}")
@@ -395,24 +395,29 @@ def _check_live_rows(opened: Opened, added: int, existing: int) -> None:
 
 
 def _check_manifests(table: pa.Table, name: str) -> None:
-    problems: dict[str, Callable[[Any], Any]] = {
-        "manifest_path": lambda column: pc.equal(pc.binary_length(column), 0),
-        "content": lambda column: pc.invert(pc.is_in(column, pa.array([0, 1], pa.int32()))),
-    }
-    for column in table.column_names:
-        if column in _NEVER_NEGATIVE or column.endswith("_count"):
-            problems[column] = lambda values: pc.less(values, 0)
     for column in (*_REQUIRED_MANIFEST, *_ABSENT_IN_V1):
         if table[column].null_count:
             raise CorruptFileError(f"{name} contains a manifest without {column}")
-    for column, is_bad in problems.items():
-        if pc.any(is_bad(table[column]), min_count=0).as_py():
-            raise CorruptFileError(f"{name} contains a manifest with an impossible {column}")
+    counted = [column for column in table.column_names if column.endswith("_count")]
+    shortest = pc.min(pc.binary_length(table["manifest_path"])).as_py()
+    least = {column: pc.min(table[column]).as_py() for column in (*_NEVER_NEGATIVE, *counted)}
+    impossible = [
+        *(["manifest_path"] if shortest == 0 else []),
+        *([] if _is_in_range(table["content"]) else ["content"]),
+        *(column for column, value in least.items() if value is not None and value < 0),
+    ]
+    if impossible:
+        raise CorruptFileError(f"{name} contains a manifest with an impossible {impossible[0]}")
     counts = table.filter(pc.not_equal(table["content"], 0)).select(
         [column for column in table.column_names if column.endswith("_files_count")]
     )
     if any(column.null_count for column in counts.columns):
         raise CorruptFileError(f"{name} contains a delete manifest without file counts")
+
+
+def _is_in_range(contents: pa.ChunkedArray) -> bool:
+    found = pc.min_max(contents).as_py()
+    return found["min"] is None or bool(found["min"] >= 0 and found["max"] <= 1)
 
 
 def _conform(column: pa.Array, data_type: pa.DataType, name: str) -> pa.Array:

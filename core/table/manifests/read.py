@@ -25,7 +25,7 @@ from lake.core.io.avro.container import Block, Container, read_container, runs
 from lake.core.io.avro.decode import layout_of
 from lake.core.io.storage.location_columns import normalize_locations
 from lake.core.io.storage.storage import Storage
-from lake.core.io.storage.work_ahead import computed
+from lake.core.io.work_ahead import computed
 from lake.core.table.manifests.decode import (
     Manifest,
     Opened,

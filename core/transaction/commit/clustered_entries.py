@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.core.io.avro.container import runs
-from lake.core.io.storage.work_ahead import computed
 from lake.core.io.temporary_files import read_at, write_at, written
+from lake.core.io.work_ahead import computed
 from lake.core.table.manifests.api import (
     DELETED,
     EXISTING,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lake.core.base import locations
 from lake.core.base.errors import BadInputError, CommitConflictError, CorruptFileError, RefusedError
 from lake.core.io.avro.container import runs
-from lake.core.io.storage.work_ahead import computed
+from lake.core.io.work_ahead import computed
 from lake.core.spec.properties.table_properties import (
     MANIFEST_BYTES,
     MANIFEST_MERGE,

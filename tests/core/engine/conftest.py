@@ -19,16 +19,12 @@ WORKER_PATH = Path(engine_drill.__file__).parent / "worker_path"
 sys.modules["lake.core.drill"] = engine_drill
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _workers_find_the_drill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let workers find the tests' task functions, and no test make archives in the user's cache."""
+@pytest.fixture(scope="module", autouse=True)
+def _workers_find_the_drill() -> Iterator[None]:
+    """Let workers find the tests' task functions."""
     with pytest.MonkeyPatch.context() as patch:
         parts = [str(WORKER_PATH), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, parts)))
-        # A file where a folder is to be: nothing can be made there.
-        blocked = tmp_path_factory.mktemp("cache") / "blocked"
-        blocked.touch()
-        patch.setenv("LAKE_CACHE_DIR", str(blocked / "lake"))
         yield
 
 

@@ -1,9 +1,4 @@
-"""A process that runs `lake` commands one after the other, as cron does: again when another run won.
-
-    racer.py '[["ingest", "db.t", "a.csv"], …]'
-
-Prints a JSON list of the exit codes of each command's attempts.
-"""
+"""What a process runs that calls `lake` one time after the other, as cron does: again when another run won."""
 
 from __future__ import annotations
 
@@ -11,7 +6,6 @@ import contextlib
 import gc
 import io
 import json
-import sys
 
 from lake.cli.main import main
 
@@ -34,5 +28,7 @@ def run(arguments: list[str]) -> list[int]:
     return codes
 
 
-if __name__ == "__main__":
-    print(json.dumps([run(arguments) for arguments in json.loads(sys.argv[1])]))
+def race(commands: list[list[str]]) -> int:
+    """Run each of the commands; print a JSON list of the exit codes of each one's attempts."""
+    print(json.dumps([run(arguments) for arguments in commands]))
+    return 0

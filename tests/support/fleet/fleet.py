@@ -117,6 +117,11 @@ class Fleet:
         linked_copy(self.warehouse, self._saved)
 
     @property
+    def is_made(self) -> bool:
+        """Whether it was made before."""
+        return self._record.exists()
+
+    @property
     def members(self) -> list[Member]:
         """The tables, as the record has them."""
         found = json.loads(self._record.read_text())["tables"]

@@ -13,7 +13,7 @@ from support.tables.iceberg_tables import pyiceberg_catalog
 
 Row = Mapping[str, Any]
 Rows = dict[str, Any]
-_DONE, _PARTIAL = 0, 6
+DONE, PARTIAL = 0, 6
 _WITH_LAYOUT = frozenset({Ill.OLD_SPEC, Ill.OLD_ORDER})
 _WITH_KEYS = frozenset({Ill.EQUALITY_DELETES, Ill.FEW_EQUALITY_DELETES})
 
@@ -35,7 +35,9 @@ class Graded:
         }
 
 
-def maintained(fleet: Fleet, log: str, *words: object, new_log: bool = False) -> dict[str, Any]:
+def maintained(
+    fleet: Fleet, log: str, *words: object, new_log: bool = False, code: int | None = None
+) -> dict[str, Any]:
     """Run `lake maintain` in a process of its own; return its result.
 
     Args:
@@ -43,14 +45,17 @@ def maintained(fleet: Fleet, log: str, *words: object, new_log: bool = False) ->
         log: the name of the run log.
         words: more options.
         new_log: begin with an empty log, so that no failure of earlier runs counts.
+        code: the exit code that it must have; None for one of success, or of work that is left.
     """
     if new_log:
         fleet.log(log).unlink(missing_ok=True)
-    return _document(fleet.lake().process("--json", *fleet.words(log), *words))
+    result = fleet.lake().process("--json", *fleet.words(log), *words)
+    assert code in {None, result.exit_code}, result
+    return _document(result)
 
 
 def _document(result: Result) -> dict[str, Any]:
-    assert result.exit_code in {_DONE, _PARTIAL}, result
+    assert result.exit_code in {DONE, PARTIAL}, result
     found: dict[str, Any] = result.json()["result"]
     return found
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
+import time
 from random import Random
 
+from support.cli.forked import started
 from support.fleet import judge
 from support.fleet.fleet import Fleet
-
-# Python and the catalog are loaded after this.
-_STARTED_SECONDS = 1.0
 
 
 def killed_runs(fleet: Fleet, runs: int, seed: str) -> list[str]:
@@ -28,13 +26,10 @@ def killed_runs(fleet: Fleet, runs: int, seed: str) -> list[str]:
     fleet.log("killed").unlink(missing_ok=True)
     killed = 0
     for _ in range(runs):
-        process = lake.start("--json", *fleet.words("killed"))
-        try:
-            process.communicate(timeout=_STARTED_SECONDS + random.uniform(0, _longest(fleet)))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-        killed += process.returncode == -signal.SIGKILL
+        process = started(lake, "--json", *fleet.words("killed"))
+        time.sleep(random.uniform(0, _longest(fleet)))
+        process.send_signal(signal.SIGKILL)
+        killed += process.end().exit_code == -signal.SIGKILL
     print(f"{killed} runs were killed, {runs - killed} ended before")
     # What failed three times in a row would have to wait.
     judge.maintained(fleet, "killed", new_log=True)

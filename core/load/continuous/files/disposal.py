@@ -21,7 +21,7 @@ from lake.core.base.errors import (
 )
 from lake.core.base.options import Option
 from lake.core.data.sources.discovery import look_up_sources, source_folder
-from lake.core.io.storage.long_names import shortened
+from lake.core.io.long_names import shortened
 from lake.core.io.storage.moves import move
 from lake.core.io.storage.storage import Storage
 from lake.core.load.continuous.files.listing import WatchedFile, comparable

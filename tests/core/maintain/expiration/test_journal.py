@@ -30,7 +30,7 @@ from lake.core.base.errors import (
     TimedOutError,
 )
 from lake.core.base.outcome import Outcome, Status
-from lake.core.io.storage import storage
+from lake.core.io.storage import deletion
 from lake.core.io.storage.storage import Storage
 from lake.core.maintain.expiration import journal
 from lake.core.maintain.expiration.execute import execute
@@ -435,7 +435,7 @@ def test_a_run_that_slept_asks_again_before_it_deletes(
     harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was stopped in a delete; files of its list have come back to life meanwhile."""
-    monkeypatch.setattr(storage, "_DELETE_THREADS", 1)
+    monkeypatch.setattr(deletion, "_DELETE_THREADS", 1)
     table = harness.pyiceberg
     old = [entry["file_path"] for entry in table.inspect.all_files().to_pylist()]
     dead = sorted(set(old) - {task.file.file_path for task in table.scan().plan_files()})

@@ -14,7 +14,7 @@ from lake.core.maintain.rounds.budget import Budget
 from lake.core.maintain.rounds.decisions import Decision
 
 
-def decision(size: int, action: str = "compact") -> Decision:
+def decision(size: int, action: str = "compact", seconds: float | None = None) -> Decision:
     """Return an action that reads some bytes."""
     forecast = ForecastFacts(
         command=action,
@@ -24,6 +24,7 @@ def decision(size: int, action: str = "compact") -> Decision:
         bytes=size,
         seconds=1.0,
         partition_seconds=None,
+        work_seconds=seconds,
     )
     return Decision(
         table="db.t", action=action, is_due=True, reason="", options={}, forecast=forecast
@@ -76,6 +77,38 @@ def test_nothing_begins_after_the_time(action: str) -> None:
         clock.sleep(0.2)
     with budget.granted(decision(1, action), 1, nothing) as granted:
         assert granted.refusal == "the 1m 00s have passed"
+
+
+def test_the_time_begins_with_the_process() -> None:
+    clock = FixedClock()
+    begun = clock.monotonic()
+    clock.sleep(61)
+    budget = Budget(clock, 60_000, None, begun)
+
+    with budget.granted(decision(1), 1, nothing) as granted:
+        assert granted.refusal == "the 1m 00s have passed"
+
+
+@pytest.mark.parametrize(
+    ("action", "seconds", "passed", "refusal"),
+    [
+        ("manifests", 20.0, 39.0, ""),
+        ("manifests", 20.0, 50.0, "it takes about 20.0s, and 10.0s are left"),
+        ("deletes", 7200.0, 25.0, ""),
+        ("deletes", 7200.0, 35.0, "it takes about 2h 00m, and 25.0s are left"),
+        ("compact", 7200.0, 59.0, ""),
+        ("clean", None, 59.0, ""),
+    ],
+)
+def test_what_cannot_end_in_time_does_not_begin(
+    action: str, seconds: float | None, passed: float, refusal: str
+) -> None:
+    clock = FixedClock()
+    budget = Budget(clock, 60_000, None)
+    clock.sleep(passed)
+
+    with budget.granted(decision(1, action, seconds), 1, nothing) as granted:
+        assert granted.refusal == refusal
 
 
 @settings(max_examples=40, deadline=None)

@@ -123,3 +123,7 @@ def test_a_damaged_or_missing_list_or_manifest_stops_it(made: Any, warehouse: Pa
 def test_columns_are_folded_as_single_locations_are(spellings: list[str]) -> None:
     assert len({locations.canonical(text) for text in spellings}) == 1
     assert len(set(normalize_locations(pa.array(spellings)).to_pylist())) == 1
+    for text in spellings:
+        # A few locations are searched by Python, and many by Arrow.
+        few, many = (normalize_locations(pa.array([text, None] * n)) for n in (1, 100))
+        assert few.to_pylist() * 100 == many.to_pylist()

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -43,5 +44,11 @@ def computed(
         workers: the number of threads; None for one per processor.
     """
     workers = workers or os.cpu_count() or 1
+    rest = iter(items)
+    first = list(islice(rest, 2))
+    if len(first) == 1:
+        # One item is done sooner than a thread starts.
+        yield work(first[0])
+        return
     with ThreadPoolExecutor(workers) as pool:
-        yield from ahead(pool, work, items, workers)
+        yield from ahead(pool, work, chain(first, rest), workers)

@@ -1,0 +1,183 @@
+"""Upserts of DataFrames: a batch of a streaming query is one commit, as `lake ingest --upsert` loads files.
+
+A load by key reads its source twice, and compares all rows of a key in one place. So the tasks write the rows to
+temporary files beside the table's, which are loaded and removed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+from pyspark import TaskContext
+
+from lake.commands.api.calls import Calls, Option, settings_from
+from lake.commands.api.table import Run
+from lake.commands.spark.opened import reported
+from lake.commands.spark.reader import storage_of
+from lake.commands.spark.types import frame_columns, table_batch
+from lake.core.base import locations
+from lake.core.base.errors import InvalidRequestError
+from lake.core.load.ingest.facts import IngestFacts, IngestResult
+from lake.core.load.ingest.rejects import temporary_files
+from lake.core.table.snapshots.streams import QueryEpoch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# What Spark shows to the tasks of a batch.
+_SHOWN = {"query": "sql.streaming.queryId", "run": "spark.jobGroup.id"}
+_WRITTEN = "path string, query string, run string"
+_WRITTEN_ARROW = pa.schema([(name, pa.string()) for name in ("path", *_SHOWN)])
+# The newest epoch that each upsert of a run of a query has loaded in this process.
+_loaded: dict[tuple[str, ...], int] = {}
+
+
+def upsert(
+    table: str,
+    *,
+    key: Sequence[str] = (),
+    catalog: str | None = None,
+    warehouse: str | None = None,
+    catalog_type: str | None = None,
+    query: str | None = None,
+    **options: Option,
+) -> Upsert:
+    """Return a function for `foreachBatch`: it replaces the rows of a table by those of a batch with the same keys.
+
+    A batch is in the table once, however often Spark repeats it. A frame that is not a batch is loaded once for each
+    ``run_id``: ``upsert("db.t", run_id="day-1")(frame)``.
+
+    Args:
+        table: ``namespace.table``; it exists.
+        key: the columns of the key; empty for the identifier fields of the schema.
+        catalog: as for `lake.connect`, read where Spark's driver or the Connect server runs.
+        warehouse: see `catalog`.
+        catalog_type: see `catalog`.
+        query: a name that distinguishes several upserts of one query into one table. Where Spark does not show the
+            id of the query, it is the name by which batches are recognised.
+        options: the other options of `lake ingest --upsert`, such as ``order_by``, which chooses between rows
+            of one key in one batch.
+
+    Raises:
+        InvalidRequestError: the name is not valid.
+    """
+    with reported(str):
+        if query is not None and not re.fullmatch(r"[\w.-]{1,64}", query, re.ASCII):
+            raise InvalidRequestError(
+                f"query {query!r} is not a name of letters, digits, . _ and -, 64 at most"
+            )
+    settings = {"catalog": catalog, "warehouse": warehouse, "catalog-type": catalog_type}
+    return Upsert(table, settings, query, {"key": list(key) or None, **options})
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """What `upsert` returns. Spark pickles it for a Connect server."""
+
+    table: str
+    settings: Mapping[str, str | None]
+    query: str | None
+    options: Mapping[str, Option]
+
+    def __call__(
+        self, frame: DataFrame, epoch: int | None = None
+    ) -> Run[IngestFacts, IngestResult] | None:
+        """Load a frame; return how that ended, None if the frame has no rows.
+
+        Args:
+            frame: the rows.
+            epoch: the number of the batch, from 0; None if the frame is not a batch of a query.
+
+        Raises:
+            LakeError: it cannot be loaded, and nothing was changed; or the catalog did not answer.
+        """
+        with reported(str):
+            calls = Calls(settings_from({**self.settings, "engine": "inline"}))
+        with reported(calls.redact):
+            if epoch is not None and self.options.get("run_id") is not None:
+                raise InvalidRequestError(
+                    "run_id would load the first batch only: a batch is known by its query"
+                )
+            session = calls.session
+            table = session.table(self.table)
+            name = f"lake-rows-{session.ids.uuid()}"
+            keep = _Keep(
+                prefix=locations.join(table.data_location, name),
+                schema=table.schema,
+                columns=frame_columns(frame.schema, table.schema),
+                secrets=table.storage.credentials.to_bytes(),
+            )
+            with temporary_files(session, table, name):
+                written = frame.mapInArrow(keep, _WRITTEN).collect()
+                if not written:
+                    return None
+                # In the order of Spark's partitions.
+                paths = sorted(row.path for row in written)
+                if epoch is None:
+                    outcome = calls.upsert(self.table, paths, None, self.options)
+                else:
+                    batch = QueryEpoch(self._name(written[0].query), epoch)
+                    place = (written[0].run, batch.query, table.metadata.location, self._branch)
+                    _refuse_second(place, epoch)
+                    outcome = calls.upsert(self.table, paths, batch, self.options)
+                    _loaded[place] = epoch
+                return Run.of(outcome, IngestFacts, IngestResult)
+
+    @property
+    def _branch(self) -> str:
+        return str(self.options.get("branch"))
+
+    def _name(self, query: str | None) -> str:
+        """Return the name by which the batches of a query are recognised, if Spark shows the query's id or not."""
+        names = [name for name in (query, self.query) if name]
+        if not names:
+            raise InvalidRequestError(
+                "this Spark does not show which query a batch belongs to",
+                hint="name it: lake.spark.upsert(..., query='orders'), with another name for each checkpoint",
+            )
+        return "/".join(names)
+
+
+def _refuse_second(place: tuple[str, ...], epoch: int) -> None:
+    """Refuse a batch that this run of its query has loaded: its rows would be taken for a repetition."""
+    if place[0] and _loaded.get(place) == epoch:
+        raise InvalidRequestError(
+            f"batch {epoch} was loaded into the table by another upsert of the same query",
+            hint="give each a name: lake.spark.upsert(..., query='orders')",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Keep:
+    """Writes the rows of a task to a file. One that no row names is of an attempt that failed."""
+
+    prefix: str
+    schema: Schema
+    columns: pa.Schema
+    secrets: bytes
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the file, if there are rows, with the ids of the query and of its run that Spark shows to tasks."""
+        task = TaskContext.get()
+        path = f"{self.prefix}-{task.partitionId():05d}-{task.taskAttemptId()}.parquet"
+        with storage_of(self.secrets) as storage:
+            first = next((batch for batch in batches if batch.num_rows), None)
+            if first is None:
+                return
+            with (
+                storage.open_output(path) as sink,
+                # Without Arrow's own schema, so that the session's time zone is not in the file.
+                pq.ParquetWriter(sink, self.columns, store_schema=False) as file,
+            ):
+                for batch in chain([first], batches):
+                    file.write_batch(table_batch(batch, self.schema).cast(self.columns))
+        found = {"path": path}
+        found |= {name: task.getLocalProperty(key) for name, key in _SHOWN.items()}
+        yield pa.RecordBatch.from_pylist([found], schema=_WRITTEN_ARROW)
