@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.cli.command_line import CommandLine, Result
-from support.servers.spark_cluster import SparkCluster, children, until
+from support.servers.spark_cluster import SparkCluster, executor_of, until
 from support.tables.cluster_tables import begun, rows, rows_of, sources, strangers
 from support.tiers import chosen
 
@@ -23,7 +23,7 @@ def held(cluster: SparkCluster) -> Iterator[Callable[..., Result]]:
         cluster.gate.arm(text)
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(lake, "--json", *arguments)
-            worker = cluster.gate.held()
+            worker = cluster.gate.held(running)
             os.kill(worker if whom == "worker" else executor_of(cluster, worker), signal.SIGKILL)
             until(lambda: not Path(f"/proc/{worker}").exists(), "the worker's end")
             cluster.gate.release()
@@ -31,15 +31,6 @@ def held(cluster: SparkCluster) -> Iterator[Callable[..., Result]]:
 
     yield run
     cluster.gate.release()
-
-
-def executor_of(cluster: SparkCluster, worker: int) -> int:
-    """Return the JVM whose daemon forked a Python worker."""
-    for executor in cluster.executors():
-        for daemon in children(executor):
-            if worker in children(daemon):
-                return executor
-    raise AssertionError(f"unknown worker: {worker}")
 
 
 @pytest.mark.parametrize("whom", ["worker", "executor"])

@@ -217,6 +217,31 @@ def stream(
     written.start().awaitTermination()
 
 
+def sink(
+    spark: Any, source: str, table: str, checkpoint: str, warehouse: str | None = None
+) -> None:
+    """Write the files of a folder into a table, an epoch for each, and end.
+
+    Args:
+        spark: the session.
+        source: the folder with the files, JSON with ids.
+        table: the table.
+        checkpoint: the folder of the checkpoint.
+        warehouse: the warehouse of the table for lake's sink; None for Iceberg's.
+    """
+    # Spark looks the format up in the thread's own session.
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+    rows = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1).json(source)
+    written = rows.writeStream.format("iceberg")
+    if warehouse is not None:
+        from lake.commands.spark.source import LakeSource
+
+        spark.dataSource.register(LakeSource)
+        written = rows.writeStream.format("lake").option("warehouse", warehouse)
+    written = written.option("checkpointLocation", checkpoint).option("path", table)
+    written.trigger(availableNow=True).start().awaitTermination()
+
+
 def splits_of(spark: Any, table: str, options: dict[str, str]) -> list[list[tuple[str, int, int]]]:
     """Return the splits of Iceberg's own planner: (path, start, length) of each piece."""
     scan = loaded_by(spark, table).newScan()
@@ -391,6 +416,14 @@ class JavaPeer(PeerProcess):
         self._ask(op="lake-stream" if of_lake else "stream", table=table, **more)
         return self.sql(warehouse, f"SELECT * FROM parquet.`{output}`")
 
+    def sink(
+        self, warehouse: Path | str, table: str, source: Path, checkpoint: Path, *, of_lake: bool
+    ) -> None:
+        """Run a query of lake's or Iceberg's sink that goes on from a checkpoint; see `sink`."""
+        folders = {"source": str(source), "checkpoint": str(checkpoint)}
+        op = "lake-sink" if of_lake else "sink"
+        self._ask(op=op, table=table, warehouse=str(warehouse), **folders)
+
     def files_with(
         self, warehouse: Path | str, table: str, column: str, sets: Sequence[Sequence[Any]]
     ) -> list[list[str]]:
@@ -432,6 +465,14 @@ def _answer(spark: Any, request: Mapping[str, Any]) -> Any:
         "read": lambda: options_read(spark, table, request["options"]),
         "splits": lambda: splits_of(spark, table, request["options"]),
         "stream": lambda: stream(spark, table, request["output"], request["checkpoint"]),
+        "sink": lambda: sink(spark, request["source"], table, request["checkpoint"]),
+        "lake-sink": lambda: sink(
+            spark,
+            request["source"],
+            request["table"],
+            request["checkpoint"],
+            request["warehouse"],
+        ),
         "lake-stream": lambda: stream(
             spark, request["table"], request["output"], request["checkpoint"], request["warehouse"]
         ),

@@ -1,6 +1,6 @@
 """A notebook on Spark: cells of Python that see one another's names and a session, in a process of its own.
 
-notebook.py FOLDER    (one JSON document with a cell a line; the answer is what the cell gives `answer`)
+notebook.py FOLDER [REMOTE]    (one JSON document with a cell a line; the answer is what the cell gives `answer`)
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ ROOT = Path(__file__).parents[3]
 class Notebook(PeerProcess):
     """The process. Spark finds the data source in a folder of the import path, as where a wheel is installed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, remote: str | None = None) -> None:
+        """Start it.
+
+        Args:
+            folder: where to work.
+            remote: the address of a Spark Connect server; None for a Spark of its own.
+        """
         packages = folder / "packages"
         packages.mkdir()
         (packages / "pyspark_lake").symlink_to(ROOT / "commands/spark/pyspark_lake")
@@ -35,7 +41,8 @@ class Notebook(PeerProcess):
             "PYTHONPATH": str(packages),
         }
         named = [f"{name}={value}" for name, value in environment.items()]
-        super().__init__(["env", *named, sys.executable, __file__, str(folder)], '{"')
+        words = [__file__, str(folder), *([remote] if remote else ())]
+        super().__init__(["env", *named, sys.executable, *words], '{"')
 
     def run(self, cell: str, **names: Any) -> Any:
         """Run a cell, which sees the names, and return what it gives `answer`.
@@ -50,7 +57,7 @@ def main() -> None:
     """Answer cells until the input ends."""
     from pyspark.sql import SparkSession
 
-    folder = sys.argv[1]
+    folder, *remote = sys.argv[1:]
     os.chdir(folder)
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -62,9 +69,13 @@ def main() -> None:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
+    builder = SparkSession.builder
+    if remote:
+        builder = builder.remote(remote[0])
+    else:
+        builder = builder.master("local[2]")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
     names: dict[str, Any] = {"spark": builder.getOrCreate()}
     for line in sys.stdin:
         request = json.loads(line)

@@ -16,6 +16,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,19 @@ class Gate:
         draft.write_text(text)
         draft.rename(self.folder / "armed")
 
-    def held(self) -> int:
-        """Wait until a task is held; return its process, also when it is gone."""
-        path: Path = until(lambda: next(self.folder.glob("held-*"), None), "a held task")
+    def held(self, running: Future[Any] | None = None) -> int:
+        """Wait until a task is held; return its process, also when it is gone.
+
+        Args:
+            running: what the task is part of; its error is raised if it ends before.
+        """
+
+        def found() -> Path | None:
+            if running is not None and running.done():
+                raise AssertionError(f"it ended before: {running.result()}")
+            return next(self.folder.glob("held-*"), None)
+
+        path: Path = until(found, "a held task")
         return int(path.name.partition("-")[2])
 
     def release(self) -> None:
@@ -269,6 +280,15 @@ class SparkCluster:
         """End every process."""
         while self._daemons:
             self._daemons.pop().close()
+
+
+def executor_of(cluster: SparkCluster, worker: int) -> int:
+    """Return the JVM whose daemon forked a Python worker."""
+    for executor in cluster.executors():
+        for daemon in children(executor):
+            if worker in children(daemon):
+                return executor
+    raise AssertionError(f"unknown worker: {worker}")
 
 
 def _listening(host: str) -> list[str]:
