@@ -92,6 +92,7 @@ def test_a_damaged_manifest_of_a_retained_snapshot_stops_the_commands(
     assert data_files(table) == before
 
 
+@pytest.mark.parametrize("table", [3], indirect=True)
 def test_a_check_finds_what_it_finds_in_this_process(
     lake: CommandLine, warehouse: Path, table: Path
 ) -> None:
