@@ -91,13 +91,12 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAKE_CACHE_DIR", str(folder))
         patch.setenv("JAVA_HOME", str(bundled.home))
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "lake.core.engine.spark.build_class_archive",
-            str(bundled.home),
-        ]
+        # At the lowest priority, this process would wait for all others.
+        code = (
+            "import os, sys; os.nice = lambda _: 0\n"
+            "from lake.core.engine.spark.build_class_archive import main; main(sys.argv[1])"
+        )
+        command = [sys.executable, "-P", "-c", code, str(bundled.home)]
         # As a session on a server leaves it, or the user's shell says it.
         server = {"SPARK_CONNECT_MODE_ENABLED": "1", "SPARK_REMOTE": "sc://127.0.0.1:1"}
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, **server})
@@ -114,8 +113,11 @@ def own() -> Iterator[SparkEngine]:
 
 @pytest.fixture(scope="module")
 def lasting(archived: Path) -> Iterator[SparkEngine]:
-    """A Spark for the tests after which it runs on; a process has one at a time, so they come first."""
-    engine = SparkEngine(Settings(master="local[2]"))
+    """A Spark for the tests after which it runs on; a process has one at a time, so they come first.
+
+    It tries a task twice.
+    """
+    engine = SparkEngine(Settings(master="local[2,2]"))
     yield engine
     engine.stop()
 
@@ -128,6 +130,19 @@ def test_a_start_uses_the_archive_that_was_made(lasting: SparkEngine, archived: 
     # The JVM has mapped them: it took them for fitting ones.
     maps = Path(f"/proc/{jvm_of(lasting).process.pid}/maps").read_text()
     assert all(str(path) in maps for path in archived.glob("*.jsa"))
+
+
+def test_an_attempt_that_was_lost_is_noticed(lasting: SparkEngine, tmp_path: Path) -> None:
+    tasks = [Task({"n": n, "blobs": [[n, "x"]]}) for n in range(3)]
+    list(lasting.run(tasks, drill.twice, storage=Storage()))
+    list(lasting.exchange(tasks, drill.send, drill.receive, [{}] * 3, storage=Storage()))
+    assert not lasting.may_have_lost_attempts
+
+    dying = [Task({"n": 1, "died": str(tmp_path / "died")})]
+    (result,) = lasting.run(dying, drill.die_once, storage=Storage())
+
+    assert result.value == {"n": 1}
+    assert lasting.may_have_lost_attempts
 
 
 def test_a_worker_that_dies_is_an_error_of_the_engine(lasting: SparkEngine) -> None:
@@ -216,21 +231,6 @@ def test_workers_start_without_the_process_that_waits_for_them(own: SparkEngine)
     daemon_of(own).end()
 
     echo(own)
-
-
-def test_an_attempt_that_was_lost_is_noticed(tmp_path: Path) -> None:
-    engine = SparkEngine(Settings(master="local[2,2]"))
-    tasks = [Task({"n": n, "blobs": [[n, "x"]]}) for n in range(3)]
-    list(engine.run(tasks, drill.twice, storage=Storage()))
-    list(engine.exchange(tasks, drill.send, drill.receive, [{}] * 3, storage=Storage()))
-    assert not engine.may_have_lost_attempts
-
-    dying = [Task({"n": 1, "died": str(tmp_path / "died")})]
-    (result,) = engine.run(dying, drill.die_once, storage=Storage())
-
-    assert result.value == {"n": 1}
-    assert engine.may_have_lost_attempts
-    engine.stop()
 
 
 def test_secrets_of_the_storage_are_in_nothing_that_spark_shows(tmp_path: Path) -> None:
