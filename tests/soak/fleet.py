@@ -159,6 +159,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 found = {f"{name} comes to its end": [f"{type(error).__name__}: {error}"]}
             for claim, wrong in found.items():
                 claims.setdefault(claim, []).extend(f"{name}: {line}" for line in wrong)
+                print(f"{claim}: {len(wrong)} wrong", flush=True)
     finally:
         java.close()
     print(f"\n{len(fleet.members)} tables")

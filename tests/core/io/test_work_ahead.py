@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from lake.core.io.storage.work_ahead import computed
+from lake.core.io.work_ahead import computed
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9])
