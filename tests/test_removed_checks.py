@@ -12,7 +12,8 @@ from soak.mutants import check_imports, copied, marked_code
 from soak.removed_checks import CHECKS, RemovedCheck
 
 ROOT = Path(__file__).parent.parent
-MARKED = marked_code()
+# Each worker of xdist collects this file.
+marked = cache(marked_code)
 
 
 @cache
@@ -34,16 +35,16 @@ def parsed(text: str) -> str:
 @cache
 def parsed_without(check: RemovedCheck) -> str:
     """Return the syntax tree of a check's file after the check was taken out."""
-    return parsed(check.edit(MARKED[check.name][1]))
+    return parsed(check.edit(marked()[check.name][1]))
 
 
 def test_each_check_is_marked_once_in_the_source_and_each_marker_names_a_check() -> None:
-    assert sorted(check.name for check in CHECKS) == sorted(MARKED)
+    assert sorted(check.name for check in CHECKS) == sorted(marked())
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_a_safety_check_can_be_taken_out(check: RemovedCheck) -> None:
-    _, code = MARKED[check.name]
+    _, code = marked()[check.name]
 
     assert parsed_without(check) != parsed(code.text)
 

@@ -239,6 +239,7 @@ DOORS = {
     "core/engine/spark/preflight.py": 2,
     "core/engine/spark/pyspark_internals.py": 4,
     "core/engine/spark/worker.py": 1,
+    "core/engine/spark/worker_daemon.py": 1,
     "core/data/schemas/new_tables.py": 1,
     "core/transaction/session.py": 2,
     "core/io/objects/azure.py": 1,

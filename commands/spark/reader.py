@@ -143,7 +143,7 @@ def storage_of(secrets: bytes) -> Iterator[Storage]:
 
 def descriptions(plan: ScanPlan) -> Iterator[tuple[str, str]]:
     """Yield the files of each split, and how they are read, as JSON."""
-    for split in plan.reads():
+    for split in plan.spread().reads():
         files = json.dumps([item.to_plain() for item in split.slices])
         yield files, json.dumps(plan.reading(split.deletes).to_plain())
 

@@ -6,6 +6,7 @@ temporary files beside the table's, which are loaded and removed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -63,7 +64,15 @@ def upsert(
             id of the query, it is the name by which batches are recognised.
         options: the other options of `lake ingest --upsert`, such as ``order_by``, which chooses between rows
             of one key in one batch.
+
+    Raises:
+        InvalidRequestError: the name is not valid.
     """
+    with reported(str):
+        if query is not None and not re.fullmatch(r"[\w.-]{1,64}", query, re.ASCII):
+            raise InvalidRequestError(
+                f"query {query!r} is not a name of letters, digits, . _ and -, 64 at most"
+            )
     settings = {"catalog": catalog, "warehouse": warehouse, "catalog-type": catalog_type}
     return Upsert(table, settings, query, {"key": list(key) or None, **options})
 

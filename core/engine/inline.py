@@ -60,7 +60,7 @@ class InlineEngine:
         self._pools: set[Pool[Any]] = set()
         self._stopped = False
 
-    def start_in_background(self) -> None:
+    def start_in_background(self, modules: Sequence[str] = ()) -> None:
         """Do nothing: threads start at once."""
 
     def run(

@@ -99,8 +99,12 @@ class Engine(Protocol):
     def may_have_lost_attempts(self) -> bool:
         """Whether attempts at tasks may have been lost, whose files still exist."""
 
-    def start_in_background(self) -> None:
-        """Start what takes long to start; the first tasks wait for it, and raise its failure."""
+    def start_in_background(self, modules: Sequence[str] = ()) -> None:
+        """Start what takes long to start; the first tasks wait for it, and raise its failure.
+
+        Args:
+            modules: the modules of the task functions, which workers may import meanwhile.
+        """
 
     def run(
         self,

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from support.peers import java_peer
 
+from lake.core.engine.jvm.class_archive import cache_folder
+
 _CANARY = "ran"
 # What would be read: by Python and libraries that it imports, by the JVM, Spark and Hadoop, and by clients of stores.
 _MODULES = (
@@ -100,6 +102,8 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             os.utime(path, (1, path.stat().st_mtime))
     for name in [name for name in os.environ if name.startswith(("AWS_", "SPARK_", "PG"))]:
         monkeypatch.delenv(name)
+    # Otherwise each start of Spark would begin to make a class archive in the new home.
+    monkeypatch.setenv("LAKE_CACHE_DIR", str(cache_folder()))
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -12,7 +12,7 @@ from support.cli.command_line import CommandLine
 from support.tables.parquet_footers import with_unpacked_size
 
 from lake.core.data.formats.parquet.batch_sizes import batch_rows
-from lake.core.data.formats.parquet.page_sizes import dictionary_size
+from lake.core.data.formats.parquet.page_sizes import dictionary_size, short_entries
 
 MIB = 1024 * 1024
 
@@ -143,6 +143,29 @@ def test_the_entries_of_a_small_dictionary_are_not_read(tmp_path: Path) -> None:
         read = CountedReads(file)
         assert batch_rows(parquet, read, 0, [0], 16 * MIB, path=str(path)) == 100_000
     assert read.bytes <= 256
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "none"])
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], (5, 6)),
+        (["x" * 255, "é"], (2, 255)),
+        (["x" * 256], None),
+        (["a\0\0\0"], None),
+        ([""], None),
+    ],
+    ids=["short", "shorter", "long", "zeros", "empty"],
+)
+def test_the_entries_of_a_dictionary_of_short_texts_are_found(
+    tmp_path: Path, codec: str, others: list[str], expected: tuple[int, int] | None
+) -> None:
+    path = tmp_path / "dictionary.parquet"
+    texts = [f"name{number}" for number in range(50)]
+    pq.write_table(pa.table({"x": [*texts[:20], *others, *texts[20:]]}), path, compression=codec)
+    with pa.OSFile(str(path)) as file:
+        chunk = pq.ParquetFile(file).metadata.row_group(0).column(0)
+        assert short_entries(file, chunk, str(path)) == expected
 
 
 class CountedReads:

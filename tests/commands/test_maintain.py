@@ -8,6 +8,7 @@ import re
 import signal
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -34,6 +35,7 @@ from support.tables.neglected_tables import (
     run,
 )
 
+from lake.cli.main import main
 from lake.core.base.clock import SystemClock
 from lake.core.base.errors import EngineError, StorageError
 from lake.core.base.settings import Settings
@@ -328,6 +330,18 @@ def test_tables_are_not_read_again_when_the_time_has_ended(
     assert reasons(result["rest"]).keys() == set(MENDED_BY.items()) - {
         (row["table"], row["action"])
     }
+
+
+def test_the_start_of_the_process_is_a_part_of_the_time(
+    lake: CommandLine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = lake.arguments("--json", *MEND, "--max-seconds", "15m")
+
+    code = main(words, since=time.monotonic() - 1000)
+
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert (code, result["actions"]) == (6, [])
+    assert set(reasons(result["rest"]).values()) == {"the 15m 00s have passed"}
 
 
 def damage(lake: CommandLine, name: str) -> None:

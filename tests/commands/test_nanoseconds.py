@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,10 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 KINDS = ("parquet", "orc", "avro")
 DELETES = ("position", "equality", "copy-on-write")
-EVERYDAY = ("bucket(4, ts)", "day(ts)")
-SPECS = [
-    one if one in EVERYDAY else pytest.param(one, marks=pytest.mark.slow)
-    for one in (*EVERYDAY, "ts", "year(ts)", "month(ts)", "hour(ts)", "void(ts)")
-]
+SPECS = ("bucket(4, ts)", "day(ts)", "ts", "year(ts)", "month(ts)", "hour(ts)", "void(ts)")
+QUICK = [(spec, None) for spec in SPECS[:2]]
+# The first spec has both zones, each other one a zone or none in turn.
+EVERYDAY = [QUICK[0], *zip(SPECS, cycle(("UTC", None)))]
 
 
 def written(
@@ -59,8 +58,13 @@ def text(number: int, zone: str | None) -> str:
     return str(np.datetime64(number, "ns")) + ("Z" if zone else "")
 
 
-@pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("zone", [None, pytest.param("UTC", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("spec", "zone"),
+    [
+        pytest.param(*one, marks=() if one in QUICK else pytest.mark.slow)
+        for one in chosen(EVERYDAY, list(product(SPECS, (None, "UTC"))))
+    ],
+)
 def test_filters_find_the_rows_whatever_the_partitions_are(
     spec: str, zone: str | None, lake: CommandLine, tmp_path: Path
 ) -> None:

@@ -253,6 +253,7 @@ def test_a_frame_is_upserted_as_the_command_line_loads_its_rows(
     for call, message in {
         "upsert()(frame, 0)": "does not show which query a batch belongs to",
         "upsert(run_id='a')(frame, 0)": "run_id would load the first batch only",
+        "upsert(query=' ')": "query ' ' is not a name",
         "upsert(create=True)(frame)": "create is not an option of an upsert",
         "upsert(stage=True, deletes='equality')(frame)": "stage is not an option of an upsert",
     }.items():

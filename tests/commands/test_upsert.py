@@ -45,7 +45,7 @@ from support.tables.iceberg_tables import (
     pyiceberg_table,
     request_of,
 )
-from support.tiers import examples
+from support.tiers import examples, in_turn
 
 from lake.core.load.ingest.execute import execute as execute_ingest
 from lake.core.load.ingest.load import Load
@@ -564,9 +564,9 @@ def test_an_unknown_key_column_is_reported(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("theirs", MODES)
-@pytest.mark.parametrize("ours", MODES)
-@pytest.mark.parametrize("version", ["2", "3"])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "version"), in_turn(itertools.product(MODES, MODES), ["2", "3"])
+)
 def test_two_racing_upserts_of_a_key_leave_one_row(
     lake: CommandLine, warehouse: Path, tmp_path: Path, ours: str, theirs: str, version: str
 ) -> None:
@@ -757,26 +757,29 @@ def test_sources_and_tables_of_many_files_on_each_engine(
     assert len(by_pyiceberg(warehouse)) == len(expected)
 
 
+_KEYS = [
+    (IntegerType(), pa.array([-1, 0, 2**31 - 1], pa.int32())),
+    (DoubleType(), pa.array([-0.0, 0.0, math.inf])),
+    (BooleanType(), pa.array([True, False, True])),
+    (DecimalType(38, 2), pa.array([Decimal("-1.00"), Decimal("1.00"), Decimal(10) ** 35])),
+    (DateType(), pa.array([date(1969, 1, 1), date(1, 1, 1), date(9999, 1, 1)])),
+    (TimeType(), pa.array([time(0), time(1, 2, 3, 4), time(23)], pa.time64("us"))),
+    (TimestampType(), pa.array([-1, 0, 10**15], pa.timestamp("us"))),
+    (TimestamptzType(), pa.array([-(10**17), 0, 10**18], pa.timestamp("us", "UTC"))),
+    (StringType(), pa.array(["", "it's", "é" * 300])),
+    (BinaryType(), pa.array([b"", b"\0", b"\xff"])),
+    (FixedType(3), pa.array([b"abc", b"abd", b"\0\0\0"], pa.binary(3))),
+    (UUIDType(), pa.array([bytes(16), b"\1" * 16, b"\2" * 16], pa.uuid())),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "values"),
-    [
-        (IntegerType(), pa.array([-1, 0, 2**31 - 1], pa.int32())),
-        (DoubleType(), pa.array([-0.0, 0.0, math.inf])),
-        (BooleanType(), pa.array([True, False, True])),
-        (DecimalType(38, 2), pa.array([Decimal("-1.00"), Decimal("1.00"), Decimal(10) ** 35])),
-        (DateType(), pa.array([date(1969, 1, 1), date(1, 1, 1), date(9999, 1, 1)])),
-        (TimeType(), pa.array([time(0), time(1, 2, 3, 4), time(23)], pa.time64("us"))),
-        (TimestampType(), pa.array([-1, 0, 10**15], pa.timestamp("us"))),
-        (TimestamptzType(), pa.array([-(10**17), 0, 10**18], pa.timestamp("us", "UTC"))),
-        (StringType(), pa.array(["", "it's", "é" * 300])),
-        (BinaryType(), pa.array([b"", b"\0", b"\xff"])),
-        (FixedType(3), pa.array([b"abc", b"abd", b"\0\0\0"], pa.binary(3))),
-        (UUIDType(), pa.array([bytes(16), b"\1" * 16, b"\2" * 16], pa.uuid())),
-    ],
-    ids=lambda value: str(value) if isinstance(value, IcebergType) else "",
+    ("kind", "values", "mode"),
+    # The modes that look for old rows do so in the same way.
+    [*in_turn(_KEYS, ["equality"]), *in_turn(_KEYS, ["position", "copy-on-write"])],
+    ids=lambda value: str(value) if isinstance(value, IcebergType | str) else "",
 )
-@pytest.mark.parametrize("mode", MODES)
 def test_values_of_every_type_are_keys(
     lake: CommandLine, warehouse: Path, tmp_path: Path, kind: IcebergType, values: Any, mode: str
 ) -> None:

@@ -29,10 +29,10 @@ def filled(warehouse: Path, java: JavaPeer, version: int, *, partitioned: bool =
         f"'format-version'='{version}', 'write.delete.mode'='merge-on-read', "
         "'write.merge.mode'='merge-on-read', 'write.delete.granularity'='partition')",
     )
-    for start in range(0, 60, 10):
+    for start in range(0, 60, 20):
         java.sql(
             warehouse,
-            f"INSERT INTO lake.db.t SELECT id, concat('n', id) FROM range({start}, {start + 10}) AS v(id)",
+            f"INSERT INTO lake.db.t SELECT id, concat('n', id) FROM range({start}, {start + 20}) AS v(id)",
         )
     java.sql(warehouse, "DELETE FROM lake.db.t WHERE id % 7 = 3")
     java.sql(warehouse, "DELETE FROM lake.db.t WHERE id IN (0, 59)")

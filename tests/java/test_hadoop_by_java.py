@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.cli.command_line import CommandLine
+from support.tables.built_once import BuiltOnce
 
 pytestmark = pytest.mark.java
 
@@ -26,6 +27,12 @@ def made_by(java: Any, warehouse: Path, name: str, properties: str = "") -> None
             warehouse,
             f"INSERT INTO {{h}}.{name} SELECT id, concat('n', id) FROM range({first}, {first + 10})",
         )
+
+
+@pytest.fixture
+def made(java: Any, built_once: BuiltOnce) -> Path:
+    """A warehouse with the table `db.t` of Java's."""
+    return built_once.folder("warehouse", lambda folder: made_by(java, folder, "db.t"))
 
 
 def read(warehouse: Path, name: str, output: Path) -> list[tuple[str, str]]:
@@ -64,10 +71,9 @@ def test_tables_of_javas_hadoop_catalog_are_read(
 
 @pytest.mark.parametrize("hint", [None, "1", "x", "3\n", "4 ", ""])
 def test_both_find_the_same_version_behind_a_broken_hint(
-    java: Any, warehouse: Path, hint: str | None, tmp_path: Path
+    java: Any, made: Path, hint: str | None, tmp_path: Path
 ) -> None:
-    made_by(java, warehouse, "db.t")
-    metadata = warehouse / "db/t/metadata"
+    metadata = made / "db/t/metadata"
     # The local file system of Hadoop checks this one.
     (metadata / ".version-hint.text.crc").unlink()
     if hint is None:
@@ -75,15 +81,15 @@ def test_both_find_the_same_version_behind_a_broken_hint(
     else:
         (metadata / "version-hint.text").write_text(hint)
     (metadata / "v3.metadata.json").unlink()
-    found = java.sql(warehouse, "SELECT count(*) n FROM {h}.db.t") if hint != "3\n" else None
+    found = java.sql(made, "SELECT count(*) n FROM {h}.db.t") if hint != "3\n" else None
 
     if found is None:
-        result = CommandLine(warehouse, catalog_type="hadoop")("snapshots", "db.t")
+        result = CommandLine(made, catalog_type="hadoop")("snapshots", "db.t")
         assert result.exit_code == 7
         with pytest.raises(RuntimeError, match="Metadata file for version 3 is missing"):
-            java.sql(warehouse, "SELECT count(*) n FROM {h}.db.t")
+            java.sql(made, "SELECT count(*) n FROM {h}.db.t")
     else:
-        assert len(read(warehouse, "db.t", tmp_path / "rows.csv")) == found[0]["n"]
+        assert len(read(made, "db.t", tmp_path / "rows.csv")) == found[0]["n"]
 
 
 # By turns
@@ -162,11 +168,10 @@ def test_java_and_lake_commit_by_turns(
 
 @pytest.mark.parametrize("hint", ["1", "x", None])
 def test_java_commits_on_what_lake_left_behind_a_broken_hint(
-    java: Any, warehouse: Path, hint: str | None, tmp_path: Path
+    java: Any, made: Path, hint: str | None, tmp_path: Path
 ) -> None:
-    lake = CommandLine(warehouse, catalog_type="hadoop")
-    made_by(java, warehouse, "db.t")
-    metadata = warehouse / "db/t/metadata"
+    lake = CommandLine(made, catalog_type="hadoop")
+    metadata = made / "db/t/metadata"
     for number in range(5, 12):
         # As files that another writer left and that lake's must not be checked with.
         (metadata / f".v{number}.metadata.json.crc").write_bytes(b"crc\x00\x00\x00\x02\x00stale")
@@ -177,10 +182,10 @@ def test_java_commits_on_what_lake_left_behind_a_broken_hint(
         else:
             (metadata / "version-hint.text").write_text(hint)
 
-    java.sql(warehouse, "INSERT INTO {h}.db.t VALUES (50, 'j50')")
+    java.sql(made, "INSERT INTO {h}.db.t VALUES (50, 'j50')")
     lake.ok("ingest", "db.t", file_of(tmp_path, range(51, 52)))
 
-    rows = read_by_java(java, warehouse, "db.t")
+    rows = read_by_java(java, made, "db.t")
     assert sorted(int(number) for number, _ in rows) == list(range(52))
-    assert read(warehouse, "db.t", tmp_path / "rows.csv") == rows
+    assert read(made, "db.t", tmp_path / "rows.csv") == rows
     assert (metadata / "version-hint.text").read_text() == "8"

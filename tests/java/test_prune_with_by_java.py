@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.cli.command_line import CommandLine
 from support.peers.java_peer import JavaPeer
-from support.tables.pruned_tables import COLUMNS, files_with, literal_of, load_table, value_of
+from support.tables.pruned_tables import COLUMNS, Pruned, literal_of, load_table, value_of
 
 pytestmark = pytest.mark.java
 
@@ -36,13 +36,14 @@ def test_the_files_for_some_keys_are_those_that_java_plans(
     chance = random.Random(str(spec))
     warehouse = tmp_path / "w"
     load_table(CommandLine(warehouse, engine="inline"), tmp_path, spec, chance, loads=_LOADS)
+    lake = Pruned(warehouse, tmp_path)
     kept = set()
     for column in COLUMNS:
         sets = [
             sorted({value_of(column, chance) for _ in range(chance.choice([1, 1, 2, 5]))})
             for _ in range(_SETS)
         ]
-        ours = [files_with(warehouse, tmp_path, column, values) for values in sets]
+        ours = [lake.files_with(column, values) for values in sets]
         asked = [[literal_of(value) for value in values] for values in sets]
         assert ours == java.files_with(warehouse, "db.t", column, asked), (column, sets)
         kept |= {len(files) for files in ours}

@@ -166,6 +166,7 @@ class SparkConf:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(folder),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.python.daemon.module": "lake.core.engine.spark.worker_daemon",
             # With TCP each small message waits 40 ms for its acknowledgement.
             "spark.python.unix.domain.socket.enabled": "true" if short else "false",
             "spark.python.unix.domain.socket.dir": str(folder),

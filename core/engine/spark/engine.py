@@ -47,6 +47,7 @@ _KILL_SECONDS = 6.0
 _POLL_SECONDS = 0.1
 # The time between the end of a process's connections and its exit.
 _END_SECONDS = 0.3
+_WORKER_MODULE = "lake.core.engine.spark.worker"
 
 
 @dataclass(slots=True)
@@ -200,10 +201,10 @@ class SparkEngine:
         """Whether attempts at tasks may have ended without results."""
         return self._attempts.may_be_lost
 
-    def start_in_background(self) -> None:
+    def start_in_background(self, modules: Sequence[str] = ()) -> None:
         """Start Spark in the background; the first use raises its failure."""
         if self._launch is None and not self._stopped:
-            self._launch = Launch(self._conf, self._remote)
+            self._launch = Launch(self._conf, self._remote, (_WORKER_MODULE, *modules))
 
     def run(
         self,
@@ -217,6 +218,7 @@ class SparkEngine:
         """Run the function on every task; results come as tasks, or small groups of them, finish."""
         name = name_of(function)
         meter = meter or Meter("running")
+        self.start_in_background([function.__module__])
         with self._batch(meter) as batch, meter.polled_by(partial(batch.read_reports, meter)):
             plan = plans.run(tasks, name, self.parallelism, shared)
             yield from batch.stream(plan, function, storage, meter)
@@ -233,7 +235,7 @@ class SparkEngine:
     ) -> Iterator[TaskResult[Result]]:
         """Send the output of tasks to reducers: on this machine by files, otherwise through Spark's shuffle."""
         meter = meter or Meter("running")
-        self.start_in_background()
+        self.start_in_background([map_function.__module__, reduce_function.__module__])
         if self._launch is not None and self._conf.is_local and not self._remote:
             yield from exchange_by_files(
                 partial(self.run, storage=storage),
@@ -290,7 +292,6 @@ class SparkEngine:
     @contextmanager
     def _batch(self, meter: Meter) -> Iterator[_Batch]:
         """Provide a batch that `stop` can cancel; after the block none of its tasks runs."""
-        self.start_in_background()
         if self._launch is None:
             raise EngineError("the engine was stopped")
         launch = self._launch

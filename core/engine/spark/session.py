@@ -36,6 +36,7 @@ from lake.core.engine.spark.pyspark_internals import (
     silence_shutdown,
     spark_errors,
 )
+from lake.core.engine.spark.worker_daemon import Preloaded
 
 _STOP_SECONDS = 10.0
 _START_SECONDS = 120.0
@@ -87,13 +88,16 @@ class Attempt:
 
     Args:
         folder: a private folder of this start; the caller removes it.
+        modules: the modules that workers of this machine import while the JVM starts.
         answered: whether a JVM answered, so that another kind of start would not help.
         seconds: the timeout of the JVM's start.
     """
 
     folder: Path
+    modules: Sequence[str] = ()
     stopped: threading.Event = field(default_factory=threading.Event)
     jvms: list[Jvm] = field(default_factory=list)
+    preloaded: Preloaded | None = None
     answered: bool = False
     seconds: float = _START_SECONDS
 
@@ -102,6 +106,8 @@ class Attempt:
         self.stopped.set()
         for jvm in list(self.jvms):
             jvm.kill()
+        if self.preloaded:
+            self.preloaded.end()
 
     def check(self) -> None:
         """Raise `EngineError` if the start was given up."""
@@ -199,9 +205,15 @@ def start_directly(conf: SparkConf, attempt: Attempt, java: Java, more: Sequence
     """
     class_path = [*conf.class_path(), _spark_classes()]
     options = [*FAST_OPTIONS, *conf.java_options(), *more]
-    folder = attempt.folder
-    jvm = Jvm.launch(java, class_path, options, conf.arguments(), folder, _jvm_environment())
+    folder, environment = attempt.folder, _jvm_environment()
+    jvm = Jvm.launch(java, class_path, options, conf.arguments(), folder, environment)
     attempt.jvms.append(jvm)
+    if conf.is_local and attempt.preloaded is None:
+        with suppress(OSError):
+            # Without it, Spark starts a daemon itself.
+            attempt.preloaded = Preloaded(folder, attempt.modules, environment)
+        if attempt.stopped.is_set():
+            attempt.give_up()
     with _killed_on_failure(jvm):
         # Import PySpark while the JVM starts.
         pyspark_modules()

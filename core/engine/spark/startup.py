@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from lake.core.base.errors import EngineError
@@ -22,13 +23,14 @@ class Launch:
     Args:
         conf: the configuration.
         remote: a Spark Connect address; None to start a Spark.
+        modules: the modules that workers of this machine import while Spark starts.
     """
 
-    def __init__(self, conf: SparkConf, remote: str | None) -> None:
+    def __init__(self, conf: SparkConf, remote: str | None, modules: Sequence[str] = ()) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="lake-")).resolve()
         self._conf = conf
         self._remote = remote
-        self._attempt = Attempt(self.folder)
+        self._attempt = Attempt(self.folder, modules)
         self._outcome: Running | BaseException | None = None
         self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._thread.start()

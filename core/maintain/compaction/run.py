@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
+# Imported by workers while Spark starts, but by this process only when it executes a plan.
+_TASKS = "lake.core.maintain.compaction.tasks"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
@@ -101,7 +104,7 @@ class Compaction:
 
     def _execute(self, plan: CompactionPlan, operation_id: str) -> Outcome:
         if plan.groups:
-            self.session.engine(plan.input_bytes).start_in_background()
+            self.session.engine(plan.input_bytes).start_in_background([_TASKS])
         # Takes half a second of processor time, in which Spark starts.
         from lake.core.maintain.compaction.execute import execute  # noqa: PLC0415
 

@@ -181,6 +181,15 @@ class ScanPlan:
             pruning=self.pruning,
         )
 
+    def spread(self) -> ScanPlan:
+        """Return the plan with smaller splits if it has few, unless the options name their size."""
+        if self.options.split_size is not None:
+            return self
+        splits = self.options.splits(self.table.properties)
+        weighed = weights(self.pieces.length, splits)
+        spread = splits.spread(self.bytes, int(weighed.sum()))
+        return replace(self, splits=pack(weighed.tolist(), spread))
+
     @property
     def schema(self) -> Schema:
         """The schema of the filter and the projection."""

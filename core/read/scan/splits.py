@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from lake.core.base.options import Option
 from lake.core.spec.properties.table_properties import SPLIT_BYTES, SPLIT_LOOKBACK, SPLIT_OPEN_BYTES
 
 _MAX_PIECES = 50_000_000
+_SPREAD_BYTES = 16 << 20
+_SPREAD_SPLITS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,19 @@ class SplitOptions:
             )
         if self.open_cost < 0:
             raise InvalidRequestError(f"file open cost must not be negative: {self.open_cost}")
+
+    def spread(self, length: int, weight: int) -> SplitOptions:
+        """Return a smaller size if splits would be few, for an engine that reads many at once.
+
+        As in Iceberg's own source for Spark, splits of 16 MB are large enough, and 200 are enough. Small files, which
+        weigh more than their bytes, make no more splits.
+
+        Args:
+            length: the bytes of all pieces.
+            weight: their weights.
+        """
+        count = min(length // _SPREAD_BYTES + 1, _SPREAD_SPLITS)
+        return replace(self, size=max(min(self.size, weight // count), 1))
 
 
 @dataclass(frozen=True, slots=True)

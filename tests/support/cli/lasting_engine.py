@@ -34,8 +34,8 @@ class Lasting:
     def may_have_lost_attempts(self) -> bool:
         return self._engine.may_have_lost_attempts
 
-    def start_in_background(self) -> None:
-        self._engine.start_in_background()
+    def start_in_background(self, modules: Sequence[str] = ()) -> None:
+        self._engine.start_in_background(modules)
 
     def run(
         self,

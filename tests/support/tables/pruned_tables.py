@@ -74,15 +74,19 @@ def load_table(
         lake.ok("ingest", "db.t", path, *(() if number else ("--create", *partitioned)))
 
 
-def files_with(warehouse: Path, folder: Path, column: str, values: Sequence[Any]) -> list[str]:
-    """Return the data files that lake keeps for the values of a column."""
-    keys = folder / "keys.parquet"
-    pq.write_table(pa.table({"key": pa.array(values, COLUMNS[column])}), keys)
-    session = open_session(warehouse)
-    table = session.table("db.t")
-    options = KeyOptions(prune_with=str(keys), on=[(column, "key")], prune_limit=0)
-    with partner_keys(session, table, table.schema, options) as found:
-        plan = plan_scan(table, ScanOptions(), found)
-    return sorted(
-        path for entries in plan.found.by_spec.values() for path in entries["file_path"].to_pylist()
-    )
+class Pruned:
+    """``db.t`` of a warehouse, and the data files that lake keeps of it."""
+
+    def __init__(self, warehouse: Path, folder: Path) -> None:
+        self._session, self._keys = open_session(warehouse), folder / "keys.parquet"
+        self._table = self._session.table("db.t")
+
+    def files_with(self, column: str, values: Sequence[Any]) -> list[str]:
+        """Return those that are kept for the values of a column."""
+        pq.write_table(pa.table({"key": pa.array(values, COLUMNS[column])}), self._keys)
+        options = KeyOptions(prune_with=str(self._keys), on=[(column, "key")], prune_limit=0)
+        schema = self._table.schema
+        with partner_keys(self._session, self._table, schema, options) as found:
+            plan = plan_scan(self._table, ScanOptions(), found)
+        entries = plan.found.by_spec.values()
+        return sorted(path for each in entries for path in each["file_path"].to_pylist())

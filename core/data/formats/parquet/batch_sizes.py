@@ -18,6 +18,7 @@ from lake.core.data.formats.parquet.page_sizes import (
     dictionary_size,
     may_exceed,
     refuse_large_values,
+    short_entries,
     unpacked_size,
 )
 
@@ -77,7 +78,7 @@ def batch_rows(
     if len(with_dictionary) < len(doubtful):
         rows = min(rows, _PREFIX_ROWS)
     largest = 0.0
-    for index, lengths in _entry_lengths(parquet, source, group, with_dictionary):
+    for index, lengths in _entry_lengths(parquet, source, group, with_dictionary, path):
         if lengths is None:
             return min(rows, _PREFIX_ROWS)
         shortest, longest = lengths
@@ -126,17 +127,22 @@ def _is_text(parquet: Any, index: int, chunk: Any) -> bool:
 
 
 def _entry_lengths(
-    parquet: Any, source: Any, group: int, indexes: Sequence[int]
+    parquet: Any, source: Any, group: int, indexes: Sequence[int], path: str
 ) -> Iterator[tuple[int, tuple[int, int] | None]]:
     """Yield each column with the shortest and the longest entry of its dictionary in bytes; None if not known."""
-    paths = {index: parquet.schema.column(index).path for index in indexes}
+    stored = parquet.metadata.row_group(group)
+    paths = {}
+    for index in indexes:
+        if lengths := short_entries(source, stored.column(index), path):
+            yield index, lengths
+        else:
+            paths[index] = parquet.schema.column(index).path
     flat = [index for index, path in paths.items() if "." not in path]
     # To open a file takes longer than to read a dictionary. The leaves of a nested column are one column of a batch.
     for together in (flat, *([index] for index in paths if index not in flat)):
         if not together:
             continue
         names = [paths[index] for index in together]
-        stored = parquet.metadata.row_group(group)
         size = max(stored.column(index).total_compressed_size for index in together)
         probe = pq.ParquetFile(
             source,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from lake.core.base import locations
@@ -37,6 +38,11 @@ _HEADER_BYTES, _MAX_HEADER_BYTES = 256, 16 * 1024 * 1024
 _MOST_PAGES = 1_000_000
 # The type of a dictionary's page.
 _DICTIONARY = 2
+# Of the length before each text, in bytes.
+_LENGTH = 4
+# The size of a dictionary whose entries are looked for, and the names of the codecs in PyArrow.
+_SEARCHED = 4 * 1024 * 1024
+_SEARCHED_CODECS = {"UNCOMPRESSED": None, "SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd"}
 
 
 def refuse_large_pages(
@@ -131,6 +137,44 @@ def dictionary_size(source: Any, chunk: Any, path: str) -> int | None:
         return None
     header = _header(source, chunk_start(chunk), path)
     return header.unpacked if header.kind == _DICTIONARY else None
+
+
+def short_entries(source: Any, chunk: Any, path: str) -> tuple[int, int] | None:
+    """Return the shortest and the longest entry of a dictionary of texts, in bytes; None if that takes longer.
+
+    Arrow enters each text into a table of hashes, which takes longer than to read the column. An entry is its length,
+    in four bytes, and its text. If all are shorter than 256 bytes and contain no zeros, three zeros follow exactly
+    the first byte of each length; that the entries are adjacent proves it.
+
+    Args:
+        source: the file.
+        chunk: PyArrow's description of the chunk.
+        path: the file's name, for errors.
+
+    Raises:
+        CorruptFileError: the header of the page cannot be read.
+    """
+    size = dictionary_size(source, chunk, path)
+    if size is None or not _LENGTH < size <= _SEARCHED or chunk.compression not in _SEARCHED_CODECS:
+        return None
+    start = chunk_start(chunk)
+    header = _header(source, start, path)
+    source.seek(start + header.length)
+    packed = source.read(header.packed)
+    codec = _SEARCHED_CODECS[chunk.compression]
+    try:
+        unpacked = pa.decompress(packed, size, codec) if codec else packed
+    except (OSError, pa.ArrowException):
+        # Reading the column names the file.
+        return None
+    page = np.frombuffer(unpacked, np.uint8)
+    zero = page == 0
+    starts = np.flatnonzero(zero[1:-2] & zero[2:-1] & zero[3:])
+    lengths = page[starts].astype(np.int64)
+    following = np.append(starts, len(page))
+    if following[0] or not np.array_equal(starts + _LENGTH + lengths, following[1:]):
+        return None
+    return int(lengths.min()), int(lengths.max())
 
 
 def refuse_large_values(path: str, chunk: Any, size: int, packed: int | None = None) -> None:

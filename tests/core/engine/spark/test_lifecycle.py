@@ -32,6 +32,7 @@ from lake.core.engine.spark.preflight import require_master
 from lake.core.engine.spark.pyspark_internals import frame_of, pyspark_modules
 from lake.core.engine.spark.session import archive_for
 from lake.core.engine.spark.worker import TASK_ROWS
+from lake.core.engine.spark.worker_daemon import Preloaded
 from lake.core.engine.task_functions import name_of
 from lake.core.engine.tasks import Task
 from lake.core.io.storage.storage import Storage
@@ -50,15 +51,15 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def processes_of(session: int) -> list[int]:
-    """Return the living processes of a session: the JVM leads one, its workers are in it."""
+def processes_of(*leaders: int) -> list[int]:
+    """Return the living processes of sessions and groups: the JVM leads a session, and its daemon a group."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if int(fields[3]) == session and fields[0] not in "ZX":
+        if {int(fields[2]), int(fields[3])} & {*leaders} and fields[0] not in "ZX":
             found.append(int(path.parent.name))
     return found
 
@@ -68,6 +69,13 @@ def jvm_of(engine: SparkEngine) -> Jvm:
     jvm = engine._launch.running().jvm
     assert jvm
     return jvm
+
+
+def daemon_of(engine: SparkEngine) -> Preloaded:
+    assert engine._launch
+    preloaded = engine._launch._attempt.preloaded
+    assert preloaded
+    return preloaded
 
 
 def echo(engine: SparkEngine, storage: Storage | None = None) -> None:
@@ -173,13 +181,14 @@ def test_stop_leaves_no_process_and_no_file_and_no_more_writing(
     next(results)
     until(lambda: len(list(written.iterdir())) == 2)
     session, folder = jvm_of(own).process.pid, own._launch.folder  # type: ignore[union-attr]
+    daemon = daemon_of(own).process.pid
     workers = {int(path.name.split("-")[1]) for path in written.iterdir()}
-    assert workers < set(processes_of(session))
+    assert workers < set(processes_of(daemon))
 
     own.stop()
 
     sizes = {path: path.stat().st_size for path in written.iterdir()}
-    assert not workers & set(processes_of(session))
+    assert not processes_of(daemon)
     assert not folder.exists()
     until(lambda: not processes_of(session))
     assert {path: path.stat().st_size for path in written.iterdir()} == sizes
@@ -192,12 +201,21 @@ def test_stop_during_the_start_leaves_no_process(own: SparkEngine) -> None:
     launch = own._launch
     assert launch
     until(lambda: launch._attempt.jvms)
-    session = launch._attempt.jvms[0].process.pid
+    until(lambda: launch._attempt.preloaded)
+    leaders = launch._attempt.jvms[0].process.pid, daemon_of(own).process.pid
 
     own.stop()
 
-    assert not processes_of(session)
+    assert not processes_of(*leaders)
     assert not launch.folder.exists()
+
+
+def test_workers_start_without_the_process_that_waits_for_them(own: SparkEngine) -> None:
+    own.start_in_background()
+    jvm_of(own)
+    daemon_of(own).end()
+
+    echo(own)
 
 
 def test_an_attempt_that_was_lost_is_noticed(tmp_path: Path) -> None:
@@ -286,7 +304,8 @@ def test_nothing_survives_a_driver_that_is_killed(tmp_path: Path) -> None:
         "from lake.core.io.storage.storage import Storage\n"
         "engine = SparkEngine(Settings(master='local[2]'))\n"
         "engine.start_in_background()\n"
-        "print(engine._launch.running().jvm.process.pid, flush=True)\n"
+        "session = engine._launch.running().jvm.process.pid\n"
+        "print(session, engine._launch._attempt.preloaded.process.pid, flush=True)\n"
         "task = Task({'folder': sys.argv[1], 'n': 1})\n"
         "list(engine.run([task], write_on, storage=Storage()))\n"
     )
@@ -294,14 +313,14 @@ def test_nothing_survives_a_driver_that_is_killed(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(written)], stdout=subprocess.PIPE, text=True
     )
     assert driver.stdout
-    session = int(driver.stdout.readline())
+    leaders = [int(text) for text in driver.stdout.readline().split()]
     until(lambda: list(written.iterdir()))
 
     driver.send_signal(signal.SIGKILL)
 
     driver.wait()
     driver.stdout.close()
-    until(lambda: not processes_of(session))
+    until(lambda: not processes_of(*leaders))
 
 
 @pytest.mark.slow

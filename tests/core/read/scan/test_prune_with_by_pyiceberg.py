@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.expressions import In
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import pyiceberg_table
-from support.tables.pruned_tables import COLUMNS, files_with, literal_of, load_table, value_of
+from support.tables.pruned_tables import COLUMNS, Pruned, literal_of, load_table, value_of
 
 _SPECS = (
     None,
@@ -29,11 +29,12 @@ def test_the_files_for_some_keys_are_those_that_pyiceberg_plans(
     chance = random.Random(str(spec))
     warehouse = tmp_path / "w"
     load_table(CommandLine(warehouse, engine="inline"), tmp_path, spec, chance, loads=_LOADS)
+    lake = Pruned(warehouse, tmp_path)
     table = pyiceberg_table(warehouse)
     kept = set()
     for column in [*COLUMNS] * _SETS:
         values = sorted({value_of(column, chance) for _ in range(chance.choice([1, 1, 2, 5]))})
-        ours = files_with(warehouse, tmp_path, column, values)
+        ours = lake.files_with(column, values)
         condition = In(column, [literal_of(value) for value in values])
         theirs = sorted(
             task.file.file_path for task in table.scan(row_filter=condition).plan_files()

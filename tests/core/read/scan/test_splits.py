@@ -128,6 +128,18 @@ def test_the_table_says_how_it_is_cut_unless_the_user_does() -> None:
             SplitOptions.of({f"read.split.{key}": text})
 
 
+def test_a_spread_has_splits_of_16_mb_until_there_are_200() -> None:
+    mega, plain = 1 << 20, SplitOptions()
+
+    assert plain.spread(0, 0).size == 1
+    assert plain.spread(10 * mega, 12 * mega).size == 12 * mega
+    assert plain.spread(100 * mega, 104 * mega).size == 104 * mega // 7
+    # 500 small files
+    assert plain.spread(mega, 500 * plain.open_cost) == plain
+    assert plain.spread(20_000 * mega, 20_000 * mega).size == 100 * mega
+    assert plain.spread(90_000 * mega, 90_000 * mega) == plain
+
+
 def test_more_pieces_than_memory_holds_are_refused_before_they_are_made() -> None:
     sizes = np.array([2**62], np.int64)
     with pytest.raises(InvalidRequestError, match="more than 50000000 pieces"):
