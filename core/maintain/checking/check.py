@@ -422,11 +422,10 @@ class _Check:
             wanted = self._lists.get(snapshot_id)
             if wanted is None or self._unread.intersection(wanted.tolist()):
                 continue
-            contents = Contents(
-                self._live.filter(
-                    pc.is_in(self._live["manifest"], value_set=pa.array(wanted, pa.int32()))
-                )
-            )
+            of_head = pc.is_in(self._live["manifest"], value_set=pa.array(wanted, pa.int32()))
+            # A filter copies all columns.
+            every = pc.all(of_head).as_py()
+            contents = Contents(self._live if every else self._live.filter(of_head))
             if len(twice := contents.duplicates()):
                 yield from self._twice(contents, twice, snapshot_id)
             yield from contents.totals(by_id[snapshot_id])
