@@ -247,7 +247,7 @@ DOORS = {
     "core/io/objects/gcs.py": 3,
     "core/io/objects/s3_connection.py": 8,
     "core/io/objects/whole_objects.py": 5,
-    "core/io/storage/s3.py": 1,
+    "core/io/objects/s3.py": 1,
     "core/io/storage/opening.py": 1,
     "core/load/continuous/kafka/client.py": 2,
     "core/load/continuous/kafka/spool.py": 2,

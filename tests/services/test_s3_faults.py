@@ -30,7 +30,7 @@ from support.faults.faulty_proxy import (
 from support.servers.s3_server import S3
 
 from lake.core.base.clock import Backoff
-from lake.core.io.storage import s3 as s3_requests
+from lake.core.io.objects import s3 as s3_requests
 from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
 from lake.core.table.metadata import files as metadata_files

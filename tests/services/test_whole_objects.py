@@ -32,11 +32,11 @@ from lake.core.base.errors import (
     NotFoundError,
     StorageError,
 )
+from lake.core.io.objects import s3 as s3_requests
 from lake.core.io.objects import whole_objects
 from lake.core.io.objects.requests import UnsupportedError
 from lake.core.io.objects.s3_connection import Connection
 from lake.core.io.objects.upload import PUT_BYTES
-from lake.core.io.storage import s3 as s3_requests
 from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
 

@@ -218,8 +218,8 @@ def _counted(signals: Mapping[int, Any], writer: int, *, system: bool) -> Iterat
     from pyiceberg.catalog.sql import SqlCatalog
     from sqlalchemy.engine.default import DefaultDialect
 
+    from lake.core.io.objects.s3 import S3
     from lake.core.io.storage import atomic_files, moves
-    from lake.core.io.storage.s3 import S3
     from lake.core.maintain.orphans import trash
     from lake.core.table.catalogs.hadoop import HadoopCatalog
     from lake.core.table.catalogs.rest import BoundedRestCatalog

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from lake.core.base.clock import Backoff
+from lake.core.base.errors import TimedOutError
 from lake.core.base.interrupts import STOPPED
 
 _T = TypeVar("_T")
@@ -100,6 +101,22 @@ class StoreError(OSError):
 def timed_out(host: str) -> StoreError:
     """Return the error of a host that did not accept a connection, or did not answer, in time."""
     return StoreError(f"AWS Error NETWORK_CONNECTION: {host} did not answer in time", code=SILENT)
+
+
+def unknown_host(text: str) -> TimedOutError:
+    """Return the error for a store whose host name cannot be resolved."""
+    return TimedOutError(
+        f"the host name of the storage cannot be resolved: {text}",
+        hint="check the endpoint and the region (s3.endpoint, s3.region), and the name server of this machine",
+    )
+
+
+def refused_connection(text: str) -> TimedOutError:
+    """Return the error for a store whose host refuses connections."""
+    return TimedOutError(
+        f"the storage refused the connection: {text}",
+        hint="check s3.endpoint, and that the server runs, then run the command again",
+    )
 
 
 def refusal(status: int, code: str) -> StoreError | UnsupportedError:

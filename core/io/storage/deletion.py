@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lake.core.base.errors import BadInputError
 from lake.core.io.objects.cloud import Cloud
 from lake.core.io.objects.requests import UNTRIED, ShouldContinue, UnsupportedError
-from lake.core.io.storage.s3 import S3
+from lake.core.io.objects.s3 import S3
 
 _DELETE_THREADS = 16
 # The fewest files of a disk for which a thread is started.

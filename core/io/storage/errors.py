@@ -16,6 +16,7 @@ from lake.core.base.errors import (
     StorageError,
     TimedOutError,
 )
+from lake.core.io.objects.requests import refused_connection, unknown_host
 
 # The AWS SDK's error names, which Arrow repeats, and HTTP statuses for errors that the SDK has no name for.
 _REFUSED = re.compile(
@@ -140,22 +141,6 @@ def _curl_error(text: str) -> int | None:
     """Return the number of curl's error in Arrow's text; None if there is none."""
     found = _CURL.search(text)
     return int(found[1]) if found else None
-
-
-def unknown_host(text: str) -> TimedOutError:
-    """Return the error for a store whose host name cannot be resolved."""
-    return TimedOutError(
-        f"the host name of the storage cannot be resolved: {text}",
-        hint="check the endpoint and the region (s3.endpoint, s3.region), and the name server of this machine",
-    )
-
-
-def refused_connection(text: str) -> TimedOutError:
-    """Return the error for a store whose host refuses connections."""
-    return TimedOutError(
-        f"the storage refused the connection: {text}",
-        hint="check s3.endpoint, and that the server runs, then run the command again",
-    )
 
 
 def is_muffled(error: BaseException) -> bool:

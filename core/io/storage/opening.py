@@ -14,9 +14,9 @@ from lake.core.base.clock import Backoff
 from lake.core.base.errors import BadInputError
 from lake.core.io.objects.cloud import Cloud
 from lake.core.io.objects.requests import UnsupportedError
+from lake.core.io.objects.s3 import ARROW_TRIES, S3, is_certified, require_reachable
 from lake.core.io.objects.s3_connection import AUTHORITIES, Connection, completed
 from lake.core.io.storage.errors import distrusted, is_distrust
-from lake.core.io.storage.s3 import ARROW_TRIES, S3, is_certified, require_reachable
 
 _MESSAGE_LENGTH = 400
 # How long a bucket is left to Arrow's client before its settings are tried again.

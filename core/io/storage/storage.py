@@ -43,6 +43,11 @@ from lake.core.io.objects.requests import (
     always,
     timed_out,
 )
+from lake.core.io.objects.s3 import (
+    ARROW_TRIES,
+    S3,
+    is_plain,
+)
 from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
 from lake.core.io.objects.waits import awaited
 from lake.core.io.objects.whole_objects import Found, Part
@@ -65,11 +70,6 @@ from lake.core.io.storage.local_folders import (
     require_file,
 )
 from lake.core.io.storage.opening import bucket_with, open_filesystem
-from lake.core.io.storage.s3 import (
-    ARROW_TRIES,
-    S3,
-    is_plain,
-)
 from lake.core.io.storage.store_listing import LISTING, StoreListing
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024

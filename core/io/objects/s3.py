@@ -40,12 +40,13 @@ from lake.core.io.objects.requests import (
     UnsupportedError,
     always,
     refusal,
+    refused_connection,
     timed_out,
+    unknown_host,
 )
 from lake.core.io.objects.s3_connection import CONNECT_SECONDS, Connection, first
 from lake.core.io.objects.waits import awaited
 from lake.core.io.objects.whole_objects import Runtime, WholeObjects
-from lake.core.io.storage.errors import refused_connection, unknown_host
 
 # The keys of one bulk delete.
 MOST_KEYS = 1000
