@@ -47,9 +47,8 @@ class Agenda:
         # The actions that run, with their costs.
         self._running: dict[Work, float] = {}
 
-    @property
     def running(self) -> list[Work]:
-        """The actions that run, the one that began first before the others."""
+        """Return the actions that run, the one that began first before the others."""
         with self._lock:
             return list(self._running)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -105,10 +105,16 @@ class StatusFile:
         """Note that a round begins."""
         self._set({"state": "working", "next_round": None})
 
-    def set_running(self, running: Sequence[tuple[str, str]]) -> None:
-        """Note the tables and actions that run."""
-        found = [{"table": table, "action": action} for table, action in running]
-        self._set({"action": found[0] if found else None, "running": found})
+    def set_running(self, running: Callable[[], Sequence[tuple[str, str]]]) -> None:
+        """Note the tables and actions that run.
+
+        Args:
+            running: returns them; called while no other thread notes its own, so that the newest are noted last.
+        """
+        with self._lock:
+            found = [{"table": table, "action": action} for table, action in running()]
+            self._facts |= {"action": found[0] if found else None, "running": found}
+        self._write_if_possible()
 
     def end_round(self, ending: Outcome | ReportedError, next_ms: int) -> None:
         """Note how a round ended, and when the next one begins, in ms since 1970."""

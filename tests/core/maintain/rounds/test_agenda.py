@@ -58,7 +58,7 @@ def test_the_actions_that_run_at_the_same_time_are_named() -> None:
     step = agenda.begin(EXPECTED[2])
 
     assert step == Step(2, 4, "expire a, expire b", "compact a")
-    assert agenda.running == [("a", "expire"), ("b", "expire")]
+    assert agenda.running() == [("a", "expire"), ("b", "expire")]
     agenda.end(EXPECTED[0])
     assert agenda.begin(EXPECTED[1]) == Step(3, 4, "expire b, compact a", "clean b")
     assert agenda.end(EXPECTED[2]) == Step(3, 4, "compact a", "clean b")
