@@ -97,9 +97,7 @@ def test_ci_runs_the_quick_tier_and_then_every_other_test() -> None:
     text = (ROOT / ".ci/run").read_text()
 
     assert " && .venv/bin/pytest\n}\n" in text
-    assert re.search(
-        r"^others\(\) \{\n.*\n    \.venv/bin/pytest -m 'not quick' -n 3\n\}$", text, re.MULTILINE
-    )
+    assert "\nothers() {\n    .venv/bin/pytest -m 'not quick'\n}\n" in text
     assert text.index("\nstep quick\n") < text.index("\nstep others\n")
 
 
