@@ -6,7 +6,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, islice
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -44,11 +43,7 @@ def computed(
         workers: the number of threads; None for one per processor.
     """
     workers = workers or os.cpu_count() or 1
-    rest = iter(items)
-    first = list(islice(rest, 2))
-    if len(first) == 1:
-        # One item is done sooner than a thread starts.
-        yield work(first[0])
-        return
+    # One item too is left to a thread. Callers compute members of objects, which Python 3.11 locks for the class:
+    # what waits in such a call, as the simulated worlds do, would make all others wait.
     with ThreadPoolExecutor(workers) as pool:
-        yield from ahead(pool, work, chain(first, rest), workers)
+        yield from ahead(pool, work, items, workers)
