@@ -202,7 +202,7 @@ def test_spark_shows_no_secret_in_its_pages_its_event_log_its_files_or_its_argum
     assert b"spark.eventLog.dir" in watch.read["environment"]
     assert {"jobs", "stages", "page jobs/", "page environment/"} <= watch.read.keys()
     assert any("SparkSubmit" in text for text in watch.arguments)
-    assert any("pyspark.daemon" in text for text in watch.arguments)
+    assert any("worker_daemon" in text for text in watch.arguments)
     # What this test put there itself is inherited.
     inherited = [f"{name}={text}" for name, text in ENVIRONMENT.items()]
     environments = {without(text, inherited) for text in watch.environments}
