@@ -32,7 +32,7 @@ from support.servers.s3_gateway import Gateway
 from support.servers.s3_server import S3
 
 from lake.core.base.clock import Backoff
-from lake.core.io.storage import storage as storage_module
+from lake.core.io.storage import opening
 from lake.core.io.storage.storage import Storage
 
 _ON_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
@@ -132,7 +132,7 @@ def browser() -> Iterator[Browser]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests that are repeated at once, and by Arrow not often."""
     monkeypatch.setattr(Backoff, "wait", lambda *_, **__: None)
-    monkeypatch.setattr(storage_module, "ARROW_TRIES", 3)
+    monkeypatch.setattr(opening, "ARROW_TRIES", 3)
 
 
 @pytest.fixture

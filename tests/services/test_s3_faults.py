@@ -31,7 +31,8 @@ from support.servers.s3_server import S3
 
 from lake.core.base.clock import Backoff
 from lake.core.io.objects import s3 as s3_requests
-from lake.core.io.storage import storage as storage_module
+from lake.core.io.storage import opening
+from lake.core.io.storage.opening import ARROW_TRIES
 from lake.core.io.storage.storage import Storage
 from lake.core.table.metadata import files as metadata_files
 from lake.core.transaction.garbage import file_deletion
@@ -44,7 +45,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The attempts after which a command would have waited; it does not."""
     attempts: list[int] = []
     monkeypatch.setattr(Backoff, "wait", lambda _, attempt, **__: attempts.append(attempt))
-    monkeypatch.setattr(storage_module, "ARROW_TRIES", 3)
+    monkeypatch.setattr(opening, "ARROW_TRIES", 3)
     return attempts
 
 
@@ -130,7 +131,7 @@ def test_a_store_that_is_busy_for_a_moment_is_asked_again(faulty: Service, proxy
 def test_a_store_that_refuses_three_of_ten_requests_ends_no_command(
     on_s3: Service, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage_module, "ARROW_TRIES", s3_requests.ARROW_TRIES)
+    monkeypatch.setattr(opening, "ARROW_TRIES", ARROW_TRIES)
     lake = Service(
         "busy", {**on_s3.properties, "s3.endpoint": proxy.uri}, tmp_path, on_s3.list_files
     )
@@ -180,9 +181,10 @@ _READS = """
 import json, sys
 from lake.core.base.clock import Backoff
 from lake.core.base.errors import LakeError
-from lake.core.io.storage import storage as module
-module.ARROW_TRIES = 2
-storage = module.Storage(json.loads(sys.stdin.read()), backoff=Backoff(0, 0))
+from lake.core.io.storage import opening
+from lake.core.io.storage.storage import Storage
+opening.ARROW_TRIES = 2
+storage = Storage(json.loads(sys.stdin.read()), backoff=Backoff(0, 0))
 for _ in range(3):
     left = b"<!x>" * 25_000
     # Its memory is what the next of its size gets.

@@ -22,7 +22,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lake.core.io.storage import atomic_files, local_folders, storage
+from lake.core.io.storage import atomic_files, local_folders, opening, storage
 
 CANARY = "canary-5e2f91"
 # Text that servers and proxies include in their errors.
@@ -104,7 +104,7 @@ class Layer:
         system = _System(self)
         with ExitStack() as stack:
             for owner, name, value in (
-                (storage, "open_filesystem", lambda *_: disk),
+                (opening, "open_filesystem", lambda *_: disk),
                 (storage, "os", system),
                 (local_folders, "os", _Folders(self)),
                 (atomic_files, "os", system),

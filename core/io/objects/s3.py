@@ -50,8 +50,6 @@ from lake.core.io.objects.whole_objects import Runtime, WholeObjects
 
 # The keys of one bulk delete.
 MOST_KEYS = 1000
-# Arrow's waits are 50 ms, 100 ms and so on, without a limit: 102 s together.
-ARROW_TRIES = 12
 _MAX_LISTED = 10_000
 # Keys that XML can represent and that Arrow does not normalise to another key.
 _PLAIN_KEY = re.compile(r"(?!\.{1,2}(?:/|$))[^\x00-\x1f\x7f\ufffe\uffff]+", re.DOTALL)

@@ -14,10 +14,12 @@ from lake.core.base.clock import Backoff
 from lake.core.base.errors import BadInputError
 from lake.core.io.objects.cloud import Cloud
 from lake.core.io.objects.requests import UnsupportedError
-from lake.core.io.objects.s3 import ARROW_TRIES, S3, is_certified, require_reachable
+from lake.core.io.objects.s3 import S3, is_certified, require_reachable
 from lake.core.io.objects.s3_connection import AUTHORITIES, Connection, completed
 from lake.core.io.storage.errors import distrusted, is_distrust
 
+# Arrow's waits are 50 ms, 100 ms and so on, without a limit: 102 s together.
+ARROW_TRIES = 12
 _MESSAGE_LENGTH = 400
 # How long a bucket is left to Arrow's client before its settings are tried again.
 _UNSUPPORTED_SECONDS = 60.0

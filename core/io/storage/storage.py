@@ -44,13 +44,13 @@ from lake.core.io.objects.requests import (
     timed_out,
 )
 from lake.core.io.objects.s3 import (
-    ARROW_TRIES,
     S3,
     is_plain,
 )
 from lake.core.io.objects.upload import PUT_BYTES, PartsOfS3, Upload
 from lake.core.io.objects.waits import awaited
 from lake.core.io.objects.whole_objects import Found, Part
+from lake.core.io.storage import opening
 from lake.core.io.storage.atomic_files import flush
 from lake.core.io.storage.credentials import CredentialProvider, Credentials
 from lake.core.io.storage.deletion import Deletion
@@ -69,7 +69,6 @@ from lake.core.io.storage.local_folders import (
     open_folder,
     require_file,
 )
-from lake.core.io.storage.opening import bucket_with, open_filesystem
 from lake.core.io.storage.store_listing import LISTING, StoreListing
 
 MAX_METADATA_BYTES = 512 * 1024 * 1024
@@ -108,7 +107,7 @@ def _retry_with_fresh_credentials(call: _Call) -> _Call:
     """
 
     def asked(self: Storage, *arguments: Any, **named: Any) -> Any:
-        for _ in range(ARROW_TRIES):
+        for _ in range(opening.ARROW_TRIES):
             try:
                 return call(self, *arguments, **named)
             except (LakeError, OSError) as error:
@@ -191,8 +190,8 @@ class Storage:
         ]
         self.renewed = renewed or CredentialProvider(Credentials(dict(properties or {})))
         # One object per bucket: bulk deletes group locations by it.
-        self._bucket = lru_cache(maxsize=16)(partial(bucket_with, backoff))
-        self._filesystem = lru_cache(maxsize=64)(open_filesystem)
+        self._bucket = lru_cache(maxsize=16)(partial(opening.bucket_with, backoff))
+        self._filesystem = lru_cache(maxsize=64)(opening.open_filesystem)
         self._kept: dict[str, pa.Buffer] = {}
         self._unchanging = _Unchanging()
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyiceberg.exceptions import NoSuchTableError
 
 from lake.core.base.clock import Backoff
-from lake.core.io.storage import storage
+from lake.core.io.storage import opening
 from support.cli.service_line import Service, csv
 from support.faults import faulty_proxy as faults
 from support.faults.faulty_proxy import Fault, Proxy
@@ -292,7 +292,7 @@ def between(server: RestServer, s3: S3, bucket: str, folder: Path, namespace: st
             )
             with (
                 patch.object(Backoff, "wait", lambda *_, **__: None),
-                patch.object(storage, "ARROW_TRIES", 3),
+                patch.object(opening, "ARROW_TRIES", 3),
             ):
                 wired.prepare()
                 yield wired
