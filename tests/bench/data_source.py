@@ -27,6 +27,8 @@ from support.peers.java_peer import CATALOG, session  # noqa: E402
 from support.servers.spark_cluster import descendants  # noqa: E402
 from support.tables.iceberg_tables import pyiceberg_catalog  # noqa: E402
 
+from lake.spark import register  # noqa: E402
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _ROWS = (
     "id",
@@ -47,6 +49,7 @@ class Bench:
         self.warehouse = str(warehouse)
         self.folder = warehouse / "out"
         self.spark = session(self.warehouse)
+        register(self.spark)
         self._java = self.spark.sparkContext._gateway.proc.pid
 
     def take_turns(self, name: str, programs: Mapping[str, Callable[[], object]]) -> None:
