@@ -133,10 +133,16 @@ def dictionary_size(source: Any, chunk: Any, path: str) -> int | None:
     Raises:
         CorruptFileError: the header of the page cannot be read.
     """
+    header = _dictionary(source, chunk, path)
+    return None if header is None else header.unpacked
+
+
+def _dictionary(source: Any, chunk: Any, path: str) -> PageHeader | None:
+    """Return the header of a chunk's dictionary; None if there is none, or if reading it takes a request."""
     if not (chunk.has_dictionary_page and _has_headers(source, chunk, path)):
         return None
     header = _header(source, chunk_start(chunk), path)
-    return header.unpacked if header.kind == _DICTIONARY else None
+    return header if header.kind == _DICTIONARY else None
 
 
 def short_entries(source: Any, chunk: Any, path: str) -> tuple[int, int] | None:
@@ -154,12 +160,14 @@ def short_entries(source: Any, chunk: Any, path: str) -> tuple[int, int] | None:
     Raises:
         CorruptFileError: the header of the page cannot be read.
     """
-    size = dictionary_size(source, chunk, path)
-    if size is None or not _LENGTH < size <= _SEARCHED or chunk.compression not in _SEARCHED_CODECS:
+    header = _dictionary(source, chunk, path)
+    if header is None or chunk.compression not in _SEARCHED_CODECS:
         return None
-    start = chunk_start(chunk)
-    header = _header(source, start, path)
-    source.seek(start + header.length)
+    size = header.unpacked
+    # A page is a part of its chunk; what a header says may be wrong.
+    if not (_LENGTH < size <= _SEARCHED and 0 < header.packed <= chunk.total_compressed_size):
+        return None
+    source.seek(chunk_start(chunk) + header.length)
     packed = source.read(header.packed)
     codec = _SEARCHED_CODECS[chunk.compression]
     try:
