@@ -20,7 +20,8 @@ from lake.core.io.storage.errors import distrusted, is_distrust
 
 # Arrow's waits are 50 ms, 100 ms and so on, without a limit: 102 s together.
 ARROW_TRIES = 12
-_MESSAGE_LENGTH = 400
+# The most characters of another library's message.
+MESSAGE_LENGTH = 400
 # How long a bucket is left to Arrow's client before its settings are tried again.
 _UNSUPPORTED_SECONDS = 60.0
 _unsupported_until: dict[tuple[str, str, tuple[tuple[str, str], ...]], float] = {}
@@ -68,7 +69,7 @@ def open_filesystem(scheme: str, authority: str, properties: Iterable[tuple[str,
     except ValueError as error:
         raise BadInputError(f"{scheme}:// locations are not supported") from error
     except (TypeError, ImportError, OSError, pa.ArrowException) as error:
-        why = (str(error).strip().splitlines() or [""])[0][:_MESSAGE_LENGTH]
+        why = (str(error).strip().splitlines() or [""])[0][:MESSAGE_LENGTH]
         raise BadInputError(
             f"cannot open {scheme}://{authority}: {why}",
             hint="check the storage settings of the catalog's configuration and the packages on this machine",

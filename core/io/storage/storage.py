@@ -74,7 +74,6 @@ from lake.core.io.storage.store_listing import LISTING, StoreListing
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 _BATCH_FILES = 65_536
 _LOOK_UP_THREADS = 32
-_MESSAGE_LENGTH = 400
 # Smaller objects are read whole when they are opened.
 _WHOLE_BYTES = 1024 * 1024
 # The least bytes of a larger one that are read then, and how many times as long it is; most footers are shorter.
@@ -769,7 +768,7 @@ class Storage:
         except FileNotFoundError:
             return None
         except (OSError, BadInputError, pa.ArrowException) as error:
-            return str(error)[:_MESSAGE_LENGTH]
+            return str(error)[: opening.MESSAGE_LENGTH]
         return None
 
 
