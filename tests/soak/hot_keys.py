@@ -29,7 +29,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -470,14 +470,19 @@ class Race:
         return found[::-1]
 
     def _head(self) -> int | None:
-        # Files of failed commits are read too; only ancestors of the head count.
-        for file in self._metadata_folder.glob("*.metadata.json"):
-            if file.name not in self._read:
-                self._read.add(file.name)
-                # A process that was killed while it wrote a file, which no commit names, leaves an incomplete one.
-                with suppress(ValueError):
-                    for snapshot in json.loads(file.read_text())["snapshots"]:
-                        self._snapshots[snapshot["snapshot-id"]] = snapshot
+        """Read the snapshots in the metadata files of all commits since the last call, and return main's."""
+        named = [
+            row["file"] for row in self.sql(f"SELECT file FROM {{c}}.{_TABLE}.metadata_log_entries")
+        ]
+        # Only of committed files: an attempt that was refused has its snapshot's id, and another parent.
+        while named:
+            name = named.pop().rpartition("/")[2]
+            if name not in self._read:
+                self._read.add(name)
+                metadata = json.loads((self._metadata_folder / name).read_text())
+                for snapshot in metadata["snapshots"]:
+                    self._snapshots[snapshot["snapshot-id"]] = snapshot
+                named += [entry["metadata-file"] for entry in metadata["metadata-log"]]
         refs = self.sql(f"SELECT snapshot_id FROM {{c}}.{_TABLE}.refs WHERE name = 'main'")
         return refs[0]["snapshot_id"] if refs else None
 

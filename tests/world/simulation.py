@@ -185,6 +185,8 @@ class World:
         self._operations: dict[str | None, Operation] = {}
         # Since when each actor works on its step.
         self._turns: dict[str | None, int] = {}
+        # When a snapshot was last removed.
+        self._expired_ms = 0
         # When the row with a value was first in a snapshot.
         self.arrived: dict[int, int] = {}
         self._processes = Processes(self.scheduler.actor)
@@ -458,9 +460,10 @@ class World:
             if isinstance(done, LakeError) and type(done) is LakeError:
                 raise AssertionError(f"a defect: {done}") from done
             if isinstance(done, CommitUnknownError):
-                # The server refused the commit, but the table that could show it has lost its name.
-                known = operation.faulted or operation.enters or self.is_replaced
-                assert known, repr(done.__cause__)
+                # The server refused the commit, but the table that could show it has lost its name, or has removed
+                # snapshots that were added since.
+                hidden = self.is_replaced or self._expired_ms >= operation.began_ms
+                assert operation.faulted or operation.enters or hidden, repr(done.__cause__)
             elif isinstance(done, LakeError) or done.status in _NO_CHANGE:
                 assert not operation.swaps or operation.lost or operation.purges, (
                     f"{operation.name}: {done} but changed"
@@ -637,6 +640,7 @@ class World:
         gone = [item for item in before.snapshots if item.snapshot_id not in kept]
         if not gone:
             return
+        self._expired_ms = self.clock.now
         expiry = operation.expires
         assert expiry is not None, f"{operation.name} forgot snapshots"
         heads = {

@@ -21,9 +21,13 @@ from world.simulation import Config, World
 
 STEPS = 40
 _GIVEN = os.environ.get("LAKE_WORLD_SEED")
-# In the last two, manifests of a run were left that another had landed, and a replay committed the deleted files of a
-# run that was discarded and written again.
-_FOUND = ("d6 32", "85c449b714bb83d6f5882dde630f4a3e3605aeec judged 0")
+# Manifests of a run were left that another had landed; a replay committed the deleted files of a run that was
+# discarded and written again; manifests were deleted of a commit that landed, was refused, and had expired.
+_FOUND = (
+    "d6 32",
+    "85c449b714bb83d6f5882dde630f4a3e3605aeec judged 0",
+    "705712d205de2460478a42187f0f12cc63434976 22",
+)
 _SEEDS = [_GIVEN] if _GIVEN else [*(f"everyday {number}" for number in range(4)), *_FOUND]
 
 

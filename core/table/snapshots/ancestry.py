@@ -43,6 +43,23 @@ def snapshots_by_id(metadata: TableMetadata) -> dict[int, Snapshot]:
     return {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
 
 
+def has_every_snapshot_since(before: TableMetadata, after: TableMetadata) -> bool:
+    """Whether a later state of a table contains every snapshot that was added to it since an earlier one.
+
+    Each added snapshot takes the next sequence number. Version 1 does not have them: there, no snapshot of the
+    earlier state may be missing, and no parent of an added one.
+
+    Source: https://iceberg.apache.org/spec/#sequence-numbers.
+    """
+    if before.format_version == 1:
+        known, earlier = snapshots_by_id(after).keys(), snapshots_by_id(before).keys()
+        added = [item for item in after.snapshots if item.snapshot_id not in earlier]
+        return earlier <= known and {item.parent_snapshot_id for item in added} <= {None, *known}
+    first, last = (getattr(item, "last_sequence_number", 0) for item in (before, after))
+    retained = [item for item in after.snapshots if (item.sequence_number or 0) > first]
+    return len(retained) == last - first
+
+
 def check_refs(metadata: TableMetadata) -> None:
     """Check that each branch and tag points to a snapshot of the table.
 

@@ -20,6 +20,7 @@ from lake.core.base.errors import (
     BadInputError,
     CommitConflictError,
     CommitUnknownError,
+    CorruptFileError,
     LakeError,
     NotAuthorisedError,
     NotFoundError,
@@ -39,7 +40,9 @@ from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.errors import first_line, unwritten_error, words
 from lake.core.table.metadata import files as metadata_files
 from lake.core.table.metadata.commit_times import is_disordered
+from lake.core.table.metadata.files import read_metadata
 from lake.core.table.metadata.text import unknown_members
+from lake.core.table.snapshots.ancestry import has_every_snapshot_since
 from lake.core.transaction.commit.preconditions import check_commits, require_writable
 from lake.core.transaction.run_context import RunContext
 
@@ -94,13 +97,18 @@ class ChangeSet:
     updates: tuple[TableUpdate, ...]
     files: Sequence[str] = ()
 
-    def is_in(self, metadata: TableMetadata) -> bool:
-        """Whether metadata contains a snapshot that this change adds."""
-        added = {
+    @property
+    def added(self) -> frozenset[int]:
+        """The ids of the snapshots that this change adds."""
+        return frozenset(
             item.snapshot.snapshot_id
             for item in self.updates
             if isinstance(item, AddSnapshotUpdate)
-        }
+        )
+
+    def is_in(self, metadata: TableMetadata) -> bool:
+        """Whether metadata contains a snapshot that this change adds."""
+        added = self.added
         return any(item.snapshot_id in added for item in metadata.snapshots)
 
 
@@ -145,7 +153,7 @@ def commit_changes(
         if request is None:
             return table
         _require_kept(table, request.updates)
-        after, refusal = _Attempt(context, table, find_commit).send_uninterrupted(request)
+        after, refusal = _Attempt(context, table, find_commit, request).send_uninterrupted()
         if after is not None:
             return after
         elapsed_ms = (context.clock.monotonic() - started) * 1000
@@ -194,30 +202,32 @@ class _Attempt:
         context: clock, ids and the register of protected files.
         table: the table for which the change was prepared.
         find_commit: finds the change in metadata; None if it is not there.
+        request: the change.
     """
 
     context: RunContext
     table: Table
     find_commit: Callable[[TableMetadata], object | None]
+    request: ChangeSet
 
-    def send_uninterrupted(self, request: ChangeSet) -> tuple[Table | None, str]:
+    def send_uninterrupted(self) -> tuple[Table | None, str]:
         """Send once, and determine the outcome before a stop can interrupt; see `_send`."""
-        context = self.context
+        context, request = self.context, self.request
         owned = {locations.canonical(file) for file in request.files}
         after, refusal, unknown = None, "", None
         try:
             with uninterrupted():
                 context.protected_files.update(owned)  # check: files-of-unknown-outcome
                 try:
-                    after, refusal = self._send(request)
+                    after, refusal = self._send()
                 except CommitUnknownError as error:
                     unknown = error
                 except LakeError:
                     context.protected_files.difference_update(owned)
                     raise
                 if after is not None:
-                    if refusal and not request.is_in(after.metadata):
-                        # Another process made the same change with files of its own.
+                    if refusal and self._is_of_another(after.metadata):
+                        # It has files of its own.
                         context.protected_files.difference_update(owned)
                     context.interrupts.committed()
                     _drop_old_metadata(context, self.table, after)
@@ -234,9 +244,13 @@ class _Attempt:
             raise unknown
         return after, refusal
 
-    def _send(self, request: ChangeSet) -> tuple[Table | None, str]:
+    def _is_of_another(self, metadata: TableMetadata) -> bool:
+        """Whether metadata contains the change, made by another process."""
+        return not self.request.is_in(metadata) and self.find_commit(metadata) is not None
+
+    def _send(self) -> tuple[Table | None, str]:
         """Send once; return the table after it, or None and the refusal if it certainly did not happen."""
-        table = self.table
+        table, request = self.table, self.request
         try:
             response = table.send(request.requirements, request.updates, self.context.clock)
         except LakeError as error:
@@ -338,14 +352,15 @@ class _Attempt:
     def _find_after_refusal(
         self, cause: BaseException, *, certain: _ErrorClasses = ()
     ) -> Table | None:
-        """Return the table if the change is in it, None if it certainly is not.
+        """Return the table if the change is or was in it, None if it certainly never was.
 
         Args:
             cause: the catalog's error.
             certain: errors of the reload that confirm the refusal.
 
         Raises:
-            CommitUnknownError: the reload failed otherwise, and no later reload showed the change.
+            CommitUnknownError: the reload failed otherwise, and no later reload showed the change; or the change may
+                have been in the table until an expiry removed its snapshots.
         """
         table = self.table
         try:
@@ -361,8 +376,35 @@ class _Attempt:
             return self._await_visible(cause)
         if now is not None and self.find_commit(now.metadata) is not None:
             return now
+        if now is not None and certain is not Exception:
+            try:
+                if self._was_in(now):  # check: refused-and-expired
+                    return now
+            except LakeError as error:
+                raise self._unknown(cause) from error
         self._delete_own_metadata(now)
         return None
+
+    def _was_in(self, now: Table) -> bool:
+        """Whether the table contained the change's snapshots, which an expiry removed.
+
+        If snapshots were removed, the metadata files of the commits since the attempt show which.
+
+        Raises:
+            LakeError: the log does not name all of them any more, or one of them cannot be read.
+        """
+        before = self.table
+        if not self.request.added:
+            return False
+        if before.creating:
+            return now.metadata.table_uuid == before.metadata.table_uuid
+        if has_every_snapshot_since(before.metadata, now.metadata):
+            return False
+        log = now.logged_files
+        if before.metadata_location not in log:
+            raise CorruptFileError(f"the log does not name {before.metadata_location}")
+        since = log[log.index(before.metadata_location) + 1 : -1]
+        return any(self.request.is_in(read_metadata(now.storage, name)) for name in since)
 
     def _delete_own_metadata(self, now: Table | None) -> None:
         """Remove the metadata file that a catalog in this process wrote for a commit that did not happen."""
@@ -407,11 +449,14 @@ class _Attempt:
         if is_gone and confirmed is not None:
             # Another process dropped or renamed the table after the commit.
             return replace(table, metadata=confirmed, creating=())
-        raise CommitUnknownError(
-            f"the catalog did not confirm the commit to {table.identifier}: "
+        raise self._unknown(cause) from cause
+
+    def _unknown(self, cause: BaseException | None) -> CommitUnknownError:
+        return CommitUnknownError(
+            f"the catalog did not confirm the commit to {self.table.identifier}: "
             f"{first_line(cause) if cause else 'the table could not be read afterwards'}",
             hint="it may have succeeded, so no file was removed; look for its operation id with `lake snapshots`",
-        ) from cause
+        )
 
 
 def _not_accepted(table: Table, cause: Exception) -> BadInputError:

@@ -296,6 +296,79 @@ def test_a_commit_that_landed_and_was_reported_as_a_conflict_counts_once(
     assert len(harness.table.metadata.snapshots) == 1
 
 
+def _expired(harness: CommitTable, then: Exception, *, applied: bool) -> Callable[..., Any]:
+    """Other writers append twice and expire all snapshots but the last, then the catalog answers with an error."""
+
+    def fault(commit: Callable[[], Any]) -> Any:
+        if applied:
+            commit()
+        harness.append_elsewhere(8)
+        harness.append_elsewhere(9)
+        table = pyiceberg_table(harness.warehouse)
+        expiry = table.maintenance.expire_snapshots()
+        for item in table.metadata.snapshots[:-1]:
+            expiry = expiry.by_id(item.snapshot_id)
+        expiry.commit()
+        raise then
+
+    return fault
+
+
+_REFUSALS = [CommitFailedException("409"), BadRequestError("400"), ForbiddenError("403")]
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3"])
+@pytest.mark.parametrize("refusal", _REFUSALS, ids=repr)
+def test_a_commit_that_landed_was_refused_and_has_expired_counts_once(
+    tmp_path: Path, refusal: Exception, version: str
+) -> None:
+    harness = CommitTable(tmp_path, **{"format-version": version})
+    harness.append(1)
+    inject(harness.session, [_expired(harness, refusal, applied=True)])
+
+    done = harness.append(2)
+
+    assert len(done.snapshot_ids) == 1
+    # Its data file and its manifest are live.
+    assert harness.ids == [1, 2, 8, 9]
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3"])
+def test_a_refused_commit_is_tried_again_though_other_snapshots_have_expired(
+    tmp_path: Path, version: str
+) -> None:
+    harness = CommitTable(tmp_path, **{"format-version": version})
+    harness.append(1)
+    inject(harness.session, [_expired(harness, CommitFailedException("409"), applied=False)])
+
+    done = harness.append(2)
+
+    assert harness.ids == [1, 2, 8, 9]
+    assert harness.table.metadata.current_snapshot_id == done.snapshot_id
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_refusal_is_unknown_if_no_metadata_shows_the_snapshots_that_have_expired(
+    tmp_path: Path, *, applied: bool
+) -> None:
+    kept = {
+        "write.metadata.previous-versions-max": "1",
+        "write.metadata.delete-after-commit.enabled": "true",
+    }
+    harness = CommitTable(tmp_path, **kept)
+    harness.append(1)
+    inject(harness.session, [_expired(harness, CommitFailedException("409"), applied=applied)])
+
+    with pytest.raises(CommitUnknownError, match="did not confirm the commit"):
+        harness.append(2)
+
+    assert harness.ids == ([1, 2, 8, 9] if applied else [1, 8, 9])
+    owned = [Path(name.removeprefix("file://")) for name in harness.session.protected_files]
+    # The data file, the manifest and the list of manifests of each append.
+    assert len(owned) == 6
+    assert all(path.exists() for path in owned)
+
+
 def test_a_run_that_is_in_the_table_is_not_committed_again(harness: CommitTable) -> None:
     marks = {RUN_ID: "2026-01-31"}
     landed = harness.append(1, summary=marks, guard=RunGuard(marks["lake.run-id"]))
@@ -377,7 +450,10 @@ def test_an_unanswered_commit_that_did_not_land_is_unknown_and_keeps_every_file(
     assert any("snap-" in name for name in names)
     assert any(name.endswith(f"{caught.value.operation_id}-m0.avro") for name in names)
     # The data file, its manifest and the list.
-    assert len(harness.session.protected_files) == 3
+    owned = [Path(name.removeprefix("file://")) for name in harness.session.protected_files]
+    # The data file, the manifest and the list of manifests of each append.
+    assert len(owned) == 6
+    assert all(path.exists() for path in owned)
 
 
 @pytest.mark.parametrize("answer", [CommitFailedException("c"), ConnectionError("lost")])
