@@ -469,7 +469,10 @@ class World:
                 hidden = self.is_replaced or self._expired_ms >= operation.began_ms
                 assert operation.faulted or operation.enters or hidden, repr(done.__cause__)
             elif isinstance(done, LakeError) or done.status in _NO_CHANGE:
-                assert not operation.swaps or operation.lost or operation.purges, (
+                # What it gave to a snapshot has expired with it.
+                gone = operation.faulted and self._expired_ms >= operation.began_ms
+                gone = gone and not operation.snapshots
+                assert not operation.swaps or operation.lost or operation.purges or gone, (
                     f"{operation.name}: {done} but changed"
                 )
             elif operation.lays_down:
