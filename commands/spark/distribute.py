@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import types as spark
 
 from lake.commands.api.calls import Calls, settings_from
-from lake.commands.spark.opened import reported
+from lake.commands.spark.redacted import reported
 from lake.commands.spark.types import frame_columns, table_batch
 from lake.core.data.sorting.sort_keys import RowOrder
 from lake.core.data.sources.batches import as_table_rows

@@ -19,8 +19,7 @@ from pyspark import TaskContext
 
 from lake.commands.api.calls import Calls, Option, settings_from
 from lake.commands.api.table import Run
-from lake.commands.spark.opened import reported
-from lake.commands.spark.reader import storage_of
+from lake.commands.spark.redacted import reported, storage_of
 from lake.commands.spark.types import frame_columns, table_batch
 from lake.core.base import locations
 from lake.core.base.errors import InvalidRequestError
