@@ -14,7 +14,7 @@ from lake.commands.spark.redacted import reported
 from lake.core.base.errors import InvalidRequestError
 from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.position import Strategy
-from lake.core.read.micro_batches.plan import Limits
+from lake.core.read.micro_batches.limits import Limits
 from lake.core.read.scan.plan import ScanOptions
 from lake.core.table.catalogs.catalog import Table
 

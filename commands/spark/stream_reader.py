@@ -24,8 +24,9 @@ from lake.core.read.changelog.plan import ChangelogPlan
 from lake.core.read.changelog.row_diff import CHANGE_COLUMNS
 from lake.core.read.changelog.task_units import units_of
 from lake.core.read.continuous.options import FollowOptions
+from lake.core.read.micro_batches.limits import Limits
 from lake.core.read.micro_batches.offsets import Offset
-from lake.core.read.micro_batches.plan import Batch, BatchPlanner, Limits, Read
+from lake.core.read.micro_batches.plan import Batch, BatchPlanner, Read
 from lake.core.read.scan.plan import bound
 from lake.core.spec.types.arrow_schema import schema_to_plain
 from lake.core.table.catalogs.catalog import Table
