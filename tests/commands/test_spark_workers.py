@@ -5,13 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 from support.tables.iceberg_tables import make_table, named_rows, pyiceberg_table
 
+from lake.commands.spark.mapped import Keep
 from lake.commands.spark.source import LakeSource
+from lake.core.io.storage.credentials import Credentials
 
 # The values of a task, as Spark sends them, in a new process.
 TASK = """
@@ -36,7 +40,7 @@ SLOW = {
 }
 
 
-def run_task(folder: Path, *sent: object) -> object:
+def run_task(folder: Path, *sent: object) -> Any:
     """Run a task in a process of its own, which must not import what is slow, and return its result."""
     payload = folder / "payload"
     payload.write_bytes(CloudPickleSerializer().dumps(sent))
@@ -48,19 +52,23 @@ def run_task(folder: Path, *sent: object) -> object:
     return CloudPickleSerializer().loads(payload.read_bytes())
 
 
-def read(source: LakeSource, reader: object, partition: object) -> list[pa.RecordBatch]:
+def read(source: LakeSource, reader: Any, partition: object) -> list[pa.RecordBatch]:
     # Spark sends the data source with the reader.
-    return list(reader.read(partition))  # type: ignore[attr-defined]
+    return list(reader.read(partition))
 
 
-def write(writer: object, batch: pa.RecordBatch) -> object:
-    return writer.write(iter([batch]))  # type: ignore[attr-defined]
+def write(writer: Any, batch: pa.RecordBatch) -> object:
+    return writer.write(iter([batch]))
+
+
+def mapped(function: Any, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    return list(function(iter([batch])))
 
 
 @pytest.fixture(autouse=True)
 def _by_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send the functions of this file as Spark sends its own: with their code."""
-    for function in (read, write):
+    for function in (read, write, mapped):
         monkeypatch.setattr(function, "__module__", "__main__")
 
 
@@ -87,3 +95,20 @@ def test_a_task_of_a_write_imports_nothing_that_commits(
     writer.commit([run_task(tmp_path, write, writer, named_rows(1, 2).to_batches()[0])], *epoch)
 
     assert sorted(pyiceberg_table(warehouse).scan().to_arrow()["id"].to_pylist()) == [1, 2]
+
+
+def test_a_task_of_an_upsert_imports_nothing_that_loads(warehouse: Path, tmp_path: Path) -> None:
+    schema = make_table(warehouse).schema()
+    rows = named_rows(1, 2)
+    keep = Keep(
+        prefix=f"{tmp_path}/rows",
+        schema=schema,
+        columns=rows.schema,
+        secrets=Credentials({}).to_bytes(),
+    )
+
+    (found,) = run_task(tmp_path, mapped, keep, rows.to_batches()[0])
+
+    (row,) = found.to_pylist()
+    assert pq.read_table(row.pop("path")) == rows
+    assert row == {"query": "query", "run": None}
