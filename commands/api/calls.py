@@ -14,8 +14,8 @@ from lake.commands.groups import arguments_of, flags_given, given
 from lake.commands.options import absolute_time
 from lake.commands.scan import scan
 from lake.core.base.errors import InvalidRequestError, LakeError
-from lake.core.base.options import quote_options
 from lake.core.base.outcome import Outcome
+from lake.core.base.redaction import mask
 from lake.core.base.settings import Settings
 from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.scan.plan import ScanOptions
@@ -214,13 +214,6 @@ class Calls:
         redact.learn_environment(os.environ)
         redact.learn(self.session.settings.spark_conf)
         return redact(text)
-
-
-def mask(error: LakeError, redact: Callable[[str], str]) -> None:
-    """Remove the secrets from what an error says."""
-    error.message = redact(error.message)
-    error.hint = error.hint and redact(error.hint)
-    error.args = (quote_options(error.message),)
 
 
 def _named(options: Mapping[str, Option]) -> dict[str, tuple[Any, str]]:

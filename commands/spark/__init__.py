@@ -17,20 +17,17 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pyspark.sql.utils import is_remote
-
-from lake.commands.spark.source import LakeSource
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lake.commands.spark.distribute import distributed as distributed
+    from lake.commands.spark.source import LakeSource as LakeSource
     from lake.commands.spark.upserts import upsert as upsert
 
 __all__ = ["LakeSource", "distributed", "register", "upsert"]
 
 # Each of Spark's processes imports only what it does.
-_MODULES = {"distributed": "distribute", "upsert": "upserts"}
+_MODULES = {"LakeSource": "source", "distributed": "distribute", "upsert": "upserts"}
 
 
 def __getattr__(name: str) -> object:
@@ -45,6 +42,10 @@ def register(spark: SparkSession) -> None:
 
     Warns if the Python that Spark starts on this machine does not have lake: Spark's own error names only the module.
     """
+    from pyspark.sql.utils import is_remote
+
+    from lake.commands.spark.source import LakeSource
+
     spark.dataSource.register(LakeSource)
     if is_remote():
         return

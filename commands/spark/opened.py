@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from lake.commands.api.calls import Calls, mask, settings_from
+from lake.commands.api.calls import Calls, settings_from
 from lake.commands.groups import Flag, arguments_of
 from lake.commands.options import size
-from lake.core.base.errors import InvalidRequestError, LakeError
-from lake.core.base.options import spell_options
+from lake.commands.spark.redacted import reported
+from lake.core.base.errors import InvalidRequestError
 from lake.core.read.continuous.options import FollowOptions
 from lake.core.read.continuous.position import Strategy
-from lake.core.read.micro_batches.plan import Limits
+from lake.core.read.micro_batches.limits import Limits
 from lake.core.read.scan.plan import ScanOptions
 from lake.core.table.catalogs.catalog import Table
 
@@ -136,15 +136,3 @@ def lowered(options: Mapping[str, str]) -> dict[str, str]:
 def reads_changes(options: Mapping[str, str]) -> bool:
     """Whether the rows are changes, with the columns of a change log; the options were checked."""
     return lowered(options).get("changes", "").lower() == "true"
-
-
-@contextmanager
-def reported(redact: Callable[[str], str]) -> Iterator[None]:
-    """Let errors say everything in one text without secrets: Spark shows no more of them."""
-    try:
-        yield
-    except LakeError as error:
-        mask(error, redact)
-        told = f"{error.message} ({error.hint})" if error.hint else error.message
-        error.args = (spell_options(told, lambda option: option.value.replace("_", "-")),)
-        raise error from None

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lake.commands.api.calls import Calls
-from lake.commands.spark.opened import lowered, named_table, reported, streamed
-from lake.commands.spark.reader import Split, check_schema, descriptions, storage_of
-from lake.commands.spark.types import batch_of, spark_schema
+from lake.commands.spark.change_splits import ChangeSplit, InsertSplit
+from lake.commands.spark.opened import lowered, named_table, streamed
+from lake.commands.spark.reader import check_schema, descriptions
+from lake.commands.spark.redacted import reported
+from lake.commands.spark.splits import Split, SplitReader
+from lake.commands.spark.types import spark_schema
 from lake.core.base.errors import TRANSIENT_ERRORS, LakeError, NotFoundError
-from lake.core.read.changelog.plan import CHANGE_COLUMNS, ChangelogPlan
-from lake.core.read.changelog.read import changes_of
-from lake.core.read.changelog.row_diff import CHANGE_TYPES, INSERT
-from lake.core.read.changelog.task_unit import ChangeUnit
+from lake.core.read.changelog.plan import ChangelogPlan
+from lake.core.read.changelog.row_diff import CHANGE_COLUMNS
 from lake.core.read.changelog.task_units import units_of
 from lake.core.read.continuous.options import FollowOptions
+from lake.core.read.micro_batches.limits import Limits
 from lake.core.read.micro_batches.offsets import Offset
-from lake.core.read.micro_batches.plan import Batch, BatchPlanner, Limits, Read
+from lake.core.read.micro_batches.plan import Batch, BatchPlanner, Read
 from lake.core.read.scan.plan import bound
-from lake.core.spec.types.arrow_schema import schema_from_plain, schema_to_plain
+from lake.core.spec.types.arrow_schema import schema_to_plain
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.snapshots import ancestry
 
@@ -48,54 +48,7 @@ _MANY = (1 << 31) - 1
 _BASES = tuple(dict.fromkeys((SupportsTriggerAvailableNow, DataSourceStreamReader)))
 
 
-class ChangeSplit(InputPartition):  # type: ignore[misc]
-    """What one task reads of a change log: a unit, the columns, and credentials, which are not shown."""
-
-    def __init__(self, unit: str, columns: str, secrets: bytes) -> None:
-        self.unit = unit
-        self.columns = columns
-        self.secrets = secrets
-
-    def __repr__(self) -> str:
-        return f"ChangeSplit({self.unit})"
-
-    def rows(self, schema: StructType) -> Iterator[pa.RecordBatch]:
-        """Yield the changes as a DataFrame with a schema takes them."""
-        unit = ChangeUnit.from_plain(json.loads(self.unit))
-        columns = schema_from_plain(json.loads(self.columns))
-        with storage_of(self.secrets) as storage:
-            for batch in changes_of(storage, unit, columns, Counter()):
-                yield batch_of(batch, columns, schema)
-
-
-class InsertSplit(Split):
-    """What one task reads of the snapshot with which a change log starts: all of its rows are inserts."""
-
-    def __init__(
-        self, files: str, reading: str, secrets: bytes, ordinal: int, snapshot: int
-    ) -> None:
-        super().__init__(files, reading, secrets)
-        self.ordinal = ordinal
-        self.snapshot = snapshot
-
-    def rows(self, schema: StructType) -> Iterator[pa.RecordBatch]:
-        """Yield the rows with the columns of a change log."""
-        own = StructType(schema.fields[: -len(CHANGE_COLUMNS)])
-        values = (
-            pa.scalar(CHANGE_TYPES[INSERT]),
-            pa.scalar(self.ordinal, pa.int32()),
-            pa.scalar(self.snapshot, pa.int64()),
-        )
-        added = zip(schema.fields[-len(CHANGE_COLUMNS) :], values, strict=True)
-        columns = [(pa.field(f.name, value.type, nullable=f.nullable), value) for f, value in added]
-        for batch in super().rows(own):
-            found = batch
-            for field, value in columns:
-                found = found.append_column(field, pa.repeat(value, batch.num_rows))
-            yield found
-
-
-class LakeStreamReader(*_BASES):  # type: ignore[misc]
+class LakeStreamReader(SplitReader, *_BASES):  # type: ignore[misc]
     """Finds and reads the batches of a stream.
 
     One object finds all batches of a query, and others read them. Before Spark 4.2 only the ends of the batches that
@@ -105,8 +58,8 @@ class LakeStreamReader(*_BASES):  # type: ignore[misc]
     def __init__(
         self, options: Mapping[str, str], schema: StructType, schema_id: int | None
     ) -> None:
+        super().__init__(schema)
         self._options = options
-        self._schema = schema
         self._schema_id = schema_id
         self._opened: tuple[Calls, str, FollowOptions, Limits] | None = None
         self._pinned: Schema | None = None
@@ -152,11 +105,6 @@ class LakeStreamReader(*_BASES):  # type: ignore[misc]
                 return _splits(ahead[2], ahead[1].reads)
         with self._planner() as (table, planner, _):
             return _splits(table, planner.between(first, last))
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split. Spark also asks for one, which is not ours, if there are none."""
-        ours = isinstance(partition, Split | ChangeSplit)
-        return partition.rows(self._schema) if ours else iter(())
 
     def commit(self, end: Plain) -> None:
         """Do nothing: the checkpoint is the state."""

@@ -8,7 +8,6 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from lake.commands.spark.writer import Parts, Written, checked
 from lake.core.base.errors import LakeError
-from lake.core.table.snapshots.streams import QueryEpoch
 
 # What Spark adds to the options.
 _OF_SPARK = ("checkpointlocation", "queryname")
@@ -37,6 +36,8 @@ class LakeStreamWriter(Parts, DataSourceArrowWriter, DataSourceStreamWriter):  #
             raise LakeError(
                 "Spark does not say which query an epoch belongs to: nothing was committed"
             )
+        from lake.core.table.snapshots.streams import QueryEpoch
+
         self._commit(messages, QueryEpoch(query, batchId))
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:  # noqa: ARG002, N803

@@ -7,21 +7,15 @@ temporary files beside the table's, which are loaded and removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyiceberg.schema import Schema
-from pyspark import TaskContext
 
 from lake.commands.api.calls import Calls, Option, settings_from
 from lake.commands.api.table import Run
-from lake.commands.spark.opened import reported
-from lake.commands.spark.reader import storage_of
-from lake.commands.spark.types import frame_columns, table_batch
+from lake.commands.spark.mapped import KEPT, Keep
+from lake.commands.spark.redacted import reported
+from lake.commands.spark.types import frame_columns
 from lake.core.base import locations
 from lake.core.base.errors import InvalidRequestError
 from lake.core.load.ingest.facts import IngestFacts, IngestResult
@@ -34,10 +28,6 @@ if TYPE_CHECKING:
 
     from lake.core.table.catalogs.catalog import Table
 
-# What Spark shows to the tasks of a batch.
-_SHOWN = {"query": "sql.streaming.queryId", "run": "spark.jobGroup.id"}
-_WRITTEN = "path string, query string, run string"
-_WRITTEN_ARROW = pa.schema([(name, pa.string()) for name in ("path", *_SHOWN)])
 # The newest epoch that each upsert of a run of a query has loaded in this process.
 _loaded: dict[tuple[str, ...], int] = {}
 
@@ -111,14 +101,14 @@ class Upsert:
             session = calls.session
             table = session.table(self.table)
             name = f"lake-rows-{session.ids.uuid()}"
-            keep = _Keep(
+            keep = Keep(
                 prefix=locations.join(table.data_location, name),
                 schema=table.schema,
                 columns=frame_columns(frame.schema, table.schema),
                 secrets=table.storage.credentials.to_bytes(),
             )
             with temporary_files(session, table, name):
-                written = frame.mapInArrow(keep, _WRITTEN).collect()
+                written = frame.mapInArrow(keep, KEPT).collect()
                 if not written:
                     return None
                 # In the order of Spark's partitions.
@@ -171,32 +161,3 @@ def _refuse_older(table: Table, branch: str, batch: QueryEpoch) -> None:
             "its rows would not be loaded",
             hint="after a new checkpoint the query needs another name: lake.spark.upsert(..., query='orders-2')",
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Keep:
-    """Writes the rows of a task to a file. One that no row names is of an attempt that failed."""
-
-    prefix: str
-    schema: Schema
-    columns: pa.Schema
-    secrets: bytes
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the file, if there are rows, with the ids of the query and of its run that Spark shows to tasks."""
-        task = TaskContext.get()
-        path = f"{self.prefix}-{task.partitionId():05d}-{task.taskAttemptId()}.parquet"
-        with storage_of(self.secrets) as storage:
-            first = next((batch for batch in batches if batch.num_rows), None)
-            if first is None:
-                return
-            with (
-                storage.open_output(path) as sink,
-                # Without Arrow's own schema, so that the session's time zone is not in the file.
-                pq.ParquetWriter(sink, self.columns, store_schema=False) as file,
-            ):
-                for batch in chain([first], batches):
-                    file.write_batch(table_batch(batch, self.schema).cast(self.columns))
-        found = {"path": path}
-        found |= {name: task.getLocalProperty(key) for name, key in _SHOWN.items()}
-        yield pa.RecordBatch.from_pylist([found], schema=_WRITTEN_ARROW)

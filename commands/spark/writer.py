@@ -6,21 +6,23 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext as SparkTask
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lake.commands.spark.opened import lowered, named_table, reported
-from lake.commands.spark.reader import storage_of
+from lake.commands.spark.redacted import reported, storage_of
 from lake.commands.spark.types import frame_columns, table_batch
 from lake.core.base.errors import InvalidRequestError, LakeError
 from lake.core.engine.tasks import TaskContext
-from lake.core.load.frames.load import FrameWrite
 from lake.core.load.frames.tasks import FramePlan
 from lake.core.load.ingest.payloads import WriteReport
-from lake.core.table.snapshots.streams import QueryEpoch
+
+if TYPE_CHECKING:
+    from lake.core.load.frames.load import FrameWrite
+    from lake.core.table.snapshots.streams import QueryEpoch
 
 _REPLACED = ("overwrite-where", "replace-partitions", "allow-empty")
 _WRITE = ("branch", "run-id", "evolve", "target-size", "no-upsert", *_REPLACED)
@@ -56,6 +58,10 @@ class Parts:
 
     @contextmanager
     def _write(self) -> Iterator[FrameWrite]:
+        # Tasks have an object of this class, too.
+        from lake.commands.spark.opened import lowered, named_table
+        from lake.core.load.frames.load import FrameWrite
+
         calls, name = named_table(self._options, self.names)
         given = lowered(self._options)
         with reported(calls.redact):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import quote, quote_plus
+
+from lake.core.base.errors import LakeError
+from lake.core.base.options import quote_options
 
 MASK = "***"
 # lake's own texts may list many columns; texts of libraries and servers are cut to a line where they enter.
@@ -164,6 +167,13 @@ class Redactor:
             if len(part) >= _SHORTEST:
                 spelled = (repr(part)[1:-1], json.dumps(part)[1:-1])
                 self._values.update({part, quote(part, safe=""), quote_plus(part), *spelled})
+
+
+def mask(error: LakeError, redact: Callable[[str], str]) -> None:
+    """Remove the secrets from what an error says."""
+    error.message = redact(error.message)
+    error.hint = error.hint and redact(error.hint)
+    error.args = (quote_options(error.message),)
 
 
 def has_password(text: str) -> bool:

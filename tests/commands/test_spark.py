@@ -28,8 +28,8 @@ from support.tables.iceberg_tables import (
 )
 
 import lake as interface
-from lake.commands.spark.opened import reported
-from lake.commands.spark.reader import Split
+from lake.commands.spark.redacted import reported
+from lake.commands.spark.splits import Split
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.table.name_mapping import create_mapping_from_schema, parse_mapping_from_json
 from pyiceberg.types import NestedField, StructType, UnknownType
 
 from lake.core.base.errors import CorruptFileError
@@ -258,6 +257,10 @@ def with_mapped_ids(file_schema: pa.Schema, text: str, path: str) -> pa.Schema:
     Raises:
         CorruptFileError: the mapping cannot be read.
     """
+    from pyiceberg.table.name_mapping import (  # noqa: PLC0415 - door: slow, only for files without ids
+        parse_mapping_from_json,
+    )
+
     try:
         mapping = parse_mapping_from_json(text)
     except ValueError as error:
@@ -269,6 +272,10 @@ def with_mapped_ids(file_schema: pa.Schema, text: str, path: str) -> pa.Schema:
 
 def _by_names(file_schema: pa.Schema, schema: Schema) -> pa.Schema:
     """Return a file's schema with the ids of the table's columns of the same names."""
+    from pyiceberg.table.name_mapping import (  # noqa: PLC0415 - door: slow, only for files without ids
+        create_mapping_from_schema,
+    )
+
     mapping = create_mapping_from_schema(schema)
     return pa.schema([_mapped_field(item, item.name, mapping.root) for item in file_schema])
 

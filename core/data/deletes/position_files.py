@@ -18,7 +18,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lake.core.base.errors import CorruptFileError
-from lake.core.data.deletes.puffin import read_blob
 from lake.core.data.deletes.row_positions import RowPositions
 from lake.core.data.rows.reader import FileSlice, ReadSettings, read_batches
 from lake.core.io.storage.storage import Storage
@@ -38,6 +37,8 @@ POSITION_NAMES = json.dumps(
     [{"field-id": item.field_id, "names": [item.name]} for item in POSITION_SCHEMA.fields]
 )
 _MOST_NAMED = 200
+# A vector's length is a 32-bit number.
+_MOST_BLOB_BYTES = 2**31 - 1
 
 
 class PositionFile:
@@ -141,6 +142,31 @@ def delete_slice(file: DeleteFile) -> FileSlice:
         record_count=file.record_count,
         spec_id=file.spec_id,
     )
+
+
+def read_blob(storage: Storage, file: DeleteFile) -> bytes:
+    """Return the blob that a delete file's entry locates.
+
+    Early versions of DuckDB write a deletion vector without the Puffin file around it. As in Iceberg Java, the
+    entry's offset and length suffice to read it; the blob has its own length and checksum.
+
+    Raises:
+        CorruptFileError: the entry has no offset or length, or the file does not have that part.
+    """
+    offset, size = file.content_offset, file.content_size_bytes
+    if offset is None or size is None:
+        raise CorruptFileError(
+            f"the table's metadata lacks the offset or the length of the deletion vector in {file.path}"
+        )
+    if not (0 < size <= _MOST_BLOB_BYTES and 0 <= offset <= file.size_bytes - size):
+        raise CorruptFileError(
+            f"the table's metadata locates a deletion vector at bytes {offset} to {offset + size} of {file.path}, "
+            f"which has {file.size_bytes} bytes"
+        )
+    data = storage.read_part(file.path, offset, size)
+    if len(data) != size:
+        raise CorruptFileError(f"{file.path} ends before the {size} bytes at {offset}")
+    return data
 
 
 def read_vector(storage: Storage, file: DeleteFile) -> RowPositions:

@@ -13,43 +13,14 @@ from typing import Any
 
 from pyiceberg.table.statistics import BlobMetadata
 
-from lake.core.base.errors import CorruptFileError
 from lake.core.data.rows.writer import TransactionalWriter
 from lake.core.io.objects.new_object import abandon
 from lake.core.io.storage.storage import Storage
-from lake.core.table.manifests.data_files import DeleteFile
 
 DELETION_VECTOR = "deletion-vector-v1"
 MAGIC = b"PFA1"
 _INT = struct.Struct("<i")
 _FLAGS = bytes(4)
-# A vector's length is a 32-bit number.
-_MOST_BYTES = 2**31 - 1
-
-
-def read_blob(storage: Storage, file: DeleteFile) -> bytes:
-    """Return the blob that a delete file's entry locates.
-
-    Early versions of DuckDB write a deletion vector without the Puffin file around it. As in Iceberg Java, the
-    entry's offset and length suffice to read it; the blob has its own length and checksum.
-
-    Raises:
-        CorruptFileError: the entry has no offset or length, or the file does not have that part.
-    """
-    offset, size = file.content_offset, file.content_size_bytes
-    if offset is None or size is None:
-        raise CorruptFileError(
-            f"the table's metadata lacks the offset or the length of the deletion vector in {file.path}"
-        )
-    if not (0 < size <= _MOST_BYTES and 0 <= offset <= file.size_bytes - size):
-        raise CorruptFileError(
-            f"the table's metadata locates a deletion vector at bytes {offset} to {offset + size} of {file.path}, "
-            f"which has {file.size_bytes} bytes"
-        )
-    data = storage.read_part(file.path, offset, size)
-    if len(data) != size:
-        raise CorruptFileError(f"{file.path} ends before the {size} bytes at {offset}")
-    return data
 
 
 @dataclass

@@ -9,15 +9,14 @@ ZOrderByteUtils.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 
 from lake.core.base.plain import Codec, PlainData
@@ -27,10 +26,19 @@ from lake.core.spec.types.transforms import source_column, transformed
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
+    from pyiceberg.table.sorting import SortField
+else:
+    SortField = Any
+
+
+def _sort_field(plain: Mapping[str, Any]) -> SortField:
+    from pyiceberg.table.sorting import SortField  # noqa: PLC0415 - door: slow, only for sorted rows
+
+    return SortField.model_validate(plain)
+
 
 _PlainSortField = Annotated[
-    SortField,
-    Codec(lambda field: field.model_dump(mode="json", by_alias=True), SortField.model_validate),
+    SortField, Codec(lambda field: field.model_dump(mode="json", by_alias=True), _sort_field)
 ]
 Bytes = npt.NDArray[np.uint8]
 TEXT_BYTES = 8
@@ -126,9 +134,9 @@ def _term(item: SortField, schema: Schema) -> str:
 def _field_parts(values: pa.Array, item: SortField) -> list[Bytes | pa.BinaryArray]:
     """Return a field's part of the key: the null byte and the value."""
     nulls = values.is_null().to_numpy(zero_copy_only=False)
-    last = item.null_order == NullOrder.NULLS_LAST
+    last = item.null_order.value == "nulls-last"
     flags = (nulls if last else ~nulls).astype(np.uint8).reshape(-1, 1)
-    descends = item.direction == SortDirection.DESC
+    descends = item.direction.value == "desc"
     if pa.types.is_null(values.type):
         return [flags]
     if _is_text(values.type):

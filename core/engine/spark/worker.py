@@ -9,7 +9,6 @@ exchange are ordered by (reducer, task, number): first failures, with reducer -2
 from __future__ import annotations
 
 import json
-import struct
 import sys
 from collections.abc import Iterator
 from itertools import chain, groupby
@@ -18,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lake.core.base.arrow import one_row
 from lake.core.base.errors import EngineError, LakeError
 from lake.core.engine.spark.task_reports import TaskReport
 from lake.core.engine.spark.worker_locks import working
@@ -272,34 +272,14 @@ def _text(parts: list[str], ended: list[str], sent: list[str]) -> str:
 
 
 def _record_of(text: str) -> pa.RecordBatch:
-    return _record(_RESULT_SCHEMA, {"results": text})
+    return one_row(_RESULT_SCHEMA, {"results": text})
 
 
 def _blob_record(
     row: Row, *, place: int, reducer: int, task: int, number: int = 0, blob: bytes = b""
 ) -> pa.RecordBatch:
     values = {"place": place, "reducer": reducer, "task": task, "number": number, "blob": blob}
-    return _record(_BLOB_SCHEMA, {**row, **values})
-
-
-def _record(schema: pa.Schema, values: Row) -> pa.RecordBatch:
-    columns = [_cell(values.get(field.name), field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _cell(value: Any, kind: pa.DataType) -> pa.Array:
-    """Return an array of one value: an integer of 32 bits, text, bytes, or None.
-
-    PyArrow's own conversion of Python values imports pandas, which takes a quarter of a second in each worker.
-    """
-    validity = pa.py_buffer(b"\0") if value is None else None
-    if pa.types.is_int32(kind):
-        buffers = [validity, pa.py_buffer(struct.pack("=i", value or 0))]
-    else:
-        data = value.encode() if isinstance(value, str) else value or b""
-        offsets = struct.pack("=ii", 0, len(data))
-        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(kind, 1, buffers)
+    return one_row(_BLOB_SCHEMA, {**row, **values})
 
 
 def _forget_archives() -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -23,8 +23,10 @@ from lake.core.io.storage.storage import Storage
 from lake.core.load.ingest.checksummed_batches import batch_file, batches_in
 from lake.core.read.exports.formats import SUFFIXES, writing
 from lake.core.spec.types.arrow_schema import arrow_schema
-from lake.core.table.catalogs.catalog import Table
-from lake.core.transaction.session import Session
+
+if TYPE_CHECKING:
+    from lake.core.table.catalogs.catalog import Table
+    from lake.core.transaction.session import Session
 
 _PLACE = (
     ("_file", StringType()),

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from lake.core.base.errors import InvalidRequestError
 from lake.core.base.options import Option
@@ -27,6 +26,7 @@ from lake.core.read.changelog.file_diff import (
     lived_before,
 )
 from lake.core.read.changelog.manifest_diff import Commit, EntryReader, Manifests, Rows, commits_of
+from lake.core.read.changelog.row_diff import CHANGE_COLUMNS
 from lake.core.read.scan.facts import ScanFacts
 from lake.core.read.scan.incremental import Increment, SnapshotRange, plan_range
 from lake.core.read.scan.plan import ScanOptions, ScanPlan, bound, file_columns, planned
@@ -51,12 +51,6 @@ if TYPE_CHECKING:
 
     from lake.core.read.scan.scan_keys import PruningFacts, ScanKeys
 
-# Iceberg's reserved columns of a change log.
-CHANGE_COLUMNS = (
-    NestedField(2147483543, "_change_type", StringType(), required=True),
-    NestedField(2147483542, "_change_ordinal", IntegerType(), required=True),
-    NestedField(2147483541, "_commit_snapshot_id", LongType(), required=True),
-)
 REPLACE = "replace"
 
 

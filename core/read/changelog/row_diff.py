@@ -13,9 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from lake.core.data.keys.row_identity import Int64s, row_codes
 
+# Iceberg's reserved columns of a change log.
+CHANGE_COLUMNS = (
+    NestedField(2147483543, "_change_type", StringType(), required=True),
+    NestedField(2147483542, "_change_ordinal", IntegerType(), required=True),
+    NestedField(2147483541, "_commit_snapshot_id", LongType(), required=True),
+)
 INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = range(4)
 CHANGE_TYPES = ("insert", "delete", "update_before", "update_after")
 Mask = npt.NDArray[np.bool_]

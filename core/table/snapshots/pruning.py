@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.literals import StringLiteral
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform, TimeTransform
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
@@ -47,6 +46,9 @@ from lake.core.spec.types.bounds import (
     prefix_end,
 )
 from lake.core.table.manifests.data_files import DATA
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
 
 Mask = Any  # a pyarrow.BooleanArray without NULLs
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # The size of the manifests that are in memory at a time.
 _WINDOW_BYTES = 64 * 1024 * 1024
-_NONE = pa.array([], pa.string())
+_NONE = pa.nulls(0, pa.string())
 
 
 def find_referenced(

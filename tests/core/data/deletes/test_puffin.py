@@ -11,7 +11,8 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
 from lake.core.base.errors import CorruptFileError
-from lake.core.data.deletes.puffin import PuffinWriter, read_blob
+from lake.core.data.deletes.position_files import read_blob
+from lake.core.data.deletes.puffin import PuffinWriter
 from lake.core.data.deletes.row_positions import RowPositions
 from lake.core.io.storage.storage import Storage
 from lake.core.table.manifests.data_files import POSITION_DELETES, DeleteFile

@@ -8,7 +8,7 @@ import sys
 import pyarrow as pa
 import pytest
 
-from lake.core.engine.spark.worker import _cell
+from lake.core.base.arrow import one_row
 
 
 def test_a_worker_sends_its_results_without_pandas() -> None:
@@ -44,7 +44,7 @@ def test_a_worker_sends_its_results_without_pandas() -> None:
     ],
 )
 def test_a_cell_holds_the_value_that_pyarrow_makes(value: object, kind: pa.DataType) -> None:
-    cell = _cell(value, kind)
+    cell = one_row(pa.schema([("cell", kind)]), {"cell": value})["cell"]
 
     cell.validate(full=True)
     assert cell.equals(pa.array([value], kind))
