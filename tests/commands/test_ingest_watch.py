@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from support.cli.command_line import CommandLine, Result
+from support.faults.killed_runs import SENDING, SENT, killed
 from support.tables.iceberg_tables import open_session, pyiceberg_catalog, pyiceberg_table
 
 from lake.core.base.outcome import Outcome
@@ -24,19 +23,6 @@ from lake.core.table.metadata.snapshot_updates import RemoveSnapshots
 from lake.core.table.snapshots.streams import STREAM, STREAMS, newest_epoch
 
 Rows = list[tuple[int, str]]
-# Kills the process around the request that commits the table.
-_MORTAL = """
-import os, signal, sys
-from lake.core.table.catalogs.catalog import Table
-real = Table.send
-def send(self, *arguments, **options):
-    if sys.argv[1] == "after":
-        real(self, *arguments, **options)
-    os.kill(os.getpid(), signal.SIGKILL)
-Table.send = send
-from lake.cli.main import main
-sys.exit(main(sys.argv[2:]))
-"""
 
 
 class Drop:
@@ -594,12 +580,7 @@ def test_a_repeated_epoch_replaces_its_own_rejected_rows(drop: Drop, *, is_commi
     drop.put("a.csv", 1)
     drop.load(*with_rejects(drop))
     drop.put("b.csv", "x", 2)  # type: ignore[arg-type]
-    words = ["--warehouse", drop.warehouse, *drop.words(*with_rejects(drop))]
-    moment = "after" if is_committed else "before"
-    killed = subprocess.run(
-        [sys.executable, "-c", _MORTAL, moment, *map(str, words)], check=False, capture_output=True
-    )
-    assert killed.returncode == -signal.SIGKILL
+    killed(drop.lake, SENT if is_committed else SENDING, *drop.words(*with_rejects(drop)))
     assert rejected(drop) == [["x,a"]]
 
     drop.load(*with_rejects(drop))

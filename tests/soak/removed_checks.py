@@ -145,6 +145,7 @@ CHECKS = (
         "refs-unmoved-at-expiry", instead("self._requirements(metadata)", "()"), _EXPIRE, _RACES
     ),
     _check("refs-of-other-runs-restored", removed, _JOURNAL),
+    _check("refs-that-others-dropped", instead("after.refs", "()"), _JOURNAL),
     _check("removed-refs-restored", removed, _EXPIRE, _JOURNAL, _RACES),
     _check("recheck-at-reload", becomes("checked = now.metadata_location"), _EXPIRE, _JOURNAL),
     _check(

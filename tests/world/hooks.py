@@ -139,12 +139,25 @@ class _OneByOne:
 
 @contextmanager
 def unlocked() -> Iterator[None]:
-    """Let runs of compact and expire overlap: correctness must not depend on their lock."""
+    """Let runs of compact and expire overlap: correctness must not depend on their lock.
+
+    Before Python 3.12, a `cached_property` locks its class while it is computed, and an actor that waits for a lock
+    never takes its turn.
+    """
 
     def run(session: Any, table: Any, work: Callable[..., Any], **_: Any) -> Any:
         return work(table, session.ids.uuid())
 
+    def computed(attribute: Any, instance: Any, _: Any = None) -> Any:
+        if instance is None:
+            return attribute
+        values = vars(instance)
+        if attribute.attrname not in values:
+            values[attribute.attrname] = attribute.func(instance)
+        return values[attribute.attrname]
+
     with (
+        patch.object(functools.cached_property, "__get__", computed),
         patch.object(table_lock, "with_table_lock", run),
         # These import the function when they are loaded.
         patch.object(drop, "with_table_lock", run),

@@ -25,7 +25,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    TableAlreadyExistsError,
+    ValidationException,
+)
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
@@ -512,7 +516,11 @@ class World:
             try:
                 work()
                 outcome = "done"
-            except (LakeError, CommitFailedException, ConnectionError, ValueError) as error:
+            except (
+                *(LakeError, CommitFailedException, ConnectionError, ValueError),
+                # The snapshot on which PyIceberg began has expired.
+                ValidationException,
+            ) as error:
                 outcome = type(error).__name__
                 if not isinstance(error, CommitConflictError):
                     self.open_outcomes.add(operation.name)

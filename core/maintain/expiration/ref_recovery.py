@@ -21,6 +21,7 @@ from pyiceberg.table.update import (
 )
 
 from lake.core.base.errors import BadInputError
+from lake.core.spec.properties.table_properties import MAX_REF_AGE_MS
 from lake.core.spec.types.format_versions import ROW_LINEAGE_SINCE
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.metadata.commit_times import latest_ms
@@ -41,29 +42,30 @@ def restore_refs(
 ) -> Table:
     """Restore refs to snapshots that a commit removed, except the refs that it was meant to remove.
 
-    Other writers may have committed since. The metadata before the commit is the newest with such a snapshot.
+    Other writers may have committed since. The metadata before the commit is the newest with such a snapshot, and a
+    ref that the metadata after it still has was removed by another commit.
 
     Raises:
         LakeError: lost refs cannot be determined now: no file may be deleted.
     """
-    removed = frozenset(snapshots)
+    removed, after = frozenset(snapshots), table.metadata
     for entry in reversed(table.metadata.metadata_log) if removed else ():
         before = _metadata_at(session, table, entry.metadata_file)
         if before is None:
             return table
         if removed & ancestry.snapshots_by_id(before).keys():
-            return _restore(session, table, before, removed_refs)
+            # check: refs-that-others-dropped
+            return _restore(session, table, before, {*removed_refs, *after.refs})
+        after = before
     return table
 
 
-def _restore(
-    session: Session, table: Table, before: TableMetadata, removed_refs: Collection[str]
-) -> Table:
+def _restore(session: Session, table: Table, before: TableMetadata, but: Collection[str]) -> Table:
     lost = {
         name: ref
         for name, ref in before.refs.items()
         if name not in table.metadata.refs
-        and name not in removed_refs
+        and name not in but
         and table.metadata.snapshot_by_id(ref.snapshot_id) is None
         and not _is_aged(session, before, ref)
     }
@@ -85,11 +87,12 @@ def _restore(
 
 
 def _is_aged(session: Session, before: TableMetadata, ref: SnapshotRef) -> bool:
-    """Whether a ref is older than its own limit: any expiry may have removed it on purpose, and would do so again."""
+    """Whether a ref is older than its limit or the table's: any expiry may have removed it on purpose."""
     snapshot = before.snapshot_by_id(ref.snapshot_id)
-    if snapshot is None or ref.max_ref_age_ms is None:
+    if snapshot is None:
         return False
-    return session.clock.now_ms() - snapshot.timestamp_ms > ref.max_ref_age_ms
+    limit = ref.max_ref_age_ms or MAX_REF_AGE_MS.of(before.properties)
+    return session.clock.now_ms() - snapshot.timestamp_ms > limit
 
 
 def assert_refs(metadata: TableMetadata) -> tuple[TableRequirement, ...]:

@@ -400,10 +400,12 @@ class _Attempt:
             return now.metadata.table_uuid == before.metadata.table_uuid
         if has_every_snapshot_since(before.metadata, now.metadata):
             return False
-        log = now.logged_files
-        if before.metadata_location not in log:
+        *log, _ = now.logged_files
+        # Writers spell locations in several ways.
+        names, begin = list(map(locations.folded, log)), locations.folded(before.metadata_location)
+        if begin not in names:
             raise CorruptFileError(f"the log does not name {before.metadata_location}")
-        since = log[log.index(before.metadata_location) + 1 : -1]
+        since = log[names.index(begin) + 1 :]
         return any(self.request.is_in(read_metadata(now.storage, name)) for name in since)
 
     def _delete_own_metadata(self, now: Table | None) -> None:

@@ -28,10 +28,6 @@ class CommandWorker(PeerProcess):
         """Start it."""
         super().__init__([sys.executable, str(Path(__file__))], '{"code"')
 
-    def kill(self) -> None:
-        """End it at once, in whatever it does."""
-        self._process.kill()
-
     def run(self, arguments: Sequence[str]) -> dict[str, Any] | None:
         """Return exit code, status and error of a command; None where the process was killed."""
         try:

@@ -61,6 +61,15 @@ class PeerProcess:
                 return answer
         raise RuntimeError("the peer died:\n" + "".join(self._errors))
 
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it at once, in whatever it does."""
+        self._process.kill()
+
     def close(self) -> None:
         """End the process."""
         assert self._process.stdin is not None

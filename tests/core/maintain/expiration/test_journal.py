@@ -191,6 +191,40 @@ def test_a_tag_that_is_older_than_its_limit_does_not_come_back(
     assert not harness.leftovers()
 
 
+def test_a_branch_that_was_dropped_after_a_killed_run_does_not_come_back(
+    harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def branch() -> None:
+        changes = harness.pyiceberg.manage_snapshots()
+        changes.create_branch(harness.load().metadata.current_snapshot_id or 0, "audit").commit()
+
+    # The killed run did not remove the branch: it is on a younger snapshot.
+    harness.killed_at_the_commit(monkeypatch, branch)
+    harness.pyiceberg.manage_snapshots().remove_branch("audit").commit()
+    harness.append(4)
+    harness.clock.now += 10 * DAY_MS
+    harness.append(5)
+
+    harness.expire()
+
+    assert set(harness.pyiceberg.metadata.refs) == {"main"}
+    assert ids_in(harness.warehouse) == [0, 1, 2, 3, 4, 5]
+    assert not harness.leftovers()
+
+
+def test_a_tag_that_is_older_than_the_limit_of_the_table_does_not_come_back(
+    harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = {"history.expire.max-ref-age-ms": str(DAY_MS)}
+    harness.pyiceberg.transaction().set_properties(limit).commit_transaction()
+
+    harness.killed_at_the_commit(monkeypatch, harness.tag)
+    harness.expire()
+
+    assert "audit" not in harness.pyiceberg.metadata.refs
+    assert not harness.leftovers()
+
+
 @pytest.mark.parametrize("kills", [1, 2])
 def test_a_lost_tag_comes_back_before_another_run_deletes_the_files_that_it_shares(
     harness: ExpirableTable, monkeypatch: pytest.MonkeyPatch, kills: int
