@@ -7,6 +7,7 @@ temporary files beside the table's, which are loaded and removed.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from lake.core.table.catalogs.catalog import Table
 
+# What calls the function on a Connect server, which shows no ids to tasks: a process for each run of a query.
+_ON_CONNECT = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 # The newest epoch that each upsert of a run of a query has loaded in this process.
 _loaded: dict[tuple[str, ...], int] = {}
 
@@ -117,7 +120,8 @@ class Upsert:
                     outcome = calls.upsert(self.table, paths, None, self.options)
                 else:
                     batch = QueryEpoch(self._name(written[0].query), epoch)
-                    place = (written[0].run, batch.query, table.metadata.location, self._branch)
+                    run = _run(written[0].run)
+                    place = (run, batch.query, table.metadata.location, self._branch)
                     _refuse_second(place, epoch)
                     if not written[0].query:
                         _refuse_older(table, str(self.options.get("branch") or MAIN), batch)
@@ -138,6 +142,12 @@ class Upsert:
                 hint="name it: lake.spark.upsert(..., query='orders'), with another name for each checkpoint",
             )
         return "/".join(names)
+
+
+def _run(shown: str | None) -> str:
+    """Return what only the batches of one run of a query have in this process; empty if that is not known."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return shown or (_ON_CONNECT if main and main.name == _ON_CONNECT else "")
 
 
 def _refuse_second(place: tuple[str, ...], epoch: int) -> None:

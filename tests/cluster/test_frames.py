@@ -1,7 +1,8 @@
-"""Frames of a client of Spark Connect, written by executors that are killed."""
+"""Frames of a client of Spark Connect: written by executors that are killed, and upserted by the server."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -26,6 +27,21 @@ frame.write.format('lake').option('warehouse', warehouse).mode('append').save('d
 AGAIN = """
 found = spark.read.format('lake').options(warehouse=warehouse, where='id >= 58').load('db.t')
 found.write.format('lake').option('warehouse', warehouse).mode('append').save('db.t')
+"""
+# The server calls the function, for each file, in a process of its own.
+UPSERTS = """
+import os
+folder = os.getcwd()
+def each(frame, epoch):
+    import sys
+    sys.path.append(folder)
+    import lake.spark
+    for half, name in enumerate(names[epoch]):
+        load = lake.spark.upsert('db.t', key=['id'], warehouse=warehouse, query=name)
+        load(frame.where(f'id % 2 = {half}'), epoch)
+stream = spark.readStream.schema('id bigint, part string, value bigint').option('maxFilesPerTrigger', 1).json(source)
+query = stream.writeStream.foreachBatch(each).option('checkpointLocation', checkpoint)
+query.trigger(availableNow=True).start().awaitTermination()
 """
 
 
@@ -67,3 +83,31 @@ def test_a_frame_is_read_and_written(lake: CommandLine, notebook: Notebook, tmp_
     notebook.run(AGAIN, warehouse=str(lake.warehouse))
 
     assert rows_of(lake) == sorted([*rows(0, 60), *rows(58, 60)])
+
+
+def test_two_upserts_of_one_batch_need_two_names(
+    lake: CommandLine, notebook: Notebook, tmp_path: Path
+) -> None:
+    begun(lake, tmp_path / "in")
+    source = tmp_path / "source"
+    source.mkdir()
+    for number, ids in enumerate([range(58, 62), range(62, 64)]):
+        lines = [json.dumps({"id": one, "part": f"p{one % 3}", "value": one * 10}) for one in ids]
+        (source / f"{number}.json").write_text("\n".join(lines))
+        os.utime(source / f"{number}.json", (number + 1, number + 1))
+
+    def run(*second: str) -> None:
+        notebook.run(
+            UPSERTS,
+            names=[["even", "odd"], second],
+            source=str(source),
+            checkpoint=str(tmp_path / "checkpoint"),
+            warehouse=str(lake.warehouse),
+        )
+
+    with pytest.raises(RuntimeError, match="by another upsert of the same query"):
+        run("even", "even")
+    assert rows_of(lake) == rows(0, 63)
+
+    run("even", "odd")
+    assert rows_of(lake) == rows(0, 64)

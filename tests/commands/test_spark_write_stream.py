@@ -19,21 +19,26 @@ import lake as interface
 
 pytestmark = pytest.mark.spark
 
-# An epoch for each file. The faulty source kills a process before or after an epoch's commit.
+# An epoch for each file. The faulty source kills a process before or after an epoch's commit, or makes a file before
+# the commit and waits for the driver's death. The cell ends with the query, or when there is that file.
 QUERY = """
-import os
+import os, time
 from lake.commands.spark.source import LakeSource
 from lake.commands.spark.stream_writer import LakeStreamWriter
 
 process = spark._jvm.java.lang.ProcessHandle.current().pid()
 
 class FaultyWriter(LakeStreamWriter):
-    names = (*LakeStreamWriter.names, 'kill', 'moment')
+    names = (*LakeStreamWriter.names, 'kill', 'moment', 'file')
 
     def _load_options(self, given):
         return {name: value for name, value in given.items() if name == 'branch'}
 
     def commit(self, messages, batchId):
+        if self._options['moment'] == 'never':
+            open(self._options['file'], 'x').close()
+            while os.path.exists(f'/proc/{process}'):
+                time.sleep(0.01)
         if self._options['moment'] == 'after':
             super().commit(messages, batchId)
         os.kill(process if self._options['kill'] == 'driver' else os.getpid(), 9)
@@ -49,19 +54,22 @@ class Faulty(LakeSource):
 spark.dataSource.register(Faulty)
 stream = spark.readStream.schema('id bigint, name string').option('maxFilesPerTrigger', 1).json(source)
 query = stream.writeStream.format(format).options(warehouse=warehouse, checkpointLocation=checkpoint, **options)
-query.trigger(availableNow=True).start('db.t').awaitTermination()
+query = query.trigger(availableNow=True).start(table)
+while not os.path.exists(options.get('file', '')) and not query.awaitTermination(0.1):
+    pass
 """
 
 
 class Queries:
     """A query from a folder to the table, which goes on from its checkpoint."""
 
-    def __init__(self, warehouse: Path) -> None:
+    def __init__(self, warehouse: Path, table: str = "db.t") -> None:
         self._warehouse = warehouse
-        self.checkpoint = warehouse.parent / "checkpoint"
-        self.source = warehouse.parent / "source"
+        self.table = table
+        self.checkpoint = warehouse.parent / f"checkpoint-{table}"
+        self.source = warehouse.parent / f"source-{table}"
         self.source.mkdir()
-        make_table(warehouse)
+        make_table(warehouse, table)
 
     def arrive(self, *ids: int) -> None:
         lines = [json.dumps({"id": one, "name": f"n{one}"}) for one in ids]
@@ -73,6 +81,7 @@ class Queries:
             source=str(self.source),
             warehouse=str(self._warehouse),
             checkpoint=str(self.checkpoint),
+            table=self.table,
             format="faulty" if faults else "lake",
             options=faults,
         )
@@ -81,7 +90,7 @@ class Queries:
     def epochs(self) -> list[str]:
         summaries = [
             item.summary.additional_properties
-            for item in pyiceberg_table(self._warehouse).snapshots()
+            for item in pyiceberg_table(self._warehouse, self.table).snapshots()
         ]
         query = json.loads((self.checkpoint / "metadata").read_text())["id"]
         assert {one["spark.sql.streaming.queryId"] for one in summaries} == {query}
@@ -125,17 +134,22 @@ def test_an_epoch_is_written_once_whenever_its_commit_dies(
 def test_an_epoch_is_written_once_when_the_driver_dies(
     notebook: Notebook, queries: Queries, warehouse: Path, tmp_path: Path
 ) -> None:
-    queries.arrive(1, 2)
+    uncommitted = Queries(warehouse, "db.u")
+    both = {"db.t": queries, "db.u": uncommitted}
+    for each in both.values():
+        each.arrive(1, 2)
     killed = Notebook(tmp_path)
+    uncommitted.run(killed, kill="driver", moment="never", file=str(tmp_path / "waits"))
     with pytest.raises(RuntimeError):
         queries.run(killed, kill="driver", moment="after")
     killed.close()
-    assert ids_in(warehouse) == [1, 2]
+    assert {name: ids_in(warehouse, name) for name in both} == {"db.t": [1, 2], "db.u": []}
 
-    queries.run(notebook)
+    for name, each in both.items():
+        each.run(notebook)
 
-    assert ids_in(warehouse) == [1, 2]
-    assert queries.epochs == ["0"]
+        assert ids_in(warehouse, name) == [1, 2]
+        assert each.epochs == ["0"]
 
 
 # Upserts
