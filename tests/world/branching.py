@@ -63,8 +63,9 @@ def change_ref(world: World, random: Random) -> None:
 
 def tag_periods(world: World, random: Random) -> None:
     """Tag the state at the ends of days, and drop the oldest of these tags."""
-    first, now = (_day(time_ms) for time_ms in (START_MS - DAY_MS, world.clock.now + DAY_MS))
-    days = [first + timedelta(days=number) for number in range((now - first).days + 1)]
+    # Other actors let days pass while the command works.
+    first, last = (_day(ms) for ms in (START_MS - DAY_MS, world.clock.now + 30 * DAY_MS))
+    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
     ends = {day.strftime(_TAGS): day + timedelta(days=1) for day in days}
     words = ["--auto", "daily", "--format", _TAGS]
     words += random.choice([[], ["--backfill"], ["--keep", "2"], ["--backfill", "--keep", "3"]])
