@@ -35,7 +35,7 @@ from support.tables.iceberg_tables import make_table, pyiceberg_table
 
 _KEYS = 40
 _ROUND_SECONDS = 120
-_TRIES = 20
+_TRIES = 60
 _SOURCE, _COPY, _NEWEST = "db.source", "db.copy", "db.newest"
 # Both queries run for some time, or until one of them fails.
 _CELL = """
