@@ -22,8 +22,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from support.cli.command_worker import CommandWorker
 from support.peers.notebook import Notebook
+from support.servers.spark_cluster import children
 from support.tables.iceberg_tables import make_table, pyiceberg_table
 
 _KEYS = 40
@@ -153,35 +154,28 @@ class Soak:
             place.mkdir()
             self._notebook = Notebook(place)
         notebook = self._notebook
-        timer = None
+        delay, kind = None, self._random.choice(["python", "java", "worker", "worker"])
         if seconds is not None and self._random.random() < 0.8:
-            kind = self._random.choice(["python", "java", "worker", "worker"])
             # Spark takes some seconds to start.
-            timer = threading.Timer(
-                self._random.uniform(1, seconds + 8), self._kill, [notebook, kind]
-            )
-            timer.start()
+            delay = self._random.uniform(1, seconds + 8)
         names = {"source": _SOURCE, "copy": _COPY, "newest": _NEWEST, "keys": _KEYS}
         places = {"warehouse": str(self._warehouse), "folder": str(self._folder)}
         try:
-            found: list[str] = notebook.run(_CELL, seconds=seconds, **names, **places)
+            with _later(delay, self._kill, notebook, kind):
+                found: list[str] = notebook.run(_CELL, seconds=seconds, **names, **places)
         except RuntimeError as error:
             self._count("queries", str(error))
             notebook.kill()
             self._notebook = None
             return None
-        finally:
-            if timer is not None:
-                timer.cancel()
-                timer.join()
         for text in found or ["ended"]:
             self._count("queries", text)
         return found
 
     def _kill(self, notebook: Notebook, kind: str) -> None:
         """Kill the driver, or a Python worker if there is one."""
-        java = _children(notebook.pid)
-        below = [one for parent in java for child in _children(parent) for one in _children(child)]
+        java = list(children(notebook.pid))
+        below = [one for parent in java for child in children(parent) for one in children(child)]
         chosen = {"python": [notebook.pid], "java": java, "worker": below}[kind]
         if chosen:
             self.ledger.reports[f"killed: {kind}"] += 1
@@ -210,15 +204,13 @@ class Soak:
         words = ["ingest", _SOURCE, str(path), "--run-id", f"run-{first}"]
         while (code := self._ended(worker, words, chosen)) not in {0, None}:
             pass
-        if code == 0:
-            self.ledger.ids += ids
-        else:
+        if code is None:
             # A run that was killed is repeated, with the same id.
             again = CommandWorker()
             while self._ended(again, words, None) != 0:
                 pass
             again.close()
-            self.ledger.ids += ids
+        self.ledger.ids += ids
         path.unlink()
         return code == 0
 
@@ -234,14 +226,9 @@ class Soak:
         self, worker: CommandWorker, words: list[str], chosen: random.Random | None
     ) -> int | None:
         """Run a command, which may be killed; return its exit code, None if it was killed."""
-        timer = None
-        if chosen is not None and chosen.random() < 0.1:
-            timer = threading.Timer(chosen.uniform(0, 1), worker.kill)
-            timer.start()
-        ended = worker.run([*self._prefix, *words])
-        if timer is not None:
-            timer.cancel()
-            timer.join()
+        is_killed = chosen is not None and chosen.random() < 0.1
+        with _later(chosen.uniform(0, 1) if chosen and is_killed else None, worker.kill):
+            ended = worker.run([*self._prefix, *words])
         code = None if ended is None else int(ended["code"])
         self.ledger.reports[f"{words[0]}: {'killed' if code is None else code}"] += 1
         return code
@@ -260,14 +247,19 @@ class Soak:
         self.ledger.reports[f"{what}: {kind}"] += 1
 
 
-def _children(pid: int) -> list[int]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            # After the name, which may contain spaces: the state and the parent.
-            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(folder.name))
-    return found
+@contextmanager
+def _later(seconds: float | None, call: Callable[..., None], *arguments: object) -> Iterator[None]:
+    """Call a function after some seconds, unless the block ends before that; None for no call."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, call, arguments)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def main() -> int:
