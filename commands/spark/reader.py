@@ -18,11 +18,12 @@ from lake.commands.spark.splits import Split, SplitReader
 from lake.commands.spark.types import spark_schema
 from lake.core.base.errors import BadInputError, InvalidRequestError, NotFoundError, RefusedError
 from lake.core.read.changelog.row_diff import CHANGE_COLUMNS
-from lake.core.read.scan.incremental import Increment, plan_increment
+from lake.core.read.scan.incremental import Increment
 from lake.core.read.scan.plan import (
     ScanOptions,
     ScanPlan,
     bound,
+    increment_of,
     plan_appends,
     plan_snapshot,
     scan_schema,
@@ -59,13 +60,7 @@ def pinned(table: Table, options: ScanOptions) -> Pin:
     if not options.incremental:
         snapshot = scan_snapshot(table, options)
         return Pin(identity, schema, snapshot.snapshot_id if snapshot else None)
-    found = plan_increment(
-        table.metadata,
-        start=options.from_snapshot,
-        inclusive=options.inclusive,
-        end=options.to_snapshot,
-        branch=options.branch,
-    )
+    found = increment_of(table, options)
     end = found.end.snapshot_id if found.end else None
     return Pin(identity, schema, end, tuple(item.snapshot_id for item in found.appends))
 

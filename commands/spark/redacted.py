@@ -19,8 +19,8 @@ def reported(redact: Callable[[str], str]) -> Iterator[None]:
         yield
     except LakeError as error:
         mask(error, redact)
-        told = f"{error.message} ({error.hint})" if error.hint else error.message
-        error.args = (spell_options(told, lambda option: option.value.replace("_", "-")),)
+        text = f"{error.message} ({error.hint})" if error.hint else error.message
+        error.args = (spell_options(text, lambda option: option.value.replace("_", "-")),)
         raise error from None
 
 

@@ -293,18 +293,26 @@ def plan_scan(table: Table, options: ScanOptions, keys: ScanKeys | None = None) 
         CorruptFileError: a manifest does not match its manifest list.
     """
     if options.incremental:
-        increment = plan_increment(
-            table.metadata,
-            start=options.from_snapshot,
-            inclusive=options.inclusive,
-            end=options.to_snapshot,
-            branch=options.branch,
-        )
-        return plan_appends(
-            table, options, _with_root_checked(table, options, increment), keys=keys
-        )
+        increment = _with_root_checked(table, options, increment_of(table, options))
+        return plan_appends(table, options, increment, keys=keys)
     snapshot, schema = scan_snapshot(table, options), scan_schema(table, options)
     return plan_snapshot(table, options, snapshot, schema=schema, keys=keys)
+
+
+def increment_of(table: Table, options: ScanOptions) -> Increment:
+    """Return the appends between the snapshots that options choose.
+
+    Raises:
+        NotFoundError: a snapshot does not exist.
+        BadInputError: the range is not valid.
+    """
+    return plan_increment(
+        table.metadata,
+        start=options.from_snapshot,
+        inclusive=options.inclusive,
+        end=options.to_snapshot,
+        branch=options.branch,
+    )
 
 
 def plan_appends(

@@ -40,7 +40,6 @@ from lake.core.table.catalogs.catalog import Table
 from lake.core.table.catalogs.errors import first_line, unwritten_error, words
 from lake.core.table.metadata import files as metadata_files
 from lake.core.table.metadata.commit_times import is_disordered
-from lake.core.table.metadata.files import read_metadata
 from lake.core.table.metadata.text import unknown_members
 from lake.core.table.snapshots.ancestry import has_every_snapshot_since
 from lake.core.transaction.commit.preconditions import check_commits, require_writable
@@ -406,7 +405,9 @@ class _Attempt:
         if begin not in names:
             raise CorruptFileError(f"the log does not name {before.metadata_location}")
         since = log[names.index(begin) + 1 :]
-        return any(self.request.is_in(read_metadata(now.storage, name)) for name in since)
+        return any(
+            self.request.is_in(metadata_files.read_metadata(now.storage, name)) for name in since
+        )
 
     def _delete_own_metadata(self, now: Table | None) -> None:
         """Remove the metadata file that a catalog in this process wrote for a commit that did not happen."""
