@@ -320,7 +320,8 @@ CHECKS = (
     _check("run-held-by-snapshots", never, _STAGES),
     # Loads that continue.
     _check("epoch-committed", never, _WATCH),
-    _check("query-epoch", never, f"{_CORE}/load/frames/test_load.py"),
+    _check("query-epoch", always, f"{_CORE}/load/frames/test_load.py"),
+    _check("query-rows", never, f"{_CORE}/load/frames/test_upsert.py"),
     _check("frame-not-committed", never, f"{_CORE}/load/frames/test_load.py"),
     _check("offer-before-load", removed, _WATCH_CRASHES),
     _check("offer-continued", becomes("offer = None"), _WATCH_CRASHES),
