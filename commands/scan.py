@@ -337,12 +337,12 @@ def _scan(
     *,
     plan_only: bool,
 ) -> Outcome:
-    from lake.core.read.scan.execute import describe, preview, write
-    from lake.core.read.scan.plan import plan_scan, scan_schema
+    from lake.core.read.scan.execute import describe, preview, reported_plan, write
+    from lake.core.read.scan.plan import scan_schema
 
     table = session.table(name)
     with _keys(session, table, key_options, lambda: scan_schema(table, options)) as keys:
-        plan = plan_scan(table, options, keys)
+        plan = reported_plan(session, table, options, keys)
         if plan_only:
             return describe(plan)
         if target is None:

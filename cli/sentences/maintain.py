@@ -10,7 +10,13 @@ from lake.cli.sentences.words import listed
 from lake.core.base.errors import ReportedError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.units import counted
-from lake.core.maintain.rounds.facts import RoundFacts, RoundResult, RoundsResult, WrittenFacts
+from lake.core.maintain.rounds.facts import (
+    ALL_ACTIONS,
+    RoundFacts,
+    RoundResult,
+    RoundsResult,
+    WrittenFacts,
+)
 from lake.core.maintain.rounds.report import with_details
 
 # Failures that stay until the table or its properties are mended.
@@ -30,7 +36,10 @@ def sentence(outcome: Outcome) -> str:
     tables = len({item.table for item in done})
     parts = [f"{counted(len(done), 'action')} on {tables:,}"] if done else []
     parts += [f"{len(result.failed):,} failed"] if result.failed else []
-    parts += [f"{len(result.rest):,} left for the next run"] if result.rest else []
+    unread = sum(item.action == ALL_ACTIONS for item in result.rest)
+    left = len(result.rest) - unread
+    parts += [f"{left:,} left for the next run"] if left else []
+    parts += [f"{counted(unread, 'table')} not read in time"] if unread else []
     obsolete = counted(len(result.obsolete), "action")
     parts += [f"{obsolete} not possible any more"] if result.obsolete else []
     return f"{_start(result)}{'; '.join(parts) or 'nothing to do'}"

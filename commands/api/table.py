@@ -19,9 +19,9 @@ from lake.core.maintain.compaction.facts import CompactionFacts, CompactionResul
 from lake.core.maintain.expiration.facts import ExpirationFacts
 from lake.core.maintain.health.facts import HealthResult
 from lake.core.read.exports.export import read_rows
-from lake.core.read.scan.execute import ScanRows, describe
+from lake.core.read.scan.execute import ScanRows, describe, reported_plan
 from lake.core.read.scan.facts import ScanFacts
-from lake.core.read.scan.plan import ScanPlan, plan_scan
+from lake.core.read.scan.plan import ScanPlan
 from lake.core.spec.types.arrow_schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -167,7 +167,8 @@ class Table:
             }
         )
         with self._calls.masked():
-            return Scan(self._calls, plan_scan(self._calls.session.table(self.name), found))
+            session = self._calls.session
+            return Scan(self._calls, reported_plan(session, session.table(self.name), found))
 
     def snapshots(self, **options: Option) -> Sequence[SnapshotFacts]:
         """Return the snapshots of a branch, newest first; see `lake snapshots`."""

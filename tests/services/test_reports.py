@@ -1,4 +1,4 @@
-"""Reports about commits for a REST catalog: Iceberg's own server parses them, and nothing depends on them."""
+"""Reports about commits and scans for a REST catalog: Iceberg's server parses them, and nothing depends on them."""
 
 from __future__ import annotations
 
@@ -98,6 +98,52 @@ def test_each_snapshot_is_reported_and_the_server_parses_the_report(
     assert asked.headers["Authorization"] == f"Bearer {CANARY}"
 
 
+def test_each_scan_is_reported_without_the_values_of_its_filter(
+    reporting: Service, proxy: Proxy, catalogs: list[BoundedRestCatalog]
+) -> None:
+    answers: list[int] = []
+
+    def record(asked: Asked, answer: Answer) -> Answer:
+        if asked.path.endswith(METRICS):
+            answers.append(answer.status)
+        return answer
+
+    reporting.line().ok(*load(reporting, id=[1, 2, 3], name=["a", "b", "c"]))
+    reporting.line().ok(*load(reporting, id=[9], name=["z"]))
+    for catalog in catalogs:
+        catalog._reports.drain(120)
+    proxy.changes.append(record)
+    scan = ("scan", reporting.table(), "--where")
+    text = "id > 8000001 and not (name in ('hidden-1', 'hidden-2') or name is null)"
+
+    ((asked, plain),) = reports(reporting, proxy, catalogs, "scan", reporting.table())
+    ((_, report),) = reports(reporting, proxy, catalogs, *scan, text, "--select", "name", "--plan")
+    for other in ("name like 'a%' or id <> 3", "id = 1 and name <=> null", "id in (1) or id <=> 2"):
+        reports(reporting, proxy, catalogs, *scan, other)
+
+    # The server has parsed them.
+    assert answers == [204] * 5
+    snapshot = reporting.catalog().load_table(reporting.table()).current_snapshot()
+    assert (report["report-type"], report["snapshot-id"]) == ("scan-report", snapshot.snapshot_id)
+    assert (report["table-name"], report["schema-id"]) == (f"prod.{reporting.table()}", 0)
+    assert (plain["projected-field-ids"], plain["projected-field-names"]) == (
+        [1, 2],
+        ["id", "name"],
+    )
+    assert report["projected-field-names"] == ["name"]
+    assert plain["filter"] is True
+    assert [report["filter"]["left"][key] for key in ("type", "term")] == ["gt", "id"]
+    assert "8000001" not in json.dumps(report)
+    assert "hidden-" not in json.dumps(report)
+    counts = {key: item["value"] for key, item in plain["metrics"].items() if "value" in item}
+    assert (counts["result-data-files"], counts["total-data-manifests"]) == (2, 2)
+    assert counts["total-file-size-in-bytes"] == int(snapshot.summary["total-files-size"])
+    skipped = report["metrics"]["skipped-data-files"]["value"]
+    assert (skipped, report["metrics"]["result-data-files"]["value"]) == (2, 0)
+    assert report["metrics"]["total-planning-duration"]["time-unit"] == "nanoseconds"
+    assert CANARY not in asked.body.decode()
+
+
 def test_the_server_refuses_a_report_of_another_form(
     reporting: Service, proxy: Proxy, catalogs: list[BoundedRestCatalog]
 ) -> None:
@@ -147,6 +193,8 @@ def test_a_server_that_refuses_reports_or_hangs_changes_nothing_for_the_command(
     for number in (1, 2, 3):
         document = reporting.line().ok(*load(reporting, id=[number]))
         assert (document["status"], document["warnings"]) == ("done", [])
+    document = reporting.line().ok("scan", reporting.table())
+    assert (document["status"], document["warnings"]) == ("done", [])
 
     assert hung.wait(120)
     assert reporting.rows() == [(number,) for number in range(4)]

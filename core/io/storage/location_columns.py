@@ -18,13 +18,15 @@ _CHANGED = r"^(file:|//|s3[an]:|gcs:|abfs:|wasbs?:)|[^:/]//"
 _FEW = 32
 _IS_USUAL, _HAS_CHANGED = re.compile(_USUAL).match, re.compile(_CHANGED).search
 
-# Schemes, and hosts, of the same stores.
-_ALIASES = (
+_REPLACED = (
+    (r"^(file:)?/+", "/"),
+    # Schemes, and hosts, of the same stores.
     (r"^s3[an]://", "s3://"),
     (r"^gcs://", "gs://"),
     (r"^abfs://", "abfss://"),
     (r"^wasbs?://([^/@]*@[^/.]*)\.blob\.", r"abfss://\1.dfs."),
     (r"^wasbs?://", "abfss://"),
+    (r"([^:/])//+", r"\1/"),
 )
 
 
@@ -33,20 +35,25 @@ def normalize_locations(locations: Any) -> pa.Array:
     if isinstance(locations, list):
         locations = pa.array(locations, pa.string())
     text = one_array(locations)
-    if len(text) <= _FEW and all(map(_is_normal, text.to_pylist())):
-        return text
+    if len(text) <= _FEW:
+        found = text.to_pylist()
+        normal = [location and _normal(location) for location in found]
+        return text if normal == found else pa.array(normal, text.type)
     text = _with_usual_spelling(text)
     # A search takes much less time than the replacements, which copy the texts.
     if not pc.any(pc.match_substring_regex(text, _CHANGED), min_count=0).as_py():
         return text
-    text = pc.replace_substring_regex(text, r"^(file:)?/+", "/")
-    for pattern, usual in _ALIASES:
+    for pattern, usual in _REPLACED:
         text = pc.replace_substring_regex(text, pattern, usual)
-    return pc.replace_substring_regex(text, r"([^:/])//+", r"\1/")
+    return text
 
 
-def _is_normal(location: str | None) -> bool:
-    return location is None or bool(_IS_USUAL(location) and not _HAS_CHANGED(location))
+def _normal(location: str) -> str:
+    text = location if _IS_USUAL(location) else paths.folded(location)
+    if _HAS_CHANGED(text):
+        for pattern, usual in _REPLACED:
+            text = re.sub(pattern, usual, text)
+    return text
 
 
 def _with_usual_spelling(locations: pa.Array) -> pa.Array:

@@ -14,6 +14,7 @@ from operator import itemgetter
 
 from lake.core.base.errors import LakeError
 from lake.core.base.progress import Meter, showing
+from lake.core.data.rows.content_hash import hash_together
 from lake.core.data.rows.reader import FileSlice
 from lake.core.data.rows.writer import WriteSettings
 from lake.core.data.sorting.range_partitioning import (
@@ -35,7 +36,6 @@ from lake.core.maintain.compaction.tasks import (
     sample,
     send,
 )
-from lake.core.maintain.compaction.verify import hash_together
 from lake.core.spec.types.arrow_schema import top_columns
 from lake.core.table.manifests.data_files import DataFile
 from lake.core.transaction.session import Session

@@ -13,6 +13,7 @@ from lake.core.base.errors import LakeError
 from lake.core.base.plain import PlainData
 from lake.core.data.columns.metrics import leaves
 from lake.core.data.deletes.apply import Deletes
+from lake.core.data.rows.content_hash import ContentHash, hash_all
 from lake.core.data.rows.reader import (
     FileSlice,
     ReadSettings,
@@ -28,7 +29,7 @@ from lake.core.data.sorting.range_partitioning import KeySample, Ranges, Sampled
 from lake.core.data.sorting.sort_keys import RowOrder
 from lake.core.engine.shuffle import ShuffleBuffer, encode_report, received
 from lake.core.engine.tasks import TaskContext
-from lake.core.maintain.compaction.verify import ContentHash, described, hash_all
+from lake.core.maintain.compaction.verify import described
 from lake.core.table.manifests.data_files import DataFile
 
 # While one row group is encoded, the rows of the next are read.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from lake.core.base.progress import Step
-from lake.core.maintain.health.past import work_seconds
 
 if TYPE_CHECKING:
     from lake.core.base.clock import Clock
@@ -35,7 +34,7 @@ class Agenda:
         self._begun = clock.monotonic()
         self._lock = threading.Lock()
         self._names = [(item.table, item.action) for item in expected]
-        self._costs = [_work(item) for item in expected]
+        self._costs = [item.work_seconds for item in expected]
         # The positions of the actions that have not begun: for each table, and the first one of all.
         self._waiting: dict[str, list[int]] = {}
         for place, item in enumerate(expected):
@@ -102,13 +101,6 @@ class Agenda:
         if took < _LEAST_SECONDS or done < _LEAST_COST:
             return None
         return round(took / done * left, 1)
-
-
-def _work(item: Decision) -> float:
-    forecast = item.forecast
-    if forecast is None or forecast.work_seconds is None:
-        return work_seconds(0)
-    return forecast.work_seconds
 
 
 def _text(work: Work) -> str:

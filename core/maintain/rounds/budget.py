@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 from lake.core.base.units import format_duration, format_size
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 # The actions that read data files to rewrite them; a compaction can do a part of its work.
 _REWRITES, _DIVISIBLE = frozenset({"compact", "deletes"}), "compact"
+# The shares of the time in which tables are read, before and after those with very many files, which take long.
+_READING, READING_OF_LARGE = 0.5, 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +82,41 @@ class Budget:
         finally:
             self._bytes.give_back(part)
 
+    def too_late_to_read(self, seconds: float, share: float = _READING) -> str:
+        """Return why no other table is read; empty if one is.
+
+        Reading may take its share of the time, and more as long as it finds too little to do in the rest of the time.
+
+        Args:
+            seconds: how long the work takes that was found, and the reading of what is being read.
+            share: the share of the time.
+        """
+        left, whole = self._time()
+        if left <= 0:
+            return _passed(whole)
+        if left < min(seconds, whole * (1 - share)):
+            return f"it was not read: the rest of the {format_duration(whole)} is for other tables"
+        return ""
+
     def spend(self, rewritten: int | None) -> None:
         """Count what an action rewrote."""
         self._bytes.spend(rewritten or 0)
 
     def _lateness(self, decision: Decision) -> str:
-        if self.until is None:
-            return ""
-        left, whole = self.until - self.clock.monotonic(), (self.max_ms or 0) / 1000
+        left, whole = self._time()
         if left <= 0:
-            return f"the {format_duration(whole)} have passed"
+            return _passed(whole)
         takes = (decision.forecast and decision.forecast.work_seconds) or 0.0
         # What needs more than half of the time would otherwise never begin.
         if decision.action != _DIVISIBLE and left < min(takes, whole / 2):
             return f"it takes about {format_duration(takes)}, and {format_duration(left)} are left"
         return ""
+
+    def _time(self) -> tuple[float, float]:
+        """Return the seconds that are left, and all that there were; infinite ones without a limit."""
+        if self.until is None or self.max_ms is None:
+            return inf, inf
+        return self.until - self.clock.monotonic(), self.max_ms / 1000
 
     def _grant(self, decision: Decision, part: int) -> Grant:
         if late := self._lateness(decision):
@@ -103,3 +126,7 @@ class Budget:
             left = format_size(self._bytes.limit)
             return Grant(f"it reads {format_size(needed)}, and {left} are left")
         return Grant(most_bytes=part if decision.action == _DIVISIBLE else None)
+
+
+def _passed(whole: float) -> str:
+    return f"the {format_duration(whole)} have passed"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake.core.base.units import format_duration, format_time
 from lake.core.maintain.health.grade import LEAST_SHARE
+from lake.core.maintain.health.past import work_seconds
 from lake.core.maintain.policies.policy import Given
 from lake.core.maintain.rounds.candidates import condition_values, expected
 from lake.core.maintain.rounds.facts import DecisionFacts
@@ -44,6 +45,12 @@ class Decision:
     reason: str
     options: Mapping[str, Given]
     forecast: ForecastFacts | None = None
+
+    @property
+    def work_seconds(self) -> float:
+        """How long it is expected to take."""
+        takes = None if self.forecast is None else self.forecast.work_seconds
+        return work_seconds(0) if takes is None else takes
 
     def facts(self, reason: str | None = None) -> DecisionFacts:
         """Return the decision for the outcome, maybe with another reason."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from lake.core.base.facts import ErrorFacts, Facts
 from lake.core.maintain.run_log.entries import ExpectedFacts, Measures
 
+# Instead of an action: all of them are left alone, or none was decided because the table was not read.
+ALL_ACTIONS = "all"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFacts(Facts):
@@ -15,7 +18,7 @@ class DecisionFacts(Facts):
 
     table: str
     action: str
-    """The command."""
+    """The command; `all` for a table that was not read."""
     reason: str
     """Why it is due, or why it is left alone."""
     forecast: ExpectedFacts | None = None
@@ -104,7 +107,7 @@ class RoundResult(Facts):
     left_alone: list[DecisionFacts] = field(default_factory=list)
     """What was left alone."""
     rest: list[DecisionFacts] = field(default_factory=list)
-    """What is due and left for the next run."""
+    """What is due and left for the next run, and the tables that were not read in time."""
     obsolete: list[DecisionFacts] = field(default_factory=list)
     """What no later run can do, because the table is gone, was replaced, or is excluded."""
     pending: list[PendingFacts] = field(default_factory=list)

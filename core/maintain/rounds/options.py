@@ -39,7 +39,7 @@ class RoundOptions:
         policy: the rules in effect.
         choices: the options that policies may set.
         only: the actions to do; empty for all.
-        max_ms: the time after which no action and no group of files begins; None for no limit.
+        max_ms: the time after which no table is read, and no action and no group of files begins; None for no limit.
         max_bytes: the most bytes of data files to rewrite; None for no limit.
         jobs: how many small tables get their actions at a time.
         log: the path of the run log.

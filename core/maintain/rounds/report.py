@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lake.core.base.outcome import Detail, Explanation, Outcome, Status, first_rows
 from lake.core.maintain.policies.policy import ACTIONS
-from lake.core.maintain.rounds.facts import RoundFacts, RoundResult, WrittenFacts
+from lake.core.maintain.rounds.facts import ALL_ACTIONS, RoundFacts, RoundResult, WrittenFacts
 
 if TYPE_CHECKING:
     from lake.core.maintain.rounds.facts import DecisionFacts, FailureFacts, PendingFacts
@@ -53,14 +53,15 @@ def preview_outcome(
 def with_details(outcome: Outcome, *, verbose: bool) -> Outcome:
     """Return the outcome of a round with what is left and what failed."""
     result = RoundResult.of(outcome.result)
+    rest, more = first_rows([_due(item) for item in result.rest], _SHOWN, "rows", every=verbose)
     obsolete = [(item.table, item.action, item.reason) for item in result.obsolete]
     details = [
-        Detail("what is left", _DUE, [_due(item) for item in result.rest]),
+        Detail("what is left", _DUE, rest, first=("table", "action", "reason")),
         Detail("what is not possible any more", ("table", "action", "reason"), obsolete),
     ]
     if verbose:
         details += _left_alone(result.left_alone, verbose=True)
-    notes = [*_failures(result.failed), *_pending(result.pending)]
+    notes = [*more, *_failures(result.failed), *_pending(result.pending)]
     return replace(outcome, details=details, notes=notes)
 
 
@@ -104,7 +105,7 @@ def _joined(found: Sequence[DecisionFacts]) -> list[DecisionFacts]:
     for item in found:
         is_one = len(reasons[item.table]) == 1 and actions[item.table] == set(ACTIONS)
         rows[item.table, "" if is_one else item.action] = (
-            replace(item, action="all") if is_one else item
+            replace(item, action=ALL_ACTIONS) if is_one else item
         )
     return list(rows.values())
 

@@ -132,7 +132,7 @@ class Round:
     def run(self) -> Outcome:
         """Do what is due, see `maintain`."""
         with self._running():
-            candidates = self.tables.ordered()
+            candidates = self.tables.ordered(self.budget)
             self._general = self.session.warnings.copy()
             self.result.tables = len(candidates)
             self.result.pending += self.tables.pending
@@ -228,6 +228,7 @@ class Round:
                     getattr(self.result, name).extend(getattr(part, name))
             if is_stopped:
                 self.result.rest += self._not_begun()
+            self.result.rest += self.tables.unread
             self._end_limits()
             self.session.warnings[:] = dict.fromkeys([*self._general, *self.records.problems])
 

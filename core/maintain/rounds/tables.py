@@ -16,9 +16,16 @@ from lake.core.maintain.health.measure import selected
 from lake.core.maintain.health.past import Past
 from lake.core.maintain.health.survey import MOST_ENTRIES
 from lake.core.maintain.policies.rule_checks import ineffective
+from lake.core.maintain.rounds.budget import READING_OF_LARGE, Budget
 from lake.core.maintain.rounds.candidates import Candidate, look
 from lake.core.maintain.rounds.decisions import Decision, decide
-from lake.core.maintain.rounds.facts import FailureFacts, PendingFacts, RoundFacts
+from lake.core.maintain.rounds.facts import (
+    ALL_ACTIONS,
+    DecisionFacts,
+    FailureFacts,
+    PendingFacts,
+    RoundFacts,
+)
 from lake.core.maintain.rounds.plan_file import PlannedAction, planned_action
 from lake.core.maintain.run_log.experience import Experiences, future_warning
 from lake.core.maintain.run_log.run_log import LoggedRuns, RunLog, without_log
@@ -80,7 +87,7 @@ def preview(session: Session, options: RoundOptions) -> Preview:
         LakeError: the catalog cannot be read.
     """
     found = Tables(session, options)
-    candidates = found.ordered()
+    candidates = found.ordered(Budget(session.clock, None, None))
     decisions = [(item, found.decide(item, action)) for item, action in _in_order(candidates)]
     facts = RoundFacts(
         tables=len(candidates),
@@ -114,6 +121,10 @@ def _in_order(candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, str]
             yield seen, action
 
 
+def _unread(table: str, reason: str) -> DecisionFacts:
+    return DecisionFacts(table=table, action=ALL_ACTIONS, reason=reason)
+
+
 class Tables:
     """All tables that were selected, as they were when the round began."""
 
@@ -122,6 +133,8 @@ class Tables:
     ) -> None:
         self.pending: list[PendingFacts] = []
         self.failed: list[FailureFacts] = []
+        # The tables that were not read, because the time is for others.
+        self.unread: list[DecisionFacts] = []
         self._session = session
         self._options = options
         self._now_ms = session.clock.now_ms()
@@ -153,8 +166,11 @@ class Tables:
             self._session.warn(late)
         return found
 
-    def ordered(self) -> list[Candidate]:
+    def ordered(self, budget: Budget) -> list[Candidate]:
         """Return the tables, those first that gain most for each second of work.
+
+        Args:
+            budget: what limits the time; what is not read in time is noted as that.
 
         Raises:
             RefusedError: a file would be written into the folder of a table.
@@ -173,19 +189,11 @@ class Tables:
             for row in unlisted
             if row.error
         ]
-        candidates = []
-        meter = Meter("reading tables", tasks=len(names))
-        with (
-            shown(self._session.progress, meter),
-            ThreadPoolExecutor(_THREADS) as threads,
-        ):
-            for found in ahead(threads, self._one, names, 2 * _THREADS):
-                meter.advance(tasks=1)
-                if isinstance(found, FailureFacts):
-                    self.failed.append(found)
-                elif found is not None:
-                    candidates.append(found)
-        candidates = [seen for found in candidates if (seen := self._complete(found))]
+        if budget.until is not None:
+            # Those at the end of the list are read first in some of the runs.
+            first = int(self._session.ids.jitter() * len(names))
+            names = [*names[first:], *names[:first]]
+        candidates = self._read(names, budget)
         self.pending += [
             PendingFacts(table=seen.table, checkpoints=seen.pending)
             for seen in candidates
@@ -198,6 +206,46 @@ class Tables:
         ]
         candidates.sort(key=lambda seen: (-seen.gain_per_second, seen.table))
         return candidates
+
+    def _read(self, names: Sequence[tuple[str, str]], budget: Budget) -> list[Candidate]:
+        """Return the tables that can be read in time, each with its grade."""
+        clock, candidates = self._session.clock, list[Candidate]()
+        begun, taken, work = clock.monotonic(), 0, 0.0
+
+        def in_time() -> Iterator[tuple[str, str]]:
+            for number, item in enumerate(names):
+                each = (clock.monotonic() - begun) / max(taken, 1)
+                if late := budget.too_late_to_read(work + (number - taken) * each):
+                    self.unread += [_unread(name, late) for _, name in names[number:]]
+                    return
+                yield item
+
+        meter = Meter("reading tables", tasks=len(names))
+        with (
+            shown(self._session.progress, meter),
+            ThreadPoolExecutor(_THREADS) as threads,
+        ):
+            for found in ahead(threads, self._one, in_time(), 2 * _THREADS):
+                meter.advance(tasks=1)
+                taken += 1
+                if isinstance(found, FailureFacts):
+                    self.failed.append(found)
+                elif found is not None:
+                    candidates.append(found)
+                    work += 0 if budget.until is None else self._work_on(found)
+        read = []
+        for seen in candidates:
+            late = "" if seen.row.grade else budget.too_late_to_read(work, READING_OF_LARGE)
+            if late:
+                self.unread.append(_unread(seen.table, late))
+            elif whole := self._complete(seen):
+                read.append(whole)
+                work += 0 if whole is seen else self._work_on(whole)
+        return read
+
+    def _work_on(self, seen: Candidate) -> float:
+        """Return how many seconds the actions take that are due."""
+        return sum(item.work_seconds for item in self.due([seen]))
 
     def _complete(self, seen: Candidate) -> Candidate | None:
         """Return a table with its grade: one with very many files is measured alone; None if it cannot be read."""

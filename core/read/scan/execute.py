@@ -22,19 +22,56 @@ from lake.core.read.exports import export
 from lake.core.read.exports.destinations import Output
 from lake.core.read.exports.export import Noted, Part, PartReport
 from lake.core.read.exports.facts import KeyCounts, ReadResult
-from lake.core.read.scan.plan import ScanPlan
+from lake.core.read.scan.plan import ScanOptions, ScanPlan, plan_scan
 from lake.core.read.scan.scan_keys import (
     ROW_GROUPS_SKIPPED,
     ROWS_WITHOUT_PARTNER,
+    ScanKeys,
     row_keys,
 )
+from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.types.type_text import type_text
+from lake.core.table.catalogs.catalog import Table
+from lake.core.table.reporting.scan_report import scan_report
 from lake.core.table.snapshots import ancestry
+from lake.core.table.snapshots.summary import engine_marks
 from lake.core.transaction.session import Session
 
 _SHOWN_SNAPSHOTS = 20
 # Counts the rows that were deleted.
 DROPPED = "dropped"
+
+
+def reported_plan(
+    session: Session, table: Table, options: ScanOptions, keys: ScanKeys | None = None
+) -> ScanPlan:
+    """Plan a scan as `plan_scan` does, and report it to the catalog's server, if it takes reports."""
+    begun = session.clock.monotonic()
+    plan = plan_scan(table, options, keys)
+    if plan.snapshot is not None:
+        name, ids = f"{table.catalog.name}.{table.identifier}", sorted(plan.projection.field_ids)
+        found = plan.found
+        report = scan_report(
+            name,
+            plan.snapshot.snapshot_id,
+            None if options.where is None else parse_filter(options.where),
+            plan.schema.schema_id,
+            {number: str(plan.projection.find_column_name(number)) for number in ids},
+            session.clock.monotonic() - begun,
+            {
+                "result-data-files": found.count,
+                "result-delete-files": 0 if options.incremental else found.delete_count,
+                "total-data-manifests": found.manifests,
+                "scanned-data-manifests": found.manifests - found.skipped_manifests,
+                "skipped-data-manifests": found.skipped_manifests,
+                "total-delete-manifests": found.delete_manifests.num_rows,
+                "total-file-size-in-bytes": plan.bytes,
+                "skipped-data-files": found.skipped_files,
+            },
+            engine_marks(),
+        )
+        table.catalog.report(table, report)
+    return plan
 
 
 def describe(plan: ScanPlan) -> Outcome:

@@ -560,6 +560,7 @@ def _appended(
         by_spec=by_spec,
         delete_manifests=MANIFEST_SCHEMA.empty_table(),
         schema=schema,
+        manifests=manifests.num_rows,
         skipped_manifests=manifests.num_rows - kept.num_rows,
         skipped_files=selection.skipped,
         doubts=doubts,

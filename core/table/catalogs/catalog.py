@@ -141,7 +141,7 @@ class Catalog(Protocol):
         """Commit one atomic change. PyIceberg's exceptions are not translated."""
 
     def report(self, table: Table, report: Mapping[str, Any]) -> None:
-        """Send a report about a commit to the catalog's server in the background, if it takes reports.
+        """Send a report about a commit or a scan to the catalog's server in the background, if it takes reports.
 
         Nothing is raised, and whether it arrived is not known.
         """

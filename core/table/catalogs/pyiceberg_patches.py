@@ -21,6 +21,8 @@ from pydantic import BaseModel
 from pyiceberg import catalog
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.io import FileIO, OutputFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.serializers import Compressor, FromInputFile, ToOutputFile
 from pyiceberg.table import (
     CommitTableResponse,
@@ -32,6 +34,7 @@ from pyiceberg.table import (
 from pyiceberg.table import locations as table_locations
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import FrozenDict, IcebergBaseModel, Identifier, Properties
 from pyiceberg.utils.config import Config
@@ -71,7 +74,7 @@ def apply() -> None:
     enable_defaults()
     _read_statistics()
     _write_version_3()
-    _share_snapshots()
+    _share_parts()
     _name_packed_metadata()
     _ignore_location_providers()
     _explain_responses(CommitTableResponse)
@@ -156,14 +159,15 @@ def _write_version_3() -> None:
     metadata.TableMetadataV3.model_dump_json = IcebergBaseModel.model_dump_json  # type: ignore[method-assign]
 
 
-def _share_snapshots() -> None:
-    """Share snapshots between metadata before and after a commit: PyIceberg copies them, which is slow."""
+def _share_parts() -> None:
+    """Share what never changes between metadata before and after a commit: PyIceberg copies it, which is slow."""
 
-    def shared(self: Snapshot, memo: dict[int, Any]) -> Snapshot:
+    def shared(self: IcebergBaseModel, memo: dict[int, Any]) -> IcebergBaseModel:
         del memo
         return self
 
-    Snapshot.__deepcopy__ = shared  # type: ignore[assignment,method-assign]
+    for part in (Snapshot, Schema, PartitionSpec, SortOrder):
+        part.__deepcopy__ = shared  # type: ignore[assignment,method-assign]
 
 
 def _name_packed_metadata() -> None:

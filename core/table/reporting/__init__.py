@@ -1,4 +1,4 @@
-"""Reports about commits for a catalog's server: their contents, and how they are sent beside the work.
+"""Reports about commits and scans for a catalog's server: their contents, and how they are sent beside the work.
 
 Does not belong here: which server takes reports, and how requests to it are made (`lake.core.table.catalogs`).
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lake.core.base.units import natural_number
+from lake.core.table.reporting.metrics import counter, duration
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 _TYPE = "commit-report"
-_COUNT, _BYTES = "count", "bytes"
 # The counters of a report by the keys of a summary, where the names differ.
 _RENAMED: Mapping[str, str] = {
     "deleted-data-files": "removed-data-files",
@@ -54,19 +54,14 @@ def commit_report(
     summary = snapshot.summary
     counts = summary.additional_properties if summary else {}
     metrics: dict[str, Any] = {
-        "total-duration": {
-            "count": 1,
-            "time-unit": "nanoseconds",
-            "total-duration": max(round(seconds * 1e9), 0),
-        },
-        "attempts": {"unit": _COUNT, "value": attempts},
+        "total-duration": duration(seconds),
+        "attempts": counter("attempts", attempts),
     }
     for key in (*_SAME, *_RENAMED):
         value = natural_number(counts.get(key) or "")
         if value is not None:
-            counter = _RENAMED.get(key, key)
-            unit = _BYTES if counter.endswith("-bytes") else _COUNT
-            metrics[counter] = {"unit": unit, "value": value}
+            measure = _RENAMED.get(key, key)
+            metrics[measure] = counter(measure, value)
     return {
         "report-type": _TYPE,
         "table-name": name,

@@ -58,7 +58,8 @@ class LiveFiles:
         by_spec: spec id to entries (canonical columns), pruned by the filter if there was one.
         delete_manifests: rows of the manifest list for delete manifests with live entries.
         schema: the schema to which the filter was bound: the table's, or that of a past snapshot.
-        skipped_manifests: the number of data manifests that the filter excluded.
+        manifests: the number of data manifests.
+        skipped_manifests: the number of those that the filter excluded.
         skipped_files: the number of files that it excluded in the other manifests.
         doubts: reasons why some files may be missing.
     """
@@ -67,6 +68,7 @@ class LiveFiles:
     by_spec: Mapping[int, pa.Table]
     delete_manifests: pa.Table
     schema: Schema
+    manifests: int = 0
     skipped_manifests: int = 0
     skipped_files: int = 0
     doubts: tuple[str, ...] = ()
@@ -285,6 +287,7 @@ def live_files(  # noqa: PLR0913 - each option is used alone
         by_spec=by_spec,
         delete_manifests=deletes,
         schema=schema,
+        manifests=data.num_rows,
         skipped_manifests=data.num_rows - chosen.num_rows,
         skipped_files=selection.skipped,
         doubts=() if doubt is None else (doubt,),

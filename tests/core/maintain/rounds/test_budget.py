@@ -111,6 +111,28 @@ def test_what_cannot_end_in_time_does_not_begin(
         assert granted.refusal == refusal
 
 
+@pytest.mark.parametrize(
+    ("passed", "seconds", "share", "refusal"),
+    [
+        (29.0, 1000.0, 0.5, ""),
+        (31.0, 1000.0, 0.5, "it was not read: the rest of the 1m 00s is for other tables"),
+        (31.0, 1000.0, 0.75, ""),
+        (50.0, 9.0, 0.5, ""),
+        (50.0, 11.0, 0.5, "it was not read: the rest of the 1m 00s is for other tables"),
+        (60.0, 0.0, 0.5, "the 1m 00s have passed"),
+    ],
+)
+def test_tables_are_read_while_there_is_time_for_what_was_found(
+    passed: float, seconds: float, share: float, refusal: str
+) -> None:
+    clock = FixedClock()
+    budget = Budget(clock, 60_000, None)
+    clock.sleep(passed)
+
+    assert budget.too_late_to_read(seconds, share) == refusal
+    assert Budget(clock, None, 100).too_late_to_read(1e9) == ""
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 50), max_size=8),

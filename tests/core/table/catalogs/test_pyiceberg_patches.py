@@ -16,7 +16,7 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.catalog.rest import RestCatalog, TableResponse, auth
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import load_file_io
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import (
@@ -34,7 +34,7 @@ from pyiceberg.table.metadata import (
     new_table_metadata,
 )
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.statistics import BlobMetadata
 from pyiceberg.utils.config import Config
 
@@ -59,6 +59,9 @@ PATCHED: tuple[tuple[Any, str], ...] = (
     (MetastoreCatalog, "_write_metadata"),
     (MetastoreCatalog, "load_table"),
     (Snapshot, "__deepcopy__"),
+    (Schema, "__deepcopy__"),
+    (PartitionSpec, "__deepcopy__"),
+    (SortOrder, "__deepcopy__"),
     (CommitTableResponse, "model_validate_json"),
     (TableResponse, "model_validate_json"),
     (pyiceberg.io, "_infer_file_io_from_scheme"),

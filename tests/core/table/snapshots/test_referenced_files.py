@@ -118,6 +118,8 @@ def test_a_damaged_or_missing_list_or_manifest_stops_it(made: Any, warehouse: Pa
         ["s3://b/k/f", "s3a://b/k/f", "s3n://b/k//f", "S3://b/k/f", "S3A://b/k/f"],
         ["hdfs://nn:9000/a/b", "hdfs://nn:9000//a/b", "HDFS://nn:9000/a/b"],
         ["hdfs:///a/b", "hdfs:/a/b"],
+        ["wasbs://c@a.blob.h/k//f", "abfs://c@a.dfs.h/k/f", "wasb://c@a.blob.h/k/f"],
+        ["gcs://b/k/f", "gs://b//k/f"],
     ],
 )
 def test_columns_are_folded_as_single_locations_are(spellings: list[str]) -> None:
