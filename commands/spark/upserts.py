@@ -19,15 +19,13 @@ from lake.commands.spark.redacted import reported
 from lake.commands.spark.types import frame_columns
 from lake.core.base import locations
 from lake.core.base.errors import InvalidRequestError
+from lake.core.data.rows.content_hash import hash_together
 from lake.core.load.ingest.facts import IngestFacts, IngestResult
 from lake.core.load.ingest.rejects import temporary_files
-from lake.core.table.snapshots.ancestry import MAIN
-from lake.core.table.snapshots.streams import QueryEpoch, newest_query_epoch
+from lake.core.table.snapshots.streams import QueryEpoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from lake.core.table.catalogs.catalog import Table
 
 # What calls the function on a Connect server, which shows no ids to tasks: a process for each run of a query.
 _ON_CONNECT = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
@@ -109,6 +107,7 @@ class Upsert:
                 schema=table.schema,
                 columns=frame_columns(frame.schema, table.schema),
                 secrets=table.storage.credentials.to_bytes(),
+                of_query=epoch is not None,
             )
             with temporary_files(session, table, name):
                 written = frame.mapInArrow(keep, KEPT).collect()
@@ -119,12 +118,13 @@ class Upsert:
                 if epoch is None:
                     outcome = calls.upsert(self.table, paths, None, self.options)
                 else:
-                    batch = QueryEpoch(self._name(written[0].query), epoch)
+                    rows = [row.rows for row in written if row.rows]
+                    batch = QueryEpoch(
+                        self._name(written[0].query), epoch, hash_together(rows) if rows else None
+                    )
                     run = _run(written[0].run)
                     place = (run, batch.query, table.metadata.location, self._branch)
                     _refuse_second(place, epoch)
-                    if not written[0].query:
-                        _refuse_older(table, str(self.options.get("branch") or MAIN), batch)
                     outcome = calls.upsert(self.table, paths, batch, self.options)
                     _loaded[place] = epoch
                 return Run.of(outcome, IngestFacts, IngestResult)
@@ -156,18 +156,4 @@ def _refuse_second(place: tuple[str, ...], epoch: int) -> None:
         raise InvalidRequestError(
             f"batch {epoch} was loaded into the table by another upsert of the same query",
             hint="give each a name: lake.spark.upsert(..., query='orders')",
-        )
-
-
-def _refuse_older(table: Table, branch: str, batch: QueryEpoch) -> None:
-    """Refuse a batch before the newest of its name: a query repeats only its newest, so it is that of another query.
-
-    Where Spark shows the id of the query, such a batch is of a checkpoint that was restored, and is in the table.
-    """
-    newest = newest_query_epoch(table, branch, batch.query)
-    if newest is not None and newest.number > batch.number:
-        raise InvalidRequestError(
-            f"batch {batch.number} of {batch.query!r} comes after batch {newest.number} of that name: "
-            "its rows would not be loaded",
-            hint="after a new checkpoint the query needs another name: lake.spark.upsert(..., query='orders-2')",
         )

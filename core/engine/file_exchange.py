@@ -10,6 +10,8 @@ import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from lake.core.base.errors import EngineError
@@ -27,6 +29,8 @@ from lake.core.io.temporary_files import read_at, write_at, written
 
 # The offset and the size of a blob in its file.
 _Extent = tuple[int, int]
+# The number of a blob's file, its offset and its size.
+_Place = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +41,12 @@ class SendTask(PlainData):
     payload: Mapping[str, Any]
     folder: str
     reducers: int
+    parts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentFile(PlainData):
-    """The file that one task wrote, and the places of each reducer's blobs in the order of sending."""
+    """The file that one task wrote, and the places of each slot's blobs in the order of sending."""
 
     path: str
     extents: Mapping[int, Sequence[_Extent]]
@@ -49,15 +54,15 @@ class SentFile(PlainData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReduceTask(PlainData):
-    """Call the named function with a payload and the blobs of one reducer, which are in files."""
+    """Call the named function with a payload and the blobs of one reducer, which are in files, in order."""
 
     function: str
     payload: Mapping[str, Any]
     paths: Sequence[str]
-    extents: Sequence[Sequence[_Extent]]
+    places: Sequence[_Place]
 
 
-def exchange_by_files(
+def exchange_by_files(  # noqa: PLR0913 - as `Engine.exchange` and what it needs
     run: Callable[..., Iterator[TaskResult[Any]]],
     tasks: Sequence[Task[Any]],
     map_function: MapFunction[Any],
@@ -66,6 +71,7 @@ def exchange_by_files(
     *,
     folder: str,
     meter: Meter,
+    parts: int,
 ) -> Iterator[TaskResult[Any]]:
     """Do as `Engine.exchange` by two calls of ``run``, which does as `Engine.run` with a storage.
 
@@ -73,14 +79,15 @@ def exchange_by_files(
     """
     os.mkdir(folder, 0o700)
     try:
-        function, reducers = name_of(map_function), len(reduce_payloads)
+        function = name_of(map_function)
         sending = [
             Task(
                 SendTask(
                     function=function,
                     payload=encode_value(task.payload),
                     folder=folder,
-                    reducers=reducers,
+                    reducers=len(reduce_payloads),
+                    parts=parts,
                 ),
                 task.input_bytes,
             )
@@ -91,9 +98,14 @@ def exchange_by_files(
             for result in results:
                 sent[result.task] = result.value
         files = [file for file in sent if file is not None]
-        filled = sorted({reducer for file in files for reducer in file.extents})
+        filled = sorted({slot // parts for file in files for slot in file.extents})
         function = name_of(reduce_function)
-        reducing = [_reduce_task(files, one, function, reduce_payloads[one]) for one in filled]
+        reducing = [
+            _reduce_task(
+                files, range(one * parts, (one + 1) * parts), function, reduce_payloads[one]
+            )
+            for one in filled
+        ]
         meter.next_stage(len(filled))
         with closing(run(reducing, reduce_from_files, meter=meter)) as results:  # type: ignore[type-var]
             for result in results:
@@ -103,16 +115,22 @@ def exchange_by_files(
 
 
 def _reduce_task(
-    files: Sequence[SentFile], reducer: int, function: str, payload: Any
+    files: Sequence[SentFile], slots: Sequence[int], function: str, payload: Any
 ) -> Task[ReduceTask]:
-    mine = [file for file in files if reducer in file.extents]
+    mine = [file for file in files if any(slot in file.extents for slot in slots)]
+    places = [
+        (number, start, length)
+        for slot in slots
+        for number, file in enumerate(mine)
+        for start, length in file.extents.get(slot, ())
+    ]
     task = ReduceTask(
         function=function,
         payload=encode_value(payload),
         paths=[file.path for file in mine],
-        extents=[file.extents[reducer] for file in mine],
+        places=places,
     )
-    return Task(task, sum(length for extents in task.extents for _, length in extents))
+    return Task(task, sum(length for _, _, length in places))
 
 
 def send_to_file(task: SendTask, context: TaskContext) -> Iterator[SentFile]:
@@ -122,12 +140,13 @@ def send_to_file(task: SendTask, context: TaskContext) -> Iterator[SentFile]:
     extents: dict[int, list[_Extent]] = {}
     end = 0
     with open(path, "xb", buffering=0, opener=_private) as file:
-        for reducer, blob in function(decode_payload(function, task.payload), context):
+        for slot, blob in function(decode_payload(function, task.payload), context):
+            reducer = slot // task.parts
             if not 0 <= reducer < task.reducers:
                 raise EngineError(f"a task sent to reducer {reducer} of {task.reducers}")
             with written("rows that are exchanged"):
                 write_at(file.fileno(), blob, end)
-            extents.setdefault(reducer, []).append((end, len(blob)))
+            extents.setdefault(slot, []).append((end, len(blob)))
             end += len(blob)
     yield SentFile(path=path, extents=extents)
 
@@ -141,9 +160,9 @@ def reduce_from_files(task: ReduceTask, context: TaskContext) -> Iterator[Mappin
 
 
 def _blobs(task: ReduceTask) -> Generator[bytes]:
-    for path, extents in zip(task.paths, task.extents, strict=True):
-        with open(path, "rb", buffering=0) as file:
-            for start, length in extents:
+    for number, places in groupby(task.places, key=itemgetter(0)):
+        with open(task.paths[number], "rb", buffering=0) as file:
+            for _, start, length in places:
                 yield read_at(file.fileno(), length, start)
 
 

@@ -96,12 +96,13 @@ class InlineEngine:
         *,
         storage: Storage,
         meter: Meter | None = None,
+        parts: int = 1,
     ) -> Iterator[TaskResult[Result]]:
         """Spill what tasks send to a temporary file, then reduce."""
         send, reduce = resolve(name_of(map_function)), resolve(name_of(reduce_function))
         meter = meter or Meter("running")
         with tempfile.TemporaryFile(prefix="lake-exchange-") as file:
-            spill = _Spill(file.fileno(), len(reduce_payloads))
+            spill = _Spill(file.fileno(), len(reduce_payloads), parts)
             self._send(spill, tasks, send, storage, meter)
             meter.next_stage(len(spill.filled()))
             yield from self._reduce(spill, reduce, reduce_payloads, storage, meter)
@@ -127,8 +128,8 @@ class InlineEngine:
 
             def work(index: int) -> Generator[None]:
                 context = _context(storage, f"{batch}-{index}", pool, meter, index)
-                for reducer, blob in _typed(send(_payload(send, tasks[index].payload), context)):
-                    spill.add(reducer, index, blob)
+                for slot, blob in _typed(send(_payload(send, tasks[index].payload), context)):
+                    spill.add(slot, index, blob)
                     # Each step hands control back, so that a cancelled task ends here.
                     yield None
                 meter.finish(index)
@@ -242,26 +243,28 @@ def _plain(value: Any) -> Any:
 
 
 class _Spill:
-    """Blobs of many reducers in one file, given back in the order of their tasks."""
+    """Blobs of many reducers in one file, given back in the order of their slots and tasks."""
 
-    def __init__(self, descriptor: int, reducers: int) -> None:
+    def __init__(self, descriptor: int, reducers: int, parts: int) -> None:
         self._descriptor = descriptor
         self._reducers = reducers
+        self._parts = parts
         self._end = 0
-        self._index: dict[int, list[tuple[int, int, int]]] = {}
+        self._index: dict[int, list[tuple[int, int, int, int]]] = {}
         self._lock = threading.Lock()
 
-    def add(self, reducer: int, task: int, blob: bytes) -> None:
+    def add(self, slot: int, task: int, blob: bytes) -> None:
         """Keep a blob.
 
         Raises:
             EngineError: there is no such reducer.
         """
+        reducer = slot // self._parts
         if not 0 <= reducer < self._reducers:
             raise EngineError(f"task {task} sent to reducer {reducer} of {self._reducers}")
         with self._lock:
             start, self._end = self._end, self._end + len(blob)
-            self._index.setdefault(reducer, []).append((task, start, len(blob)))
+            self._index.setdefault(reducer, []).append((slot, task, start, len(blob)))
         write_at(self._descriptor, blob, start)
 
     def filled(self) -> list[int]:
@@ -269,6 +272,6 @@ class _Spill:
         return sorted(self._index)
 
     def read(self, reducer: int) -> Iterator[bytes]:
-        """Yield a reducer's blobs by task, each task's in its own order."""
-        for _, start, length in sorted(self._index[reducer]):
+        """Yield a reducer's blobs by slot and task, each task's in its own order."""
+        for _, _, start, length in sorted(self._index[reducer]):
             yield read_at(self._descriptor, length, start)

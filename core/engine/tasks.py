@@ -83,7 +83,7 @@ class TaskContext:
 
 # A task function: (payload, context) -> an iterator of results.
 TaskFunction = Callable[[Payload, TaskContext], Iterator[Result]]
-# The first half of an exchange: (payload, context) -> an iterator of (reducer number, bytes).
+# The first half of an exchange: (payload, context) -> an iterator of (slot number, bytes).
 MapFunction = Callable[[Payload, TaskContext], Iterator[tuple[int, bytes]]]
 # The second half: (payload, blobs of one reducer, context) -> an iterator of results.
 ReduceFunction = Callable[[Payload, Iterator[bytes], TaskContext], Iterator[Result]]
@@ -133,10 +133,12 @@ class Engine(Protocol):
         *,
         storage: Storage,
         meter: Meter | None = None,
+        parts: int = 1,
     ) -> Iterator[TaskResult[Result]]:
-        """Run ``map_function`` on every task, collect the bytes by reducer number, and reduce them.
+        """Run ``map_function`` on every task, collect the bytes by slot number, and reduce them.
 
-        Reducer ``i`` receives ``reduce_payloads[i]``, and the blobs in the order of tasks and of sending;
+        Each reducer has ``parts`` slots, so reducer ``i`` has those from ``i * parts`` on. It receives
+        ``reduce_payloads[i]``, and the blobs in the order of slots, of tasks and of sending;
         ``TaskResult.task`` is its number. A reducer that receives no blob is not called. The meter counts the
         tasks first, and the reducers in a second stage. After the last result, `require_ended` checks that each task,
         and each reducer that received a blob, ended once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def test_a_frame_is_read_and_written(lake: CommandLine, notebook: Notebook, tmp_
     assert rows_of(lake) == sorted([*rows(0, 60), *rows(58, 60)])
 
 
-def test_two_upserts_of_one_batch_need_two_names(
+def test_two_upserts_of_one_batch_and_two_checkpoints_need_two_names(
     lake: CommandLine, notebook: Notebook, tmp_path: Path
 ) -> None:
     begun(lake, tmp_path / "in")
@@ -96,17 +96,22 @@ def test_two_upserts_of_one_batch_need_two_names(
         (source / f"{number}.json").write_text("\n".join(lines))
         os.utime(source / f"{number}.json", (number + 1, number + 1))
 
-    def run(*second: str) -> None:
+    def run(*second: str, first: Sequence[str] = ("even", "odd"), checkpoint: str = "one") -> None:
         notebook.run(
             UPSERTS,
-            names=[["even", "odd"], second],
+            names=[first, second],
             source=str(source),
-            checkpoint=str(tmp_path / "checkpoint"),
+            checkpoint=str(tmp_path / checkpoint),
             warehouse=str(lake.warehouse),
         )
 
     with pytest.raises(RuntimeError, match="by another upsert of the same query"):
         run("even", "even")
+    assert rows_of(lake) == rows(0, 63)
+
+    # The newest batch of the name is 0, and has the other rows of the file.
+    with pytest.raises(RuntimeError, match="has other rows than the batch of that name"):
+        run(first=["odd"], checkpoint="new")
     assert rows_of(lake) == rows(0, 63)
 
     run("even", "odd")

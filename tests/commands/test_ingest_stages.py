@@ -42,7 +42,9 @@ from support.tables.iceberg_tables import (
 )
 from support.tiers import chosen, examples
 
+from lake.core.base.errors import StorageError
 from lake.core.table.flink.commits import LAKE_OPERATOR_ID, job_id_of
+from lake.core.transaction.staging import claims
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -458,6 +460,34 @@ def test_a_run_killed_after_its_commit_is_tidied_by_the_next(
     assert (document["status"], heads(table)) == ("nothing-to-do", before)
     assert temporary_manifests(table.warehouse) == []
     assert table.scanned() == rows
+
+
+@pytest.mark.parametrize("trouble", ["expiry", "storage"])
+def test_a_run_that_is_finished_is_done_whatever_becomes_of_its_remains(
+    table: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    path = source(tmp_path, APPEND)
+
+    def silent(_: Any) -> Any:
+        raise ConnectionError("no answer")
+
+    assert table.with_faults(silent)("ingest", "db.t", path, "--run-id", RUN).exit_code == 5
+    real = claims.remove_manifests
+
+    def troubled(*arguments: Any) -> list[str]:
+        failed = real(*arguments)
+        if trouble == "storage":
+            raise StorageError("the storage is gone")
+        table.ok("expire", "db.t", "--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
+        return failed
+
+    monkeypatch.setattr(claims, "remove_manifests", troubled)
+    document = table.ok("ingest", "db.t", path, "--run-id", RUN)
+
+    assert document["status"] == "done"
+    assert ("the storage is gone" in str(document["warnings"])) == (trouble == "storage")
+    assert sorted(row["id"] for row in table.scanned()) == [1, 7, 8, 9]
+    assert trouble == "storage" or _unreachable(table) == set()
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import ids_in
 
@@ -122,6 +123,33 @@ def test_an_answer_that_is_lost_after_the_commit_is_found_out(
     other = lake.with_faults(lost)
     assert other("rollback", "db.t", first).exit_code == 0
     assert ids_in(lake.warehouse) == [1]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize("kept", [100, 1])
+def test_a_refused_change_that_others_replaced_is_found_in_the_log(
+    lake: CommandLine, kept: int, *, landed: bool
+) -> None:
+    first = add(lake, 1)
+    add(lake, 2)
+    log = {
+        "write.metadata.previous-versions-max": str(kept),
+        "write.metadata.delete-after-commit.enabled": "true",
+    }
+    lake.ok("alter", "db.t", *(f"--set={name}={value}" for name, value in log.items()))
+
+    def refused(real: Any) -> Any:
+        if landed:
+            real()
+        add(lake, 3)
+        add(lake, 4)
+        raise CommitFailedException("409")
+
+    result = lake.with_faults(refused)("rollback", "db.t", first)
+
+    # Nothing shows whether the change was made if the log does not reach back.
+    assert result.exit_code == (5 if kept == 1 else 0 if landed else 4), result
+    assert ids_in(lake.warehouse) == ([1, 3, 4] if landed else [1, 2, 3, 4])
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from support.tables.iceberg_tables import (
 
 from lake.core.base.settings import Settings
 from lake.core.data.rows import sorted_writer
-from lake.core.data.sorting import external_sort
+from lake.core.data.sorting import external_sort, range_partitioning
 from lake.core.engine.inline import InlineEngine
 from lake.core.load.ingest import plan as planning
 from lake.core.maintain.compaction import rewrite
@@ -101,6 +101,7 @@ def sending(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """`lake` on an engine of this process that sends rows from task to task as Spark does."""
     monkeypatch.setattr(planning, "_SMALLEST_TASK_BYTES", 1)
     monkeypatch.setattr(rewrite, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(range_partitioning, "_RANGE_BYTES", 1000)
     engine = InlineEngine(4)
     engine.name = "sending"
 
@@ -328,6 +329,23 @@ def test_large_groups_are_sorted_by_ranges(
     assert are_ranges([found for found, _ in files], ascending)
     plan = sending.ok("scan", "db.t", "--plan", "--where", "id = 77")["plan"]
     assert plan["files"] == 1
+
+
+def test_equal_rows_keep_their_order_in_a_file_that_is_sorted_in_ranges(
+    sending: CommandLine, tmp_path: Path
+) -> None:
+    rows = [
+        {"id": 5 if number % 3 else number % 50, "part": "p", "number": number}
+        for number in range(3000)
+    ]
+    unsorted_files(sending, tmp_path / "in", rows)
+    before = [row for found, _ in live_files(sending.warehouse) for row in found]
+    assert sum(path.stat().st_size for path in sending.warehouse.rglob("*.parquet")) > 4000
+
+    sending.ok("compact", "db.t", "--strategy", "sort", "--by", "id", "--rewrite-all")
+
+    ((found, _),) = live_files(sending.warehouse)
+    assert found == sorted(before, key=ascending)
 
 
 def test_deleted_rows_go_and_row_ids_stay_when_rows_are_sorted(

@@ -251,14 +251,19 @@ def test_a_batch_of_a_new_checkpoint_needs_a_new_name_where_spark_shows_no_query
 ) -> None:
     # No query of Spark's runs here, so the batches have a name only.
     batch = (
-        "upsert(query='orders')(spark.createDataFrame([({0}, 'a')], 'id bigint, name string'), {1})"
+        "frame = spark.createDataFrame({0}, 'id bigint, name string').repartition({1})\n"
+        "upsert(query='orders')(frame, {2})"
     )
-    for row, epoch in ((1, 0), (2, 1), (3, 1)):
-        upserts.run(notebook, batch.format(row, epoch))
-
+    upserts.run(notebook, batch.format([(1, "a"), (2, "b")], 1, 0))
+    # Spark repeats the batch; its tasks divide the rows in another way.
+    upserts.run(notebook, batch.format([(2, "b"), (1, "a")], 2, 0))
+    with pytest.raises(RuntimeError, match="has other rows than the batch of that name and number"):
+        upserts.run(notebook, batch.format([(3, "a"), (4, "b")], 1, 0))
+    upserts.run(notebook, batch.format([(2, "c")], 1, 1))
     with pytest.raises(RuntimeError, match="comes after batch 1 of that name"):
-        upserts.run(notebook, batch.format(4, 0))
-    assert upserts.rows == [(1, "a"), (2, "a")]
+        upserts.run(notebook, batch.format([(3, "a")], 1, 0))
+
+    assert upserts.rows == [(1, "a"), (2, "c")]
 
 
 def test_a_frame_is_upserted_as_the_command_line_loads_its_rows(

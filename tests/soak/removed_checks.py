@@ -98,6 +98,7 @@ CHECKS = (
     _check("manifests-of-sent-commit", without("locations.canonical(path) not in owned"), _COMMIT),
     _check("reload-after-refusal", instead("self._find_after_refusal(error)", "None"), _COMMIT),
     _check("refused-and-expired", instead("self._was_in(now)", "False"), _COMMIT),
+    _check("refused-and-replaced", instead("item.was_made(table)", "False"), _ROLLBACK),
     _check("refusal-by-server", without("self._is_local()"), _COMMIT),
     _check("metadata-of-refused-commit", removed, _COMMIT),
     _check(
@@ -319,7 +320,8 @@ CHECKS = (
     _check("run-held-by-snapshots", never, _STAGES),
     # Loads that continue.
     _check("epoch-committed", never, _WATCH),
-    _check("query-epoch", never, f"{_CORE}/load/frames/test_load.py"),
+    _check("query-epoch", always, f"{_CORE}/load/frames/test_load.py"),
+    _check("query-rows", never, f"{_CORE}/load/frames/test_upsert.py"),
     _check("frame-not-committed", never, f"{_CORE}/load/frames/test_load.py"),
     _check("offer-before-load", removed, _WATCH_CRASHES),
     _check("offer-continued", becomes("offer = None"), _WATCH_CRASHES),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
     from lake.core.data.sorting.sort_keys import RowOrder
 
-_AHEAD_BYTES = 16 * 1024 * 1024
+# While one row group is encoded, the rows of the next are sorted.
+_AHEAD_BYTES = 128 * 1024 * 1024
 
 
 class OrderedWriter(TransactionalWriter):
@@ -48,17 +51,9 @@ class OrderedWriter(TransactionalWriter):
         if batch.num_rows:
             self._sorter.add(with_keys(batch, self._order, self._schema))
 
-    def write_keyed(self, batch: pa.RecordBatch) -> None:
-        """Add rows with their sort keys as the last column."""
-        self._sorter.add(batch)
-
     def close(self) -> list[DataFile]:
         """Sort and write all rows; return the files."""
-        # Another thread merges while this one encodes, so two cores work on one output file.
-        with closing(prefetch(self._sorter.ordered(), _AHEAD_BYTES)) as batches:
-            for batch in batches:
-                self._go_on()
-                self._writer.write(without_keys(batch))
+        _write_ahead(self._writer, self._sorter.ordered(), self._go_on)
         self._sorter.close()
         self.closed = True
         return self._writer.close()
@@ -67,6 +62,43 @@ class OrderedWriter(TransactionalWriter):
         """Remove all written files and buffered rows."""
         self._sorter.close()
         self._writer.abort()
+
+
+def write_in_order(
+    writer: TableWriter,
+    keyed: Iterable[tuple[int, pa.RecordBatch]],
+    check_cancelled: Callable[[], None],
+) -> None:
+    """Sort and write rows, one part after the other.
+
+    Args:
+        writer: receives the rows.
+        keyed: rows with their sort keys as the last column, each batch with the number of its part. No row of a part
+            sorts before a row of an earlier part.
+        check_cancelled: called between steps; raises to stop.
+    """
+    _write_ahead(writer, _ordered_parts(keyed, check_cancelled), check_cancelled)
+
+
+def _ordered_parts(
+    keyed: Iterable[tuple[int, pa.RecordBatch]], check_cancelled: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
+    for _, batches in groupby(keyed, key=itemgetter(0)):
+        with closing(RowSorter(check_cancelled=check_cancelled)) as sorter:
+            for _, batch in batches:
+                sorter.add(batch)
+            yield from sorter.ordered()
+
+
+def _write_ahead(
+    writer: TableWriter, ordered: Iterator[pa.RecordBatch], check_cancelled: Callable[[], None]
+) -> None:
+    """Write sorted rows with keys."""
+    # Another thread sorts while this one encodes, so two cores work on one output file.
+    with closing(prefetch(ordered, _AHEAD_BYTES)) as batches:
+        for batch in batches:
+            check_cancelled()
+            writer.write(without_keys(batch))
 
 
 def open_ordered_writer(

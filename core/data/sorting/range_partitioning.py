@@ -19,6 +19,9 @@ from lake.core.data.sorting.key_bytes import PREFIX, bound_ranks
 # Sampled keys for each range: the same number as in Spark.
 SAMPLED_PER_RANGE = 100
 _SEED = 7
+# The input bytes of a range that is sorted in memory, and the most ranges of all tasks.
+_RANGE_BYTES = 8 * 1024 * 1024
+_MOST_RANGES = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +79,27 @@ def cuts(samples: Sequence[SampledKeys], ranges: int) -> list[bytes]:
     return [weighed[position][0] for position in positions]
 
 
+def parts_of(input_bytes: int, writers: int) -> int:
+    """Return into how many ranges each writer's range is divided, so that it can sort them one after the other.
+
+    Args:
+        input_bytes: the bytes of the input for one writer.
+        writers: the number of all writers.
+    """
+    return max(1, min(input_bytes // _RANGE_BYTES, _MOST_RANGES // max(writers, 1)))
+
+
 @dataclass(slots=True)
 class Ranges:
-    """Assigns rows to the range of their key."""
+    """Assigns rows to the range of their key.
+
+    Args:
+        bounds: the keys between the ranges.
+        parts: the number of adjacent ranges that are written together.
+    """
 
     bounds: Sequence[bytes]
+    parts: int = 1
     _turn: int = field(default=0)
 
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -89,10 +108,12 @@ class Ranges:
             yield 0, rows
             return
         first, last = bound_ranks(keys_of(rows), self.bounds)
-        # Rows that equal bounds may go to either side; they are distributed in turn.
+        # Rows that equal bounds may go to either side; they are distributed in turn. Of the ranges that are written
+        # together they go to the first, so that equal rows keep their order.
         turns = self._turn + np.arange(rows.num_rows)
         self._turn += rows.num_rows
-        numbers = first + turns % (last - first + 1)
+        low, high = first // self.parts, last // self.parts
+        numbers = np.maximum(first, (low + turns % (high - low + 1)) * self.parts)
         order = np.argsort(numbers, kind="stable")
         starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
         rows = rows.take(pa.array(order))

@@ -232,6 +232,7 @@ class SparkEngine:
         *,
         storage: Storage,
         meter: Meter | None = None,
+        parts: int = 1,
     ) -> Iterator[TaskResult[Result]]:
         """Send the output of tasks to reducers: on this machine by files, otherwise through Spark's shuffle."""
         meter = meter or Meter("running")
@@ -245,10 +246,17 @@ class SparkEngine:
                 reduce_payloads,
                 folder=str(self._launch.folder / f"exchange-{self._ids.uuid()}"),
                 meter=meter,
+                parts=parts,
             )
         else:
             yield from self._shuffle(
-                tasks, map_function, reduce_function, reduce_payloads, storage=storage, meter=meter
+                tasks,
+                map_function,
+                reduce_function,
+                reduce_payloads,
+                storage=storage,
+                meter=meter,
+                parts=parts,
             )
 
     def _shuffle(
@@ -260,6 +268,7 @@ class SparkEngine:
         *,
         storage: Storage,
         meter: Meter,
+        parts: int = 1,
     ) -> Iterator[TaskResult[Any]]:
         """Send the output of tasks through Spark's shuffle, with one key for each reducer, and reduce it.
 
@@ -267,7 +276,7 @@ class SparkEngine:
         may have read its earlier output.
         """
         send, reduce = name_of(map_function), name_of(reduce_function)
-        plan = plans.exchange(tasks, send, reduce, reduce_payloads, self.parallelism)
+        plan = plans.exchange(tasks, send, reduce, reduce_payloads, self.parallelism, parts=parts)
         with self._batch(meter) as batch:
             yield from batch.stream(plan, reduce_function, storage, meter, len(reduce_payloads))
 

@@ -72,12 +72,15 @@ def exchange(
     reduce_function: str,
     reduce_payloads: Sequence[Any],
     cores: int,
+    *,
+    parts: int = 1,
 ) -> Plan:
     """Return the plan of tasks that send and reducers that receive, for a number of cores."""
     jobs = _jobs(tasks, cores)
     partitions = min(len(reduce_payloads), jobs)
     shared = {
         "reducers": len(reduce_payloads),
+        "parts": parts,
         "places": keys_of_partitions(partitions),
         "function": reduce_function,
     }
@@ -97,7 +100,9 @@ def _run(frame: Any) -> Any:
 
 def _exchange(partitions: int, frame: Any) -> Any:
     sent = frame.mapInArrow(send_blobs, BLOB_ROWS)
-    placed = sent.repartition(partitions, "place").sortWithinPartitions("reducer", "task", "number")
+    placed = sent.repartition(partitions, "place").sortWithinPartitions(
+        "reducer", "slot", "task", "number"
+    )
     return placed.mapInArrow(reduce_blobs, RESULT_ROWS)
 
 

@@ -2,8 +2,9 @@
 
 Everything that a task needs is in its row; storage properties, with secrets, are only in the binary column.
 Failures are rows too, so that an error keeps its class and Spark's messages do not repeat its text. The rows of an
-exchange are ordered by (reducer, task, number): first failures, with reducer -2; then the ends of tasks, with reducer
--1; then for each reducer its payload, with task -1, and the blobs in the order of sending.
+exchange are ordered by (reducer, slot, task, number): first failures, with reducer -2; then the ends of tasks, with
+reducer -1; then for each reducer its payload, with slot and task -1, and the blobs in the order of slots, of tasks
+and of sending.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ TASK_ROWS = (
     "tasks string, function string, batch string, folder string, secrets binary, shared binary"
 )
 RESULT_ROWS = "results string"
-BLOB_ROWS = f"place int, reducer int, task int, number int, blob binary, {TASK_ROWS}"
+BLOB_ROWS = f"place int, reducer int, slot int, task int, number int, blob binary, {TASK_ROWS}"
 _RESULT_SCHEMA = pa.schema([("results", pa.string())])
 _BLOB_SCHEMA = pa.schema(
     [
-        *[(name, pa.int32()) for name in ("place", "reducer", "task", "number")],
+        *[(name, pa.int32()) for name in ("place", "reducer", "slot", "task", "number")],
         ("blob", pa.binary()),
         *[(name, pa.string()) for name in ("tasks", "function", "batch", "folder")],
         ("secrets", pa.binary()),
@@ -118,9 +119,9 @@ def _task_values(row: Row, storage: Storage, number: int, payload: Any) -> Itera
 def send_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run the first half of an exchange; rows are TASK_ROWS, results BLOB_ROWS.
 
-    A row's ``tasks`` is ``{"tasks", "reducers", "places", "function", "payloads"}``: besides the tasks, the
-    number of reducers, the keys by which Spark assigns a reducer's rows to its partition, and the function and the
-    payloads of the second half. ``payloads`` is in one row only.
+    A row's ``tasks`` is ``{"tasks", "reducers", "parts", "places", "function", "payloads"}``: besides the tasks, the
+    number of reducers, that of the slots of each, the keys by which Spark assigns a reducer's rows to its partition,
+    and the function and the payloads of the second half. ``payloads`` is in one row only.
     """
     _forget_archives()
     for row in _rows(batches):
@@ -141,18 +142,17 @@ def _send_row(row: Row, plan: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         )
     for task, payload in plan["tasks"]:
         reached: set[int] = set()
-        sent = _sent(row, storage, task, payload, plan["reducers"])
-        for number, item in enumerate(_guarded(storage, sent)):
+        for number, item in enumerate(_guarded(storage, _sent(row, storage, task, payload, plan))):
             if isinstance(item, _Failed):
                 # Send it first to every partition, so that none reduces incomplete input.
                 for place in places:
                     yield _blob_record({"tasks": item}, place=place, reducer=_FAILURE, task=task)
                 return
-            reducer, blob = item
+            reducer, slot, blob = item
             reached.add(reducer)
             place = places[reducer % len(places)]
             yield _blob_record(
-                {}, place=place, reducer=reducer, task=task, number=number, blob=blob
+                {}, place=place, reducer=reducer, slot=slot, task=task, number=number, blob=blob
             )
         yield _blob_record(
             {"tasks": json.dumps(sorted(reached))}, place=places[0], reducer=_SENT, task=task
@@ -160,15 +160,17 @@ def _send_row(row: Row, plan: dict[str, Any]) -> Iterator[pa.RecordBatch]:
 
 
 def _sent(
-    row: Row, storage: Storage, task: int, payload: Any, reducers: int
-) -> Iterator[tuple[int, bytes]]:
+    row: Row, storage: Storage, task: int, payload: Any, plan: dict[str, Any]
+) -> Iterator[tuple[int, int, bytes]]:
+    reducers = plan["reducers"]
     with TaskReport(row["folder"], task) as report:
         context = TaskContext(storage, _attempt(row, task), on_report=report)
         function = resolve(row["function"])
-        for reducer, blob in function(decode_payload(function, payload), context):
+        for slot, blob in function(decode_payload(function, payload), context):
+            reducer = slot // plan["parts"]
             if not 0 <= reducer < reducers:
                 raise EngineError(f"task {task} sent to reducer {reducer} of {reducers}")
-            yield reducer, blob
+            yield reducer, slot, blob
 
 
 def reduce_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -276,9 +278,23 @@ def _record_of(text: str) -> pa.RecordBatch:
 
 
 def _blob_record(
-    row: Row, *, place: int, reducer: int, task: int, number: int = 0, blob: bytes = b""
+    row: Row,
+    *,
+    place: int,
+    reducer: int,
+    task: int,
+    slot: int = -1,
+    number: int = 0,
+    blob: bytes = b"",
 ) -> pa.RecordBatch:
-    values = {"place": place, "reducer": reducer, "task": task, "number": number, "blob": blob}
+    values = {
+        "place": place,
+        "reducer": reducer,
+        "slot": slot,
+        "task": task,
+        "number": number,
+        "blob": blob,
+    }
     return one_row(_BLOB_SCHEMA, {**row, **values})
 
 

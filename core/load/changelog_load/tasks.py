@@ -106,7 +106,7 @@ def write_changes(task: ChangesTask, context: TaskContext) -> Iterator[ChangesRe
 
 def send_changes(task: ChangesTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send each of a task's changes to the reducer of its partition or key."""
-    outbox = ShuffleBuffer(task.reducers)
+    outbox = ShuffleBuffer()
     changes = _Changes(task, context)
     for _, batches in changes.units():
         for rows, kinds in batches:

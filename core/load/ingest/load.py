@@ -20,7 +20,7 @@ from lake.core.base.plain import PlainData
 from lake.core.base.progress import Meter, showing
 from lake.core.data.schemas.evolution import schema_changes
 from lake.core.data.schemas.remains import remains_in_folder
-from lake.core.data.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts
+from lake.core.data.sorting.range_partitioning import SAMPLED_PER_RANGE, cuts, parts_of
 from lake.core.data.sources.discovery import CSV, refuse_changed
 from lake.core.engine.tasks import (
     MapFunction,
@@ -368,12 +368,14 @@ def _exchange(
     plan = run.plan
     engine = session.engine(plan.divisible_bytes)
     bounds: list[bytes] = []
+    parts = 1
     if plan.distribution == RANGE:
         ranges = plan.options.write_parallelism or min(
             _MOST_REDUCERS, wanted_tasks(plan, engine.parallelism)
         )
-        bounds = _bounds(session, plan, tasks, ranges)
-        count = len(bounds) + 1
+        parts = parts_of(plan.divisible_bytes // ranges, ranges)
+        bounds = _bounds(session, plan, tasks, ranges * parts)
+        count = len(bounds) // parts + 1
     else:
         by_size = -(-plan.input_bytes // _REDUCER_BYTES)
         count = plan.options.write_parallelism or max(
@@ -381,7 +383,9 @@ def _exchange(
         )
     return engine.exchange(
         [
-            Task(replace(task.payload, reducers=count, bounds=bounds), task.input_bytes)
+            Task(
+                replace(task.payload, reducers=count, bounds=bounds, parts=parts), task.input_bytes
+            )
             for task in tasks
         ],
         run.send,
@@ -389,6 +393,7 @@ def _exchange(
         [run.receiver(number, bool(bounds)) for number in range(count)],
         storage=plan.table.storage,
         meter=meter,
+        parts=parts,
     )
 
 

@@ -46,6 +46,7 @@ class SourceTask(PlainData):
         must_match: a filter that all rows must match.
         reducers: the number of reducers to send rows to.
         bounds: the bounds between the ranges of sort keys; empty to send rows by partition.
+        parts: how many ranges each reducer writes.
         sampled: the number of keys to sample.
         rejects: how rows that cannot be loaded are set aside; if None, the first of them is an error.
     """
@@ -57,6 +58,7 @@ class SourceTask(PlainData):
     must_match: PlainFilter | None = None
     reducers: int = 0
     bounds: Sequence[bytes] = ()
+    parts: int = 1
     sampled: int = 0
     rejects: RejectSettings | None = None
 

@@ -8,7 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lake.core.base import locations as paths
-from lake.core.base.errors import CommitConflictError, InvalidRequestError, RefusedError
+from lake.core.base.errors import (
+    CommitConflictError,
+    InvalidRequestError,
+    LakeError,
+    RefusedError,
+)
 from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
@@ -215,9 +220,7 @@ def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:
         if guard.is_held(table.refreshed(), branch, session.clock.now_ms()):
             return _outcome(plan, Status.NOTHING_TO_DO)
         raise
-    _warn_of_leftovers(
-        session, remove_leftovers(committed.table, run, by_other=not committed.already)
-    )
+    _remove_leftovers(session, committed.table, run, by_other=not committed.already)
     if committed.already:
         return _outcome(plan, Status.NOTHING_TO_DO, committed=committed)
     return replace(_outcome(plan, Status.DONE, run, committed), operation_id=operation_id)
@@ -248,7 +251,7 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
     wanted = {paths.canonical(file.path) for file in run.files}
     held = find_referenced(plan.table.storage, plan.table.metadata, wanted)
     if wanted and held == wanted:
-        _warn_of_leftovers(session, remove_leftovers(plan.table, run, by_other=False))
+        _remove_leftovers(session, plan.table, run, by_other=False)
         return True
     if held and not plan.earlier.already:
         raise RefusedError(
@@ -258,9 +261,18 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
     return False
 
 
-def _warn_of_leftovers(session: Session, locations: Sequence[str]) -> None:
-    if locations:
-        session.warn(f"{locations[0]} could not be removed; its files are committed")
+def _remove_leftovers(session: Session, table: Table, run: StagedRun, *, by_other: bool) -> None:
+    """Remove the remains of a committed run; an error would make a script repeat it."""
+    try:
+        failed = remove_leftovers(table, run, by_other=by_other)
+    except LakeError as error:
+        session.warn(
+            f"the remains of {shown_run(run.marks.name)} could not be removed, and its files are committed: "
+            f"{error.message}"
+        )
+        return
+    if failed:
+        session.warn(f"{failed[0]} could not be removed; its files are committed")
 
 
 def _operation(table: Table, run: StagedRun) -> AppendFiles | RowDelta:

@@ -19,14 +19,15 @@ from lake.core.base.options import Option
 from lake.core.data.columns.nullability import null_in_required
 from lake.core.data.deletes.apply import Deletes
 from lake.core.data.rows.reader import FileSlice, ReadSettings, prefetch, read_batches
-from lake.core.data.rows.sorted_writer import OrderedWriter, open_ordered_writer
+from lake.core.data.rows.sorted_writer import open_ordered_writer, write_in_order
+from lake.core.data.rows.writer import open_writer
 from lake.core.data.sorting.external_sort import with_keys
 from lake.core.data.sorting.range_partitioning import KeySample, Ranges, SampledKeys
 from lake.core.data.sorting.sort_keys import RowOrder
 from lake.core.data.sources.acceptance import Acceptance, RowCheck, RowProblem, halves_with
 from lake.core.data.sources.batches import raw_table_rows, source_batches
 from lake.core.data.sources.discovery import Position
-from lake.core.engine.shuffle import Report, ShuffleBuffer, decode_report, encode_report
+from lake.core.engine.shuffle import Report, ShuffleBuffer, encode_report, received
 from lake.core.engine.tasks import TaskContext
 from lake.core.load.ingest.payloads import (
     KeepReport,
@@ -75,7 +76,7 @@ def send_rows(task: SourceTask, context: TaskContext) -> Iterator[tuple[int, byt
     that all reducers wrote.
     """
     settings = task.write
-    outbox = ShuffleBuffer(task.reducers)
+    outbox = ShuffleBuffer(task.parts)
     split = _by_range(task) if task.bounds else _by_partition(task)
     rows = 0
     reports = []
@@ -108,7 +109,7 @@ def _by_partition(task: SourceTask) -> Split:
 def _by_range(task: SourceTask) -> Split:
     """Split rows by their sort keys, and keep the keys as a column."""
     settings = task.write
-    order, ranges = settings.order, Ranges(task.bounds)
+    order, ranges = settings.order, Ranges(task.bounds, task.parts)
     if order is None:
         raise ValueError("rows without an order have no ranges")
     return lambda batch: ranges.split(with_keys(batch, order, settings.schema))
@@ -170,18 +171,18 @@ def write_sent(
     task: ReceiveTask, blobs: Iterable[bytes], context: TaskContext, report_type: type[Report]
 ) -> tuple[list[DataFile], list[Report]]:
     """Write the rows that were sent to one reducer; return the files and the senders' reports."""
-    reports = []
+    reports: list[Report] = []
+    rows = received(blobs, report_type, reports)
+    if task.keyed:
+        with open_writer(
+            context.storage, task.write, task=task.task, attempt=context.attempt
+        ) as files:
+            write_in_order(files, rows, context.check_cancelled)
+            return files.close(), reports
     with open_ordered_writer(context, task.write, task=task.task) as writer:
-        write = writer.write
-        if task.keyed and isinstance(writer, OrderedWriter):
-            write = writer.write_keyed
-        for blob in blobs:
+        for _, batch in rows:
             context.check_cancelled()
-            stream = pa.ipc.open_stream(blob)
-            if (report := decode_report(stream, report_type)) is not None:
-                reports.append(report)
-            for batch in stream:
-                write(batch)
+            writer.write(batch)
         return writer.close(), reports
 
 

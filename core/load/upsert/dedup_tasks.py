@@ -89,7 +89,7 @@ def deduplicate(task: DeduplicateTask, context: TaskContext) -> Iterator[BucketR
 
 def send_keys(task: DeduplicateTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Send keys to their buckets."""
-    outbox = ShuffleBuffer(task.buckets)
+    outbox = ShuffleBuffer()
     width = task.key_columns
     for batch in source_keys(task.files, context):
         context.check_cancelled()

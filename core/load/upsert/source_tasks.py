@@ -133,7 +133,7 @@ def collect_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[KeyedW
 def send_rows(task: KeyedSourceTask, context: TaskContext) -> Iterator[tuple[int, bytes]]:
     """Read a task's units and send each partition's rows to its reducer; the units' reports go to reducer 0."""
     settings = task.write
-    outbox = ShuffleBuffer(task.reducers)
+    outbox = ShuffleBuffer()
     reports = []
     for unit, batches, rejects in _units(task, context):
         with _UnitRows(task, unit, context) as rows:

@@ -1,7 +1,8 @@
 """Rewrite groups of files on the engine: in the order of their rows, or sorted.
 
-A group that fits in one file is sorted by the task that reads it. The rows of a larger group are sent to tasks by
-range of sort key, one range per output file; the ranges are computed from a sample of the keys.
+A small group that fits in one file is sorted by the task that reads it. The rows of a larger group are sent to tasks
+by range of sort key, a few adjacent ranges per output file, so that a task sorts one range while it writes the one
+before; the ranges are computed from a sample of the keys.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ from operator import itemgetter
 
 from lake.core.base.errors import LakeError
 from lake.core.base.progress import Meter, showing
+from lake.core.data.rows.content_hash import hash_together
 from lake.core.data.rows.reader import FileSlice
 from lake.core.data.rows.writer import WriteSettings
-from lake.core.data.sorting.range_partitioning import SAMPLED_PER_RANGE, SampledKeys, cuts
+from lake.core.data.sorting.range_partitioning import (
+    SAMPLED_PER_RANGE,
+    SampledKeys,
+    cuts,
+    parts_of,
+)
 from lake.core.engine.tasks import Task
 from lake.core.maintain.compaction.grouping import FileGroup, RowRange
 from lake.core.maintain.compaction.plan import CompactionPlan
@@ -29,7 +36,6 @@ from lake.core.maintain.compaction.tasks import (
     sample,
     send,
 )
-from lake.core.maintain.compaction.verify import hash_together
 from lake.core.spec.types.arrow_schema import top_columns
 from lake.core.table.manifests.data_files import DataFile
 from lake.core.transaction.session import Session
@@ -133,6 +139,7 @@ class Rewriter:
         *,
         first: int = 0,
         bounds: Sequence[bytes] = (),
+        parts: int = 1,
         copies: bool = False,
     ) -> Task[RewriteTask]:
         plan = self._plan
@@ -146,6 +153,7 @@ class Rewriter:
             verify=plan.options.verify,
             first=first,
             bounds=bounds,
+            parts=parts,
             copied_bytes=plan.copied_bytes if copies else None,
             most_copied_bytes=plan.options.most_copied_bytes,
             nan_counts=plan.nan_counts(inputs) if copies else (),
@@ -166,23 +174,27 @@ class Rewriter:
     def _by_ranges(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
         """Sort groups that need a shuffle: one task reads a row, another writes it."""
         states = [Rewritten(group, self._plan.slices(group), 0) for group in groups]
-        bounds = self._bounds(states)
+        writers = sum(group.output_files for group in groups)
+        parts = parts_of(max(group.bytes // group.output_files for group in groups), writers)
+        bounds = self._bounds(states, parts)
         senders: list[Task[RewriteTask]] = []
         receivers: list[ReceiveTask] = []
         owners: list[Rewritten] = []
         for state, cut in zip(states, bounds, strict=True):
             first = len(receivers)
             pieces = -(-state.group.bytes // _PIECE_BYTES)
+            writers = len(cut) // parts + 1
             senders += [
-                self._task(state.group, state.slices, rows, first=first, bounds=cut)
+                self._task(state.group, state.slices, rows, first=first, bounds=cut, parts=parts)
                 for rows in state.group.cut(_PIECE_BYTES, pieces)
             ]
-            receivers += [self._receiver(state.group) for _ in range(len(cut) + 1)]
-            owners += [state] * (len(cut) + 1)
+            receivers += [self._receiver(state.group) for _ in range(writers)]
+            owners += [state] * writers
         meter = Meter("reading and sorting", inputs=[task.input_bytes for task in senders])
         reports: list[ReceiveReport] = []
+        storage = self._plan.table.storage
         results = self._engine.exchange(
-            senders, send, receive, receivers, storage=self._plan.table.storage, meter=meter
+            senders, send, receive, receivers, storage=storage, meter=meter, parts=parts
         )
         for result in showing(self._session.progress, meter, results):
             self._between()
@@ -204,13 +216,14 @@ class Rewriter:
             reading=self._plan.reading(()) if self._plan.options.verify else None,
         )
 
-    def _bounds(self, states: Sequence[Rewritten]) -> list[list[bytes]]:
+    def _bounds(self, states: Sequence[Rewritten], parts: int) -> list[list[bytes]]:
         """Return the bounds between the key ranges of each group, from a sample of its keys."""
+        ranges = [state.group.output_files * parts for state in states]
         tasks: list[Task[SampleTask]] = []
         owners: list[int] = []
         for index, state in enumerate(states):
-            if state.group.output_files > 1:
-                of_group = self._sample_tasks(state)
+            if ranges[index] > 1:
+                of_group = self._sample_tasks(state, ranges[index])
                 tasks += of_group
                 owners += [index] * len(of_group)
         samples: list[list[tuple[int, SampledKeys]]] = [[] for _ in states]
@@ -220,11 +233,11 @@ class Rewriter:
         for result in showing(self._session.progress, meter, results):
             samples[owners[result.task]].append((result.task, result.value))
         return [
-            cuts([keys for _, keys in sorted(own, key=itemgetter(0))], state.group.output_files)
-            for own, state in zip(samples, states, strict=True)
+            cuts([keys for _, keys in sorted(own, key=itemgetter(0))], count)
+            for own, count in zip(samples, ranges, strict=True)
         ]
 
-    def _sample_tasks(self, state: Rewritten) -> list[Task[SampleTask]]:
+    def _sample_tasks(self, state: Rewritten, ranges: int) -> list[Task[SampleTask]]:
         """Return tasks that sample the keys of some files of a group, evenly chosen."""
         order, group = self._plan.order_in(state.group), state.group
         if order is None:
@@ -234,7 +247,7 @@ class Rewriter:
         narrow = replace(reading, projection=columns)
         step = max(1, len(state.slices) // max(_SAMPLED_FILES, group.output_files))
         chosen = state.slices[::step]
-        size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * group.output_files // len(chosen))
+        size = max(SAMPLED_PER_RANGE, SAMPLED_PER_RANGE * ranges // len(chosen))
         return [
             Task(
                 SampleTask(task=number, files=[file], reading=narrow, order=order, sampled=size),

@@ -13,6 +13,7 @@ from lake.core.base.errors import LakeError
 from lake.core.base.plain import PlainData
 from lake.core.data.columns.metrics import leaves
 from lake.core.data.deletes.apply import Deletes
+from lake.core.data.rows.content_hash import ContentHash, hash_all
 from lake.core.data.rows.reader import (
     FileSlice,
     ReadSettings,
@@ -21,14 +22,14 @@ from lake.core.data.rows.reader import (
     read_batches,
 )
 from lake.core.data.rows.row_groups import RowGroupChoice
-from lake.core.data.rows.sorted_writer import OrderedWriter, open_ordered_writer
+from lake.core.data.rows.sorted_writer import open_ordered_writer, write_in_order
 from lake.core.data.rows.writer import TableWriter, WriteSettings, open_writer
 from lake.core.data.sorting.external_sort import with_keys
 from lake.core.data.sorting.range_partitioning import KeySample, Ranges, SampledKeys
 from lake.core.data.sorting.sort_keys import RowOrder
-from lake.core.engine.shuffle import ShuffleBuffer, decode_report, encode_report
+from lake.core.engine.shuffle import ShuffleBuffer, encode_report, received
 from lake.core.engine.tasks import TaskContext
-from lake.core.maintain.compaction.verify import ContentHash, described, hash_all
+from lake.core.maintain.compaction.verify import described
 from lake.core.table.manifests.data_files import DataFile
 
 # While one row group is encoded, the rows of the next are read.
@@ -51,6 +52,7 @@ class RewriteTask(PlainData):
         verify: whether the content of the rows is hashed.
         first: the number of the group's first receiver.
         bounds: the bounds between the ranges of sort keys.
+        parts: how many ranges each receiver writes.
         copied_bytes: row groups of at least this size are copied, if that is possible; None for none.
         most_copied_bytes: larger row groups are not copied.
         nan_counts: how many NaN each file has, by the id of the column; for copying.
@@ -64,6 +66,7 @@ class RewriteTask(PlainData):
     verify: bool
     first: int = 0
     bounds: Sequence[bytes] = ()
+    parts: int = 1
     copied_bytes: int | None = None
     most_copied_bytes: int = 0
     nan_counts: Sequence[Mapping[int, int]] = ()
@@ -216,10 +219,10 @@ def send(task: RewriteTask, context: TaskContext) -> Iterator[tuple[int, bytes]]
     The group's first receiver gets a report of what was read.
     """
     settings, reading, files = task.write, task.reading, task.files
-    order, ranges = settings.order or RowOrder(), Ranges(task.bounds)
+    order, ranges = settings.order or RowOrder(), Ranges(task.bounds, task.parts)
     content = ContentHash() if task.verify else None
-    first = task.first
-    outbox = ShuffleBuffer(first + len(task.bounds) + 1)
+    first = task.first * task.parts
+    outbox = ShuffleBuffer(task.parts)
     rows = 0
     with closing(Deletes(context.storage, reading, files)) as deletes:
         batches = _concatenated(_file_batches(files, reading, deletes, context))
@@ -240,19 +243,12 @@ def send(task: RewriteTask, context: TaskContext) -> Iterator[tuple[int, bytes]]
 def receive(
     task: ReceiveTask, blobs: Iterator[bytes], context: TaskContext
 ) -> Iterator[ReceiveReport]:
-    """Write the rows of one key range in order; reports the files, and the senders' reports."""
-    settings = task.write
-    senders = []
-    files = open_writer(context.storage, settings, task=task.task, attempt=context.attempt)
-    order = settings.order or RowOrder()
-    with OrderedWriter(files, order, settings.schema, context.check_cancelled) as writer:
-        for blob in blobs:
-            context.check_cancelled()
-            stream = pa.ipc.open_stream(blob)
-            if (report := decode_report(stream, SendReport)) is not None:
-                senders.append(report)
-            for batch in stream:
-                writer.write_keyed(batch)
+    """Write the rows of one receiver's ranges in order; reports the files, and the senders' reports."""
+    senders: list[SendReport] = []
+    writer = open_writer(context.storage, task.write, task=task.task, attempt=context.attempt)
+    with writer:
+        rows = received(blobs, SendReport, senders)
+        write_in_order(writer, rows, context.check_cancelled)
         written = writer.close()
         content_hash = None
         if task.reading is not None:

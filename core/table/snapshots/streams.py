@@ -13,6 +13,7 @@ Source: Iceberg's SparkWrite.BaseStreamingWrite.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +42,8 @@ STREAMS = "lake.streams"
 # The summary keys of an epoch of a query, and the property of the notes.
 QUERY_ID = "spark.sql.streaming.queryId"
 EPOCH_ID = "spark.sql.streaming.epochId"
+# The summary key of an epoch's rows: their content hash.
+EPOCH_ROWS = "lake.spark-rows"
 QUERIES = "lake.spark-queries"
 # The key of offsets for the name of the last file.
 LAST = "last"
@@ -48,6 +51,7 @@ MAX_STREAMS = 1_000
 # The value of a note: the number of the epoch, and its offsets.
 _VALUES = 2
 _LARGEST_EPOCH = 2**62
+_ROWS = re.compile(r"\d{1,19}-[0-9a-f]{16}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +156,17 @@ def newest_epoch(table: Table, branch: str, stream: str) -> StreamEpoch | None:
 
 @dataclass(frozen=True, slots=True)
 class QueryEpoch:
-    """An epoch of a query: the query's id, and the epoch's number, from 0."""
+    """An epoch of a query.
+
+    Args:
+        query: the query's id, which is new for each checkpoint; or a name that a user gave where Spark shows no id.
+        number: of the epoch, from 0.
+        rows: the content hash of its rows. None if the query has an id, by which Spark repeats the same rows.
+    """
 
     query: str
     number: int
+    rows: str | None = None
 
     def __str__(self) -> str:
         return f"epoch {self.number} of query {self.query}"
@@ -163,25 +174,37 @@ class QueryEpoch:
     @property
     def summary(self) -> Mapping[str, str]:
         """What a snapshot's summary contains for it."""
-        return {QUERY_ID: self.query, EPOCH_ID: str(self.number)}
+        rows = {} if self.rows is None else {EPOCH_ROWS: self.rows}
+        return {QUERY_ID: self.query, EPOCH_ID: str(self.number), **rows}
 
     @classmethod
     def of_summary(cls, summary: Mapping[str, str]) -> QueryEpoch | None:
         """Return the epoch in a summary, which any writer may have written; None if it has none."""
         query, number = summary.get(QUERY_ID), whole_number(summary.get(EPOCH_ID, ""))
-        return cls(query, number) if query and number is not None and _is_number([number]) else None
+        if not query or number is None or not _is_query_value([number]):
+            return None
+        rows = summary.get(EPOCH_ROWS)
+        return cls(query, number, rows if _is_query_value([number, rows]) else None)
 
 
-def _is_number(value: Sequence[Any]) -> bool:
-    return len(value) == 1 and type(value[0]) is int and 0 <= value[0] < _LARGEST_EPOCH
+def _is_query_value(value: Sequence[Any]) -> bool:
+    number, *rows = value or [None]
+    return (
+        type(number) is int
+        and 0 <= number < _LARGEST_EPOCH
+        and len(rows) < _VALUES
+        and all(isinstance(one, str) and _ROWS.fullmatch(one) for one in rows)
+    )
 
 
 def _query_marks(summary: Mapping[str, str]) -> Sequence[tuple[str, tuple[Any, ...]]]:
     epoch = QueryEpoch.of_summary(summary)
-    return [] if epoch is None else [(epoch.query, (epoch.number,))]
+    if epoch is None:
+        return []
+    return [(epoch.query, (epoch.number,) if epoch.rows is None else (epoch.number, epoch.rows))]
 
 
-QUERY_NOTES = NoteKind(QUERIES, _query_marks, MAX_STREAMS, None, _is_number)
+QUERY_NOTES = NoteKind(QUERIES, _query_marks, MAX_STREAMS, None, _is_query_value)
 queries_noted_in_expiry = partial(changed_notes_in_expiry, QUERY_NOTES)
 
 
@@ -197,3 +220,27 @@ def newest_query_epoch(table: Table, branch: str, query: str) -> QueryEpoch | No
     """Return a query's newest epoch in a branch's history, even if its snapshot expired; None if there is none."""
     value = newest_value(QUERY_NOTES, table, branch, query)
     return None if value is None else QueryEpoch(query, *value)
+
+
+def contains_query_epoch(table: Table, branch: str, epoch: QueryEpoch) -> bool:
+    """Whether a branch of a table contains an epoch of a query, or a later one.
+
+    Raises:
+        RefusedError: the query has a name only, and its newest epoch is not this one with these rows: a query repeats
+            only its newest, so this one is of another checkpoint, and its rows are not in the table.
+    """
+    newest = newest_query_epoch(table, branch, epoch.query)
+    if newest is None or newest.number < epoch.number:  # check: query-epoch
+        return False
+    if epoch.rows is not None and newest != epoch:  # check: query-rows
+        found = f"comes after batch {newest.number} of that name"
+        if newest.number == epoch.number:
+            may = "may have" if newest.rows is None else "has"
+            found = f"{may} other rows than the batch of that name and number"
+        raise RefusedError(
+            f"batch {epoch.number} of {epoch.query!r} {found} in branch {branch} of {table.identifier}: "
+            "it was not loaded",
+            hint="if the checkpoint is new, or if Spark repeats batches with other rows, give the upsert another "
+            "name of the query: the batch is loaded then",
+        )
+    return True

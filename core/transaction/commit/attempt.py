@@ -7,7 +7,7 @@ is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -135,6 +135,7 @@ def commit_changes(
     _warn_of_times(context, table)
     policy = RetryPolicy.of(table.properties, COMMIT_RETRY)
     started = context.clock.monotonic()
+    refused: list[_Attempt] = []
     for attempt in range(1, policy.retries + 2):
         if attempt > 1 and find_commit(table.metadata) is not None:
             return table
@@ -149,12 +150,18 @@ def commit_changes(
                 raise
             table = now
             continue
+        except CommitConflictError:
+            if any(item.was_made(table) for item in refused):  # check: refused-and-replaced
+                return table
+            raise
         if request is None:
             return table
         _require_kept(table, request.updates)
-        after, refusal = _Attempt(context, table, find_commit, request).send_uninterrupted()
+        sent = _Attempt(context, table, find_commit, request)
+        after, refusal = sent.send_uninterrupted()
         if after is not None:
             return after
+        refused.append(sent)
         elapsed_ms = (context.clock.monotonic() - started) * 1000
         is_last = attempt > policy.retries or (elapsed_ms > policy.total_ms and attempt > 1)
         if is_last or table.creating:
@@ -400,15 +407,34 @@ class _Attempt:
             return now.metadata.table_uuid == before.metadata.table_uuid
         if has_every_snapshot_since(before.metadata, now.metadata):
             return False
-        *log, _ = now.logged_files
+        return any(map(self.request.is_in, self._replaced_since(now)))
+
+    def was_made(self, now: Table) -> bool:
+        """Whether the table contained the change until others replaced it; False if the change adds snapshots.
+
+        Raises:
+            CommitUnknownError: the log does not name all commits since the attempt, or one cannot be read.
+        """
+        if self.request.added:
+            return False
+        try:
+            return any(self.find_commit(item) is not None for item in self._replaced_since(now))
+        except LakeError as error:
+            raise self._unknown(error) from error
+
+    def _replaced_since(self, now: Table) -> Iterator[TableMetadata]:
+        """Yield the metadata of the commits since the attempt, without the current metadata.
+
+        Raises:
+            LakeError: the log does not name all of them any more, or one of them cannot be read.
+        """
+        begin, files = self.table.metadata_location, now.logged_files
         # Writers spell locations in several ways.
-        names, begin = list(map(locations.folded, log)), locations.folded(before.metadata_location)
-        if begin not in names:
-            raise CorruptFileError(f"the log does not name {before.metadata_location}")
-        since = log[names.index(begin) + 1 :]
-        return any(
-            self.request.is_in(metadata_files.read_metadata(now.storage, name)) for name in since
-        )
+        names = [locations.folded(name) for name in files]
+        if locations.folded(begin) not in names:
+            raise CorruptFileError(f"the log does not name {begin}")
+        for name in files[names.index(locations.folded(begin)) + 1 : -1]:
+            yield metadata_files.read_metadata(now.storage, name)
 
     def _delete_own_metadata(self, now: Table | None) -> None:
         """Remove the metadata file that a catalog in this process wrote for a commit that did not happen."""

@@ -27,10 +27,10 @@ from lake.core.table.snapshots.streams import (
     STREAM_NOTES,
     QueryEpoch,
     StreamEpoch,
+    contains_query_epoch,
     find_epoch,
     find_query_epoch,
     newest_epoch,
-    newest_query_epoch,
 )
 
 if TYPE_CHECKING:
@@ -110,7 +110,10 @@ class StreamGuard:
 
 @dataclass(frozen=True, slots=True)
 class QueryGuard:
-    """An epoch of a streaming query of Spark: it is in a branch if that or a later epoch is."""
+    """An epoch of a streaming query of Spark: it is in a branch if that or a later epoch is.
+
+    One of a query that is known by a name only is refused if the branch has a later one, or one with other rows.
+    """
 
     epoch: QueryEpoch
 
@@ -122,12 +125,17 @@ class QueryGuard:
     def find(self, metadata: TableMetadata, branch: str) -> Snapshot | None:
         """Return the snapshot of the query's newest epoch, if that is not an earlier one."""
         found = find_query_epoch(metadata, branch, self.epoch.query)
-        return found[0] if found and found[1].number >= self.epoch.number else None
+        if found is None or found[1].number < self.epoch.number:
+            return None
+        return found[0] if self.epoch.rows is None or found[1] == self.epoch else None
 
     def is_held(self, table: Table, branch: str, now_ms: int | None = None) -> bool:  # noqa: ARG002
-        """Whether a branch contains the epoch; see `Guard.is_held`. Notes of queries do not grow old."""
-        newest = newest_query_epoch(table, branch, self.epoch.query)
-        return newest is not None and newest.number >= self.epoch.number  # check: query-epoch
+        """Whether a branch contains the epoch; see `Guard.is_held`. Notes of queries do not grow old.
+
+        Raises:
+            RefusedError: see `contains_query_epoch`.
+        """
+        return contains_query_epoch(table, branch, self.epoch)
 
 
 def earlier_run(

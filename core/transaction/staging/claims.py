@@ -24,10 +24,10 @@ of the files) is searched for in the history of the same head that the commit re
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lake.core.base import locations
 from lake.core.base.errors import (
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from lake.core.table.catalogs.catalog import Table
     from lake.core.transaction.session import Session
 
+T = TypeVar("T")
 _DOUBT_MS = 10 * 60_000
 # Searches for a run's files while snapshots expire.
 _ATTEMPTS = 3
@@ -217,7 +218,7 @@ def discard_run(
         _write(session, table, marker, process_name())
         claims = _claims(table, marks.name)
         _refuse_claims(session, table, marks, claims, own_operation)  # check: claimed-run
-        rest = _rest_of(table.refreshed(), marks, known, _ATTEMPTS)
+        rest = _while_expiring(table.refreshed(), lambda now: _rest_of(now, marks, known))
         unreferenced = [
             path
             for path in rest.found
@@ -251,17 +252,23 @@ class _Rest:
     metadata: list[str]
 
 
-def _rest_of(table: Table, marks: RunMarks, known: TableMetadata | None, attempts: int) -> _Rest:
-    """Search for a run's files; again in the newer table if an expiry removes what this one needs."""
-    try:
-        found = _files_of(table, marks)
-        referenced = find_referenced(table.storage, table.metadata, found, known=known)
-        return _Rest(found, referenced, _prepared(table, marks, known=known))
-    except NotFoundError:
-        now = table.refreshed()
-        if attempts == 1 or now.metadata_location == table.metadata_location:
-            raise
-    return _rest_of(now, marks, known, attempts - 1)
+def _while_expiring(table: Table, search: Callable[[Table], T]) -> T:
+    """Search; again in the newer table if an expiry removes what this one needs."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return search(table)
+        except NotFoundError:
+            now = table.refreshed()
+            if now.metadata_location == table.metadata_location:
+                raise
+            table = now
+    return search(table)
+
+
+def _rest_of(table: Table, marks: RunMarks, known: TableMetadata | None) -> _Rest:
+    found = _files_of(table, marks)
+    referenced = find_referenced(table.storage, table.metadata, found, known=known)
+    return _Rest(found, referenced, _prepared(table, marks, known=known))
 
 
 def _files_of(table: Table, marks: RunMarks) -> list[str]:
@@ -317,7 +324,7 @@ def remove_leftovers(table: Table, run: StagedRun, *, by_other: bool) -> list[st
         unused += [
             path for path in _files_of(table, run.marks) if locations.canonical(path) not in own
         ]
-        unused += _prepared(table, run.marks)
+        unused += _while_expiring(table, lambda now: _prepared(now, run.marks))
     return [*failed, *table.storage.delete(unused).failed]
 
 

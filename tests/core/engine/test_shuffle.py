@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -43,6 +44,7 @@ def exchange(
     *,
     send: MapFunction = drill.send,
     receive: ReduceFunction = drill.receive,
+    parts: int = 1,
 ) -> dict[int, Any]:
     results = list(
         engine.exchange(
@@ -51,31 +53,33 @@ def exchange(
             receive,
             [{"r": number} for number in range(reducers)],
             storage=Storage(),
+            parts=parts,
         )
     )
     assert len({result.task for result in results}) == len(results)
     return {result.task: result.value for result in results}
 
 
-def model(sent: Sent) -> dict[int, Any]:
+def model(sent: Sent, parts: int = 1) -> dict[int, Any]:
     received: dict[int, Any] = {}
-    for blobs in sent:
-        for reducer, text in blobs:
-            value = received.setdefault(reducer, {"payload": {"r": reducer}, "texts": []})
-            value["texts"].append(text)
+    every = [blob for blobs in sent for blob in blobs]
+    for slot, text in sorted(every, key=itemgetter(0)):
+        reducer = slot // parts
+        value = received.setdefault(reducer, {"payload": {"r": reducer}, "texts": []})
+        value["texts"].append(text)
     return received
 
 
 @st.composite
-def _sent(draw: st.DrawFn, most: int = 40) -> tuple[Sent, int]:
-    reducers = draw(st.integers(1, most))
-    blob = st.tuples(st.integers(0, reducers - 1), st.text(max_size=5))
-    return draw(st.lists(st.lists(blob, max_size=12), max_size=6)), reducers
+def _sent(draw: st.DrawFn, most: int = 40) -> tuple[Sent, int, int]:
+    reducers, parts = draw(st.integers(1, most)), draw(st.integers(1, 3))
+    blob = st.tuples(st.integers(0, reducers * parts - 1), st.text(max_size=5))
+    return draw(st.lists(st.lists(blob, max_size=12), max_size=6)), reducers, parts
 
 
-def check(engine: Engine, sent: Sent, reducers: int) -> None:
+def check(engine: Engine, sent: Sent, reducers: int, parts: int = 1) -> None:
     payloads = [{"n": number, "blobs": blobs} for number, blobs in enumerate(sent)]
-    assert exchange(engine, payloads, reducers) == model(sent)
+    assert exchange(engine, payloads, reducers, parts=parts) == model(sent, parts)
 
 
 @given(case=_sent())
@@ -84,7 +88,9 @@ def check(engine: Engine, sent: Sent, reducers: int) -> None:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_inline_reducers_get_what_was_sent_to_them(inline: Engine, case: tuple[Sent, int]) -> None:
+def test_inline_reducers_get_what_was_sent_to_them(
+    inline: Engine, case: tuple[Sent, int, int]
+) -> None:
     check(inline, *case)
 
 
@@ -96,7 +102,7 @@ def test_inline_reducers_get_what_was_sent_to_them(inline: Engine, case: tuple[S
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_spark_reducers_get_what_was_sent_to_them(
-    spark: Engine, shuffle: Engine, case: tuple[Sent, int]
+    spark: Engine, shuffle: Engine, case: tuple[Sent, int, int]
 ) -> None:
     check(spark, *case)
     check(shuffle, *case)
@@ -106,6 +112,12 @@ def test_many_reducers_share_partitions(engine: Engine) -> None:
     sent = [[(number % 300, f"{task}-{number}") for number in range(600)] for task in range(3)]
 
     check(engine, sent, 300)
+
+
+def test_a_reducer_gets_the_blobs_of_all_tasks_slot_by_slot(engine: Engine) -> None:
+    sent = [[(slot, f"{task}-{slot}") for slot in (5, 1, 0, 4, 1)] for task in range(3)]
+
+    check(engine, sent, 2, parts=3)
 
 
 def test_each_task_sends_once(engine: Engine, tmp_path: Path) -> None:
@@ -162,7 +174,7 @@ def test_an_error_while_reducing_keeps_its_class(engine: Engine) -> None:
 
 def test_sending_to_a_reducer_that_is_not_there_is_a_defect(engine: Engine) -> None:
     with pytest.raises(EngineError, match="reducer 2 of 2"):
-        exchange(engine, [{"n": 0, "blobs": [[2, "x"]]}], 2)
+        exchange(engine, [{"n": 0, "blobs": [[8, "x"]]}], 2, parts=4)
 
 
 def test_an_exchange_of_nothing_gives_nothing(engine: Engine) -> None:

@@ -57,9 +57,16 @@ class Lasting:
         *,
         storage: Storage,
         meter: Meter | None = None,
+        parts: int = 1,
     ) -> Iterator[TaskResult[Result]]:
         return self._engine.exchange(
-            tasks, map_function, reduce_function, reduce_payloads, storage=storage, meter=meter
+            tasks,
+            map_function,
+            reduce_function,
+            reduce_payloads,
+            storage=storage,
+            meter=meter,
+            parts=parts,
         )
 
     def stop(self) -> None:

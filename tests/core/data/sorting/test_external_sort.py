@@ -117,6 +117,29 @@ def test_each_row_goes_to_one_range_and_ranges_touch_only_at_their_bounds(
     assert sent == Counter(str(number) for number in range(len(ids)))
 
 
+@settings(deadline=None, max_examples=examples(40))
+@given(
+    st.lists(st.one_of(st.none(), st.integers(0, 20)), min_size=1, max_size=200),
+    st.integers(1, 4),
+    st.data(),
+)
+def test_equal_rows_of_one_writer_are_in_one_of_its_ranges(
+    ids: list[int | None], parts: int, data: st.DataObject
+) -> None:
+    rows = with_keys(rows_with(ids), BY_ID, SCHEMA)
+    keys = st.sampled_from(keys_of(rows).to_pylist())
+    bounds = sorted(data.draw(st.lists(keys, min_size=2 * parts - 1, max_size=2 * parts - 1)))
+    sent: Counter[str] = Counter()
+    ranges: dict[tuple[int, bytes], set[int]] = {}
+    for number, part in Ranges(bounds, parts).split(rows):
+        sent.update(part.column("name").to_pylist())
+        for key in keys_of(part).to_pylist():
+            assert bisect.bisect_left(bounds, key) <= number <= bisect.bisect_right(bounds, key)
+            ranges.setdefault((number // parts, key), set()).add(number)
+    assert sent == Counter(str(number) for number in range(len(ids)))
+    assert all(len(numbers) == 1 for numbers in ranges.values())
+
+
 def sampled(ids: list[int | None], number: int = 0, size: int = 400) -> SampledKeys:
     found = KeySample(size, number)
     rows = rows_with(ids)

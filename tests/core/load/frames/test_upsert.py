@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
@@ -17,13 +19,18 @@ from support.tables.iceberg_tables import (
     refused_with,
 )
 
-from lake.core.base.errors import CommitConflictError
+from lake.core.base.errors import CommitConflictError, RefusedError
 from lake.core.base.outcome import Outcome
+from lake.core.data.rows.content_hash import hash_all
 from lake.core.load.ingest.options import IngestOptions, LoadRequest
 from lake.core.load.run import load
 from lake.core.load.upsert.options import UpsertOptions
-from lake.core.table.snapshots.streams import EPOCH_ID, QUERY_ID, QueryEpoch
+from lake.core.table.snapshots.streams import EPOCH_ID, EPOCH_ROWS, QUERY_ID, QueryEpoch
 from lake.core.transaction.session import Session
+
+
+def hash_of(text: str) -> str:
+    return hash_all([pa.record_batch({"row": text.splitlines()})])
 
 
 class Upserts:
@@ -35,7 +42,13 @@ class Upserts:
         self._number = 0
 
     def load(
-        self, epoch: int, text: str, session: Session | None = None, **options: str
+        self,
+        epoch: int,
+        text: str,
+        session: Session | None = None,
+        *,
+        named: bool = False,
+        **options: str,
     ) -> Outcome:
         self._number += 1
         source = self.warehouse.parent / f"{self._number}.csv"
@@ -43,7 +56,7 @@ class Upserts:
         request = LoadRequest(
             options=IngestOptions(sources=[str(source)]),
             epoch=None,
-            query_epoch=QueryEpoch(QUERY, epoch),
+            query_epoch=QueryEpoch(QUERY, epoch, hash_of(text) if named else None),
             origin=["Spark"],
         )
         keys = UpsertOptions(key=["id"], **options)
@@ -163,3 +176,70 @@ def test_an_epoch_is_known_after_its_snapshot_expired(upserts: Upserts, lake: Co
     assert upserts.rows == {}
     upserts.load(8, "2,b\n")
     assert upserts.rows == {2: "b"}
+
+
+# Queries that are known by a name only
+
+
+def test_a_batch_of_a_name_is_skipped_only_if_it_is_the_newest_with_the_same_rows(
+    upserts: Upserts,
+) -> None:
+    upserts.load(0, "1,a\n2,b\n", named=True)
+    upserts.load(0, "2,b\n1,a\n", named=True)
+    with pytest.raises(RefusedError, match="batch 0 of .* has other rows than the batch"):
+        upserts.load(0, "3,c\n4,d\n", named=True)
+    upserts.load(1, "2,c\n", named=True)
+    with pytest.raises(RefusedError, match="batch 0 of .* comes after batch 1 of that name"):
+        upserts.load(0, "1,a\n2,b\n", named=True)
+
+    assert upserts.rows == {1: "a", 2: "c"}
+    assert upserts.epochs == ["0", "1"]
+    assert not upserts.files
+
+
+def test_rows_of_a_name_are_compared_after_the_snapshot_expired(
+    upserts: Upserts, lake: CommandLine
+) -> None:
+    upserts.load(0, "1,a\n", named=True)
+    lake.ok("delete", "db.t", "--where", "id = 1")
+    lake.ok("expire", "db.t", "--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
+    assert upserts.epochs == []
+
+    upserts.load(0, "1,a\n", named=True)
+    with pytest.raises(RefusedError, match="has other rows"):
+        upserts.load(0, "2,b\n", named=True)
+    assert upserts.rows == {}
+
+
+def test_a_batch_of_a_name_is_refused_if_the_rows_of_the_committed_one_are_not_known(
+    upserts: Upserts,
+) -> None:
+    upserts.load(0, "1,a\n")
+    with pytest.raises(RefusedError, match="may have other rows"):
+        upserts.load(0, "1,a\n", named=True)
+
+    upserts.load(1, "1,b\n", named=True)
+    newest = upserts.table.refresh().current_snapshot()
+    assert newest is not None
+    assert newest.summary is not None
+    assert newest.summary[EPOCH_ROWS] == hash_of("1,b\n")
+
+
+@pytest.mark.parametrize("deletes", ["position", "equality"])
+@pytest.mark.parametrize("text", ["1,a\n", "2,x\n"])
+def test_of_two_checkpoints_with_one_name_no_batch_is_lost(
+    upserts: Upserts, deletes: str, text: str
+) -> None:
+    session = open_session(upserts.warehouse)
+    first: dict[str, Any] = {"deletes": deletes, "named": True}
+    # The other query commits after this one has looked, and before its request arrives.
+    inject(session, [lambda commit: (upserts.load(0, "1,a\n", **first), commit())[1]])
+
+    if text == "1,a\n":
+        upserts.load(0, text, session, **first)
+    else:
+        with pytest.raises(RefusedError, match="has other rows"):
+            upserts.load(0, text, session, **first)
+
+    assert upserts.written == {1: "a"}
+    assert not upserts.files
