@@ -162,9 +162,11 @@ def _write_version_3() -> None:
 def _share_parts() -> None:
     """Share what never changes between metadata before and after a commit: PyIceberg copies it, which is slow."""
 
-    def shared(self: IcebergBaseModel, memo: dict[int, Any]) -> IcebergBaseModel:
-        del memo
-        return self
+    original = BaseModel.__deepcopy__
+
+    def shared(self: IcebergBaseModel, memo: dict[int, Any] | None = None) -> IcebergBaseModel:
+        # `model_copy` gives none, and may change the copy.
+        return original(self) if memo is None else self
 
     for part in (Snapshot, Schema, PartitionSpec, SortOrder):
         part.__deepcopy__ = shared  # type: ignore[assignment,method-assign]
