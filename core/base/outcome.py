@@ -78,7 +78,7 @@ class MadeRows(Sequence[Sequence[Any]]):
     """Rows of a table to print that are made when they are printed: a document for scripts needs none of them.
 
     Args:
-        items: what the rows are made of.
+        items: one for each row.
         cells: returns the values of a row.
     """
 
