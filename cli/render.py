@@ -409,8 +409,9 @@ def _print_table(detail: Detail, display: Display) -> str:
 
     console = display.console(sys.stdout)
     types = detail.types or [""] * len(detail.columns)
+    rows = [*detail.rows]
     columns = [
-        tables.column(name, [row[number] for row in detail.rows], types[number], detail.root)
+        tables.column(name, [row[number] for row in rows], types[number], detail.root)
         for number, name in enumerate(detail.columns)
     ]
     layout = tables.fit(columns, console.width, every=display.all_columns, first=detail.first)
