@@ -171,6 +171,7 @@ class State:
             settings = self.settings or Settings()
             self.opened = self.open_session(settings)
             self.opened.note = self.note
+            self.opened.retried = self.trace.retried
             self.opened.begun = self.begun
             display = displays.make_progress(
                 self.progress,

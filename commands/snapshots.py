@@ -11,7 +11,7 @@ from lake.commands.groups import Flag
 from lake.commands.options import Branch, TableArgument
 from lake.commands.reports.facts import SnapshotFacts, SnapshotsResult
 from lake.core.base.errors import InvalidRequestError
-from lake.core.base.outcome import Detail, Outcome, Status
+from lake.core.base.outcome import Detail, MadeRows, Outcome, Status
 from lake.core.base.units import readable_time
 from lake.core.table.snapshots.ancestry import branch_head
 
@@ -42,16 +42,14 @@ def snapshots(
     by_flink = any(row.job_id for row in rows)
     by_query = any(row.query_id for row in rows)
     names = [*_SHORT, *(["flink"] if by_flink else []), *(["spark"] if by_query else [])]
-    shown = [
-        [
-            *_short(row),
-            *([_checkpoint(row)] if by_flink else []),
-            *([_epoch(row)] if by_query else []),
-        ]
-        for row in rows
-    ]
+
+    def cells(row: SnapshotFacts) -> list[str | None]:
+        checkpoint, epoch = [_checkpoint(row)] * by_flink, [_epoch(row)] * by_query
+        return [*_short(row), *checkpoint, *epoch]
+
+    shown = MadeRows(rows, cells)
     if verbose and rows:
-        names, shown = list(rows[0].document()), [_all(row) for row in rows]
+        names, shown = list(rows[0].document()), MadeRows(rows, _all)
     return Outcome(
         status=Status.DONE,
         base_snapshot_id=head.snapshot_id if head else None,

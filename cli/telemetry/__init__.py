@@ -1,4 +1,4 @@
-"""Traces of commands for OpenTelemetry, if its standard environment variables ask for them.
+"""Traces and metrics of commands for OpenTelemetry, if its standard environment variables ask for them.
 
 Belongs here: what is recorded of a command, and how it is sent. Without the variables, none of OpenTelemetry is
 imported.

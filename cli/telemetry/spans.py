@@ -8,29 +8,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from lake.cli.telemetry.sending import LONGEST_TEXT, resource_of
 from lake.cli.telemetry.trace import Ending, Trace
 from lake.core.base.errors import ReportedError
 from lake.core.base.facts import Facts
 from lake.core.base.outcome import Outcome
 from lake.core.base.progress import Meter, Progress, Step
 
-_SERVICE = "lake"
 _PLANNING = "planning"
-# The end of the process waits this long for what is not sent yet.
-_LAST_SECONDS = 2.0
-_LONGEST_TEXT, _MOST_IDS = 256, 100
+_MOST_IDS = 100
 _PARENT = {"traceparent": "TRACEPARENT", "tracestate": "TRACESTATE"}
 
 
@@ -46,13 +42,10 @@ class Spans(Trace):
     ) -> None:
         found = {key: variables[name] for key, name in _PARENT.items() if name in variables}
         self._outside = TraceContextTextMapPropagator().extract(found, Context())
-        named = "OTEL_SERVICE_NAME" in variables or "service.name=" in variables.get(
-            "OTEL_RESOURCE_ATTRIBUTES", ""
-        )
-        resource = {SERVICE_VERSION: version, **({} if named else {SERVICE_NAME: _SERVICE})}
-        self._provider = TracerProvider(resource=Resource.create(resource), shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        self._tracer = self._provider.get_tracer("lake", version)
+        resource = resource_of(variables, version)
+        self.provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self.provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._tracer = self.provider.get_tracer("lake", version)
         self._command, self._clean = command, clean
         # One thread shows phases while another one may end the command.
         self._lock = threading.RLock()
@@ -89,15 +82,10 @@ class Spans(Trace):
             self._root = self._begin(self._command, self._outside)
 
     def end(self, ending: Ending, code: int, facts: Mapping[str, str | None]) -> None:
-        """End the command, and wait a little for what is not sent yet."""
+        """End the command."""
         with self._lock:
             named = {f"lake.{name}": value for name, value in facts.items()}
             self._end_all(ending, {**named, "process.exit.code": code})
-        # A server that hangs would keep the process.
-        sending = threading.Thread(target=self._provider.shutdown, name="lake-trace", daemon=True)
-        with suppress(RuntimeError):
-            sending.start()
-            sending.join(_LAST_SECONDS)
 
     def show(self, meter: Meter | None) -> None:
         """Record that a phase begins instead of the present one; one that is shown again has ended before."""
@@ -115,7 +103,7 @@ class Spans(Trace):
 
     def _begin_phase(self, name: str) -> Span:
         parent = set_span_in_context(self._table or self._root, Context())
-        return self._tracer.start_span(name[:_LONGEST_TEXT], parent)
+        return self._tracer.start_span(name[:LONGEST_TEXT], parent)
 
     def _end_phase(self) -> None:
         if self._phase is None:
@@ -171,7 +159,7 @@ class Spans(Trace):
     def _set(self, span: Span, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             if isinstance(value, str):
-                span.set_attribute(name, self._clean(value)[:_LONGEST_TEXT])
+                span.set_attribute(name, self._clean(value)[:LONGEST_TEXT])
             elif value is not None:
                 span.set_attribute(name, value)
 

@@ -26,6 +26,9 @@ class Trace:
     def end_table(self, ending: Ending) -> None:
         """End the work on one of several tables."""
 
+    def retried(self) -> None:
+        """Count a commit that is tried again."""
+
     def end_round(self, ending: Ending) -> None:
         """End one of the rounds of a command that stays; the next one begins."""
 

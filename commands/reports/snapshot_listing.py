@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING
 from lake.commands.reports.facts import SnapshotFacts
 from lake.core.base.units import iso_time, natural_number
 from lake.core.table.flink.commits import CHECKPOINT_ID, JOB_ID
-from lake.core.table.metadata.summaries import parsed_properties_of
+from lake.core.table.metadata.summaries import some_properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import COMMAND, OPERATION_ID, RUN_ID, SOURCE, USER
-from lake.core.table.snapshots.streams import QueryEpoch
+from lake.core.table.snapshots.streams import EPOCH_ID, QUERY_ID, QueryEpoch
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
+_NAMES = frozenset(
+    {
+        *("added-data-files", "deleted-data-files", "added-records", "deleted-records"),
+        *(JOB_ID, CHECKPOINT_ID, QUERY_ID, EPOCH_ID),
+        *(OPERATION_ID, SOURCE, COMMAND, RUN_ID, USER),
+    }
+)
 
 
 def list_snapshots(
@@ -47,7 +55,7 @@ def list_snapshots(
 
 
 def _describe(snapshot: Snapshot, refs: list[str]) -> SnapshotFacts:
-    summary = parsed_properties_of(snapshot)
+    summary = some_properties_of(snapshot, _NAMES)
     parent = snapshot.parent_snapshot_id
     epoch = QueryEpoch.of_summary(summary)
     return SnapshotFacts(

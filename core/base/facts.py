@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, Self, cast
 
+# The name of a field, its key, whether it is omitted without a value, and whether it is inlined.
+_Member = tuple[str, str, bool, bool]
 _OMITTED, _INLINED, _HIDDEN = "omitted", "inlined", "hidden"
 # What keys mean that many commands have; a field of one of these names needs no text of its own.
 _SHARED: Mapping[str, str] = {
@@ -72,7 +75,10 @@ class Facts:
     def values(self) -> dict[str, Any]:
         """Return the fields that are keys of the document, with their values as they are."""
         found: dict[str, Any] = {}
-        for name, key, is_marked, is_inlined in _fields_of(cast("Any", type(self))):
+        members, keys, values = _fields_of(cast("Any", type(self)))
+        if values is not None:
+            return dict(zip(keys, values(self), strict=True))
+        for name, key, is_marked, is_inlined in members:
             value = getattr(self, name)
             if value is None and is_marked:
                 continue
@@ -84,13 +90,17 @@ class Facts:
 
 
 @cache
-def _fields_of(kind: Any) -> list[tuple[str, str, bool, bool]]:
-    """Return the fields that are keys: name, key, whether one without a value is omitted, whether it is inlined."""
-    return [
+def _fields_of(kind: Any) -> tuple[list[_Member], list[str], Callable[[Any], Any] | None]:
+    """Return the fields that are keys, the keys, and what returns the values of facts if they always have all."""
+    found = [
         (item.name, item.name.rstrip("_"), bool(item.metadata), _INLINED in item.metadata)
         for item in fields(kind)
         if _HIDDEN not in item.metadata
     ]
+    names, keys, marks, _ = zip(*found, strict=True) if found else ((), (), (), ())
+    # Of one field, it would return the value alone.
+    has_all = len(found) > 1 and not any(marks)
+    return found, [*keys], attrgetter(*names) if has_all else None
 
 
 class _Texts(dict[str, str]):
@@ -233,6 +243,7 @@ class AlreadyRunning(Facts):
 
 # What most values are, of which ABCs need not be asked.
 SCALARS = frozenset({str, int, bool})
+_LISTS = frozenset({list, tuple})
 
 
 def _plain(value: Any) -> Any:
@@ -241,8 +252,9 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Facts):
         return value.document()
+    if type(value) in _LISTS:
+        is_facts = any(isinstance(item, Facts) for item in value[:1])
+        return [item.document() for item in value] if is_facts else value
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple) and any(isinstance(item, Facts) for item in value[:1]):
-        return [item.document() for item in value]
     return value

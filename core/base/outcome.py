@@ -73,6 +73,26 @@ class Detail(NamedTuple):
     root: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MadeRows(Sequence[Sequence[Any]]):
+    """Rows of a table to print that are made when they are printed: a document for scripts needs none of them.
+
+    Args:
+        items: what the rows are made of.
+        cells: returns the values of a row.
+    """
+
+    items: Sequence[Any]
+    cells: Callable[[Any], Sequence[Any]]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self.items[place]
+        return [*map(self.cells, found)] if isinstance(place, slice) else self.cells(found)
+
+
 def report(title: str, columns: Mapping[str, Sequence[Any]], first: Sequence[str] = ()) -> Detail:
     """Return a table without the columns that only have zeros and missing values; the first one stays."""
     (name, values), *others = columns.items()

@@ -248,6 +248,7 @@ def _lane(session: Session, shared: _Shared, progress: Progress, interrupts: Int
         interrupts=interrupts,
         announce=session.announce,
         note=session.note,
+        retried=session.retried,
         # The same set: what one thread protects, no other one deletes.
         protected_files=session.protected_files,
         until=session.until,

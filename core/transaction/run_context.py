@@ -22,6 +22,7 @@ class RunContext:
         warnings: what the user needs to know although the command succeeded.
         announce: called with each warning when it occurs; None to show warnings at the end only.
         note: called with what must be known if the process is killed, and its facts by their names in the output.
+        retried: called before a commit is tried again.
         protected_files: canonical locations of files that a snapshot references or may reference. They are never
             deleted, whatever fails afterwards.
         begun: the clock's monotonic time at which the process began that does only this; None if it does more.
@@ -36,6 +37,7 @@ class RunContext:
     warnings: list[str] = field(default_factory=list)
     announce: Callable[[str], None] | None = None
     note: Callable[[str, Mapping[str, str]], None] = lambda _text, _facts: None
+    retried: Callable[[], None] = lambda: None
     protected_files: set[str] = field(default_factory=set)
     begun: float | None = None
     until: float | None = None

@@ -1,7 +1,7 @@
 """Compaction of many small files, side by side with Iceberg Java, alternating in one run.
 
     python tests/bench/compact.py [--files 300] [--rows 20000] [--rounds 3] [--engine spark] [--no-java]
-                                  [--deletes] [--sort l_shipdate]
+                                  [--deletes] [--sort l_shipdate] [--sort 'zorder(l_partkey, l_shipdate)']
 
 With ``--deletes`` a tenth of the rows is deleted first: half of them by position delete files, one a data file,
 half by three equality delete files. Prints, per round and as medians: seconds of the whole process of each, the
@@ -311,6 +311,14 @@ def lake_compaction(warehouse: Path, engine: str, *more: str) -> list[str]:
     return lake_command(warehouse, "--engine", engine, "compact", "db.t", *more)
 
 
+def lake_order(terms: str) -> list[str]:
+    """Return lake's options for an order as Java's `sort_order` names it."""
+    if terms.startswith("zorder("):
+        columns = terms.removeprefix("zorder(").removesuffix(")")
+        return ["--strategy", "zorder", "--by", columns]
+    return ["--strategy", "sort", "--by", terms]
+
+
 def java_compaction(warehouse: Path, order: str | None) -> list[str]:
     """Return the command line of the peer's compaction."""
     sort = f", strategy => 'sort', sort_order => '{order}'" if order else ""
@@ -323,7 +331,7 @@ def main() -> None:
     parser = parser_of(__doc__, files=300, rows=20_000)
     parser.add_argument("--engine", default="spark")
     parser.add_argument("--deletes", action="store_true", help="delete a tenth of the rows first")
-    parser.add_argument("--sort", metavar="TERMS", help="sort rows by these, e.g. 'l_shipdate'")
+    parser.add_argument("--sort", metavar="TERMS", help="e.g. 'l_shipdate' or 'zorder(a, b)'")
     parser.add_argument("more", nargs="*", help="further options of `lake compact`")
     arguments = parser.parse_args()
     folder = arguments.folder
@@ -339,7 +347,7 @@ def main() -> None:
         used.rename(kept)
     more = [*arguments.more]
     if arguments.sort:
-        more += ["--strategy", "sort", "--by", arguments.sort]
+        more += lake_order(arguments.sort)
     seconds: dict[str, list[float]] = {"lake": [], "java": [], "bare": []}
     peaks = []
     for _ in range(arguments.rounds):

@@ -1,4 +1,4 @@
-"""Traces of commands, as a receiver of OTLP over HTTP gets them; OpenTelemetry's own classes parse them."""
+"""Traces and metrics of commands, as a receiver of OTLP over HTTP gets them; OpenTelemetry's classes parse them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, named_rows
 
-from lake.cli.telemetry import spans as module
+from lake.cli.telemetry import sending
+from lake.core.transaction.commit import attempt
 
 VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -31,12 +35,16 @@ class Receiver:
 
     def __init__(self, hang: threading.Event | None = None) -> None:
         received: list[ExportTraceServiceRequest] = []
+        measured: list[ExportMetricsServiceRequest] = []
         headers: list[dict[str, str]] = []
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                received.append(ExportTraceServiceRequest.FromString(body))
+                if self.path == "/v1/metrics":
+                    measured.append(ExportMetricsServiceRequest.FromString(body))
+                else:
+                    received.append(ExportTraceServiceRequest.FromString(body))
                 headers.append({**self.headers, "path": self.path})
                 if hang is not None:
                     hang.wait(60)
@@ -46,7 +54,7 @@ class Receiver:
             def log_request(self, *_: object) -> None:
                 pass
 
-        self.received, self.headers = received, headers
+        self.received, self.measured, self.headers = received, measured, headers
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.uri = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -63,6 +71,22 @@ class Receiver:
             for span in scope.spans
         ]
         return sorted(found, key=lambda span: span.start_time_unix_nano)
+
+    @property
+    def points(self) -> list[tuple[str, dict[str, Any], Any]]:
+        """The name, the attributes and the number of each point: of a histogram how often it was measured."""
+        return [
+            (
+                metric.name,
+                attributes_of(point),
+                point.count if metric.HasField("histogram") else point.as_int,
+            )
+            for request in self.measured
+            for resource in request.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            for point in getattr(metric, metric.WhichOneof("data")).data_points
+        ]
 
     def children(self, parent: Any) -> list[Any]:
         """The spans in a span."""
@@ -86,6 +110,8 @@ def attributes_of(span: Any) -> dict[str, Any]:
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     """A receiver that the environment names."""
     running = Receiver()
+    # What the end of the process waits for arrives, however slow the machine is.
+    monkeypatch.setattr(sending, "_LAST_SECONDS", 120)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", running.uri)
     yield running
     running.server.shutdown()
@@ -114,7 +140,67 @@ def test_a_command_is_a_span_with_its_phases_and_counts(
     assert "service.name" in resource
     assert '"lake"' in resource
     assert all(span.end_time_unix_nano >= span.start_time_unix_nano for span in receiver.spans)
-    assert receiver.headers[0]["path"] == "/v1/traces"
+    assert {found["path"] for found in receiver.headers} == {"/v1/traces", "/v1/metrics"}
+
+
+def test_a_command_is_measured_with_what_it_did(lake: CommandLine, receiver: Receiver) -> None:
+    lake.load("id\n1\n2\n3\n", "--create")
+    assert lake("scan", "db.t", "--where", "missing = 'canary-value'").exit_code == 7
+
+    of = {"lake.command": "ingest", "lake.catalog": "lake", "lake.table": "db.t"}
+    first, second = (found for found in receiver.points if found[0] == "lake.command.duration")
+    assert first[1:] == ({**of, "lake.status": "done", "process.exit.code": 0}, 1)
+    failed = {"lake.status": "failed", "error.type": "not-found", "process.exit.code": 7}
+    assert second[1:] == ({**of, "lake.command": "scan", **failed}, 1)
+    counts = {(name, found.get("lake.measure")): count for name, found, count in receiver.points}
+    assert counts["lake.commits", None] == 1
+    assert counts["lake.rows", "rows_written"] == 3
+    assert ("lake.commit.retries", None) not in counts
+    assert "canary-value" not in str(receiver.measured)
+    assert '"lake"' in str(receiver.measured[0].resource_metrics[0].resource.attributes)
+
+
+def test_a_commit_that_is_tried_again_is_counted(
+    lake: CommandLine, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.load("id\n1\n", "--create")
+    send, refused = attempt._Attempt.send_uninterrupted, list[bool]()
+
+    def once_refused(self: Any) -> Any:
+        if refused:
+            return send(self)
+        refused.append(True)
+        return None, "another commit was first"
+
+    monkeypatch.setattr(attempt._Attempt, "send_uninterrupted", once_refused)
+
+    lake.load("id\n2\n")
+
+    (found,) = [item for item in receiver.points if item[0] == "lake.commit.retries"]
+    assert found[1:] == ({"lake.command": "ingest"}, 1)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_each_action_of_a_run_is_measured_with_its_table(
+    lake: CommandLine, receiver: Receiver, tmp_path: Path, jobs: int
+) -> None:
+    for name in ("db.a", "db.b"):
+        table = make_table(lake.warehouse, name)
+        for number in range(3):
+            table.append(named_rows(number))
+    policy = tmp_path / "policy.toml"
+    policy.write_text('["*".compact]\nwhen = "files > 1"\nmin-input-files = 2\n')
+
+    lake.ok("maintain", "--only", "compact", "--policy", policy, "--jobs", jobs)
+
+    found = [item for item in receiver.points if item[1]["lake.command"] == "compact"]
+    for name in ("db.a", "db.b"):
+        of = {"lake.command": "compact", "lake.table": name}
+        assert ("lake.command.duration", {**of, "lake.status": "done"}, 1) in found
+        assert ("lake.commits", of, 1) in found
+        assert ("lake.files", {**of, "lake.measure": "rewritten_files"}, 3) in found
+    (run,) = [item[1] for item in receiver.points if item[1]["lake.command"] == "maintain"]
+    assert run["process.exit.code"] == 0
 
 
 def test_each_action_of_a_run_is_a_span_in_that_of_the_run(
@@ -187,10 +273,13 @@ def test_the_parent_comes_from_the_environment_and_headers_stay_headers(
 
 @pytest.mark.parametrize(
     "variables",
-    [{"OTEL_SDK_DISABLED": "true"}, {"OTEL_TRACES_EXPORTER": "none"}],
+    [
+        {"OTEL_SDK_DISABLED": "true"},
+        {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"},
+    ],
     ids=lambda found: next(iter(found)),
 )
-def test_standard_variables_switch_traces_off(
+def test_standard_variables_switch_both_off(
     lake: CommandLine,
     receiver: Receiver,
     variables: dict[str, str],
@@ -200,7 +289,18 @@ def test_standard_variables_switch_traces_off(
         monkeypatch.setenv(name, value)
 
     assert lake("tables").exit_code == 7
-    assert receiver.received == []
+    assert (receiver.received, receiver.measured) == ([], [])
+
+
+@pytest.mark.parametrize("off", ["TRACES", "METRICS"])
+def test_each_is_switched_off_alone(
+    lake: CommandLine, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, off: str
+) -> None:
+    monkeypatch.setenv(f"OTEL_{off}_EXPORTER", "none")
+
+    lake("tables")
+
+    assert (bool(receiver.received), bool(receiver.measured)) == (off != "TRACES", off == "TRACES")
 
 
 @pytest.mark.parametrize(
@@ -233,8 +333,9 @@ def test_a_missing_extra_is_a_warning(
     lake: CommandLine, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_table(lake.warehouse)
-    monkeypatch.delitem(sys.modules, module.__name__)
-    monkeypatch.delattr("lake.cli.telemetry.spans")
+    for name in ("recorders", "spans", "measures", "sending"):
+        monkeypatch.delitem(sys.modules, f"lake.cli.telemetry.{name}")
+        monkeypatch.delattr(f"lake.cli.telemetry.{name}")
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
 
     (warning,) = lake.ok("tables")["warnings"]
@@ -247,7 +348,7 @@ def test_a_receiver_that_hangs_or_is_missing_changes_nothing(
     lake: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_table(lake.warehouse)
-    monkeypatch.setattr(module, "_LAST_SECONDS", 0.05)
+    monkeypatch.setattr(sending, "_LAST_SECONDS", 0.05)
     answers = threading.Event()
     hanging = Receiver(answers)
     try:

@@ -76,9 +76,15 @@ def slowly(lake: CommandLine, clock: FixedClock) -> CommandLine:
     return CommandLine(lake.warehouse, engine="inline", open_session=opened)
 
 
+@pytest.mark.parametrize("entries", [1, 1000], ids=["large tables", "small tables"])
 def test_a_minute_ends_in_time_although_the_tables_take_longer_to_be_read(
-    lake: CommandLine, clock: FixedClock, tmp_path: Path
+    lake: CommandLine,
+    clock: FixedClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    entries: int,
 ) -> None:
+    monkeypatch.setattr("lake.core.maintain.rounds.tables.MOST_ENTRIES", entries)
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)
     begun = clock.monotonic()
@@ -90,8 +96,8 @@ def test_a_minute_ends_in_time_although_the_tables_take_longer_to_be_read(
     done = [row["table"] for row in result["actions"]]
     unread = {row["table"] for row in result["rest"] if row["action"] == "all"}
     left = {row["table"] for row in result["rest"] if row["action"] == "compact"}
-    # Half of the time is for what the reading found.
-    assert len(done) >= 2
+    # A part of the time is for what the reading found.
+    assert done
     assert {row["status"] for row in result["actions"]} == {"done"}
     assert result["tables"] == TABLES - len(unread)
     assert sorted([*done, *left, *unread]) == NAMES

@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 from support.cli.command_line import CommandLine
 from support.tables.iceberg_tables import make_table, named_rows
+from support.tables.metadata_edits import edit_metadata, read_metadata
 
 ROW_KEYS = [
     "snapshot_id",
@@ -230,3 +231,36 @@ def test_metadata_that_cannot_be_read_exits_7(lake: CommandLine, table: Any, dam
     result = lake("--json", "snapshots", "db.t")
 
     assert (result.exit_code, result.json()["error"]["kind"]) == (7, "corrupt")
+
+
+def test_values_of_a_summary_that_are_not_texts_are_read_as_texts(
+    lake: CommandLine, table: Any, warehouse: Path
+) -> None:
+    other: dict[str, Any] = {"added-records": 7, "lake.user": 1.5, "other": {"a": [1]}}
+
+    def mix(metadata: dict[str, Any]) -> None:
+        metadata["snapshots"][0]["summary"] |= other
+
+    edit_metadata(warehouse, mix)
+
+    *_, first = lake.ok("snapshots", "db.t")["result"]["snapshots"]
+    assert (first["added_rows"], first["user"]) == (7, "1.5")
+
+    lake.ok("tag", "db.t", "x")
+
+    assert read_metadata(warehouse)["snapshots"][0]["summary"].items() >= other.items()
+
+
+def test_parents_that_form_a_cycle_are_refused(
+    lake: CommandLine, table: Any, warehouse: Path
+) -> None:
+    def close(metadata: dict[str, Any]) -> None:
+        first, *_, last = metadata["snapshots"]
+        first["parent-snapshot-id"] = last["snapshot-id"]
+
+    head = edit_metadata(warehouse, close)["current-snapshot-id"]
+
+    for arguments in (["snapshots", "db.t"], ["expire", "db.t", "--dry-run"]):
+        result = lake("--json", *arguments)
+        message = f"the ancestry of snapshot {head} is a cycle"
+        assert (result.exit_code, result.json()["error"]["message"]) == (7, message)

@@ -56,14 +56,15 @@ def held_branches(metadata: TableMetadata, since_ms: int) -> list[HeldBranch]:
     """Return the branches to which jobs made their last commit at ``since_ms`` or later."""
     found = []
     for branch, head_id in sorted(_heads(metadata)):
-        path = tuple(item.snapshot_id for item in ancestry.ancestors(metadata, head_id))
+        history = list(ancestry.ancestors(metadata, head_id))
         held = tuple(
             item
-            for item in _last_commits(metadata, head_id)
+            for item in _last_commits(metadata, history)
             if item.commit.snapshot.timestamp_ms >= since_ms  # check: snapshots-of-flink-job
         )
         if held:
-            found.append(HeldBranch(branch, path[: max(item.steps for item in held)], held))
+            path = history[: max(item.steps for item in held)]
+            found.append(HeldBranch(branch, tuple(item.snapshot_id for item in path), held))
     return found
 
 
@@ -75,8 +76,7 @@ def _heads(metadata: TableMetadata) -> Iterator[tuple[str, int]]:
         yield ancestry.MAIN, metadata.current_snapshot_id
 
 
-def _last_commits(metadata: TableMetadata, head_id: int) -> Iterator[HeldCheckpoint]:
-    history = list(ancestry.ancestors(metadata, head_id))
+def _last_commits(metadata: TableMetadata, history: Sequence[Snapshot]) -> Iterator[HeldCheckpoint]:
     need_all = _jobs_needing_all(metadata, history)
     met: set[tuple[str, str | None]] = set()
     for steps, snapshot in enumerate(history, start=1):

@@ -28,7 +28,7 @@ from lake.core.maintain.health.overlap import overlap_of
 from lake.core.maintain.health.survey import Survey
 from lake.core.table.flink.commits import writer_of
 from lake.core.table.manifests.data_files import EQUALITY_DELETES
-from lake.core.table.metadata.summaries import parsed_properties_of
+from lake.core.table.metadata.summaries import some_properties_of
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.partition_names import partition_names
 
@@ -40,6 +40,7 @@ _EDGES = tuple(size * _MIB for size in (1, 8, 32, 128, 512, 1024))
 _WORST, _DAYS, _WRITERS = 10, 10, 10
 _DATE = len("2026-01-31")
 _COUNTS = ("added-data-files", "deleted-data-files", "added-records", "added-files-size")
+_NAMES = frozenset(_COUNTS)
 
 
 def view_of(found: Survey, metadata_bytes: int | None, costs: Costs) -> ViewFacts:
@@ -148,7 +149,7 @@ def _sums(snapshots: list[Snapshot]) -> list[int]:
     """Return the sums of the counts of a day, in the order of their names."""
     counts = [0] * len(_COUNTS)
     for snapshot in snapshots:
-        summary = parsed_properties_of(snapshot)
+        summary = some_properties_of(snapshot, _NAMES)
         for place, name in enumerate(_COUNTS):
             counts[place] += natural_number(summary.get(name) or "") or 0
     return counts

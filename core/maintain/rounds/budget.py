@@ -82,19 +82,20 @@ class Budget:
         finally:
             self._bytes.give_back(part)
 
-    def too_late_to_read(self, seconds: float, share: float = _READING) -> str:
+    def too_late_to_read(self, reading: float, work: float, share: float = _READING) -> str:
         """Return why no other table is read; empty if one is.
 
         Reading may take its share of the time, and more as long as it finds too little to do in the rest of the time.
 
         Args:
-            seconds: how long the work takes that was found, and the reading of what is being read.
+            reading: how many seconds the reading takes that has begun.
+            work: how many seconds the work takes that was found.
             share: the share of the time.
         """
         left, whole = self._time()
         if left <= 0:
             return _passed(whole)
-        if left < min(seconds, whole * (1 - share)):
+        if left - reading < min(work, whole * (1 - share)):
             return f"it was not read: the rest of the {format_duration(whole)} is for other tables"
         return ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from math import inf
 from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -214,8 +215,10 @@ class Tables:
 
         def in_time() -> Iterator[tuple[str, str]]:
             for number, item in enumerate(names):
-                each = (clock.monotonic() - begun) / max(taken, 1)
-                if late := budget.too_late_to_read(work + (number - taken) * each):
+                # What is under way takes about as long as the same number of tables before it took.
+                under_way = number - taken
+                part = under_way / max(taken, under_way, 1)
+                if late := budget.too_late_to_read((clock.monotonic() - begun) * part, work):
                     self.unread += [_unread(name, late) for _, name in names[number:]]
                     return
                 yield item
@@ -235,16 +238,17 @@ class Tables:
                     work += 0 if budget.until is None else self._work_on(found)
         read = []
         for seen in candidates:
-            late = "" if seen.row.grade else budget.too_late_to_read(work, READING_OF_LARGE)
+            late = "" if seen.row.grade else budget.too_late_to_read(0, inf, READING_OF_LARGE)
             if late:
                 self.unread.append(_unread(seen.table, late))
             elif whole := self._complete(seen):
                 read.append(whole)
-                work += 0 if whole is seen else self._work_on(whole)
         return read
 
     def _work_on(self, seen: Candidate) -> float:
-        """Return how many seconds the actions take that are due."""
+        """Return how many seconds the actions take that are due; what is not measured yet may take any time."""
+        if seen.row.grade is None:
+            return inf
         return sum(item.work_seconds for item in self.due([seen]))
 
     def _complete(self, seen: Candidate) -> Candidate | None:

@@ -92,10 +92,12 @@ def _name(storage: Storage, location: str) -> tuple[str | None, str]:
 
 
 @lru_cache(maxsize=1)
-def _local(location: str, _inode: int, _size: int, _changed_ns: int) -> TableMetadata:
+def _local(location: str, _inode: int, size: int, _changed_ns: int) -> TableMetadata:
     """Return a local file's metadata; cached, so that an unchanged file is parsed once."""
     with open(locations.parse(location).path, "rb") as stream:
-        return parse(_read(stream, location), location)
+        # One read of the whole file is faster than pieces, of which each enlarges the memory of those before it.
+        whole = size <= MAX_TEXT_BYTES
+        return parse(stream.read() if whole else _read(stream, location), location)
 
 
 def _read(stream: Any, location: str) -> bytes:

@@ -5,21 +5,28 @@ PyIceberg reads integers of any size. Source: https://iceberg.apache.org/spec/#t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import filterfalse
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lake.core.spec.types.arrow_schema import parts_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
     from pyiceberg.types import NestedField
 
 _INT, _LONG = range(-(2**31), 2**31), range(-(2**63), 2**63)
 # A counter below its type's greatest number: a commit takes the following one.
 _COUNTER = range(2**63 - 1)
 _FIELD_ID = range(2**31)
+# The members of snapshots and of their log with the narrowest of the ranges that their numbers have.
+_OF_LOG = {"snapshot_id": _COUNTER, "timestamp_ms": _COUNTER}
+_OF_SNAPSHOTS = {
+    **_OF_LOG,
+    **dict.fromkeys(("parent_snapshot_id", "sequence_number"), _COUNTER),
+    "schema_id": range(2**31),
+    **dict.fromkeys(("first_row_id", "added_rows"), _COUNTER),
+}
 
 
 def out_of_range(metadata: TableMetadata) -> Iterator[tuple[str, str]]:
@@ -42,7 +49,7 @@ def _numbers(metadata: TableMetadata) -> Iterator[_Number]:
     yield "current-schema-id", metadata.current_schema_id, _INT
     yield "default-spec-id", metadata.default_spec_id, _INT
     yield "default-sort-order-id", metadata.default_sort_order_id, _INT
-    for snapshot in filterfalse(_fits, metadata.snapshots):
+    for snapshot in () if _all_fit(metadata.snapshots, _OF_SNAPSHOTS) else metadata.snapshots:
         yield from _of_snapshot(snapshot)
     for schema in metadata.schemas:
         place = f"schema {schema.schema_id}"
@@ -64,7 +71,7 @@ def _numbers(metadata: TableMetadata) -> Iterator[_Number]:
         ages = (ref.max_ref_age_ms, ref.max_snapshot_age_ms)
         yield from ((f"ref {name}", number, _LONG) for number in (ref.snapshot_id, *ages))
         yield f"ref {name}", ref.min_snapshots_to_keep, _INT
-    for entry in metadata.snapshot_log:
+    for entry in () if _all_fit(metadata.snapshot_log, _OF_LOG) else metadata.snapshot_log:
         yield "snapshot-log", entry.snapshot_id, _LONG
         yield "snapshot-log", entry.timestamp_ms, _LONG
     for earlier in metadata.metadata_log:
@@ -74,19 +81,16 @@ def _numbers(metadata: TableMetadata) -> Iterator[_Number]:
         yield "statistics", file.file_size_in_bytes, _LONG
 
 
-def _fits(snapshot: Snapshot) -> bool:
-    """Whether none of a snapshot's numbers is out of the narrowest of their ranges: of many, each would cost."""
-    sequence, row, rows = snapshot.sequence_number, snapshot.first_row_id, snapshot.added_rows
-    parent, schema = snapshot.parent_snapshot_id, snapshot.schema_id
-    return (
-        snapshot.snapshot_id in _COUNTER
-        and snapshot.timestamp_ms in _COUNTER
-        and (parent is None or parent in _COUNTER)
-        and (sequence is None or sequence in _COUNTER)
-        and (schema is None or schema in _INT)
-        and (row is None or row in _COUNTER)
-        and (rows is None or rows in _COUNTER)
-    )
+def _all_fit(
+    items: Sequence[Snapshot] | Sequence[SnapshotLogEntry], ranges: Mapping[str, range]
+) -> bool:
+    """Whether all numbers are certainly in their ranges: of many items, to look at each alone would cost."""
+    for name, allowed in ranges.items():
+        numbers = {getattr(item, name) for item in items}
+        numbers.discard(None)
+        if numbers and not (min(numbers) in allowed and max(numbers) in allowed):
+            return False
+    return True
 
 
 def _of_snapshot(snapshot: Snapshot) -> Iterator[_Number]:

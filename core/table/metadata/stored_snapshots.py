@@ -2,7 +2,7 @@
 
 Snapshots are most of the text of a large file, and PyIceberg's models take several times the memory of it. What is
 checked and kept of a snapshot here is what the models would hold. Where they could read something else, or refuse it,
-nothing is cut out, and they read the whole text.
+nothing is cut out, and they read the whole text. Their parser makes objects of the chosen members only.
 """
 
 from __future__ import annotations
@@ -11,14 +11,21 @@ import codecs
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
-from pydantic_core import from_json
-from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry, Summary
+from pydantic_core import SchemaValidator, core_schema, from_json
+from pyiceberg.table.snapshots import (
+    INITIAL_SEQUENCE_NUMBER,
+    Operation,
+    Snapshot,
+    SnapshotLogEntry,
+    Summary,
+)
 
 from lake.core.base.clock import SystemIds
 from lake.core.table.metadata.summaries import STORED
@@ -37,19 +44,74 @@ _PIECE = 64 * 1024
 _DECODER = json.JSONDecoder()
 _CODEC = pa.Codec("lz4_raw")
 
-_KNOWN = frozenset(
-    {
-        *("snapshot-id", "parent-snapshot-id", "sequence-number", "timestamp-ms", "manifest-list"),
-        *("summary", "schema-id", "first-row-id", "added-rows"),
+_TEXT = core_schema.str_schema(strict=True)
+_INT = core_schema.int_schema(strict=True)
+_INT_OR_NULL = core_schema.with_default_schema(core_schema.nullable_schema(_INT), default=None)
+# The names and values of members by the name of the model's field.
+_Members = Mapping[str, tuple[str, core_schema.CoreSchema]]
+
+
+def _object(members: _Members) -> core_schema.CoreSchema:
+    """Return the form of a JSON object that has only these members; those with a default may be missing."""
+    fields = {
+        field: core_schema.typed_dict_field(
+            kind, validation_alias=name, required=kind["type"] != "default"
+        )
+        for field, (name, kind) in members.items()
     }
+    return core_schema.typed_dict_schema(fields, extra_behavior="forbid")
+
+
+def _object_with_others(members: _Members) -> core_schema.CoreSchema:
+    """Return the form of one that may have others too; it takes longer to read."""
+    fields = {
+        field: core_schema.model_field(kind, validation_alias=name)
+        for field, (name, kind) in members.items()
+    }
+    return core_schema.model_fields_schema(fields, extra_behavior="allow")
+
+
+def _reader(item: core_schema.CoreSchema) -> Callable[[bytes], list[Any]]:
+    """Return what parses a list; it raises ValueError for any other text."""
+    return SchemaValidator(core_schema.list_schema(item)).validate_json
+
+
+# The model cannot take a property with the name self.
+_SUMMARY = core_schema.typed_dict_schema(
+    {
+        "operation": core_schema.typed_dict_field(
+            core_schema.enum_schema(Operation, list(Operation), sub_type="str")
+        ),
+        "self": core_schema.typed_dict_field(core_schema.any_schema(), required=False),
+    },
+    extra_behavior="ignore",
 )
-_FIELDS = {name.replace("-", "_") for name in _KNOWN}
-_NUMBERS = {int, type(None)}
-_TEXTS = {str}
-_OPERATIONS = {operation.value: operation for operation in Operation}
-_SUMMARY_FIELDS = {"operation"}
-_LOG_KNOWN = {"snapshot-id", "timestamp-ms"}
-_LOG_FIELDS = {"snapshot_id", "timestamp_ms"}
+_ENTRY: _Members = {
+    "snapshot_id": ("snapshot-id", _INT),
+    "timestamp_ms": ("timestamp-ms", _INT),
+}
+_SNAPSHOT: _Members = {
+    "snapshot_id": ("snapshot-id", _INT),
+    "parent_snapshot_id": ("parent-snapshot-id", _INT_OR_NULL),
+    "sequence_number": (
+        "sequence-number",
+        core_schema.with_default_schema(
+            core_schema.nullable_schema(_INT), default=INITIAL_SEQUENCE_NUMBER
+        ),
+    ),
+    "timestamp_ms": ("timestamp-ms", _INT),
+    "manifest_list": ("manifest-list", _TEXT),
+    "summary": (
+        "summary",
+        core_schema.with_default_schema(core_schema.nullable_schema(_SUMMARY), default=None),
+    ),
+    "schema_id": ("schema-id", _INT_OR_NULL),
+    "first_row_id": ("first-row-id", _INT_OR_NULL),
+    "added_rows": ("added-rows", _INT_OR_NULL),
+}
+_FIELDS, _SUMMARY_FIELDS, _LOG_FIELDS = {*_SNAPSHOT}, {"operation"}, {*_ENTRY}
+_read_usual, _read_entries = _reader(_object(_SNAPSHOT)), _reader(_object(_ENTRY))
+_read_others = _reader(_object_with_others(_SNAPSHOT))
 # The snapshot of the one entry in place of all of the log: a random number of 128 bits, which no log has.
 _LOG_MARK = UUID(SystemIds().uuid()).int
 # The models are frozen.
@@ -66,11 +128,12 @@ class _Piece:
         text: their JSON objects, with what is between them.
     """
 
-    __slots__ = ("_lacked", "_summaries", "_texts", "end", "first", "text")
+    __slots__ = ("_lacked", "_some", "_summaries", "_texts", "end", "first", "text")
 
     def __init__(self, first: int, end: int, text: bytes) -> None:
         self.first, self.end, self.text = first, end, text
         self._summaries: list[dict[str, str]] | None = None
+        self._some: tuple[frozenset[str], list[dict[str, str]]] = (frozenset(), [])
         self._texts: list[str] | None = None
         self._lacked: dict[bytes, bool] = {}
 
@@ -84,11 +147,19 @@ class _Piece:
     def properties(self, number: int) -> dict[str, str]:
         """Return what a snapshot's summary has besides the operation, by the snapshot's index."""
         if self._summaries is None:
-            summaries = [item.get("summary") or {} for item in _elements(self.text)]
-            for summary in summaries:
-                summary.pop("operation", None)
-            self._summaries = summaries
+            items = from_json(b"[%b]" % self.text, cache_strings="keys")
+            self._summaries = [_texts(item.get("summary") or {}) for item in items]
         return self._summaries[number - self.first]
+
+    def some(self, number: int, names: frozenset[str]) -> dict[str, str]:
+        """Return at least those with some names, by the snapshot's index."""
+        if self._some[0] != names:
+            try:
+                items = _reader_of(names)(b"[%b]" % self.text)
+            except ValueError:
+                return self.properties(number)
+            self._some = names, [item.get("summary") or {} for item in items]
+        return self._some[1][number - self.first]
 
     def alone(self, number: int) -> bytes:
         """Return the text of one snapshot, by the snapshot's index."""
@@ -140,6 +211,10 @@ class SnapshotTexts:
         """Return what a snapshot's summary has besides the operation, by the snapshot's index."""
         return self._piece(number).properties(number)
 
+    def some(self, number: int, names: frozenset[str]) -> dict[str, str]:
+        """Return at least those with some names, by the snapshot's index."""
+        return self._piece(number).some(number, names)
+
     def _piece(self, number: int) -> _Piece:
         """Return the piece that a snapshot is in; most calls are for the one of the call before."""
         last = self._last
@@ -155,6 +230,23 @@ class SnapshotTexts:
 @lru_cache(256)
 def _quoted(name: str) -> bytes:
     return json.dumps(name, ensure_ascii=False).encode()
+
+
+@cache
+def _reader_of(names: frozenset[str]) -> Callable[[bytes], list[Any]]:
+    """Return what parses some properties of the summaries of snapshots, if these are texts."""
+    member = core_schema.typed_dict_field(_TEXT, required=False)
+    summary = core_schema.typed_dict_schema(dict.fromkeys(names, member), extra_behavior="ignore")
+    item = core_schema.typed_dict_field(core_schema.nullable_schema(summary), required=False)
+    return _reader(core_schema.typed_dict_schema({"summary": item}, extra_behavior="ignore"))
+
+
+def _texts(summary: dict[str, Any]) -> dict[str, str]:
+    """Return the properties of a summary as texts, as some writers have others."""
+    summary.pop("operation", None)
+    if {*map(type, summary.values())} <= {str}:
+        return summary
+    return {name: str(value) for name, value in summary.items()}
 
 
 class StoredProperties(Mapping[str, str]):
@@ -179,9 +271,9 @@ class StoredProperties(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._texts.properties(self._number))
 
-    def parsed(self) -> dict[str, str]:
-        """Return all of them, which the caller does not change."""
-        return self._texts.properties(self._number)
+    def some(self, names: frozenset[str]) -> dict[str, str]:
+        """Return at least those with some names, which the caller does not change."""
+        return self._texts.some(self._number, names)
 
     def __contains__(self, name: object) -> bool:
         return self.get(str(name)) is not None
@@ -256,11 +348,11 @@ def cut(data: bytes, mark: str) -> Cut | None:
     texts, snapshots = SnapshotTexts(), list[Snapshot]()
     begin = end = found.end()
     try:
-        for items, place, end in _pieces(data, begin):
+        for items, place, end in _pieces(data, begin, _read_snapshots):
             first = len(snapshots)
-            snapshots += [_snapshot(item, texts, at) for at, item in enumerate(items, first)]
+            snapshots += [_snapshot(fields, texts, at) for at, fields in enumerate(items, first)]
             texts.add(data[place:end], [snapshot.snapshot_id for snapshot in snapshots[first:]])
-    except (_OtherFormError, ValueError, KeyError, RecursionError):
+    except (_OtherFormError, ValueError, RecursionError):
         return None
     one = {"snapshot-id": 0, "timestamp-ms": 0, "manifest-list": mark}
     around = b"".join((data[:begin], json.dumps(one).encode(), data[end:]))
@@ -275,8 +367,8 @@ def _without_log(around: bytes) -> tuple[bytes, list[SnapshotLogEntry] | None]:
     entries: list[SnapshotLogEntry] = []
     begin = end = found.end()
     try:
-        for items, _, stop in _pieces(around, begin):
-            entries += map(_entry, items)
+        for items, _, stop in _pieces(around, begin, _read_entries):
+            entries += [_made(SnapshotLogEntry, fields, _LOG_FIELDS) for fields in items]
             end = stop
     except (_OtherFormError, ValueError, RecursionError):
         return around, None
@@ -284,41 +376,34 @@ def _without_log(around: bytes) -> tuple[bytes, list[SnapshotLogEntry] | None]:
     return b"".join((around[:begin], json.dumps(one).encode(), around[end:])), entries
 
 
-def _pieces(data: bytes, place: int) -> Iterator[tuple[list[Any], int, int]]:
+def _pieces(
+    data: bytes, place: int, read: Callable[[bytes], list[Any]]
+) -> Iterator[tuple[list[Any], int, int]]:
     """Yield the elements of a list of objects, some at a time, and where their text begins and ends.
 
     Args:
         data: a text that contains the list.
         place: where its first element begins.
+        read: parses a list.
+
+    Raises:
+        ValueError: an element is not of the expected form.
     """
     following: int | None = place
     while following is not None:
         place = following
         found = _BETWEEN.search(data, place + _PIECE, place + 4 * _PIECE)
-        items = None if found is None else _elements_of(data[place : found.start()])
+        items = None
+        if found is not None:
+            # What ends within an element is not a list.
+            with suppress(ValueError):
+                items = read(b"[%b]" % data[place : found.start()])
         if found is None or items is None:
             end, following = _walked(data, place)
-            items = _elements(data[place:end])
+            items = read(b"[%b]" % data[place:end])
         else:
             end, following = found.span()
         yield items, place, end
-
-
-def _elements_of(text: bytes) -> list[Any] | None:
-    try:
-        return _elements(text)
-    except ValueError:
-        return None
-
-
-def _elements(text: bytes) -> list[Any]:
-    """Return the elements of a list, by the parser of PyIceberg's models.
-
-    Raises:
-        ValueError: the text is not that of complete elements.
-    """
-    found: list[Any] = from_json(b"[%b]" % text, cache_strings="keys")
-    return found
 
 
 def _walked(data: bytes, place: int) -> tuple[int, int | None]:
@@ -353,59 +438,29 @@ def _spans(text: str) -> Iterator[tuple[int, int, int | None]]:
         at = following
 
 
-def _snapshot(item: Any, texts: SnapshotTexts, number: int) -> Snapshot:
-    if type(item) is not dict:
+def _read_snapshots(text: bytes) -> list[dict[str, Any]]:
+    """Return the fields of snapshots; the summary has its operation only."""
+    with suppress(ValueError):
+        return _read_usual(text)
+    items = _read_others(text)
+    if not all(_is_unread(*member) for _, others, _ in items for member in others.items()):
         raise _OtherFormError
-    snapshot_id, timestamp_ms = item["snapshot-id"], item["timestamp-ms"]
-    fields = {
-        "snapshot_id": snapshot_id,
-        "parent_snapshot_id": item.get("parent-snapshot-id"),
-        "sequence_number": item.get("sequence-number", 0),
-        "timestamp_ms": timestamp_ms,
-        "manifest_list": None,
-        "summary": None,
-        "schema_id": item.get("schema-id"),
-        "first_row_id": item.get("first-row-id"),
-        "added_rows": item.get("added-rows"),
-    }
-    if not {*map(type, fields.values())} <= _NUMBERS or snapshot_id is None or timestamp_ms is None:
-        raise _OtherFormError
-    fields["manifest_list"] = manifest_list = item["manifest-list"]
-    if type(manifest_list) is not str:
-        raise _OtherFormError
-    if not item.keys() <= _KNOWN and not all(map(_is_unread, item.items())):
-        raise _OtherFormError
-    summary = item.get("summary")
+    return [fields for fields, _, _ in items]
+
+
+def _is_unread(name: str, value: Any) -> bool:
+    """Whether PyIceberg's models do not read a member; they know two names of each."""
+    return name not in _FIELDS and type(value) not in (dict, list)
+
+
+def _snapshot(fields: dict[str, Any], texts: SnapshotTexts, number: int) -> Snapshot:
+    summary = fields["summary"]
     if summary is not None:
-        fields["summary"] = _summary(summary, texts, number)
+        if len(summary) != 1:
+            raise _OtherFormError
+        summary[STORED] = StoredProperties(texts, number)
+        fields["summary"] = _made(StoredSummary, summary, _SUMMARY_FIELDS)
     return _made(Snapshot, fields, _FIELDS)
-
-
-def _entry(item: Any) -> SnapshotLogEntry:
-    if type(item) is not dict or item.keys() != _LOG_KNOWN:
-        raise _OtherFormError
-    fields = {"snapshot_id": item["snapshot-id"], "timestamp_ms": item["timestamp-ms"]}
-    if {*map(type, fields.values())} != {int}:
-        raise _OtherFormError
-    return _made(SnapshotLogEntry, fields, _LOG_FIELDS)
-
-
-def _is_unread(member: tuple[str, Any]) -> bool:
-    """Whether PyIceberg's models do not read a member, or read it by its usual name; they know other names too."""
-    name, value = member
-    return name in _KNOWN or (name not in _FIELDS and type(value) not in (dict, list))
-
-
-def _summary(given: Any, texts: SnapshotTexts, number: int) -> StoredSummary:
-    # Values of another type become text later, and the model cannot take a property with this name.
-    if type(given) is not dict or {*map(type, given.values())} != _TEXTS or "self" in given:
-        raise _OtherFormError
-    operation = _OPERATIONS[given["operation"]]
-    return _made(
-        StoredSummary,
-        {"operation": operation, STORED: StoredProperties(texts, number)},
-        _SUMMARY_FIELDS,
-    )
 
 
 def _made(kind: type[_Model], fields: dict[str, Any], names: set[str]) -> _Model:

@@ -21,9 +21,8 @@ def properties_of(snapshot: Snapshot | None) -> Mapping[str, str]:
     return summary.additional_properties if stored is None else stored
 
 
-def parsed_properties_of(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the same as a dictionary: for callers that use many of them, which are quicker to parse at once."""
+def some_properties_of(snapshot: Snapshot, names: frozenset[str]) -> Mapping[str, str]:
+    """Return the same, at least those with some names: for callers that use several of many snapshots."""
     summary = snapshot.summary
     stored = None if summary is None else vars(summary).get(STORED)
-    found: Mapping[str, str] = properties_of(snapshot) if stored is None else stored.parsed()
-    return found
+    return properties_of(snapshot) if stored is None else stored.some(names)

@@ -94,10 +94,13 @@ def ref_of(name: str) -> str:
 
 def find_consumers(metadata: TableMetadata) -> Iterator[Consumer]:
     """Yield the consumers of a table by name; refs to snapshots that the table lacks are left out."""
-    branches = histories(metadata, metadata.refs)
-    for ref_name, ref in sorted(metadata.refs.items()):
-        if not ancestry.is_consumer(ref_name) or ref.snapshot_ref_type != "branch":
-            continue
+    found = [
+        (name, ref)
+        for name, ref in sorted(metadata.refs.items())
+        if ancestry.is_consumer(name) and ref.snapshot_ref_type == "branch"
+    ]
+    branches = histories(metadata, metadata.refs) if found else {}
+    for ref_name, ref in found:
         keep = ref.min_snapshots_to_keep or 1
         needed = list(islice(ancestry.ancestors(metadata, ref.snapshot_id), keep))
         if not needed:

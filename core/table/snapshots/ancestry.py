@@ -209,14 +209,12 @@ def ancestors(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snap
     Raises:
         BadInputError: the parents form a cycle.
     """
-    known = snapshots_by_id(metadata)
-    seen: set[int] = set()
-    while snapshot_id is not None and (snapshot := known.get(snapshot_id)):
-        if snapshot_id in seen:
-            raise BadInputError(f"the ancestry of snapshot {snapshot_id} is a cycle")
-        seen.add(snapshot_id)
+    unseen = snapshots_by_id(metadata)
+    while snapshot_id is not None and (snapshot := unseen.pop(snapshot_id, None)):
         yield snapshot
         snapshot_id = snapshot.parent_snapshot_id
+    if snapshot_id is not None and metadata.snapshot_by_id(snapshot_id) is not None:
+        raise BadInputError(f"the ancestry of snapshot {snapshot_id} is a cycle")
 
 
 def reachable(metadata: TableMetadata, starts: Iterable[int]) -> set[int]:

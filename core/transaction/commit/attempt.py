@@ -171,6 +171,7 @@ def commit_changes(
                 hint="nothing was changed; run the command again",
             )
         policy.backoff(context).wait(attempt)
+        context.retried()
         table = table.refreshed()
     raise CommitConflictError(f"the commit to {table.identifier} was never attempted")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -112,25 +113,26 @@ def test_what_cannot_end_in_time_does_not_begin(
 
 
 @pytest.mark.parametrize(
-    ("passed", "seconds", "share", "refusal"),
+    ("passed", "reading", "work", "share", "refusal"),
     [
-        (29.0, 1000.0, 0.5, ""),
-        (31.0, 1000.0, 0.5, "it was not read: the rest of the 1m 00s is for other tables"),
-        (31.0, 1000.0, 0.75, ""),
-        (50.0, 9.0, 0.5, ""),
-        (50.0, 11.0, 0.5, "it was not read: the rest of the 1m 00s is for other tables"),
-        (60.0, 0.0, 0.5, "the 1m 00s have passed"),
+        (29.0, 0.0, inf, 0.5, ""),
+        (29.0, 2.0, inf, 0.5, "it was not read: the rest of the 1m 00s is for other tables"),
+        (31.0, 0.0, 1000.0, 0.5, "it was not read: the rest of the 1m 00s is for other tables"),
+        (31.0, 0.0, 1000.0, 0.75, ""),
+        (50.0, 1.0, 8.0, 0.5, ""),
+        (50.0, 1.0, 10.0, 0.5, "it was not read: the rest of the 1m 00s is for other tables"),
+        (60.0, 0.0, 0.0, 0.5, "the 1m 00s have passed"),
     ],
 )
 def test_tables_are_read_while_there_is_time_for_what_was_found(
-    passed: float, seconds: float, share: float, refusal: str
+    passed: float, reading: float, work: float, share: float, refusal: str
 ) -> None:
     clock = FixedClock()
     budget = Budget(clock, 60_000, None)
     clock.sleep(passed)
 
-    assert budget.too_late_to_read(seconds, share) == refusal
-    assert Budget(clock, None, 100).too_late_to_read(1e9) == ""
+    assert budget.too_late_to_read(reading, work, share) == refusal
+    assert Budget(clock, None, 100).too_late_to_read(1e9, inf) == ""
 
 
 @settings(max_examples=40, deadline=None)

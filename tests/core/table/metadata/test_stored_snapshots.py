@@ -17,6 +17,7 @@ from lake.core.table.catalogs import pyiceberg_patches
 from lake.core.table.metadata import stored_snapshots
 from lake.core.table.metadata.parser import parsed
 from lake.core.table.metadata.stored_snapshots import StoredSummary
+from lake.core.table.metadata.summaries import some_properties_of
 from lake.core.table.metadata.text import bytes_of
 
 Plain = dict[str, Any]
@@ -105,11 +106,16 @@ def values(metadata: TableMetadata) -> Any:
         {
             **vars(item),
             "summary": item.summary
-            and (item.summary.operation, dict(item.summary.additional_properties)),
+            and (item.summary.operation, as_texts(item.summary.additional_properties)),
         }
         for item in metadata.snapshots
     ]
     return metadata.model_dump(exclude={"snapshots"}), found
+
+
+def as_texts(properties: Plain) -> Plain:
+    # The models keep other values until all metadata is checked.
+    return {name: str(value) for name, value in properties.items()}
 
 
 def is_stored(metadata: TableMetadata) -> bool:
@@ -121,6 +127,12 @@ def is_stored(metadata: TableMetadata) -> bool:
 @example([{"summary": {"operation": "append", "x": "\U0001f600"}}], False, 50)
 @example([{"other": {"snapshots": [{}]}}], False, 50)
 @example([{"summary": {"operation": "append", "x": "}, {" * 40}}, {}], False, 50)
+@example([{"summary": {"operation": "append", "x": 1.50, "y": None, "z": [{}]}}, {}], False, 50)
+@example([{"summary": {"operation": None}}], False, 50)
+@example([{"summary": {"operation": "append", "self": "x"}}], False, 50)
+@example([{"snapshot_id": 7}], False, 50)
+@example([{"key-id": "k", "snapshot-id": True}], False, 50)
+@example([{"sequence-number": None, "summary": None}, {"key-id": "k"}], False, 50)
 def test_values_and_errors_are_those_of_the_models(
     edits: list[Plain], is_ascii: bool, window: int
 ) -> None:
@@ -200,6 +212,19 @@ def test_a_text_that_ends_within_its_snapshots_is_refused_as_by_the_models(end: 
     assert outcome_of(lambda given: parsed(given.encode()), text) == outcome_of(
         TableMetadataUtil.parse_raw, text
     )
+
+
+@pytest.mark.parametrize("value", ["ä", "", 1.5, None, {"operation": "x"}])
+def test_some_properties_of_a_summary_are_those_of_all(value: object) -> None:
+    summary = {"operation": "append", "a": value, "b": "1"}
+    metadata = parsed(json.dumps(document([{"summary": summary}, {}, {"summary": None}])).encode())
+    first, second, third = metadata.snapshots
+    assert is_stored(metadata)
+    names = frozenset({"a", "total-records"})
+    assert some_properties_of(first, names)["a"] == str(value)
+    assert some_properties_of(second, names)["total-records"] == "1"
+    assert "a" not in some_properties_of(second, names)
+    assert some_properties_of(third, names) == {}
 
 
 def test_a_response_of_a_server_is_read_in_the_same_way() -> None:
