@@ -161,7 +161,6 @@ def _write_version_3() -> None:
 
 def _share_parts() -> None:
     """Share what never changes between metadata before and after a commit: PyIceberg copies it, which is slow."""
-
     original = BaseModel.__deepcopy__
 
     def shared(self: IcebergBaseModel, memo: dict[int, Any] | None = None) -> IcebergBaseModel:
