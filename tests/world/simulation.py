@@ -36,7 +36,13 @@ from pyiceberg.table.snapshots import Snapshot
 from lake.cli.app import State, root_command
 from lake.cli.progress.displays import NONE
 from lake.core.base import locations
-from lake.core.base.errors import CommitConflictError, CommitUnknownError, LakeError
+from lake.core.base.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    CorruptFileError,
+    LakeError,
+    NotFoundError,
+)
 from lake.core.base.outcome import Outcome, Status
 from lake.core.base.settings import Settings
 from lake.core.engine.inline import InlineEngine
@@ -465,8 +471,13 @@ class World:
                 raise AssertionError(f"a defect: {done}") from done
             if isinstance(done, CommitUnknownError):
                 # The server refused the commit, but the table that could show it has lost its name, or has removed
-                # snapshots that were added since.
-                hidden = self.is_replaced or self._expired_ms >= operation.began_ms
+                # snapshots that were added since, or the log of metadata files does not reach back.
+                is_short = "write.metadata.previous-versions-max" in self.config.properties
+                hidden = (
+                    self.is_replaced
+                    or self._expired_ms >= operation.began_ms
+                    or (is_short and isinstance(done.__cause__, CorruptFileError | NotFoundError))
+                )
                 assert operation.faulted or operation.enters or hidden, repr(done.__cause__)
             elif isinstance(done, LakeError) or done.status in _NO_CHANGE:
                 # What it gave to a snapshot has expired with it.
