@@ -107,6 +107,7 @@ def test_a_minute_ends_in_time_although_the_tables_take_longer_to_be_read(
     assert reasons == {"it was not read: the rest of the 1m 00s is for other tables"}
 
 
+@pytest.mark.slow
 def test_with_little_to_do_the_reading_takes_all_of_the_time(
     lake: CommandLine, clock: FixedClock, tmp_path: Path
 ) -> None:
