@@ -15,8 +15,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
 from lake.cli.telemetry.sending import LONGEST_TEXT, resource_of
-from lake.cli.telemetry.trace import Ending, Trace
-from lake.core.base.errors import ReportedError
+from lake.cli.telemetry.trace import Ending, Trace, described
 from lake.core.base.outcome import Outcome
 
 # Commands take from a tenth of a second to hours.
@@ -93,13 +92,7 @@ class Measures(Trace):
     ) -> None:
         of = self._attributes(of)
         how: dict[str, Any] = {} if code is None else {"process.exit.code": code}
-        if isinstance(ending, Outcome | ReportedError):
-            how["lake.status"] = str(ending.status)
-        if isinstance(ending, ReportedError):
-            how["error.type"] = ending.kind
-        elif isinstance(ending, Exception):
-            how["error.type"] = type(ending).__name__
-        self._duration.record(time.monotonic() - begun, {**of, **how})
+        self._duration.record(time.monotonic() - begun, {**of, **described(ending), **how})
         if not isinstance(ending, Outcome):
             return
         if ending.snapshot_ids:

@@ -19,8 +19,7 @@ from opentelemetry.trace import Span, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from lake.cli.telemetry.sending import LONGEST_TEXT, resource_of
-from lake.cli.telemetry.trace import Ending, Trace
-from lake.core.base.errors import ReportedError
+from lake.cli.telemetry.trace import Ending, Trace, described
 from lake.core.base.facts import Facts
 from lake.core.base.outcome import Outcome
 from lake.core.base.progress import Meter, Progress, Step
@@ -133,28 +132,22 @@ class Spans(Trace):
 
     def _describe(self, span: Span, ending: Ending) -> None:
         """Set how something ended: its status, its ids and counts, or the kind of its error."""
-        if isinstance(ending, int):
-            return
+        how = described(ending)
+        self._set(span, how)
         if isinstance(ending, Outcome):
             ids = [str(item) for item in ending.snapshot_ids][:_MOST_IDS]
             self._set(
                 span,
                 {
-                    "lake.status": str(ending.status),
                     "lake.operation_id": ending.operation_id,
                     "lake.snapshot_ids": ids or None,
                     **_counts("plan", ending.plan),
                     **_counts("result", ending.result),
                 },
             )
-            return
-        kind = type(ending).__name__
-        if isinstance(ending, ReportedError):
-            kind = ending.kind
-            self._set(span, {"lake.status": str(ending.status)})
-        self._set(span, {"error.type": kind})
-        # Its message may contain values.
-        span.set_status(StatusCode.ERROR, kind)
+        if kind := how.get("error.type"):
+            # Its message may contain values.
+            span.set_status(StatusCode.ERROR, kind)
 
     def _set(self, span: Span, values: Mapping[str, Any]) -> None:
         for name, value in values.items():

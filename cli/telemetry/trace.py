@@ -13,6 +13,18 @@ from lake.core.base.progress import Progress
 Ending: TypeAlias = Outcome | ReportedError | Exception | int
 
 
+def described(ending: Ending) -> dict[str, str]:
+    """Return the status, and of a failure the kind of its error, as attributes."""
+    found = {}
+    if isinstance(ending, Outcome | ReportedError):
+        found["lake.status"] = str(ending.status)
+    if isinstance(ending, ReportedError):
+        found["error.type"] = ending.kind
+    elif isinstance(ending, Exception):
+        found["error.type"] = type(ending).__name__
+    return found
+
+
 class Trace:
     """Records nothing."""
 

@@ -98,7 +98,7 @@ CHECKS = (
     _check("manifests-of-sent-commit", without("locations.canonical(path) not in owned"), _COMMIT),
     _check("reload-after-refusal", instead("self._find_after_refusal(error)", "None"), _COMMIT),
     _check("refused-and-expired", instead("self._was_in(now)", "False"), _COMMIT),
-    _check("refused-and-replaced", instead("item.was_made(table)", "False"), _ROLLBACK),
+    _check("refused-and-replaced", instead("refused.was_made(table)", "False"), _ROLLBACK),
     _check("refusal-by-server", without("self._is_local()"), _COMMIT),
     _check("metadata-of-refused-commit", removed, _COMMIT),
     _check(

@@ -8,12 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lake.core.base import locations as paths
-from lake.core.base.errors import (
-    CommitConflictError,
-    InvalidRequestError,
-    LakeError,
-    RefusedError,
-)
+from lake.core.base.errors import CommitConflictError, InvalidRequestError, RefusedError
 from lake.core.base.facts import NoFacts
 from lake.core.base.options import Option
 from lake.core.base.outcome import Outcome, Status
@@ -42,7 +37,7 @@ from lake.core.transaction.staging.claims import (
     find_staged_run,
     remove_leftovers,
 )
-from lake.core.transaction.staging.operation_files import Staging
+from lake.core.transaction.staging.operation_files import Staging, remove_after_commit
 from lake.core.transaction.staging.staged_run import (
     RunMarks,
     RunName,
@@ -262,17 +257,11 @@ def _is_held(session: Session, plan: IngestPlan, run: StagedRun) -> bool:
 
 
 def _remove_leftovers(session: Session, table: Table, run: StagedRun, *, by_other: bool) -> None:
-    """Remove the remains of a committed run; an error would make a script repeat it."""
-    try:
-        failed = remove_leftovers(table, run, by_other=by_other)
-    except LakeError as error:
-        session.warn(
-            f"the remains of {shown_run(run.marks.name)} could not be removed, and its files are committed: "
-            f"{error.message}"
-        )
-        return
-    if failed:
-        session.warn(f"{failed[0]} could not be removed; its files are committed")
+    remove_after_commit(
+        session,
+        f"the remains of {shown_run(run.marks.name)}",
+        lambda: remove_leftovers(table, run, by_other=by_other),
+    )
 
 
 def _operation(table: Table, run: StagedRun) -> AppendFiles | RowDelta:

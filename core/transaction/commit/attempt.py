@@ -135,7 +135,7 @@ def commit_changes(
     _warn_of_times(context, table)
     policy = RetryPolicy.of(table.properties, COMMIT_RETRY)
     started = context.clock.monotonic()
-    refused: list[_Attempt] = []
+    refused: _Attempt | None = None
     for attempt in range(1, policy.retries + 2):
         if attempt > 1 and find_commit(table.metadata) is not None:
             return table
@@ -151,7 +151,7 @@ def commit_changes(
             table = now
             continue
         except CommitConflictError:
-            if any(item.was_made(table) for item in refused):  # check: refused-and-replaced
+            if refused is not None and refused.was_made(table):  # check: refused-and-replaced
                 return table
             raise
         if request is None:
@@ -161,7 +161,8 @@ def commit_changes(
         after, refusal = sent.send_uninterrupted()
         if after is not None:
             return after
-        refused.append(sent)
+        # What the table contained since the first one includes what it contained since the others.
+        refused = refused or sent
         elapsed_ms = (context.clock.monotonic() - started) * 1000
         is_last = attempt > policy.retries or (elapsed_ms > policy.total_ms and attempt > 1)
         if is_last or table.creating:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,6 +24,23 @@ from lake.core.transaction.staging.staged_run import (
     remove_manifests,
     shown_run,
 )
+
+
+def remove_after_commit(session: Session, what: str, remove: Callable[[], Sequence[str]]) -> None:
+    """Remove what is left of a run that was committed; warn if that fails.
+
+    Args:
+        session: receives the warning: an error would make a script repeat the commit.
+        what: what is removed, for the warning.
+        remove: removes it, and returns what could not be removed.
+    """
+    try:
+        failed = remove()
+    except (LakeError, OSError) as error:
+        session.warn(f"{what} could not be removed, and its files are committed: {error}")
+        return
+    if failed:
+        session.warn(f"{failed[0]} could not be removed; its files are committed")
 
 
 @dataclass(slots=True)
@@ -62,18 +79,12 @@ class Staging:
         """Remove the manifests of a run that was committed."""
         if self.run is None:
             return
-        count = len(self.run.kinds)
-        try:
-            failed = remove_manifests(self.table, self.run.marks.name, count=count)
-        except (LakeError, OSError) as error:
-            # The commit remains: an error would make a script repeat it.
-            self.session.warn(
-                f"the recovery manifests of {shown_run(self.run.marks.name)} could not be removed, and its files are "
-                f"committed: {error}"
-            )
-            return
-        if failed:
-            self.session.warn(f"{failed[0]} could not be removed; its files are committed")
+        name, count = self.run.marks.name, len(self.run.kinds)
+        remove_after_commit(
+            self.session,
+            f"the recovery manifests of {shown_run(name)}",
+            lambda: remove_manifests(self.table, name, count=count),
+        )
 
     def delete_unreferenced(self, table: Table, files: Iterable[str]) -> None:
         """Delete the files of a run that another process committed, except files that its snapshot references."""
