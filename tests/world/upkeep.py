@@ -145,11 +145,16 @@ def _by_value(world: World, limit_ms: int, most: int) -> Any:
 
     def choices(made: Snapshot, _: Model) -> Iterator[Operation]:
         metadata = world.metadata
+        before = metadata.snapshot_by_id(made.parent_snapshot_id or 0)
+        assert before is not None
+        rows = _partitions(world, metadata, before.snapshot_id)
         ends = {}
-        for key, entries in _partitions(world, metadata, made.parent_snapshot_id).items():
-            end = _end_ms(metadata, entries[0][0])
+        # A partition has files also if all of its rows are deleted.
+        for entry in world.reference.contents(metadata, before).entries:
+            end = _end_ms(metadata, entry) if entry.content == DATA else None
             if end is not None and end <= limit_ms:
-                ends[key] = end, [value for _, value in entries]
+                key = entry.spec_id, entry.partition
+                ends[key] = end, [value for _, value in rows.get(key, ())]
         assert ends, "no partition is old"
         if len(ends) <= most:
             yield _removal([value for _, values in ends.values() for value in values])
