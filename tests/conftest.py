@@ -69,14 +69,16 @@ def _no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir()
     monkeypatch.setenv("PYICEBERG_HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_state_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let fixtures that several tests share write nothing into the user's home."""
+    """Let fixtures that several tests share neither read nor write the user's home."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+            patched.setenv(name, str(tmp_path_factory.mktemp("home")))
         yield
 
 

@@ -13,6 +13,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,11 @@ def contract(folder: Path) -> dict[str, Any]:
     """Observe everything that the contract contains, by running commands in a folder."""
     lake = CommandLine(folder / "warehouse", engine="inline")
     documents, files = {}, set()
-    for name, document in _documents(lake, folder):
-        documents[name] = document
-        # Those of a staged run are there only until it is committed.
-        files |= {_pattern(path.relative_to(folder)) for path in folder.rglob("*")}
+    with _own_home():
+        for name, document in _documents(lake, folder):
+            documents[name] = document
+            # Those of a staged run are there only until it is committed.
+            files |= {_pattern(path.relative_to(folder)) for path in folder.rglob("*")}
     return {
         "options": {
             "": _options(root_command()),
@@ -63,6 +65,16 @@ def contract(folder: Path) -> dict[str, Any]:
         "files": sorted(files),
         "summaries": _summaries(folder / "warehouse"),
     }
+
+
+@contextmanager
+def _own_home() -> Iterator[None]:
+    """Work in a folder that is also the user's home: what this user trusts is not part of the contract."""
+    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patched:
+        for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+            patched.setenv(name, home)
+        patched.chdir(home)
+        yield
 
 
 def _options(command: Any) -> dict[str, Any]:
@@ -223,6 +235,7 @@ def _documents(lake: CommandLine, folder: Path) -> Iterator[tuple[str, Any]]:
         ("scan", "db.none"),
         ("scan", "db.t", "--snapshot", "7"),
         ("expire", "db.t", "--older-than", "soon"),
+        ("config", "--trust"),
         ("config",),
     ):
         result = lake("--json", *arguments)

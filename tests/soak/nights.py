@@ -131,6 +131,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--continuous", type=int, default=600, help="worlds with follows and watches [600]"
     )
+    parser.add_argument("--harsh", type=int, default=400, help="worlds with many faults [400]")
     parser.add_argument("--seed", default="soak", help="prefix of the worlds' seeds")
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="begin no job after so many minutes [inf]"
@@ -193,6 +194,7 @@ def _table_jobs(options: argparse.Namespace) -> Iterator[Job]:
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     from world import creations, faults
     from world.races import pairs, singles, windows
+    from world.simulation import HARSH
 
     part = 1.0 if options.hostile == _ONLY else float(options.hostile)
     for inputs in pieces(part) if part else ():
@@ -235,6 +237,7 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
             for start in range(0, len(listed), _CHUNK):
                 yield "races", [*table, listed[start : start + _CHUNK]]
     yield from _seeds("worlds", -(-options.steps // STEPS_A_WORLD), options.seed)
+    yield from _seeds("worlds", options.harsh, f"{options.seed} {HARSH}")
     yield from _seeds("continuous", options.continuous, options.seed)
     yield from _seeds("judged", options.judged, f"{options.seed} judged")
 

@@ -53,7 +53,7 @@ def run_world(
     """
     logging.getLogger("pyiceberg").setLevel(logging.CRITICAL)
     folder = tempfile.mkdtemp(prefix="lake-world-", dir=_SHM if _SHM.is_dir() else None)
-    world = World(Path(folder) / "w", seed, config or Config.drawn(Random(f"{seed} config")))
+    world = World(Path(folder) / "w", seed, config or Config.of(seed))
     world.needed = lambda: flink.pending(world)
     try:
         with world.inside():

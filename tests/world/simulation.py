@@ -18,7 +18,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -62,6 +62,8 @@ from world.time import SimClock, SimIds
 
 TABLE = "db.t"
 MAIN = "main"
+# A word in the seed of a world with many faults.
+HARSH = "harsh"
 CONSUMER = "lake-consumer-"
 # The folder of files that belong to a user and were added to the table where they are.
 ELSEWHERE = "elsewhere"
@@ -139,6 +141,21 @@ class Config:
                 ["all", "expiry", "jobs", "runs", "deletes", "upkeep"], [5, 1, 1, 1, 1, 1]
             )[0],
         )
+
+    @classmethod
+    def of(cls, seed: str) -> Config:
+        """Return that of a world; the seeds of harsh ones end with ``harsh`` and a number."""
+        config = cls.drawn(Random(f"{seed} config"))
+        return config._harsher(Random(f"{seed} faults")) if HARSH in seed.split() else config
+
+    def _harsher(self, random: Random) -> Config:
+        """Return it with many wrong answers of the catalog, and often a metadata log that forgets them soon."""
+        properties = dict(self.properties)
+        if random.random() < 0.5:
+            properties["write.metadata.delete-after-commit.enabled"] = "true"
+            properties["write.metadata.previous-versions-max"] = random.choice(["1", "2", "3", "5"])
+        faults = random.choice([0.1, 0.2, 0.3, 0.5, 0.7])
+        return replace(self, faults=faults, properties=properties)
 
 
 class SimBackend(OtherBackend):
