@@ -31,8 +31,9 @@ class Operation:
         branch: the branch.
         floats: whether it may be ordered before concurrent commits (``snapshot`` isolation); otherwise it is ordered
             at its commit.
-        keeps: the keys of an operation that drops rows because of the table's rows. It may be ordered before
-            concurrent operations that add no row with such a key: if they delete those rows, they do not conflict.
+        keeps: the keys of an operation that drops rows because of the table's rows. For each key, it may be ordered
+            before concurrent operations that add no row with such a key: if they delete those rows, they do not
+            conflict. What it adds is there afterwards.
         refs: refs that it may move, create or drop.
         moves: whether it may move its branch only from the snapshot where the branch was when it first loaded
             the table.
@@ -143,32 +144,29 @@ class Model:
     def candidates(
         self, operation: Operation, parent: int | None, names: Mapping[str, int]
     ) -> Iterator[State]:
-        """Yield the possible rows of a new snapshot: the operation is ordered last, or before concurrent ones."""
+        """Yield the possible rows of a new snapshot: what the operation read may be older than its parent."""
         effect = operation.effect or _nothing
         known = {**names, **operation.names}
         yield effect(self.rows(parent), known)
-        if not (operation.floats or operation.keeps):
-            return
-        between = list(self._between(operation.base, parent))
-        for start in range(len(between)):
-            if not operation.floats and any(
+        between = self._between(operation.base, parent)
+        for start, first in enumerate(between):
+            read = self.rows(self._parents[first])
+            if operation.floats:
+                state = effect(read, known)
+                for snapshot_id in between[start:]:
+                    state = self._again(snapshot_id, state, names)
+                yield state
+            elif operation.keeps and not any(
                 self._adds_some(snapshot_id, operation.keeps) for snapshot_id in between[start:]
             ):
-                continue
-            state = effect(self.rows(self._parents[between[start]]), known)
-            for snapshot_id in between[start:]:
-                state = self._again(snapshot_id, state, names)
-            yield state
+                yield _changed(read, effect(read, known), self.rows(parent))
 
     def _again(self, snapshot_id: int, state: State, names: Mapping[str, int]) -> State:
         """Apply the operation that created a snapshot to other rows, which it may not have read."""
         other = self._by[snapshot_id]
         if not other.keeps:
             return (other.effect or _nothing)(state, {**names, **other.names})
-        # It decided by the rows of its parent which rows to drop.
-        before, after = self.rows(self._parents[snapshot_id]), self.rows(snapshot_id)
-        kept = {value: row for value, row in state.items() if value in after or value not in before}
-        return {**kept, **{value: row for value, row in after.items() if value not in before}}
+        return _changed(self.rows(self._parents[snapshot_id]), self.rows(snapshot_id), state)
 
     def _adds_some(self, snapshot_id: int, keys: frozenset[int]) -> bool:
         """Whether a snapshot has a row with one of the keys that its parent does not have."""
@@ -211,6 +209,12 @@ class Model:
 
 def _nothing(state: State, _: Mapping[str, int]) -> State:
     return state
+
+
+def _changed(before: State, after: State, state: State) -> State:
+    """Make a change of some rows to other rows: an operation that drops rows decides by those that it read."""
+    kept = {value: row for value, row in state.items() if value in after or value not in before}
+    return {**kept, **{value: row for value, row in after.items() if value not in before}}
 
 
 def as_row(row: Mapping[str, Any], names: Mapping[str, int]) -> Row:
