@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.update import (
@@ -226,8 +227,8 @@ class _Commit:
         """Report the snapshots to the catalog's server, if it takes reports."""
         name = f"{table.catalog.name}.{table.identifier}"
         for snapshot in own:
-            report = commit_report(name, snapshot, seconds, self.attempts, engine_marks())
-            table.catalog.report(table, report)
+            parts = (name, snapshot, seconds, self.attempts, engine_marks())
+            table.catalog.report(table, partial(commit_report, *parts))
 
     def _prepare(self, table: Table) -> ChangeSet | None:
         self.attempts += 1
