@@ -267,7 +267,7 @@ def _removed_manifests(table: Table, done: Sequence[FoundCheckpoint]) -> list[st
     # A checkpoint may name any file, even a live manifest; delete only files with a temporary manifest's name.
     # check: only-names-of-flink
     own = [path for path in manifests if parse_name(path) and locations.deletable(path, roots)]
-    failed = [*table.storage.delete(own).failed, *(path for path in manifests if path not in own)]
+    failed = [*table.storage.delete(own).failed, *sorted(set(manifests).difference(own))]
     staged = [item.marks.name for item in done if item.marks and not item.marks.is_interrupted]
     failed += remove_committed(table, staged)
     runs = [find_run(table, item.run) for item in done if item.run and item.run not in staged]
