@@ -43,8 +43,11 @@ from support.tables.iceberg_tables import (
 from support.tiers import chosen, examples
 
 from lake.core.base.errors import StorageError
+from lake.core.load.ingest import recovery
 from lake.core.table.flink.commits import LAKE_OPERATOR_ID, job_id_of
-from lake.core.transaction.staging import claims
+from lake.core.transaction.staging import claims, operation_files
+from lake.core.transaction.staging.operation_files import Staging
+from lake.core.transaction.staging.staged_run import StagedRun
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -488,6 +491,88 @@ def test_a_run_that_is_finished_is_done_whatever_becomes_of_its_remains(
     assert ("the storage is gone" in str(document["warnings"])) == (trouble == "storage")
     assert sorted(row["id"] for row in table.scanned()) == [1, 7, 8, 9]
     assert trouble == "storage" or _unreachable(table) == set()
+
+
+@pytest.mark.parametrize("trouble", ["expiry", "storage"])
+@pytest.mark.parametrize("other", ["finishes it", "loads it"])
+def test_a_run_that_another_process_commits_is_done_whatever_becomes_of_its_files(
+    table: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, trouble: str
+) -> None:
+    path, rest = source(tmp_path, APPEND), tmp_path / "rest.csv"
+    rest.write_text("id,part,value\n5,x,50\n")
+    publish, delete = Staging.publish_manifests, operation_files.delete_unreferenced
+
+    def overtaken(staging: Staging, run: StagedRun) -> None:
+        monkeypatch.setattr(Staging, "publish_manifests", publish)
+        if other == "finishes it":
+            staging.publish_manifests(run)
+        assert table.ok("ingest", "db.t", path, "--run-id", RUN)["status"] == "done"
+        table.ok("ingest", "db.t", rest)
+        if other == "loads it":
+            staging.publish_manifests(run)
+
+    def troubled(*arguments: Any, **named: Any) -> Any:
+        if trouble == "storage":
+            raise StorageError("the storage is gone")
+        table.ok("expire", "db.t", "--older-than", "0s", "--retain-last", "1", "--unsafe-retention")
+        return delete(*arguments, **named)
+
+    monkeypatch.setattr(Staging, "publish_manifests", overtaken)
+    monkeypatch.setattr(operation_files, "delete_unreferenced", troubled)
+    document = table.ok("ingest", "db.t", path, "--run-id", RUN)
+
+    assert document["status"] == "nothing-to-do"
+    assert ("the storage is gone" in str(document["warnings"])) == (trouble == "storage")
+    assert sorted(row["id"] for row in table.scanned()) == [1, 5, 7, 8, 9]
+    assert temporary_manifests(table.warehouse) == []
+    assert trouble == "storage" or _unreachable(table) == set()
+
+
+@pytest.mark.parametrize("trouble", ["files that are held", "files to discard"])
+def test_a_run_that_is_committed_is_done_whatever_becomes_of_its_remains(
+    table: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    path = source(tmp_path, APPEND)
+    table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN)
+    (left,) = temporary_manifests(table.warehouse)
+    contents = left.read_bytes()
+    table.ok("ingest", "db.t", path, "--run-id", RUN)
+    left.write_bytes(contents)
+
+    def gone(*_: Any, **__: Any) -> Any:
+        raise StorageError("the storage is gone")
+
+    if trouble == "files to discard":
+        monkeypatch.setattr(recovery, "find_referenced", lambda *_: frozenset())
+        monkeypatch.setattr(claims, "find_referenced", gone)
+    else:
+        monkeypatch.setattr(recovery, "find_referenced", gone)
+    before, document = heads(table), table.ok("ingest", "db.t", path, "--run-id", RUN)
+
+    assert (document["status"], heads(table)) == ("nothing-to-do", before)
+    assert "the storage is gone" in str(document["warnings"])
+    assert sorted(row["id"] for row in table.scanned()) == [1, 7, 8, 9]
+
+
+@pytest.mark.parametrize("finishing", [False, True])
+def test_an_unknown_outcome_is_reported_also_if_it_cannot_be_noted(
+    table: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, finishing: bool
+) -> None:
+    path, real = source(tmp_path, APPEND), claims._write
+    if finishing:
+        table.ok("ingest", "db.t", path, "--stage", "--run-id", RUN)
+
+    def write(session: Any, of: Any, location: str, process: str) -> None:
+        if not process:
+            raise StorageError("the storage is full")
+        real(session, of, location, process)
+
+    monkeypatch.setattr(claims, "_write", write)
+    silent = table.with_faults(refused_with(ConnectionError("no answer")))
+    result = silent("--json", "ingest", "db.t", path, "--run-id", RUN)
+
+    assert result.exit_code == 5, result
+    assert "the storage is full" in str(result.json()["warnings"])
 
 
 @pytest.mark.slow

@@ -147,9 +147,40 @@ def test_a_refused_change_that_others_replaced_is_found_in_the_log(
 
     result = lake.with_faults(refused)("rollback", "db.t", first)
 
-    # Nothing shows whether the change was made if the log does not reach back.
-    assert result.exit_code == (5 if kept == 1 else 0 if landed else 4), result
+    # If the log of files does not reach back, that of main shows what was done, and not what was not done.
+    assert result.exit_code == (0 if landed else 5 if kept == 1 else 4), result
     assert ids_in(lake.warehouse) == ([1, 3, 4] if landed else [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("hidden", ["by an expiry", "in another branch", "by an earlier move"])
+def test_a_refused_change_that_the_log_of_main_does_not_show_remains_unknown(
+    lake: CommandLine, hidden: str
+) -> None:
+    first = add(lake, 1)
+    second = add(lake, 2)
+    lake.ok("alter", "db.t", "--set=write.metadata.previous-versions-max=1")
+    branch = "audit" if hidden == "in another branch" else "main"
+    if branch == "audit":
+        lake.table().manage_snapshots().create_branch(second, "audit").commit()
+    if hidden == "by an earlier move":
+        # Then the log names the snapshot, from before the command.
+        lake.ok("rollback", "db.t", first)
+        lake.ok("rollback", "db.t", second, "--any")
+
+    def refused(real: Any) -> Any:
+        if hidden != "by an earlier move":
+            real()
+        add(lake, 3, "--branch", branch)
+        add(lake, 4, "--branch", branch)
+        if hidden == "by an expiry":
+            lake.ok(
+                "expire", "db.t", "--older-than", "0s", "--retain-last", "1", "--unsafe-retention"
+            )
+        raise CommitFailedException("409")
+
+    result = lake.with_faults(refused)("rollback", "db.t", first, "--branch", branch)
+
+    assert result.exit_code == 5, result
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ CHECKS = (
     _check("reload-after-refusal", instead("self._find_after_refusal(error)", "None"), _COMMIT),
     _check("refused-and-expired", instead("self._was_in(now)", "False"), _COMMIT),
     _check("refused-and-replaced", instead("refused.was_made(table)", "False"), _ROLLBACK),
+    _check("moves-since-refusal", instead("log[since[-1] :]", "log"), _ROLLBACK),
     _check("refusal-by-server", without("self._is_local()"), _COMMIT),
     _check("metadata-of-refused-commit", removed, _COMMIT),
     _check(

@@ -110,8 +110,8 @@ def finish_earlier(session: Session, plan: IngestPlan) -> Outcome | None:
     marks = plan.earlier.run.marks if plan.earlier.run else None
     own = marks is not None and (not marks.is_known or marks.branch == plan.options.branch)
     if plan.earlier.already:
-        if plan.earlier.run is not None and own and not _is_held(session, plan, plan.earlier.run):
-            _discard_leftovers(session, plan.table, plan.earlier.run)
+        if plan.earlier.run is not None and own:
+            _tidy_up(session, plan, plan.earlier.run)
         return _outcome(plan, Status.NOTHING_TO_DO)
     if plan.earlier.run is None:
         return None
@@ -187,10 +187,21 @@ def _refuse_other_kind(plan: IngestPlan, run: StagedRun) -> None:
         )
 
 
-def _discard_leftovers(session: Session, table: Table, run: StagedRun) -> None:
+def _tidy_up(session: Session, plan: IngestPlan, run: StagedRun) -> None:
+    """Remove what is left of a run whose id is in the table."""
+
+    def remove() -> Sequence[str]:
+        return () if _is_held(session, plan, run) else _discard_leftovers(session, plan.table, run)
+
+    remove_after_commit(session, f"the remains of {shown_run(run.marks.name)}", remove)
+
+
+def _discard_leftovers(session: Session, table: Table, run: StagedRun) -> Sequence[str]:
+    """Discard a run; return what could not be deleted."""
     # If another process is working on the run, that process does the rest.
     with suppress(RefusedError):
-        discard_run(session, table, run.marks)
+        return discard_run(session, table, run.marks).failed
+    return ()
 
 
 def _finish(session: Session, plan: IngestPlan, run: StagedRun) -> Outcome:

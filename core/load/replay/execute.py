@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lake.core.base import locations
-from lake.core.base.errors import CommitConflictError, LakeError
+from lake.core.base.errors import CommitConflictError
 from lake.core.base.outcome import Outcome, Status
 from lake.core.load.replay.facts import ReplayFacts, ReplayResult
 from lake.core.load.replay.model import (
@@ -44,6 +44,7 @@ from lake.core.transaction.staging.claims import (
     remove_leftovers,
 )
 from lake.core.transaction.staging.manifest_files import manifest_roots
+from lake.core.transaction.staging.operation_files import remove_after_commit
 from lake.core.transaction.staging.staged_run import RunMarks, StagedRun, find_run, guard_of
 
 if TYPE_CHECKING:
@@ -85,13 +86,7 @@ def execute(session: Session, plan: ReplayPlan) -> Outcome:
         raise
     steps = [step for step in committed.steps if isinstance(step, ReplayStep)]
     done = [item for step in steps for item in step.checkpoints]
-    try:
-        _remove_manifests(session, committed.table, done)
-    except LakeError as error:
-        # The commit remains.
-        session.warn(
-            f"the commit succeeded, but temporary manifests could not be removed: {error.message}"
-        )
+    _remove_manifests(session, committed.table, done)
     after = _after(plan, committed.table, done)
     if not steps:
         return _outcome(after, Status.NOTHING_TO_DO, ())
@@ -258,22 +253,27 @@ def _paths(checkpoints: Sequence[FoundCheckpoint]) -> frozenset[str]:
 
 
 def _remove_manifests(session: Session, table: Table, done: Sequence[FoundCheckpoint]) -> None:
+    remove_after_commit(
+        session,
+        "temporary manifests of committed checkpoints",
+        lambda: _removed_manifests(table, done),
+    )
+
+
+def _removed_manifests(table: Table, done: Sequence[FoundCheckpoint]) -> list[str]:
+    """Remove the manifests and other remains of committed checkpoints; return what could not be removed."""
     roots = manifest_roots(table)
     manifests = [manifest.path for item in done if item.run is None for manifest in item.manifests]
     # A checkpoint may name any file, even a live manifest; delete only files with a temporary manifest's name.
     # check: only-names-of-flink
     own = [path for path in manifests if parse_name(path) and locations.deletable(path, roots)]
-    failures = len(table.storage.delete(own).failed) + len(manifests) - len(own)
+    failed = [*table.storage.delete(own).failed, *sorted(set(manifests).difference(own))]
     staged = [item.marks.name for item in done if item.marks and not item.marks.is_interrupted]
-    failures += len(remove_committed(table, staged))
+    failed += remove_committed(table, staged)
     runs = [find_run(table, item.run) for item in done if item.run and item.run not in staged]
-    failures += sum(
-        len(remove_leftovers(table, run, by_other=_by_other(table, run))) for run in runs if run
-    )
-    if failures:
-        session.warn(
-            f"{failures} temporary manifests of committed checkpoints could not be removed"
-        )
+    for run in filter(None, runs):
+        failed += remove_leftovers(table, run, by_other=_by_other(table, run))
+    return failed
 
 
 def _by_other(table: Table, run: StagedRun) -> bool:
@@ -282,7 +282,7 @@ def _by_other(table: Table, run: StagedRun) -> bool:
 
 
 def _remove_leftovers(session: Session, plan: ReplayPlan) -> None:
-    """Remove the manifests of committed checkpoints that a killed replay or ingest failures behind."""
+    """Remove the manifests of committed checkpoints that a killed replay or ingest left behind."""
     leftovers = [
         item
         for item in plan.found

@@ -371,7 +371,7 @@ class Discoverer:
         ordinals = 0
         if isinstance(plan, ScanPlan):
             _refuse_doubts(plan)
-            plan = ordered(plan, self._options.order, self._watermark) if plan.splits else None
+            plan = ordered(plan, self._options.order, self._watermark) if plan.pieces else None
         elif plan is not None:
             ordinals = plan.snapshots
             plan = plan if plan.steps else None

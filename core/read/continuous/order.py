@@ -142,12 +142,12 @@ def ordered(plan: ScanPlan, order: Order, column: WatermarkColumn | None) -> Sca
         BadInputError: a file has no bound for the column.
     """
     if order is Order.SEQUENCE:
-        return replace(plan, splits=_by_sequence(plan))
+        return replace(plan, ordered=_by_sequence(plan))
     if order is Order.TIME and column is not None:
         least = file_bounds(plan, column).least
         firsts = [int(least[plan.pieces.file[list(split)]].min()) for split in plan.splits]
         chosen = np.argsort(np.array(firsts, np.int64), kind="stable")
-        return replace(plan, splits=[plan.splits[number] for number in chosen])
+        return replace(plan, ordered=[plan.splits[number] for number in chosen])
     return plan
 
 

@@ -319,7 +319,7 @@ class BatchPlanner:
         if first or end is not None:
             files = self._one(snapshot, self._unfiltered, scan_all=scan_all)
             plan = _only(plan, files.found.paths[first:end] if files else [])
-        if not plan.splits:
+        if not plan.pieces:
             return ()
         inserted_by = snapshot.snapshot_id if self._options.changes else None
         if inserted_by is not None and not scan_all:

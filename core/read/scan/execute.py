@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,6 @@ from lake.core.read.scan.scan_keys import (
     ScanKeys,
     row_keys,
 )
-from lake.core.spec.expressions.parser import parse_filter
 from lake.core.spec.types.type_text import type_text
 from lake.core.table.catalogs.catalog import Table
 from lake.core.table.reporting.scan_report import scan_report
@@ -49,29 +49,33 @@ def reported_plan(
     begun = session.clock.monotonic()
     plan = plan_scan(table, options, keys)
     if plan.snapshot is not None:
-        name, ids = f"{table.catalog.name}.{table.identifier}", sorted(plan.projection.field_ids)
-        found = plan.found
-        report = scan_report(
-            name,
-            plan.snapshot.snapshot_id,
-            None if options.where is None else parse_filter(options.where),
-            plan.schema.schema_id,
-            {number: str(plan.projection.find_column_name(number)) for number in ids},
-            session.clock.monotonic() - begun,
-            {
-                "result-data-files": found.count,
-                "result-delete-files": 0 if options.incremental else found.delete_count,
-                "total-data-manifests": found.manifests,
-                "scanned-data-manifests": found.manifests - found.skipped_manifests,
-                "skipped-data-manifests": found.skipped_manifests,
-                "total-delete-manifests": found.delete_manifests.num_rows,
-                "total-file-size-in-bytes": plan.bytes,
-                "skipped-data-files": found.skipped_files,
-            },
-            engine_marks(),
-        )
-        table.catalog.report(table, report)
+        seconds = session.clock.monotonic() - begun
+        table.catalog.report(table, partial(_report, plan, plan.snapshot.snapshot_id, seconds))
     return plan
+
+
+def _report(plan: ScanPlan, snapshot_id: int, seconds: float) -> dict[str, Any]:
+    """Return the report about a plan that took some seconds."""
+    ids, found = sorted(plan.projection.field_ids), plan.found
+    return scan_report(
+        f"{plan.table.catalog.name}.{plan.table.identifier}",
+        snapshot_id,
+        plan.condition,
+        plan.schema,
+        {number: str(plan.projection.find_column_name(number)) for number in ids},
+        seconds,
+        {
+            "result-data-files": found.count,
+            "result-delete-files": 0 if plan.options.incremental else found.delete_count,
+            "total-data-manifests": found.manifests,
+            "scanned-data-manifests": found.manifests - found.skipped_manifests,
+            "skipped-data-manifests": found.skipped_manifests,
+            "total-delete-manifests": found.delete_manifests.num_rows,
+            "total-file-size-in-bytes": plan.bytes,
+            "skipped-data-files": found.skipped_files,
+        },
+        engine_marks(),
+    )
 
 
 def describe(plan: ScanPlan) -> Outcome:

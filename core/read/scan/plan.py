@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -131,7 +132,7 @@ class ScanOptions:
         return self.from_snapshot is not None or self.to_snapshot is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ScanPlan:
     """The plan of a scan.
 
@@ -142,13 +143,14 @@ class ScanPlan:
         found: the files.
         snapshots: the number of snapshots whose files are read.
         pieces: the byte ranges of the files; a piece's file is its index among all of `found`.
-        splits: indices of the pieces that are read together.
+        packing: how the pieces are packed into splits.
         projection: the columns to return.
         condition: bound row filter.
         skipped: snapshots of an incremental scan that are not appends.
         truncated: whether older snapshots of an incremental scan have expired.
         keys: the keys that rows must have; None for all rows.
         pruning: what the keys exclude.
+        ordered: the splits in another order; None for that in which they are packed.
     """
 
     table: Table
@@ -157,13 +159,21 @@ class ScanPlan:
     found: LiveFiles
     snapshots: int
     pieces: Pieces
-    splits: Sequence[Sequence[int]]
+    packing: SplitOptions
     projection: Schema
     condition: BooleanExpression | None
     skipped: Sequence[Snapshot] = ()
     truncated: bool = False
     keys: ScanKeys | None = None
     pruning: PruningFacts | None = None
+    ordered: Sequence[Sequence[int]] | None = None
+
+    @cached_property
+    def splits(self) -> Sequence[Sequence[int]]:
+        """The indices of the pieces that are read together."""
+        if self.ordered is not None:
+            return self.ordered
+        return pack(weights(self.pieces.length, self.packing).tolist(), self.packing)
 
     def facts(self) -> ScanFacts:
         """Return the plan's counts for the output."""
@@ -185,10 +195,8 @@ class ScanPlan:
         """Return the plan with smaller splits if it has few, unless the options name their size."""
         if self.options.split_size is not None:
             return self
-        splits = self.options.splits(self.table.properties)
-        weighed = weights(self.pieces.length, splits)
-        spread = splits.spread(self.bytes, int(weighed.sum()))
-        return replace(self, splits=pack(weighed.tolist(), spread))
+        weight = int(weights(self.pieces.length, self.packing).sum())
+        return replace(self, packing=self.packing.spread(self.bytes, weight))
 
     @property
     def schema(self) -> Schema:
@@ -394,15 +402,14 @@ def planned(
 ) -> ScanPlan:
     """Return the plan to read the given files."""
     splits = options.splits(table.properties)
-    pieces = _pieces(found.by_spec, splits)
     return ScanPlan(
         table=table,
         options=options,
         snapshot=chosen.end,
         found=found,
         snapshots=len(chosen.appends),
-        pieces=pieces,
-        splits=pack(weights(pieces.length, splits).tolist(), splits),
+        pieces=_pieces(found.by_spec, splits),
+        packing=splits,
         projection=projection,
         condition=condition,
         skipped=chosen.skipped,

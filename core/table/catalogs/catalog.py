@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -140,10 +140,10 @@ class Catalog(Protocol):
     ) -> CommitResult:
         """Commit one atomic change. PyIceberg's exceptions are not translated."""
 
-    def report(self, table: Table, report: Mapping[str, Any]) -> None:
+    def report(self, table: Table, build: Callable[[], Mapping[str, Any]]) -> None:
         """Send a report about a commit or a scan to the catalog's server in the background, if it takes reports.
 
-        Nothing is raised, and whether it arrived is not known.
+        Only then it is built. Nothing is raised, and whether it arrived is not known.
         """
 
     def drop(self, table: Table) -> None:

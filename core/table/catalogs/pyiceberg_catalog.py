@@ -419,9 +419,9 @@ class PyIcebergBackend(ABC):
         self._clock = clock
         return self._result(self.handle.commit_table(table.handle, requirements, updates))
 
-    def report(self, table: Table, report: Mapping[str, Any]) -> None:
+    def report(self, table: Table, build: Callable[[], Mapping[str, Any]]) -> None:
         """Send a report to the catalog's server; see `Catalog.report`. Most catalogs take none."""
-        del table, report
+        del table, build
 
     def drop(self, table: Table) -> None:
         """Remove a table's entry; see `Catalog.drop`."""

@@ -259,7 +259,7 @@ class BoundedRestCatalog(RestCatalog):
                 found = answer.json()
                 self._has_keys = isinstance(found, dict) and bool(found.get(_KEY_LIFETIME))
 
-    def report(self, identifier: tuple[str, ...], report: Mapping[str, Any]) -> None:
+    def report(self, identifier: tuple[str, ...], build: Callable[[], Mapping[str, Any]]) -> None:
         """Send a report about a table in the background, if the server takes reports.
 
         As Iceberg Java, but a server that does not list its endpoints gets reports only if the property says so.
@@ -268,7 +268,9 @@ class BoundedRestCatalog(RestCatalog):
         if wanted == "false" or (wanted != "true" and _METRICS not in self._supported_endpoints):
             return
         path = self._split_identifier_for_path(identifier)
-        self._reports.add(self.url("namespaces/{namespace}/tables/{table}/metrics", **path), report)
+        self._reports.add(
+            self.url("namespaces/{namespace}/tables/{table}/metrics", **path), build()
+        )
 
     def _send_report(self, address: str, report: Mapping[str, Any]) -> bool:
         """Send a report, and return whether the server took it."""
@@ -307,9 +309,9 @@ class RestBackend(PyIcebergBackend):
         """Whether PyIceberg writes a table's metadata files in this process."""
         return False
 
-    def report(self, table: Table, report: Mapping[str, Any]) -> None:
+    def report(self, table: Table, build: Callable[[], Mapping[str, Any]]) -> None:
         """Send a report to the server; see `Catalog.report`."""
-        self._rest.report(split_identifier(table.identifier), report)
+        self._rest.report(split_identifier(table.identifier), build)
 
     def _open(self) -> PyIcebergCatalog:
         AVAILABLE_CATALOGS[CatalogType.REST] = self._bounded

@@ -6,33 +6,32 @@ https://iceberg.apache.org/rest-catalog-spec/, and Iceberg Java's ScanReportPars
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyiceberg.expressions import (
-    AlwaysFalse,
-    And,
     BooleanExpression,
-    LiteralPredicate,
-    Not,
-    Or,
-    Reference,
-    SetPredicate,
-    UnaryPredicate,
+    BoundLiteralPredicate,
+    BoundPredicate,
+    BoundSetPredicate,
 )
+from pyiceberg.schema import Schema
 
+from lake.core.spec.expressions.filters import fold
+from lake.core.spec.expressions.predicates import operation
 from lake.core.table.reporting.metrics import counter, duration
 
 _TYPE = "scan-report"
 # Java hides values in the same way.
 _HIDDEN = "(hidden)"
+_UNNAMED = {"like", "not-like"}
 
 
 def scan_report(  # noqa: PLR0913 - the parts of a report
     name: str,
     snapshot_id: int,
     condition: BooleanExpression | None,
-    schema_id: int,
+    schema: Schema,
     columns: Mapping[int, str],
     seconds: float,
     counts: Mapping[str, int],
@@ -43,8 +42,8 @@ def scan_report(  # noqa: PLR0913 - the parts of a report
     Args:
         name: the name of the table, with that of its catalog.
         snapshot_id: the snapshot that is read.
-        condition: the filter; None for all rows.
-        schema_id: the schema of the snapshot's rows.
+        condition: the bound filter; None for all rows.
+        schema: the schema of the snapshot's rows.
         columns: the columns that are read, by their ids.
         seconds: how long the plan took.
         counts: the counters by their names.
@@ -54,8 +53,8 @@ def scan_report(  # noqa: PLR0913 - the parts of a report
         "report-type": _TYPE,
         "table-name": name,
         "snapshot-id": snapshot_id,
-        "filter": True if condition is None else _without_values(condition),
-        "schema-id": schema_id,
+        "filter": True if condition is None else _without_values(condition, schema),
+        "schema-id": schema.schema_id,
         "projected-field-ids": list(columns),
         "projected-field-names": list(columns.values()),
         "metrics": {
@@ -66,19 +65,22 @@ def scan_report(  # noqa: PLR0913 - the parts of a report
     }
 
 
-def _without_values(part: BooleanExpression) -> Any:
-    """Return a filter without its values as JSON; what the specification does not name is true."""
-    if isinstance(part, And | Or):
-        sides = {"left": _without_values(part.left), "right": _without_values(part.right)}
-        return {"type": "and" if isinstance(part, And) else "or", **sides}
-    if isinstance(part, Not):
-        return {"type": "not", "child": _without_values(part.child)}
-    if isinstance(part, UnaryPredicate | LiteralPredicate | SetPredicate):
+def _without_values(condition: BooleanExpression, schema: Schema) -> Any:
+    """Return a bound filter without its values as JSON; what the specification does not name is true."""
+
+    def leaf(predicate: BoundPredicate) -> Any:
+        name = operation(predicate)
+        if name in _UNNAMED:
+            return True
+        term = schema.find_column_name(predicate.term.ref().field.field_id)
         values: dict[str, Any] = {}
-        if isinstance(part, LiteralPredicate):
+        if isinstance(predicate, BoundLiteralPredicate):
             values = {"value": _HIDDEN}
-        elif isinstance(part, SetPredicate):
+        elif isinstance(predicate, BoundSetPredicate):
             values = {"values": [_HIDDEN]}
-        if isinstance(part.term, Reference):
-            return {"type": part.type, "term": part.term.name, **values}
-    return not isinstance(part, AlwaysFalse)
+        return {"type": name, "term": term, **values}
+
+    def joined(name: str) -> Callable[[Any, Any], Any]:
+        return lambda left, right: {"type": name, "left": left, "right": right}
+
+    return fold(condition, leaf, constant=bool, both=joined("and"), either=joined("or"))

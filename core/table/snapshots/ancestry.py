@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from lake.core.base.errors import BadInputError, CorruptFileError, NotFoundError
@@ -58,6 +58,17 @@ def has_every_snapshot_since(before: TableMetadata, after: TableMetadata) -> boo
     first, last = (getattr(item, "last_sequence_number", 0) for item in (before, after))
     retained = [item for item in after.snapshots if (item.sequence_number or 0) > first]
     return len(retained) == last - first
+
+
+def moves_of_main(before: TableMetadata, now: TableMetadata) -> Iterator[tuple[int, int]]:
+    """Yield from which snapshot to which main was moved since an earlier state, as its log shows it.
+
+    Writers add to the log at its end. An expiry removes entries, so a move that is missing may have been made.
+    """
+    start, log = before.snapshot_log[-1:], now.snapshot_log
+    since = [at for at, entry in enumerate(log) if [entry] == start]
+    later = log[since[-1] :] if since else []  # check: moves-since-refusal
+    return pairwise(entry.snapshot_id for entry in later)
 
 
 def check_refs(metadata: TableMetadata) -> None:

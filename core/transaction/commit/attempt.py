@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyiceberg import exceptions as errors
-from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 
 from lake.core.base import locations
 from lake.core.base.clock import Backoff
@@ -41,7 +46,12 @@ from lake.core.table.catalogs.errors import first_line, unwritten_error, words
 from lake.core.table.metadata import files as metadata_files
 from lake.core.table.metadata.commit_times import is_disordered
 from lake.core.table.metadata.text import unknown_members
-from lake.core.table.snapshots.ancestry import has_every_snapshot_since
+from lake.core.table.snapshots.ancestry import (
+    MAIN,
+    has_every_snapshot_since,
+    head_id,
+    moves_of_main,
+)
 from lake.core.transaction.commit.preconditions import check_commits, require_writable
 from lake.core.transaction.run_context import RunContext
 
@@ -109,6 +119,19 @@ class ChangeSet:
         """Whether metadata contains a snapshot that this change adds."""
         added = self.added
         return any(item.snapshot_id in added for item in metadata.snapshots)
+
+
+def moved(metadata: TableMetadata, branch: str, snapshot_id: int) -> SetSnapshotRefUpdate:
+    """Return the update that moves a branch to a snapshot; the branch keeps its retention settings."""
+    ref = metadata.refs.get(branch)
+    return SetSnapshotRefUpdate(
+        ref_name=branch,
+        type="branch",
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=ref.max_ref_age_ms if ref else None,
+        max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
+        min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
+    )
 
 
 def commit_changes(
@@ -421,7 +444,20 @@ class _Attempt:
         try:
             return any(self.find_commit(item) is not None for item in self._replaced_since(now))
         except LakeError as error:
+            if self._has_moved_main(now):
+                return True
             raise self._unknown(error) from error
+
+    def _has_moved_main(self, now: Table) -> bool:
+        """Whether main was moved as the change only moves it, by this process or for the same purpose by another.
+
+        The log of main may reach further back than that of the metadata files. Other refs and properties have none.
+        """
+        before, updates = self.table.metadata, self.request.updates
+        return any(
+            start == head_id(before, MAIN) and updates == (moved(before, MAIN, end),)
+            for start, end in moves_of_main(before, now.metadata)
+        )
 
     def _replaced_since(self, now: Table) -> Iterator[TableMetadata]:
         """Yield the metadata of the commits since the attempt, without the current metadata.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.update import (
@@ -15,7 +16,6 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
     SetPropertiesUpdate,
-    SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -34,7 +34,7 @@ from lake.core.table.reporting.commit_report import commit_report
 from lake.core.table.snapshots import ancestry
 from lake.core.table.snapshots.run_ids import OPERATION_ID
 from lake.core.table.snapshots.summary import engine_marks
-from lake.core.transaction.commit.attempt import ChangeSet, commit_changes
+from lake.core.transaction.commit.attempt import ChangeSet, commit_changes, moved
 from lake.core.transaction.commit.guards import Guard, noted_marks
 from lake.core.transaction.commit.operations import Operation, SnapshotStep
 from lake.core.transaction.commit.preconditions import refuse_consumer
@@ -226,8 +226,8 @@ class _Commit:
         """Report the snapshots to the catalog's server, if it takes reports."""
         name = f"{table.catalog.name}.{table.identifier}"
         for snapshot in own:
-            report = commit_report(name, snapshot, seconds, self.attempts, engine_marks())
-            table.catalog.report(table, report)
+            parts = (name, snapshot, seconds, self.attempts, engine_marks())
+            table.catalog.report(table, partial(commit_report, *parts))
 
     def _prepare(self, table: Table) -> ChangeSet | None:
         self.attempts += 1
@@ -254,7 +254,7 @@ class _Commit:
             *self.request.updates,
             *(AddSnapshot(snapshot=snapshot) for snapshot in snapshots),
             # The branch moves to the last one: the snapshots before it were never its head.
-            self._move(table.metadata, snapshots[-1].snapshot_id),
+            moved(table.metadata, self.request.branch, snapshots[-1].snapshot_id),
             *self._notes(table.metadata, snapshots),
         )
         if table.creating:
@@ -275,18 +275,6 @@ class _Commit:
             notes = noted_marks(metadata, self.request.branch, now_ms, snapshots)
         self.has_notes = bool(notes)  # check: run-ids-of-expired
         return (SetPropertiesUpdate(updates=notes),) if notes else ()
-
-    def _move(self, metadata: TableMetadata, snapshot_id: int) -> TableUpdate:
-        ref = metadata.refs.get(self.request.branch)
-        return SetSnapshotRefUpdate(
-            ref_name=self.request.branch,
-            type="branch",
-            snapshot_id=snapshot_id,
-            # The branch keeps its retention settings.
-            max_ref_age_ms=ref.max_ref_age_ms if ref else None,
-            max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
-            min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
-        )
 
     def _delete_unused(self, table: Table, unused: list[str]) -> None:
         self.sequence.storage.give_up()

@@ -34,6 +34,7 @@ from lake.core.base.errors import (
     BadInputError,
     CommitConflictError,
     CommitUnknownError,
+    LakeError,
     NotFoundError,
     RefusedError,
 )
@@ -132,7 +133,7 @@ def _claimed(session: Session, table: Table, names: Collection[RunName]) -> Iter
     except CommitUnknownError:
         keep = True
         for location in claims:
-            _write(session, table, location, "")
+            _write_unknown(session, table, location)
         raise
     finally:
         if not keep:
@@ -188,7 +189,17 @@ def claimed_by_others(
 
 def mark_unknown(session: Session, table: Table, name: RunName) -> None:
     """Record that the outcome of a run's commit is unknown: it may still succeed."""
-    _write(session, table, _claim(session, table, name), "")
+    _write_unknown(session, table, _claim(session, table, name))
+
+
+def _write_unknown(session: Session, table: Table, location: str) -> None:
+    """Write a claim without a process; if that fails, warn: that the outcome is unknown is more important."""
+    try:
+        _write(session, table, location, "")
+    except LakeError as error:
+        session.warn(
+            f"{location} could not be written, so do not discard the run for ten minutes: {error.message}"
+        )
 
 
 def discard_run(
@@ -330,10 +341,10 @@ def remove_leftovers(table: Table, run: StagedRun, *, by_other: bool) -> list[st
 
 def delete_unreferenced(
     session: Session, table: Table, files: Collection[str], *, known: TableMetadata
-) -> None:
+) -> list[str]:
     """Delete files of a run that another process committed, except those that its snapshot references.
 
-    No process can commit them any more: the run's id is in the table.
+    No process can commit them any more: the run's id is in the table. Returns what could not be deleted.
 
     Args:
         session: the register of files that may be live.
@@ -341,12 +352,11 @@ def delete_unreferenced(
         files: their locations.
         known: metadata from before they were written.
     """
-    referenced = find_referenced(table.storage, table.metadata, files, known=known)
-    table.storage.delete(
-        path
-        for path in files
-        if locations.canonical(path) not in referenced | session.protected_files
+    kept = session.protected_files | _while_expiring(
+        table, lambda now: find_referenced(now.storage, now.metadata, files, known=known)
     )
+    unused = [path for path in files if locations.canonical(path) not in kept]
+    return list(table.storage.delete(unused).failed)
 
 
 def find_staged_run(table: Table, name: RunName) -> StagedRun | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ from lake.core.transaction.staging.staged_run import (
 
 
 def remove_after_commit(session: Session, what: str, remove: Callable[[], Sequence[str]]) -> None:
-    """Remove what is left of a run that was committed; warn if that fails.
+    """Remove what a commit, of this or another process, left over; warn if that fails.
 
     Args:
         session: receives the warning: an error would make a script repeat the commit.
@@ -37,10 +37,12 @@ def remove_after_commit(session: Session, what: str, remove: Callable[[], Sequen
     try:
         failed = remove()
     except (LakeError, OSError) as error:
-        session.warn(f"{what} could not be removed, and its files are committed: {error}")
+        session.warn(f"{what} could not be removed; the commit remains: {error}")
         return
     if failed:
-        session.warn(f"{failed[0]} could not be removed; its files are committed")
+        session.warn(
+            f"{len(failed)} files could not be removed, e.g. {failed[0]}; the commit remains"
+        )
 
 
 @dataclass(slots=True)
@@ -86,12 +88,17 @@ class Staging:
             lambda: remove_manifests(self.table, name, count=count),
         )
 
-    def delete_unreferenced(self, table: Table, files: Iterable[str]) -> None:
+    def delete_unreferenced(self, table: Table, files: Collection[str]) -> None:
         """Delete the files of a run that another process committed, except files that its snapshot references."""
         if self.run is None:
             table.storage.delete(files)
             return
-        delete_unreferenced(self.session, table, list(files), known=self.table.metadata)
+        known = self.table.metadata
+        remove_after_commit(
+            self.session,
+            f"the unused files of {shown_run(self.run.marks.name)}",
+            lambda: delete_unreferenced(self.session, table, files, known=known),
+        )
         self.unpublish_manifests()
 
     def rollback(self) -> None:

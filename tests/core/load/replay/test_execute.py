@@ -37,7 +37,12 @@ from support.tables.replay_plans import (
     write_manifest,
 )
 
-from lake.core.base.errors import CommitConflictError, CommitUnknownError, ConflictingFilesError
+from lake.core.base.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    ConflictingFilesError,
+    StorageError,
+)
 from lake.core.base.outcome import Outcome, Status
 from lake.core.load.replay.execute import execute
 from lake.core.load.replay.facts import ReplayResult
@@ -438,9 +443,8 @@ def test_manifests_at_a_configured_place_are_removed_and_others_elsewhere_stay(
 
     assert list(shared_folder.iterdir()) == []
     assert len(list(elsewhere.iterdir())) == 1
-    assert job.session.warnings == [
-        "1 temporary manifests of committed checkpoints could not be removed"
-    ]
+    (warning,) = job.session.warnings
+    assert f"1 files could not be removed, e.g. {elsewhere}/" in warning
     assert job.ids == [1, 2]
 
 
@@ -463,6 +467,26 @@ def test_a_manifest_that_cannot_be_removed_is_a_warning(job: Job) -> None:
 
     assert job.replay(taken).status is Status.DONE
     assert "could not be removed" in job.session.warnings[0]
+
+
+@pytest.mark.parametrize("state", [None, COMMITTED_LEFTOVER])
+def test_remains_that_cannot_be_searched_for_are_a_warning(
+    job: Job, monkeypatch: pytest.MonkeyPatch, state: str | None
+) -> None:
+    if state is not None:
+        job.replay(job.take(1))
+    left = job.take(1, **({} if state is None else {"state": state}))
+
+    def gone(*_: Any) -> Any:
+        raise StorageError("the storage is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lake.core.load.replay.execute.remove_committed", gone)
+        status = job.replay(left).status
+
+    assert status is (Status.DONE if state is None else Status.NOTHING_TO_DO)
+    assert "the storage is gone" in job.session.warnings[0]
+    assert job.ids == [1]
 
 
 def test_a_vector_for_a_file_that_has_one_already_is_a_conflict(tmp_path: Path) -> None:

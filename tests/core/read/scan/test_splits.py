@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cli.command_line import CommandLine
+from support.tables.iceberg_tables import open_session
 from support.tiers import examples
 
 from lake.core.base.errors import InvalidRequestError
+from lake.core.read.scan.plan import ScanOptions, plan_scan
 from lake.core.read.scan.splits import SplitOptions, SplitPiece, cut, cut_all, merged, pack, weights
 
 
@@ -138,6 +142,26 @@ def test_a_spread_has_splits_of_16_mb_until_there_are_200() -> None:
     assert plain.spread(mega, 500 * plain.open_cost) == plain
     assert plain.spread(20_000 * mega, 20_000 * mega).size == 100 * mega
     assert plain.spread(90_000 * mega, 90_000 * mega) == plain
+
+
+def test_the_pieces_of_a_plan_are_packed_once_and_only_if_splits_are_read(
+    lake: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        lake.load(f"id\n{number}\n", "--create")
+    packed: list[SplitOptions] = []
+
+    def noted(weights: Any, options: SplitOptions) -> list[list[int]]:
+        packed.append(options)
+        return pack(weights, options)
+
+    monkeypatch.setattr("lake.core.read.scan.plan.pack", noted)
+    plan = plan_scan(open_session(lake.warehouse).table("db.t"), ScanOptions(split_open_cost=0))
+
+    assert packed == []
+    assert [len(split.slices) for split in plan.spread().reads()] == [3]
+    (options,) = packed
+    assert options.size == plan.pieces.length.sum()
 
 
 def test_more_pieces_than_memory_holds_are_refused_before_they_are_made() -> None:
