@@ -239,7 +239,8 @@ def arguments_of(
     return found
 
 
-def option_names(verb: Callable[..., Outcome | None]) -> list[str]:
+@cache
+def option_names(verb: Callable[..., Outcome | None]) -> tuple[str, ...]:
     """Return the names of a verb's options, without dashes."""
     found: list[str] = []
     for name, (hint, _) in _parameters_of(verb).items():
@@ -248,7 +249,7 @@ def option_names(verb: Callable[..., Outcome | None]) -> list[str]:
             found += [one.key for one in _options(hint)]
         elif option := _option(name, hint, None):
             found.append(option.key)
-    return found
+    return tuple(found)
 
 
 @cache
@@ -302,13 +303,15 @@ def _members(group: Any) -> Mapping[str, Any]:
     }
 
 
-def _options(group: Any) -> Iterator[_Option]:
-    """Yield the options of a group and of the groups in it."""
-    for member in _members(group).values():
-        if isinstance(member, _Option):
-            yield member
-        else:
-            yield from _options(member)
+@cache
+def _options(group: Any) -> tuple[_Option, ...]:
+    """Return the options of a group and of the groups in it."""
+    members = _members(group).values()
+    return tuple(
+        option
+        for member in members
+        for option in ([member] if isinstance(member, _Option) else _options(member))
+    )
 
 
 def _parameters(group: Any) -> Iterator[inspect.Parameter]:

@@ -81,8 +81,10 @@ _LEAST_END_BYTES = 64 * 1024
 _FILES_TO_END = 64
 # The most bytes of small sources that a storage keeps.
 _KEPT_BYTES = 16 * 1024 * 1024
-# The most bytes of manifests that the storages of a table keep.
+# The most bytes of manifests that the storages of a table keep, and the most that one takes with what is made of it: what
+# is done with larger ones takes much longer than that.
 _UNCHANGING_BYTES = 32 * 1024 * 1024
+_MADE_BYTES = 256 * 1024
 # The properties of stores begin with these.
 _OF_STORES = ("s3.", "client.", "gcs.", "adls.")
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -147,22 +149,32 @@ class StoredFile:
 
 
 class _Unchanging:
-    """The contents and ETags of files that do not change, by location, up to `_UNCHANGING_BYTES`.
+    """The contents and ETags of files that do not change, by location, and what was made of them.
 
-    Threads may share it.
+    Both take up to `_UNCHANGING_BYTES`. Threads may share it.
     """
 
     def __init__(self) -> None:
         self.contents: dict[str, tuple[bytes, str]] = {}
+        # With what the file system of this machine says about the file, and its contents.
+        self.made: dict[tuple[str, Any], tuple[tuple[int, ...] | None, bytes, Any]] = {}
         self._bytes = 0
         self._lock = Lock()
 
     def keep(self, location: str, data: bytes, tag: str) -> None:
         """Keep a file, unless there are many."""
+        self._keep(self.contents, location, (data, tag), len(data))
+
+    def keep_made(self, key: tuple[str, Any], made: tuple[Any, bytes, Any], size: int) -> None:
+        """Keep what takes some bytes and was made of a file, unless it is large or there are many."""
+        if size <= _MADE_BYTES:
+            self._keep(self.made, key, made, size)
+
+    def _keep(self, kept: dict[Any, Any], key: Any, value: Any, size: int) -> None:
         with self._lock:
-            if self._bytes + len(data) <= _UNCHANGING_BYTES and location not in self.contents:
-                self.contents[location] = data, tag
-                self._bytes += len(data)
+            if self._bytes + size <= _UNCHANGING_BYTES and key not in kept:
+                kept[key] = value
+                self._bytes += size
 
 
 class Storage:
@@ -222,8 +234,8 @@ class Storage:
     def s3(self, location: str) -> tuple[S3 | Cloud, str] | None:
         """Return the bucket and the key of an object; None if only Arrow's client supports it."""
         key = paths.parse(location).path[1:]
-        client = self._client(location) if is_plain(key) else None
-        return (client, key) if client else None
+        client = self._client(location)
+        return (client, key) if client and is_plain(key) else None
 
     def _client(self, location: str) -> S3 | Cloud | None:
         parsed = paths.parse(location)
@@ -473,8 +485,32 @@ class Storage:
             raise CorruptFileError(f"{location} returned different bytes on two reads")
         return data
 
+    def made_of(
+        self, location: str, make: Callable[[bytes, str], tuple[_T, int]], *, certain: bool = False
+    ) -> _T:
+        """Return what a function makes of a file of metadata that is written once; of a small one it is made once.
+
+        A local file is read again unless it is the same one as then, with the same size and time.
+
+        Args:
+            location: the file.
+            make: returns what it makes of the contents and the location, which nothing may change, and its bytes.
+            certain: read the file in any case; see `read_unchanging`.
+        """
+        key = location, make
+        known, before, value = self._unchanging.made.get(key, (None, None, None))
+        # The state before the file is read: if it changes meanwhile, it is read again the next time.
+        state = _state(location)
+        if certain or state is None or state != known:  # check: same-file
+            data = self.read_unchanging(location, certain=certain)
+            if data != before:
+                value, size = make(data, location)
+                if state is not None or location in self._unchanging.contents:
+                    self._unchanging.keep_made(key, (state, data, value), len(data) + size)
+        return value  # type: ignore[return-value]
+
     def share(self, earlier: Storage) -> None:
-        """Use the files that another storage of the same table has read by `read_unchanging`."""
+        """Use the files that another storage of the same table has read by `read_unchanging` and `made_of`."""
         self._unchanging = earlier._unchanging
 
     @_retry_with_fresh_credentials
@@ -810,6 +846,13 @@ def _local_file(location: str, path: str) -> StoredFile | None:
     if status is None:
         return None
     return StoredFile(location, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _state(location: str) -> tuple[int, ...] | None:
+    """Return what changes if a local file is another one; None for a file that is not local, or that is missing."""
+    parsed = paths.parse(location)
+    status = file_status(parsed.path) if parsed.is_local else None
+    return status and (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _start(folder: str) -> str:
