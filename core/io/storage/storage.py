@@ -81,8 +81,8 @@ _LEAST_END_BYTES = 64 * 1024
 _FILES_TO_END = 64
 # The most bytes of small sources that a storage keeps.
 _KEPT_BYTES = 16 * 1024 * 1024
-# The most bytes of manifests that the storages of a table keep, and the most that one takes with what is made of it: what
-# is done with larger ones takes much longer than that.
+# The most bytes of manifests that the storages of a table keep, and the most that one takes with what is made of it:
+# what is done with larger ones takes much longer than that.
 _UNCHANGING_BYTES = 32 * 1024 * 1024
 _MADE_BYTES = 256 * 1024
 # The properties of stores begin with these.

@@ -10,6 +10,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from lake.core.base.errors import BadInputError, CorruptFileError, NotAuthorisedError, NotFoundError
+from lake.core.io.storage import storage as storage_module
 from lake.core.io.storage.storage import Storage
 
 
@@ -189,3 +190,67 @@ def test_few_small_sources_are_kept_and_the_files_of_a_table_never(tmp_path: Pat
     kept = len(names) - (len(storage.opened) - before)
     assert before == 2 * len(names)
     assert kept == 16 * 1024 * 1024 // 250_000
+
+
+def test_what_is_made_of_a_file_is_made_once_until_the_file_is_another_one(tmp_path: Path) -> None:
+    earlier, storage, place, made = Storage(), Storage(), tmp_path / "f", list[bytes]()
+    storage.share(earlier)
+
+    def make(data: bytes, location: str) -> tuple[str, int]:
+        made.append(data)
+        return f"{location}: {data.decode()}", len(data)
+
+    place.write_bytes(b"one")
+    assert earlier.made_of(str(place), make) == storage.made_of(str(place), make) == f"{place}: one"
+    assert made == [b"one"]
+    status = place.stat()
+    other = tmp_path / "other"
+    other.write_bytes(b"two")
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.rename(place)
+    assert storage.made_of(str(place), make) == f"{place}: two"
+    place.write_bytes(b"three")
+    assert storage.made_of(str(place), make) == f"{place}: three"
+    place.unlink()
+    with pytest.raises(NotFoundError):
+        storage.made_of(str(place), make)
+    other.write_bytes(b"one")
+    place.symlink_to(other)
+    with pytest.raises(BadInputError, match="link"):
+        storage.made_of(str(place), make)
+
+
+def test_each_function_makes_its_own_of_a_file_and_what_it_refuses_is_not_kept(
+    tmp_path: Path,
+) -> None:
+    storage, place = Storage(), str(tmp_path / "f")
+    storage.write(place, b"x")
+
+    def refuse(_data: bytes, _location: str) -> tuple[str, int]:
+        raise CorruptFileError("damaged")
+
+    assert storage.made_of(place, lambda data, _: (data, 1)) == b"x"
+    for _ in range(2):
+        with pytest.raises(CorruptFileError):
+            storage.made_of(place, refuse)
+    assert storage.made_of(place, lambda data, _: (len(data), 1)) == 1
+
+
+def test_what_is_made_of_large_or_many_files_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_module, "_MADE_BYTES", 10)
+    monkeypatch.setattr(storage_module, "_UNCHANGING_BYTES", 16)
+    storage, made = Storage(), list[str]()
+
+    def make(data: bytes, location: str) -> tuple[bytes, int]:
+        made.append(location[-1])
+        return data, 3
+
+    for name, size in (("a", 8), ("b", 7), ("c", 7), ("d", 1)):
+        storage.write(str(tmp_path / name), b"x" * size)
+    for _ in range(2):
+        for name in "abcd":
+            storage.made_of(str(tmp_path / name), make)
+
+    assert made == [*"abcd", *"ac"]
